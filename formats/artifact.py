@@ -1,0 +1,119 @@
+"""What a user pointed at: a file, a folder, or the common prefix of a checkpoint's files.
+
+Detection and readers ask the artifact for bytes and names; it opens each thing once. Sniffers must
+be cheap: they look at the head, a zip's directory, or a folder's listing.
+"""
+
+from functools import cached_property
+from pathlib import Path
+
+from formats.containers.zip import LOCAL_MAGIC, ZipArchive
+from formats.errors import CorruptError, LimitError, SourceError
+from formats.limits import DEFAULT, Limits
+from formats.storage import File, Span, resolve_member
+
+
+class Artifact:
+    """A path, looked at by content.
+
+    Attributes:
+        path: As the user gave it.
+        limits: What reading it may cost.
+    """
+
+    def __init__(self, path: str | Path, limits: Limits = DEFAULT) -> None:
+        """Look at ``path``.
+
+        Raises:
+            SourceError: Nothing is there, or it cannot be opened.
+        """
+        self.path = Path(path)
+        self.limits = limits
+        try:
+            self.is_folder = self.path.is_dir()
+            there = self.is_folder or self.path.exists()
+        except (OSError, ValueError) as e:
+            raise SourceError(f"cannot be looked at: {e}", where=path) from e
+        # "ckpt" stands for ckpt.index and ckpt.data-00000-of-00001
+        self.is_prefix = not there and self.path.with_name(self.path.name + ".index").is_file()
+        if not there and not self.is_prefix:
+            raise SourceError("no such file or folder", where=path)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.name or self.path.resolve().name
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is one file."""
+        return not self.is_folder and not self.is_prefix
+
+    @cached_property
+    def file(self) -> File:
+        """The file itself."""
+        return File(self.path)
+
+    @cached_property
+    def span(self) -> Span:
+        """All bytes of the file."""
+        return Span.whole(self.file)
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first 4 KiB of a file; empty for anything else."""
+        return self.span.read(0, min(4096, self.span.length)) if self.is_file else b""
+
+    @cached_property
+    def zip(self) -> ZipArchive | None:
+        """The zip directory, where the file starts like a zip archive and has one."""
+        if not self.head.startswith(LOCAL_MAGIC):
+            return None
+        try:
+            return ZipArchive(self.span, self.limits)
+        except CorruptError as e:
+            self.damage = e
+            return None
+
+    damage: CorruptError | None = None  # why a file that starts like a zip is none
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names directly inside a folder, sorted; empty for anything else."""
+        if not self.is_folder:
+            return ()
+        try:
+            names = sorted(p.name for p in self.path.iterdir())
+        except OSError as e:
+            raise SourceError(f"cannot be listed: {e.strerror}", where=self.path) from e
+        if len(names) > self.limits.max_files:
+            raise LimitError(f"folder of {len(names)} entries", where=self.path)
+        return tuple(names)
+
+    def member(self, name: str) -> File:
+        """Open a file of the folder that the artifact names.
+
+        Raises:
+            SafetyError: The name leads out of the folder.
+            SourceError: There is no such file.
+        """
+        folder = self.path if self.is_folder else self.path.parent
+        return File(resolve_member(folder, name))
+
+    def files(self) -> list[Path]:
+        """Return all files that make up the artifact, sorted by their path."""
+        if self.is_file:
+            return [self.path]
+        if self.is_prefix:
+            stem = self.path.name + "."
+            parts = self.path.parent.iterdir()
+            return sorted(p for p in parts if p.name.startswith(stem) and p.is_file())
+        found = []
+        for p in self.path.rglob("*"):
+            if p.is_file():
+                found.append(p)
+            if len(found) > self.limits.max_files:
+                raise LimitError(
+                    f"folder of more than {self.limits.max_files} files", where=self.path
+                )
+        return sorted(found)

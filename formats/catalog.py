@@ -1,0 +1,155 @@
+"""THE table of formats, in sniffing order, and `detect`, which decides by content.
+
+A suffix only puts its formats at the head of the queue; it never decides.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from formats.artifact import Artifact
+from formats.bundle import Bundle
+from formats.errors import LimitError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One row: a module of this package with ``sniff(artifact)`` and ``read(artifact)``.
+
+    Attributes:
+        id: What ``--from`` and manifests call it.
+        module: Name of the module in `formats`, imported when first needed.
+        suffixes: Suffixes that make it worth trying first.
+        reads: The variants it reads, as ``convert formats`` prints them.
+        writes: What it writes, or "".
+    """
+
+    id: str
+    module: str
+    suffixes: tuple[str, ...]
+    reads: str
+    writes: str = ""
+
+    def sniff(self, artifact: Artifact) -> str | None:
+        """Return the evidence that the artifact is of this format, or None."""
+        sniff = cast(Callable[[Artifact], str | None], self._module("sniff"))
+        return sniff(artifact)
+
+    def read(self, artifact: Artifact) -> Bundle:
+        """Read the artifact. Weights stay where they are until they are asked for.
+
+        Raises:
+            SourceError: The artifact is damaged or over a limit.
+            UnsupportedError: It is valid, and holds something that we cannot read yet.
+        """
+        read = cast(Callable[[Artifact], Bundle], self._module("read"))
+        return read(artifact)
+
+    def _module(self, name: str) -> object:
+        return getattr(import_module(f"formats.{self.module}"), name)
+
+
+# fmt: off
+FORMATS = (
+    Format("portable",        "portable",          (".portable",),
+           "the bundle that convert writes", "manifest.json, model.safetensors"),
+    Format("safetensors",     "safetensors_files", (".safetensors",),
+           "one file; shards with an index", "one file; shards with an index"),
+    Format("keras-h5",        "keras_h5",          (".h5", ".hdf5", ".keras", ".hdf"),
+           "whole models and weights of Keras 1, 2, tf.keras and 3; .weights.h5"),
+    Format("keras",           "keras_v3",          (".keras",),
+           ".keras archives"),
+    Format("torchscript",     "torch_script",      (".pt", ".pth", ".jit", ".ts", ".ptl"),
+           "zip archives with code/; model.json archives of torch 1.0-1.1"),
+    Format("torch-export",    "torch_export",      (".pt2",),
+           ".pt2 archives of torch.export"),
+    Format("torch",           "torch_pickle",      (".pt", ".pth", ".ckpt", ".bin", ".th", ".tar"),
+           "zip archives; streams before 1.6; tar before 0.1.10"),
+    Format("torch-package",   "torch_package",     (".pt",),
+           "torch.package archives"),
+    Format("torch-members",   "torch_members",     (".zip",),
+           "zip archives that hold .pth members (stable-baselines3)"),
+    Format("torch-dcp",       "torch_distributed", (),
+           "distributed checkpoint folders (.metadata, *.distcp)"),
+    Format("torch-sharded",   "torch_sharded",     (),
+           "pytorch_model-*.bin with their index"),
+    Format("savedmodel",      "tf_savedmodel",     (".pb", ".pbtxt"),
+           "TF 1 and 2, saved_model.pb or .pbtxt"),
+    Format("tf-checkpoint",   "tf_checkpoint",     (".index", ".ckpt", ".meta"),
+           "object-based, name-based and V1 checkpoints"),
+    Format("graphdef",        "tf_graphdef",       (".pb", ".pbtxt"),
+           "frozen GraphDefs and meta graphs, binary or text"),
+    Format("onnx",            "onnx_files",        (".onnx",),
+           "inline and external data"),
+)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A format, and why."""
+
+    format: Format
+    evidence: str
+
+
+def detect(artifact: Artifact, format_id: str | None = None) -> Match:
+    """Decide which format an artifact is of.
+
+    Args:
+        artifact: What to look at.
+        format_id: The user's own decision, which is not questioned.
+
+    Raises:
+        UnknownFormatError: It is none of ours; the message says what it seems to be.
+        UsageError: ``format_id`` names no format.
+    """
+    if format_id is not None:
+        by_id = {f.id: f for f in FORMATS}
+        if format_id not in by_id:
+            raise UsageError(f"unknown format {format_id!r}", expected=", ".join(by_id))
+        return Match(by_id[format_id], "--from")
+    suffix = artifact.path.suffix.lower()
+    for row in sorted(FORMATS, key=lambda f: suffix not in f.suffixes):
+        evidence = row.sniff(artifact)
+        if evidence is not None:
+            return Match(row, evidence)
+    from formats.foreign import describe
+
+    raise describe(artifact)
+
+
+def read(artifact: Artifact, format_id: str | None = None) -> Bundle:
+    """Detect and read.
+
+    Raises:
+        LimitError: The tensors claim far more bytes than the artifact has (see `Limits`).
+        SourceError: As `Format.read`.
+        UnsupportedError: As `Format.read`.
+        UnknownFormatError: As `detect`.
+    """
+    bundle = detect(artifact, format_id).format.read(artifact)
+    check_expansion(bundle, artifact)
+    return bundle
+
+
+def check_expansion(bundle: Bundle, artifact: Artifact) -> None:
+    """Raise LimitError when few stored bytes claim to be very many."""
+    limits = artifact.limits
+    tensors = {t.identity: t for t in bundle.weights.values()}
+    for group in bundle.leftovers.values():
+        tensors.update((t.identity, t) for t in group.values())
+    if len(tensors) > limits.max_tensors:
+        raise LimitError(f"{len(tensors)} tensors", where=artifact.path)
+    logical = sum(t.nbytes for t in tensors.values())
+    if logical <= limits.expansion_allowance_bytes:
+        return
+    stored = sum(p.stat().st_size for p in artifact.files())
+    if logical > limits.max_expansion_ratio * stored:
+        raise LimitError(
+            f"tensors of {logical} bytes in {stored} stored ones",
+            expected=f"at most {limits.max_expansion_ratio} times as many",
+            where=artifact.path,
+            hint="This looks like a decompression bomb",
+        )

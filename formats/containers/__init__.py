@@ -1,0 +1,1 @@
+"""Byte-level parts that several formats share. They know structure, and no model."""

@@ -1,0 +1,72 @@
+"""What a file is when it is no model: told from its first bytes, with what to do about it."""
+
+from formats.artifact import Artifact
+from formats.errors import UnknownFormatError
+
+# fmt: off
+MAGIC: tuple[tuple[bytes, str, str], ...] = (
+    (b"version https://git-lfs.github.com/spec", "a Git LFS pointer", "Fetch the real file with `git lfs pull`"),
+    (b"\x1f\x8b",                    "gzip data",            "Unpack it with `gunzip` (or `tar xzf`) first"),
+    (b"7z\xbc\xaf\x27\x1c",          "a 7z archive",         "Unpack it first"),
+    (b"Rar!\x1a\x07",                "a RAR archive",        "Unpack it first"),
+    (b"\xfd7zXZ\x00",                "xz data",              "Unpack it first"),
+    (b"BZh",                         "bzip2 data",           "Unpack it first"),
+    (b"\x28\xb5\x2f\xfd",            "zstandard data",       "Unpack it first"),
+    (b"\x04\x22\x4d\x18",            "lz4 data",             "Unpack it first"),
+    (b"GGUF",                        "a GGUF file",          "GGUF is not read"),
+    (b"\x93NUMPY",                   "a NumPy array (.npy)", "A single array is no model"),
+    (b"%PDF",                        "a PDF document",       ""),
+    (b"\x89PNG",                     "a PNG image",          ""),
+    (b"\xff\xd8\xff",                "a JPEG image",         ""),
+    (b"\x7fELF",                     "an ELF program",       ""),
+    (b"MZ",                          "a Windows program",    ""),
+    (b"#!",                          "a script",             ""),
+    (b"SQLite format 3",             "an SQLite database",   ""),
+    (b"PAR1",                        "a Parquet file",       ""),
+    (b"Caffe2",                      "a Caffe2 file",        "Caffe2 is not read"),
+)
+# fmt: on
+
+
+def describe(artifact: Artifact) -> UnknownFormatError:
+    """Return the error that says what the artifact seems to be instead of a model."""
+    found, hint = _guess(artifact)
+    return UnknownFormatError(
+        f"is no model that we know: {found}",
+        where=artifact.path,
+        hint=hint or "`convert formats` lists what is read",
+    )
+
+
+def _guess(artifact: Artifact) -> tuple[str, str]:
+    if artifact.is_folder:
+        names = artifact.names
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        return (f"a folder with {shown}" if names else "an empty folder"), ""
+    head = artifact.head
+    if not head:
+        return "an empty file", "It was probably not downloaded to its end"
+    for magic, found, hint in MAGIC:
+        if head.startswith(magic):
+            return found, hint
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
+        what = "an XML document" if text.startswith(b"<?xml") else "an HTML page"
+        return what, "A download that failed often leaves an error page under the model's name"
+    if artifact.damage is not None:
+        return f"a damaged zip archive ({artifact.damage.found})", "Fetch it again"
+    if artifact.zip is not None:
+        members = list(artifact.zip.members)
+        shown = ", ".join(members[:5]) + (", …" if len(members) > 5 else "")
+        return f"a zip archive with {shown or 'no members'}", ""
+    if head[4:8] == b"TFL3":
+        return "a TensorFlow Lite model", "TensorFlow Lite is not read"
+    if not head.strip(b"\0"):
+        return "zero bytes only", "The download or copy was probably interrupted"
+    if text.startswith((b"{", b"[")):
+        return "a JSON document", ""
+    try:
+        head[:-4].decode()
+    except UnicodeDecodeError:
+        return f"it begins with {head[:8].hex(' ')}", ""
+    return "a text file", ""

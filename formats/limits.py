@@ -1,0 +1,35 @@
+"""What a source may ask of us before it counts as hostile."""
+
+from dataclasses import dataclass
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper bounds on one artifact; every reader takes them as an argument.
+
+    The defaults pass every real model met so far with room to spare, and keep a hostile file
+    under ten seconds and one GiB.
+    """
+
+    max_header_bytes: int = 100 * MIB  # a JSON header or index; safetensors itself allows 100 MB
+    max_text_bytes: int = 256 * MIB  # a text-format protobuf, read whole
+    max_pickle_bytes: int = 256 * MIB  # one pickle stream, storages excluded
+    max_pickle_opcodes: int = 4_000_000
+    max_integer_bytes: int = 1 * KIB  # one pickled big integer
+    max_depth: int = 200  # nesting of containers, messages, groups
+    max_members: int = 1_000_000  # zip or tar members, HDF5 objects, graph nodes
+    max_tensors: int = 1_000_000
+    max_rank: int = 64
+    max_files: int = 100_000  # files of one folder artifact
+    max_message_bytes: int = 2 * GIB  # one protobuf file; protobuf's own limit
+    max_chunk_bytes: int = 256 * MIB  # one compressed chunk, inflated
+    max_inflated_bytes: int = 256 * MIB  # one inflated member that must be held as a whole
+    # Logical tensor bytes (inflated, filled, expanded by zero strides) per stored byte, past an
+    # allowance that small files may always use.
+    max_expansion_ratio: int = 200
+    expansion_allowance_bytes: int = 256 * MIB
+
+
+DEFAULT = Limits()

@@ -1,0 +1,196 @@
+"""Where bytes live: a file, or a buffer in memory, and runs of either.
+
+A `Span` is the currency of all readers: metadata is read through it, and a weight is one until it
+is written. Nothing here knows a format.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from formats.errors import CorruptError, SafetyError, SourceError
+
+
+class Storage(Protocol):
+    """Random access to immutable bytes."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes.
+
+        Raises:
+            CorruptError: The storage ends before that.
+        """
+        ...
+
+
+class File:
+    """One regular file, opened when first read and reopened after `close`.
+
+    It remembers which file it was: a source that is replaced or rewritten between planning and
+    copying is an error, never a mixture.
+    """
+
+    __slots__ = ("_fd", "_identity", "name", "path", "size")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open ``path``.
+
+        Raises:
+            SourceError: It is missing, unreadable or no regular file.
+        """
+        self.path = Path(path)
+        self.name = str(path)
+        self._fd = -1
+        self._identity: tuple[int, ...] | None = None
+        self.size = 0
+        self.fileno()
+
+    def fileno(self) -> int:
+        """Return an open, readable descriptor."""
+        if self._fd < 0:
+            try:
+                # O_NONBLOCK: opening a FIFO must not hang.
+                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except (OSError, ValueError) as e:
+                reason = getattr(e, "strerror", None) or str(e)
+                raise SourceError(f"cannot be opened: {reason}", where=self.name) from e
+            status = os.fstat(fd)
+            identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            if not stat.S_ISREG(status.st_mode):
+                os.close(fd)
+                raise SourceError("is not a regular file", where=self.name)
+            if self._identity not in (None, identity):
+                os.close(fd)
+                raise SourceError("changed while it was being read", where=self.name)
+            self._fd, self._identity, self.size = fd, identity, status.st_size
+        return self._fd
+
+    def check_unchanged(self) -> None:
+        """Raise SourceError when the file is no longer what it was when first opened."""
+        self.close()
+        self.fileno()
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``."""
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise CorruptError(
+                f"{length} bytes wanted, but the file has {self.size}",
+                where=self.name,
+                offset=offset,
+            )
+        try:
+            data = os.pread(self.fileno(), length, offset)
+            while len(data) < length:
+                more = os.pread(self._fd, length - len(data), offset + len(data))
+                if not more:
+                    raise SourceError("changed while it was being read", where=self.name)
+                data += more
+        except OSError as e:
+            raise SourceError(f"cannot be read: {e.strerror}", where=self.name) from e
+        return data
+
+    def close(self) -> None:
+        """Give the descriptor back; the next read reopens the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
+
+
+class Buffer:
+    """Bytes already in memory: a small inflated member, an inline constant."""
+
+    __slots__ = ("data", "name", "size")
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self.data = data
+        self.name = name
+        self.size = len(data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``."""
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise CorruptError(
+                f"{length} bytes wanted, but there are {self.size}", where=self.name, offset=offset
+            )
+        return self.data[offset : offset + length]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of bytes of one storage."""
+
+    storage: Storage
+    offset: int
+    length: int
+
+    @classmethod
+    def whole(cls, storage: Storage) -> "Span":
+        """Return all of ``storage``."""
+        return cls(storage, 0, storage.size)
+
+    @property
+    def name(self) -> str:
+        """What messages call the storage."""
+        return self.storage.name
+
+    def sub(self, offset: int, length: int) -> "Span":
+        """Return the run of ``length`` bytes at ``offset`` of this one.
+
+        Raises:
+            CorruptError: It does not lie inside.
+        """
+        if offset < 0 or length < 0 or offset + length > self.length:
+            raise CorruptError(
+                f"a run of {length} bytes does not fit into the {self.length} there are",
+                where=self.name,
+                offset=self.offset + offset,
+            )
+        return Span(self.storage, self.offset + offset, length)
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """Return ``length`` bytes (default: the rest) from ``offset`` of this run."""
+        run = self.sub(offset, self.length - offset if length is None else length)
+        return self.storage.read(run.offset, run.length)
+
+
+def resolve_member(folder: Path, name: str) -> Path:
+    """Return the path of a file that an artifact in ``folder`` names, once that is known to be safe.
+
+    A name stays inside its folder: no absolute path, no ``..``, no symbolic link out of it. The one
+    exception is the layout of the Hugging Face cache, ``snapshots/<revision>/x`` → ``blobs/<digest>``
+    of the same repository.
+
+    Raises:
+        SafetyError: The name leads elsewhere.
+        SourceError: There is no such file.
+    """
+    parts = name.replace("\\", "/").split("/")
+    if name.startswith(("/", "\\")) or ".." in parts or "\0" in name or ":" in parts[0]:
+        raise SafetyError(f"names a file outside its folder: {name!r}", where=folder)
+    path = folder.joinpath(*parts)
+    root = folder.resolve()
+    try:
+        target = path.resolve(strict=True)
+    except (OSError, RuntimeError) as e:
+        raise SourceError(f"names a file that is not there: {name!r}", where=folder) from e
+    if target.is_relative_to(root):
+        return path
+    if root.parent.name == "snapshots" and target.is_relative_to(root.parent.parent / "blobs"):
+        return path
+    raise SafetyError(f"{name!r} is a link that leaves the folder, to {target}", where=folder)
