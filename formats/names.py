@@ -37,14 +37,16 @@ def unique_names(candidates: Sequence[Sequence[str]]) -> list[str]:
             if demand[name] == 1 and name not in taken:
                 chosen[i] = name
         taken.update(n for n in chosen if n is not None)
-    names = []
-    for c, name in zip(candidates, chosen, strict=True):
-        if name is None:
-            base, n = printable(c[-1]), 1
-            name = base
-            while name in taken:
-                n += 1
-                name = f"{base}~{n}"
-            taken.add(name)
-        names.append(name)
-    return names
+    return [
+        _numbered(printable(c[-1]), taken) if name is None else name
+        for c, name in zip(candidates, chosen, strict=True)
+    ]
+
+
+def _numbered(base: str, taken: set[str]) -> str:
+    name, n = base, 1
+    while name in taken:
+        n += 1
+        name = f"{base}~{n}"
+    taken.add(name)
+    return name

@@ -170,11 +170,11 @@ class Span:
 
 
 def resolve_member(folder: Path, name: str) -> Path:
-    """Return the path of a file that an artifact in ``folder`` names, once that is known to be safe.
+    """Return the path of a file that an artifact in ``folder`` names, once that is safe.
 
-    A name stays inside its folder: no absolute path, no ``..``, no symbolic link out of it. The one
-    exception is the layout of the Hugging Face cache, ``snapshots/<revision>/x`` → ``blobs/<digest>``
-    of the same repository.
+    A name stays inside its folder: no absolute path, no ``..``, no symbolic link out of it. The
+    one exception is the layout of the Hugging Face cache, where ``snapshots/<revision>/x`` links
+    to ``blobs/<digest>`` of the same repository.
 
     Raises:
         SafetyError: The name leads elsewhere.

@@ -10,7 +10,7 @@ import array
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from formats.errors import CorruptError
 from formats.storage import Buffer, File, Span
@@ -55,7 +55,8 @@ class DType:
 
 
 # fmt: off
-# Codes: https://github.com/huggingface/safetensors/blob/v0.8.0/safetensors/src/tensor.rs (enum Dtype)
+# Codes: enum Dtype of
+# https://github.com/huggingface/safetensors/blob/v0.8.0/safetensors/src/tensor.rs
 DTYPES = {d.name: d for d in (
     DType("bool",                8, "BOOL"),
     DType("uint8",               8, "U8"),
@@ -286,7 +287,7 @@ class Tensor:
         """Return all bytes."""
         return b"".join(self.chunks())
 
-    def numpy(self) -> "numpy.ndarray":
+    def numpy(self) -> "numpy.ndarray[Any, Any]":
         """Return a numpy array of its own memory; ml_dtypes supplies bfloat16, float8 and int4.
 
         Packed types come back one element a byte. complex32 widens to complex64.
@@ -335,7 +336,7 @@ class Tensor:
             )
 
 
-def numpy_dtype(dtype: DType) -> "numpy.dtype":
+def numpy_dtype(dtype: DType) -> "numpy.dtype[Any]":
     """Return numpy's dtype of the same name, from ml_dtypes where numpy has none."""
     import numpy as np
 
@@ -377,7 +378,7 @@ def _row_major_elements(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _checked_shape(shape: Iterable[int], span: Span | None) -> tuple[int, ...]:
     shape = tuple(shape)
     # 2**63: no framework can address more, and Python's own integers would hide the nonsense.
-    if any(not isinstance(n, int) or n < 0 for n in shape) or prod(shape) >= 1 << 63:
+    if any(n < 0 for n in shape) or prod(shape) >= 1 << 63:
         raise CorruptError(f"impossible shape {list(shape)}", where=span.name if span else None)
     return shape
 

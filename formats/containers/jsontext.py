@@ -30,5 +30,5 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         keys = [k for k, _ in pairs]
         twice = next(k for k in keys if keys.count(k) > 1)
-        raise ValueError(f"key {twice!r} stands twice")  # noqa: TRY003
+        raise ValueError(f"key {twice!r} stands twice")
     return result
