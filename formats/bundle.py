@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from formats.storage import Span
 from formats.weights import Tensor
 
-JSON: TypeAlias = "None | bool | int | float | str | list[JSON] | dict[str, JSON]"
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Topology:
 
     kind: str
     summary: Mapping[str, JSON] = field(default_factory=dict)
-    content: JSON | Mapping[str, Span] = None
+    content: "JSON | Mapping[str, Span]" = None
 
 
 @dataclass(frozen=True, slots=True)

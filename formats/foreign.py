@@ -5,8 +5,8 @@ from formats.errors import UnknownFormatError
 
 # fmt: off
 MAGIC: tuple[tuple[bytes, str, str], ...] = (
-    (b"version https://git-lfs.github.com/spec", "a Git LFS pointer", "Fetch the real file with `git lfs pull`"),
-    (b"\x1f\x8b",                    "gzip data",            "Unpack it with `gunzip` (or `tar xzf`) first"),
+    (b"version https://git-lfs.",   "a Git LFS pointer",    "Run `git lfs pull`"),
+    (b"\x1f\x8b",                    "gzip data",            "Unpack it (`gunzip`) first"),
     (b"7z\xbc\xaf\x27\x1c",          "a 7z archive",         "Unpack it first"),
     (b"Rar!\x1a\x07",                "a RAR archive",        "Unpack it first"),
     (b"\xfd7zXZ\x00",                "xz data",              "Unpack it first"),

@@ -294,15 +294,15 @@ class Tensor:
         """
         import numpy as np
 
-        data = np.frombuffer(bytearray(self.tobytes()), dtype=np.uint8)
+        data: np.ndarray[Any, Any] = np.frombuffer(bytearray(self.tobytes()), dtype=np.uint8)
         if self.dtype.bits < 8:
             bits = np.unpackbits(data, bitorder="little")[: self.size * self.dtype.bits]
             weights = (1 << np.arange(self.dtype.bits)).astype(np.uint8)
             data = (bits.reshape(-1, self.dtype.bits) * weights).sum(1, dtype=np.uint8)
             if self.dtype.name.startswith("int"):
-                sign = np.uint8(1 << (self.dtype.bits - 1))
-                return ((data ^ sign).view(np.int8) - sign.view(np.int8)).reshape(self.shape)
-            if self.dtype.name.startswith("uint"):
+                sign = 1 << (self.dtype.bits - 1)
+                data = (data ^ sign).astype(np.int8) - np.int8(sign)
+            if "int" in self.dtype.name:
                 return data.reshape(self.shape)
         if self.dtype.name == "complex32":
             halves = data.view(np.float16).astype(np.float32)
@@ -340,11 +340,12 @@ def numpy_dtype(dtype: DType) -> "numpy.dtype[Any]":
     """Return numpy's dtype of the same name, from ml_dtypes where numpy has none."""
     import numpy as np
 
-    if hasattr(np, dtype.name):
-        return np.dtype(dtype.name)
-    import ml_dtypes
+    if not hasattr(np, dtype.name):
+        import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, dtype.name))
+        extension: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.name))
+        return extension
+    return np.dtype(dtype.name)
 
 
 def row_major(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:

@@ -1,0 +1,67 @@
+"""Digests of tensors, files and folders.
+
+BLAKE3 throughout: 3 GB/s on one core here, where SHA-256 without SHA instructions makes 0.2. It is
+one of the algorithms of OpenSSF Model Signing. A tensor's digest covers its little-endian,
+row-major bytes and nothing else, so it is the same in every container and on every device.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from formats.storage import Span
+from formats.weights import Tensor, split
+
+ALGORITHM = "blake3"
+STRIDE = 1 << 20  # bytes hashed at once: large enough for SIMD, small enough for the L2 cache
+
+
+def new() -> Any:
+    """Return a fresh hasher with ``update(bytes)``, ``digest()`` and ``hexdigest()``."""
+    from blake3 import blake3
+
+    return blake3()
+
+
+def of_span(span: Span) -> str:
+    """Return the digest of a run of bytes, in hexadecimal."""
+    hasher = new()
+    for chunk in split(span, STRIDE):
+        hasher.update(chunk)
+    return str(hasher.hexdigest())
+
+
+def of_tensor(tensor: Tensor) -> str:
+    """Return the digest of a tensor's bytes, in hexadecimal."""
+    hasher = new()
+    for piece in tensor.pieces():
+        for chunk in split(piece, STRIDE) if isinstance(piece, Span) else (piece,):
+            hasher.update(chunk)
+    return str(hasher.hexdigest())
+
+
+def of_weights(tensors: Mapping[str, tuple[str, Iterable[int], str]]) -> str:
+    """Return the one digest of a set of weights: name → (dtype, shape, digest of the bytes).
+
+    It hashes one JSON line per tensor, sorted by name, and so does not depend on order,
+    container, framework or device.
+    """
+    hasher = new()
+    for name in sorted(tensors):
+        dtype, shape, digest = tensors[name]
+        line = json.dumps([name, dtype, list(shape), digest], ensure_ascii=False)
+        hasher.update(line.encode() + b"\n")
+    return str(hasher.hexdigest())
+
+
+def of_files(digests: Mapping[str, str]) -> str:
+    """Return the root digest of a set of files: relative path → hexadecimal digest.
+
+    As in OpenSSF Model Signing v1.0: SHA-256 over the raw file digests in the order of their
+    names. Spec: https://github.com/ossf/model-signing-spec/tree/a0c91e2
+    """
+    root = hashlib.sha256()
+    for name in sorted(digests):
+        root.update(bytes.fromhex(digests[name]))
+    return root.hexdigest()
