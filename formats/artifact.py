@@ -29,6 +29,7 @@ class Artifact:
         """
         self.path = Path(path)
         self.limits = limits
+        self._opened: dict[Path, File] = {}
         try:
             self.is_folder = self.path.is_dir()
             there = self.is_folder or self.path.exists()
@@ -52,7 +53,7 @@ class Artifact:
     @cached_property
     def file(self) -> File:
         """The file itself."""
-        return File(self.path)
+        return self._open(self.path)
 
     @cached_property
     def span(self) -> Span:
@@ -98,22 +99,20 @@ class Artifact:
             SourceError: There is no such file.
         """
         folder = self.path if self.is_folder else self.path.parent
-        return File(resolve_member(folder, name))
+        return self._open(resolve_member(folder, name))
 
-    def files(self) -> list[Path]:
-        """Return all files that make up the artifact, sorted by their path."""
-        if self.is_file:
-            return [self.path]
-        if self.is_prefix:
-            stem = self.path.name + "."
-            parts = self.path.parent.iterdir()
-            return sorted(p for p in parts if p.name.startswith(stem) and p.is_file())
-        found = []
-        for p in self.path.rglob("*"):
-            if p.is_file():
-                found.append(p)
-            if len(found) > self.limits.max_files:
-                raise LimitError(
-                    f"folder of more than {self.limits.max_files} files", where=self.path
-                )
-        return sorted(found)
+    @property
+    def opened(self) -> dict[str, File]:
+        """The files that detection and reading used, by name relative to the artifact's folder.
+
+        They are what a digest of the source covers, and must not change while it is converted.
+        """
+        folder = self.path if self.is_folder else self.path.parent
+        return {p.relative_to(folder).as_posix(): f for p, f in sorted(self._opened.items())}
+
+    def _open(self, path: Path) -> File:
+        if path not in self._opened:
+            if len(self._opened) >= self.limits.max_files:
+                raise LimitError(f"more than {self.limits.max_files} files", where=self.path)
+            self._opened[path] = File(path)
+        return self._opened[path]

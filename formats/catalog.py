@@ -145,7 +145,7 @@ def check_expansion(bundle: Bundle, artifact: Artifact) -> None:
     logical = sum(t.nbytes for t in tensors.values())
     if logical <= limits.expansion_allowance_bytes:
         return
-    stored = sum(p.stat().st_size for p in artifact.files())
+    stored = sum(file.size for file in artifact.opened.values())
     if logical > limits.max_expansion_ratio * stored:
         raise LimitError(
             f"tensors of {logical} bytes in {stored} stored ones",

@@ -17,6 +17,7 @@ A message says what was found, what was expected, where, and what to do next; th
 readable as attributes. Every error pickles, notes included, so that a child can hand it up.
 """
 
+import errno
 from typing import Any, ClassVar
 
 
@@ -114,6 +115,13 @@ class StorageError(ConvertError):
     """Reading or writing a disk, registry or object store failed."""
 
     exit_code = 6
+
+    @classmethod
+    def writing(cls, where: object, e: OSError) -> "StorageError":
+        """Return the error for an operating system's failure to write ``where``."""
+        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = "Free some space, or write elsewhere with -o" if full else None
+        return cls(f"cannot be written: {e.strerror}", where=where, hint=hint)
 
 
 class EnvironmentFault(ConvertError):

@@ -34,7 +34,7 @@ class Output:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except OSError as e:
-            raise _failure(e, path) from e
+            raise StorageError.writing(path, e) from e
 
     def __enter__(self) -> "Output":
         return self
@@ -55,7 +55,7 @@ class Output:
                 self.position += written
                 view = view[written:]
         except OSError as e:
-            raise _failure(e, self.path) from e
+            raise StorageError.writing(self.path, e) from e
 
     def append(self, pieces: Iterable[Piece]) -> Iterator[int]:
         """Append pieces one after another, yielding the number of bytes of each step.
@@ -80,7 +80,7 @@ class Output:
         try:
             os.fsync(self._fd)
         except OSError as e:
-            raise _failure(e, self.path) from e
+            raise StorageError.writing(self.path, e) from e
 
     def _copy(self, span: Span) -> Iterator[int]:
         done = 0
@@ -95,7 +95,7 @@ class Output:
                 )
             except OSError as e:
                 if e.errno not in _CANNOT:
-                    raise _failure(e, self.path) from e
+                    raise StorageError.writing(self.path, e) from e
                 self._kernel_copies = False
                 break
             if not copied:
@@ -129,8 +129,3 @@ def merged(pieces: Iterable[Piece]) -> Iterator[Piece]:
             last = piece
     if last is not None:
         yield last
-
-
-def _failure(e: OSError, path: Path) -> StorageError:
-    hint = "Free some space, or write elsewhere with -o" if e.errno == errno.ENOSPC else None
-    return StorageError(f"cannot be written: {e.strerror}", where=path, hint=hint)

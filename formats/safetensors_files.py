@@ -155,7 +155,7 @@ def _read_folder(artifact: Artifact) -> Bundle:
     if index:
         return _read_index(artifact, artifact.member(index[0]))
     names = [n for n in artifact.names if n.endswith(SUFFIX)]
-    return _read_shards(artifact, names, f"folder of {len(names)} files", {})
+    return read_files(artifact, names, variant=f"folder of {len(names)} files")
 
 
 def _read_index(artifact: Artifact, file: File) -> Bundle:
@@ -175,7 +175,8 @@ def _read_index(artifact: Artifact, file: File) -> Bundle:
         raise LimitError(f"index of {len(names)} shards", where=file.name)
     metadata = index.get("metadata") if isinstance(index, dict) else None
     recorded = metadata if isinstance(metadata, dict) else {}
-    bundle = _read_shards(artifact, names, f"{len(names)} shards with an index", recorded)
+    extra = {k: v for k, v in recorded.items() if isinstance(v, str)}
+    bundle = read_files(artifact, names, variant=f"{len(names)} shards with an index", extra=extra)
     missing = sorted(set(weight_map) - set(bundle.weights))
     if missing:
         raise CorruptError(
@@ -185,15 +186,30 @@ def _read_index(artifact: Artifact, file: File) -> Bundle:
     return bundle
 
 
-def _read_shards(
-    artifact: Artifact, names: Sequence[str], variant: str, index_metadata: Mapping[str, JSON]
+def read_files(
+    artifact: Artifact,
+    names: Sequence[str],
+    *,
+    variant: str,
+    extra: Mapping[str, str] | None = None,
 ) -> Bundle:
+    """Read these files of a folder as one model.
+
+    Args:
+        artifact: The folder, or the index in it.
+        names: Relative names of the files.
+        variant: What the metadata will call it.
+        extra: Metadata that stands outside the files.
+
+    Raises:
+        CorruptError: A file is damaged, or two hold a tensor of one name.
+        SafetyError: A name leads out of the folder.
+    """
     headers = []
     for name in names:
         file = artifact.member(name)
         headers.append(read_header(Span.whole(file), artifact.limits))
         file.close()
-    extra = {k: v for k, v in index_metadata.items() if isinstance(v, str)}
     bundle = _bundle(headers, variant=variant, extra=extra)
     beside = artifact.names if artifact.is_folder else ()
     left_out = tuple(

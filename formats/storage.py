@@ -4,10 +4,13 @@ A `Span` is the currency of all readers: metadata is read through it, and a weig
 is written. Nothing here knows a format.
 """
 
+import errno
 import os
+import resource
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 from formats.errors import CorruptError, SafetyError, SourceError
@@ -42,7 +45,7 @@ class File:
     copying is an error, never a mixture.
     """
 
-    __slots__ = ("_fd", "_identity", "name", "path", "size")
+    __slots__ = ("_fd", "_identity", "_lock", "name", "path", "size")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open ``path``.
@@ -53,29 +56,32 @@ class File:
         self.path = Path(path)
         self.name = str(path)
         self._fd = -1
+        self._lock = Lock()
         self._identity: tuple[int, ...] | None = None
         self.size = 0
         self.fileno()
 
     def fileno(self) -> int:
         """Return an open, readable descriptor."""
-        if self._fd < 0:
-            try:
-                # O_NONBLOCK: opening a FIFO must not hang.
-                fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            except (OSError, ValueError) as e:
-                reason = getattr(e, "strerror", None) or str(e)
-                raise SourceError(f"cannot be opened: {reason}", where=self.name) from e
-            status = os.fstat(fd)
-            identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-            if not stat.S_ISREG(status.st_mode):
-                os.close(fd)
-                raise SourceError("is not a regular file", where=self.name)
-            if self._identity not in (None, identity):
-                os.close(fd)
-                raise SourceError("changed while it was being read", where=self.name)
-            self._fd, self._identity, self.size = fd, identity, status.st_size
-        return self._fd
+        with self._lock:
+            return self._fd if self._fd >= 0 else self._open()
+
+    def _open(self) -> int:
+        try:
+            fd = _open_to_read(self.path)
+        except (OSError, ValueError) as e:
+            reason = getattr(e, "strerror", None) or str(e)
+            raise SourceError(f"cannot be opened: {reason}", where=self.name) from e
+        status = os.fstat(fd)
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(fd)
+            raise SourceError("is not a regular file", where=self.name)
+        if self._identity not in (None, identity):
+            os.close(fd)
+            raise SourceError("changed while it was being read", where=self.name)
+        self._fd, self._identity, self.size = fd, identity, status.st_size
+        return fd
 
     def check_unchanged(self) -> None:
         """Raise SourceError when the file is no longer what it was when first opened."""
@@ -110,6 +116,21 @@ class File:
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
             self.close()
+
+
+def _open_to_read(path: Path) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # O_NONBLOCK: a FIFO must not hang us
+    try:
+        return os.open(path, flags)
+    except OSError as e:
+        if e.errno != errno.EMFILE:
+            raise
+        # A checkpoint of a thousand shards: take as many descriptors as we may have.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == hard:
+            raise
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return os.open(path, flags)
 
 
 class Buffer:

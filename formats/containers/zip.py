@@ -11,10 +11,11 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from types import MappingProxyType
 from typing import IO
 
-from formats.errors import CorruptError, LimitError, UnsupportedError
+from formats.errors import CorruptError, LimitError, StorageError, UnsupportedError
 from formats.limits import Limits
 from formats.storage import Span
 from formats.weights import CHUNK
@@ -120,6 +121,7 @@ class Inflated:
         self._position = -1  # of the first byte of _ahead
         self._ahead = b""
         self._restarts = 0
+        self._lock = Lock()
         self._spool: IO[bytes] | None = None
 
     def read(self, offset: int, length: int) -> bytes:
@@ -128,18 +130,26 @@ class Inflated:
             raise CorruptError(
                 f"{length} bytes wanted, but there are {self.size}", where=self.name, offset=offset
             )
-        if self._spool is None and (self._position < 0 or offset < self._position):
-            self._restarts += 1
-            if self._restarts > 2:
-                self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as self
-                for chunk in self._inflate():
-                    self._spool.write(chunk)
-            else:
-                self._stream, self._position, self._ahead = self._inflate(), 0, b""
-        if self._spool is not None:
-            self._spool.seek(offset)
-            return self._spool.read(length)
-        return self._forward(offset, length)
+        with self._lock:
+            if self._spool is None and (self._position < 0 or offset < self._position):
+                self._restarts += 1
+                if self._restarts > 2:
+                    self._spool = self._spooled()
+                else:
+                    self._stream, self._position, self._ahead = self._inflate(), 0, b""
+            if self._spool is not None:
+                self._spool.seek(offset)
+                return self._spool.read(length)
+            return self._forward(offset, length)
+
+    def _spooled(self) -> IO[bytes]:
+        spool = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
+        try:
+            for chunk in self._inflate():
+                spool.write(chunk)
+        except OSError as e:
+            raise StorageError.writing(tempfile.gettempdir(), e) from e
+        return spool
 
     def _forward(self, offset: int, length: int) -> bytes:
         parts, wanted = [], length

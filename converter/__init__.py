@@ -1,0 +1,36 @@
+"""Any model artifact, as exact, portable weights: `convert`, `read`, `inspect`, `diff`.
+
+>>> import converter
+>>> result = converter.convert("model.pt", to="portable", out="model.portable")  # doctest: +SKIP
+>>> result.report.tensors  # doctest: +SKIP
+161
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from converter.compare import Difference, diff
+    from converter.inspection import inspect
+    from converter.pipeline import Options, Result, convert, read
+
+__version__ = "0.1.0"
+
+# Importing the package costs nothing; each name brings its module when it is first used.
+_HOMES = {
+    "Options": "converter.pipeline",
+    "Result": "converter.pipeline",
+    "convert": "converter.pipeline",
+    "read": "converter.pipeline",
+    "inspect": "converter.inspection",
+    "Difference": "converter.compare",
+    "diff": "converter.compare",
+}
+
+__all__ = ["Difference", "Options", "Result", "convert", "diff", "inspect", "read"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

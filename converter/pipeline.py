@@ -1,0 +1,375 @@
+"""The spine: detect, read, normalise, write, verify, publish. It reads as that sentence.
+
+`steps` yields what happened as it happens, and last the `Result`; `convert` only returns that.
+Nothing here prints.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Literal
+
+from converter import environment
+from converter.normalise import select, strip_prefixes
+from converter.publish import check_target, publish, staging, sync_tree
+from converter.verify.weights import WeightsReport, compare
+from formats import catalog, digests, portable
+from formats.artifact import Artifact
+from formats.bundle import JSON, Bundle, LeftOut
+from formats.errors import (
+    InternalError,
+    SafetyError,
+    UnsupportedError,
+    UsageError,
+    VerificationError,
+)
+from formats.limits import DEFAULT, Limits
+from formats.output import Output
+from formats.portable import Resource
+from formats.safetensors_files import DEFAULT_SHARD_BYTES, Plan, plan, write
+from formats.storage import File, Span
+
+Target = Literal["portable", "safetensors"]
+TARGETS: tuple[Target, ...] = ("portable", "safetensors")
+LEVELS = ("none", "weights", "cpu", "device")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a conversion may be told. None means the default, which is written here once.
+
+    Attributes:
+        to: Target.
+        from_format: The source's format, where detection shall not decide it.
+        include: Groups of training state to keep with the weights.
+        strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
+        verify: How far to verify: ``none``, ``weights``, or ``auto``, the most there is.
+        require: The least that must be verified, or the conversion fails.
+        max_shard_bytes: Where safetensors files are cut.
+        strict_safety: Refuse a source that names code or files outside itself.
+        force: Replace an existing output.
+    """
+
+    to: Target = "portable"
+    from_format: str | None = None
+    include: tuple[str, ...] = ()
+    strip_prefix: str = "auto"
+    verify: str = "auto"
+    require: str | None = None
+    max_shard_bytes: int = DEFAULT_SHARD_BYTES
+    strict_safety: bool = False
+    force: bool = False
+    limits: Limits = DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the road, done.
+
+    Attributes:
+        name: ``detected``, ``read``, ``normalised``, ``left out``, ``warning``, ``written``,
+            ``verified`` or ``planned``.
+        text: What there is to say of it.
+        seconds: How long it took, where that says something.
+    """
+
+    name: str
+    text: str
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a step is."""
+
+    name: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finished conversion.
+
+    Attributes:
+        path: What was written; None after a dry run.
+        source: The artifact converted.
+        bundle: What was written, its weights still in the source's files.
+        report: The comparison of weights, or None where none was asked for.
+        format: Row id of the source's format.
+        evidence: Why it was taken for that.
+    """
+
+    path: Path | None
+    source: Path
+    bundle: Bundle
+    report: WeightsReport | None
+    format: str
+    evidence: str
+    steps: tuple[Step, ...] = field(default=())
+
+
+def read(source: str | Path, *, from_format: str | None = None, limits: Limits = DEFAULT) -> Bundle:
+    """Read any artifact into a device-neutral bundle of lazy weights.
+
+    Raises:
+        SourceError: It is unreadable, damaged, unknown or over a limit.
+        UnsupportedError: It is valid, and not supported yet.
+        SafetyError: It names files outside itself.
+    """
+    return catalog.read(Artifact(source, limits), from_format)
+
+
+def convert(
+    source: str | Path,
+    *,
+    to: Target = "portable",
+    out: str | Path | None = None,
+    options: Options | None = None,
+) -> Result:
+    """Convert one artifact.
+
+    Args:
+        source: File, folder or checkpoint prefix.
+        to: Target.
+        out: Where to write; by default the source's name with the target's suffix, here.
+        options: Everything else.
+
+    Raises:
+        ConvertError: As `steps`; nothing is left half-written.
+    """
+    options = replace(options or Options(), to=to)
+    seen: list[Step] = []
+    for event in steps(source, out, options):
+        if isinstance(event, Result):
+            return replace(event, steps=tuple(seen))
+        if isinstance(event, Step):
+            seen.append(event)
+    raise InternalError("steps() ended without a result")
+
+
+def default_out(source: Path, to: Target) -> Path:
+    """Return the output's path where none was given: the source's stem in the current folder."""
+    name = source.name or source.resolve().name
+    known = {s for row in catalog.FORMATS for s in row.suffixes}
+    stem = name
+    while Path(stem).suffix.lower() in known | {".weights"} and Path(stem).stem:
+        stem = Path(stem).stem
+    return Path(f"{stem}.{to}")
+
+
+def steps(
+    source: str | Path, out: str | Path | None, options: Options, *, dry_run: bool = False
+) -> Iterator[Step | Progress | Result]:
+    """Convert one artifact, yielding each step as it is done, and the result last.
+
+    Raises:
+        UsageError: The options contradict each other or the target exists.
+        SourceError: The source is unreadable.
+        UnsupportedError: Source, target or verification are not supported yet.
+        SafetyError: ``strict_safety`` found something.
+        StorageError: The output could not be written.
+        VerificationError: The output is not the source, or less was verified than required.
+    """
+    source = Path(source)
+    _check(options)
+    target = Path(out) if out is not None else default_out(source, options.to)
+    if not dry_run:
+        _check_apart(source, target)
+        check_target(target, force=options.force)
+
+    clock = perf_counter()
+    artifact = Artifact(source, options.limits)
+    match = catalog.detect(artifact, options.from_format)
+    yield Step("detected", f"{match.format.id}: {match.evidence}")
+
+    bundle = match.format.read(artifact)
+    catalog.check_expansion(bundle, artifact)
+    yield Step("read", _read_line(bundle), perf_counter() - clock)
+    for finding in bundle.metadata.findings:
+        yield Step("warning", f"{finding.kind}: {finding.subject} in {finding.where}")
+    if options.strict_safety and bundle.metadata.findings:
+        raise SafetyError(
+            f"{len(bundle.metadata.findings)} safety findings, first: "
+            f"{bundle.metadata.findings[0].subject}",
+            where=source,
+            hint="Without --strict-safety it converts; nothing of it is run",
+        )
+
+    bundle = _graph_left_out(strip_prefixes(select(bundle, options.include), options.strip_prefix))
+    for change in bundle.metadata.normalisations:
+        yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
+    if bundle.metadata.left_out:
+        yield Step("left out", _left_out_line(bundle.metadata.left_out))
+    if not bundle.weights and options.to == "safetensors":
+        raise UnsupportedError("holds no tensors", where=source)
+
+    layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.max_shard_bytes)
+    target = _sharded_target(target, out, layout, options.to)
+    if dry_run:
+        yield Step("planned", f"{target}: {len(layout.shards)} files, {layout.nbytes} bytes")
+        yield Result(None, source, bundle, None, match.format.id, match.evidence)
+        return
+    check_target(target, force=options.force)
+    with staging(target) as folder, ThreadPoolExecutor(1) as background:
+        payload = folder / "payload"
+        payload.mkdir()
+        wanted = options.to == "portable"
+        # Both sides are hashed beside the copy and the comparison: digests of whole files cost
+        # one core, and there are two.
+        sources = background.submit(_file_digests, artifact.opened) if wanted else None
+        clock, done = perf_counter(), 0
+        for n in write(layout, payload):
+            done += n
+            yield Progress("written", done, layout.nbytes)
+        _write_assets(bundle, payload)
+        written = perf_counter() - clock
+        yield Step("written", f"{len(layout.shards)} files, {layout.nbytes} bytes", written)
+
+        clock = perf_counter()
+        files = {p.relative_to(payload).as_posix(): File(p) for p in _files(payload)}
+        outputs = background.submit(_file_digests, files) if wanted else None
+        report = None
+        if bundle.weights and (wanted or options.verify != "none"):
+            output = catalog.read(Artifact(payload), "safetensors")
+            report = compare(bundle.weights, output.weights, with_digests=wanted)
+            if options.verify != "none":
+                text = f"weights: {report.tensors} tensors, {report.nbytes} bytes equal bit for bit"
+                yield Step("verified", text, perf_counter() - clock)
+        if sources is not None and outputs is not None:
+            found = (sources.result(), outputs.result())
+            _write_manifest(bundle, layout, payload, artifact, *found, report, options)
+        for file in artifact.opened.values():
+            file.check_unchanged()
+        sync_tree(payload)
+        is_one_file = options.to == "safetensors" and layout.index is None
+        publish(
+            payload / layout.shards[0].name if is_one_file else payload, target, force=options.force
+        )
+    yield Result(target, source, bundle, report, match.format.id, match.evidence)
+
+
+def _check(options: Options) -> None:
+    if options.to not in TARGETS:
+        raise UsageError(f"--to {options.to}", expected=" or ".join(TARGETS))
+    if options.verify not in (*LEVELS, "auto"):
+        raise UsageError(f"--verify {options.verify}", expected=", ".join((*LEVELS, "auto")))
+    if options.require not in (None, *LEVELS[1:]):
+        raise UsageError(f"--require {options.require}", expected=", ".join(LEVELS[1:]))
+    if options.verify in ("cpu", "device"):
+        raise UnsupportedError(
+            f"--verify {options.verify} needs a graph, and graphs are not converted yet",
+            expected="weights",
+        )
+    if options.require in ("cpu", "device"):
+        raise VerificationError(
+            f"--require {options.require} cannot be met: graphs are not converted yet",
+            expected="--require weights",
+        )
+    if options.require == "weights" and options.verify == "none":
+        raise UsageError("--require weights contradicts --verify none")
+    if options.max_shard_bytes < 1:
+        raise UsageError(f"--max-shard-size {options.max_shard_bytes}", expected="at least 1 byte")
+
+
+def _check_apart(source: Path, target: Path) -> None:
+    """Refuse an output that would replace its own source, or lie inside it."""
+    here, there = source.resolve(), target.resolve()
+    if here == there or there.is_relative_to(here) or here.is_relative_to(there):
+        raise UsageError("the output would stand in its own source", where=target)
+
+
+def _sharded_target(target: Path, out: str | Path | None, layout: Plan, to: Target) -> Path:
+    """Shards need a folder; one that would be called a file gets a name of its own."""
+    if to == "safetensors" and layout.index is not None and target.suffix == ".safetensors":
+        if out is not None:
+            raise UsageError(
+                f"the weights need {len(layout.shards)} shards, so the output is a folder",
+                where=target,
+                hint="Give -o a folder's name, or raise --max-shard-size",
+            )
+        return target.with_name(f"{target.stem}-safetensors")
+    return target
+
+
+def _graph_left_out(bundle: Bundle) -> Bundle:
+    if bundle.topology is None:
+        return bundle
+    entry = LeftOut(
+        f"graph ({bundle.topology.kind})",
+        "computation is not converted yet: the manifest keeps what the source says about it",
+    )
+    metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
+    return replace(bundle, metadata=metadata)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+def _write_assets(bundle: Bundle, payload: Path) -> None:
+    for name, span in bundle.assets.items():
+        path = payload / "assets" / name
+        if not path.resolve().is_relative_to(payload.resolve() / "assets"):
+            raise SafetyError(f"an asset is named {name!r}", where=span.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with Output(path) as out:
+            for _ in out.append([span]):
+                pass
+            out.sync()
+
+
+def _write_manifest(
+    bundle: Bundle,
+    layout: Plan,
+    payload: Path,
+    artifact: Artifact,
+    sources: Sequence[Resource],
+    outputs: Sequence[Resource],
+    report: WeightsReport | None,
+    options: Options,
+) -> None:
+    verified = report is not None and options.verify != "none"
+    weights: dict[str, JSON] = {
+        "status": "passed" if verified else "not run",
+        "detail": "the output was read again and compared bit for bit with the source"
+        if verified
+        else ("--verify none" if report is not None else "there are no tensors"),
+        "tensors": report.tensors if verified and report else 0,
+        "bytes": report.nbytes if verified and report else 0,
+    }
+    document = portable.manifest(
+        bundle,
+        layout,
+        source_name=artifact.name,
+        source_files=sources,
+        tensor_digests=report.digests if report else {},
+        resources=outputs,
+        verification={"reached": "weights" if verified else "none", "weights": weights},
+        environment=environment.describe(),
+    )
+    portable.write_manifest(document, payload)
+
+
+def _file_digests(files: Mapping[str, File]) -> list[Resource]:
+    return [
+        Resource(name, file.size, digests.of_span(Span.whole(file))) for name, file in files.items()
+    ]
+
+
+def _read_line(bundle: Bundle) -> str:
+    about = bundle.metadata
+    total = sum(t.nbytes for t in {t.identity: t for t in bundle.weights.values()}.values())
+    text = f"{about.variant}: {len(bundle.weights)} tensors, {total} bytes"
+    if about.devices:
+        text += ", devices " + ", ".join(f"{d} x{n}" for d, n in about.devices.items())
+    return text
+
+
+def _left_out_line(entries: Sequence[LeftOut]) -> str:
+    reasons: dict[str, int] = {}
+    for entry in entries:
+        reasons[entry.reason] = reasons.get(entry.reason, 0) + 1
+    return "; ".join(f"{n} x {reason}" for reason, n in reasons.items())

@@ -1,0 +1,145 @@
+"""An output is whole or absent: built beside its target, then renamed into place.
+
+The staging folder lies in the target's own folder (a rename must not cross file systems), carries
+the target's name and is locked while its owner lives, so that the next run can tell an abandoned
+one and remove it.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from formats.errors import StorageError, UsageError
+
+MARK = ".convert-"
+
+
+@contextmanager
+def staging(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside ``target``; it is gone when the block ends, however it ends.
+
+    Raises:
+        StorageError: The folder of the target is missing or cannot be written.
+    """
+    _remove_abandoned(target)
+    try:
+        folder, lock = _locked_folder(target)
+    except OSError as e:
+        raise StorageError.writing(target.parent, e) from e
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _locked_folder(target: Path) -> tuple[Path, int]:
+    """Make a staging folder and lock it, before another run can take it for abandoned."""
+    while True:
+        folder = target.parent / f".{target.name}{MARK}{secrets.token_hex(4)}"
+        folder.mkdir()
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass  # it is being removed
+        except OSError:  # a file system without locks: the folder just outlives a kill
+            return folder, lock
+        else:
+            if folder.exists():
+                return folder, lock
+        os.close(lock)
+
+
+def check_target(target: Path, *, force: bool) -> None:
+    """Raise unless ``target`` is free, or is an output that ``force`` may replace.
+
+    Raises:
+        UsageError: It exists and ``force`` is not given, or it is a folder that holds something
+            else than an output of ours.
+    """
+    if not os.path.lexists(target):
+        return
+    if not force:
+        raise UsageError("exists", where=target, hint="Choose another -o, or replace it: --force")
+    if target.is_dir() and not target.is_symlink() and not _is_output(target):
+        raise UsageError(
+            "is a folder that convert did not write, and will not replace", where=target
+        )
+
+
+def publish(payload: Path, target: Path, *, force: bool) -> None:
+    """Rename ``payload``, which lies in a staging folder, to ``target``.
+
+    Raises:
+        UsageError: Something appeared at ``target`` meanwhile, and ``force`` is not given.
+        StorageError: The rename failed; the old output is where it was.
+    """
+    check_target(target, force=force)
+    aside = payload.with_name(payload.name + ".old")
+    try:
+        _sync(payload.parent)
+        if target.is_dir() and not target.is_symlink():
+            target.rename(aside)  # a folder can only be renamed over an empty one
+            try:
+                payload.rename(target)
+            except OSError:
+                aside.rename(target)
+                raise
+        elif force or payload.is_dir():
+            payload.replace(target)
+        else:
+            os.link(payload, target)  # unlike rename, never replaces
+        _sync(target.parent)
+    except FileExistsError as e:
+        raise UsageError("appeared meanwhile", where=target) from e
+    except OSError as e:
+        raise StorageError.writing(target, e) from e
+
+
+def sync_tree(folder: Path) -> None:
+    """Make the folders of a tree durable; their files were synced as they were written."""
+    for path, _, _ in os.walk(folder):
+        _sync(Path(path))
+
+
+def _is_output(folder: Path) -> bool:
+    names = {p.name for p in folder.iterdir()}
+    return (
+        not names
+        or "manifest.json" in names
+        or any(n.endswith(".safetensors.index.json") for n in names)
+    )
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove staging folders of the same target whose owner is gone."""
+    with suppress(OSError):
+        for path in target.parent.glob(f".{_escaped(target.name)}{MARK}*"):
+            with suppress(OSError):
+                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+                finally:
+                    os.close(fd)
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as e:
+        if e.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot sync folders
+            raise
+    finally:
+        os.close(fd)

@@ -1,0 +1,1 @@
+"""Proof that an output is its source."""
