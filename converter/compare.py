@@ -22,8 +22,9 @@ class Difference:
 
     Attributes:
         kind: The verdict.
-        a: Name and type in A, or None.
-        b: Name and type in B, or None.
+        a: Name in A, or None.
+        b: Name in B, or None.
+        types: Dtype and shape; of both sides where they differ.
         max_abs: Largest absolute difference of elements, where both have one shape and numbers to
             subtract; None elsewhere.
     """
@@ -54,7 +55,6 @@ def diff(a: Bundle, b: Bundle) -> list[Difference]:
     matched: set[str] = set()
     found: list[Difference] = []
     for name, tensor in a.weights.items():
-        kind: Kind
         if keys_b.get(name) == keys_a[name]:
             found.append(Difference("equal", name, name, _type(tensor)))
             matched.add(name)
@@ -79,7 +79,7 @@ def diff(a: Bundle, b: Bundle) -> list[Difference]:
 
 
 def max_abs(a: Tensor, b: Tensor) -> float | None:
-    """Return the largest |a - b|, NaN where only one side is NaN, None where they do not compare."""
+    """Return the largest |a - b|; NaN where only one side is NaN, None across shapes."""
     if a.shape != b.shape or not a.size:
         return None
     import numpy as np

@@ -79,4 +79,6 @@ def _totals(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
 
 def _topology(bundle: Bundle) -> dict[str, Any] | None:
     topology = bundle.topology
-    return topology and {"kind": topology.kind, "summary": dict(topology.summary)}
+    if topology is None:
+        return None
+    return {"kind": topology.kind, "summary": dict(topology.summary)}

@@ -27,10 +27,13 @@ from formats.weights import Tensor
 GROUPS: tuple[Group, ...] = ("optimizer", "training")
 LIGHTNING = "pytorch-lightning_version"
 ANYWHERE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-CONTAINERS = frozenset(
-    "state_dict model_state_dict model net network module params weights model_state "
-    "ema ema_state_dict generator policy".split()
-)
+# Keys of the one dict that holds the model, as training scripts call it.
+# fmt: off
+CONTAINERS = frozenset((
+    "state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "params",
+    "weights", "ema", "ema_state_dict", "generator", "policy",
+))
+# fmt: on
 
 
 def select(bundle: Bundle, include: Sequence[str]) -> Bundle:

@@ -1,0 +1,5 @@
+"""``python -m converter`` is ``convert``."""
+
+from converter.cli import main
+
+main()

@@ -1,0 +1,23 @@
+"""The command line: what a person types and sees. The only code of the project that prints."""
+
+import os
+import sys
+
+COMMANDS = frozenset({"inspect", "diff", "formats"})
+GLOBAL = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
+DEFAULT = "SOURCE"  # stands for the main job in --help, and is put in front of its arguments
+
+
+def main() -> None:
+    """Run the ``convert`` program and leave with its exit code."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] not in COMMANDS | GLOBAL:
+        arguments.insert(0, DEFAULT)
+    from converter.cli.app import run
+
+    code = run(arguments or ["--help"])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # `convert inspect … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)

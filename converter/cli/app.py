@@ -1,0 +1,262 @@
+"""The Typer application: options, defaults from configuration files, exit codes.
+
+Everything heavy is imported inside the commands, so that ``convert --help`` costs only Typer.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from formats.errors import ConvertError, UsageError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Convert any model artifact into exact, portable weights, without its framework.\n\n"
+    "convert model.h5 --to portable",
+    epilog="A file that is named like a command is reached as ./inspect, or after --.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show tracebacks of errors.")]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="FORMAT",
+        help="The source's format (see `convert formats`); by default its content decides.",
+    ),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from converter import __version__
+
+        typer.echo(f"convert {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version  # its callback has acted
+
+
+@app.command("SOURCE", short_help="Convert SOURCE: the default, needs no command")
+def convert(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A file, a folder, or a checkpoint's prefix.")
+    ],
+    to: Annotated[
+        str, typer.Option("--to", metavar="TARGET", help="portable (default) or safetensors.")
+    ] = "portable",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where to write. Default: SOURCE's name with the target's suffix, here.",
+        ),
+    ] = None,
+    from_format: From = None,
+    include: Annotated[
+        str, typer.Option(metavar="GROUP,...", help="Keep training state: optimizer, training.")
+    ] = "",
+    strip_prefix: Annotated[
+        str, typer.Option(metavar="auto|none|P", help="Wrapper prefix to take off tensor names.")
+    ] = "auto",
+    verify: Annotated[
+        str,
+        typer.Option(
+            metavar="none|weights|auto", help="How far to verify; auto is the most there is."
+        ),
+    ] = "auto",
+    require: Annotated[
+        str | None,
+        typer.Option(
+            metavar="weights|cpu|device", help="Fail (exit 1) unless that much was verified."
+        ),
+    ] = None,
+    max_shard_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Cut safetensors files there: 500MB, 5GB, 2GiB.")
+    ] = "50GB",
+    strict_safety: Annotated[
+        bool,
+        typer.Option(
+            "--strict-safety", help="Refuse a source that names code or files outside it (exit 5)."
+        ),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and plan; write nothing.")
+    ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML file with defaults for these options; else [tool.convert] of ./pyproject.toml.",
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Convert SOURCE."""
+    del verbose, config  # `run` and `_defaults` read them
+    from converter.cli import render
+    from converter.pipeline import Options, steps
+
+    options = Options(
+        to=to,  # type: ignore[arg-type]  # steps() checks it
+        from_format=from_format,
+        include=tuple(x.strip() for x in include.split(",") if x.strip()),
+        strip_prefix=strip_prefix,
+        verify=verify,
+        require=require,
+        max_shard_bytes=_size(max_shard_size),
+        strict_safety=strict_safety,
+        force=force,
+    )
+    render.conversion(steps(source, out, options, dry_run=dry_run), as_json=json, quiet=quiet)
+
+
+@app.command()
+def inspect(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE")],
+    from_format: From = None,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="List every tensor; by default long lists are cut.")
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what an artifact is, records and holds."""
+    del verbose
+    from converter.cli import render
+    from converter.inspection import inspect as describe
+
+    render.inspection(describe(source, from_format=from_format), as_json=json, every=weights)
+
+
+@app.command()
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A")],
+    b: Annotated[Path, typer.Argument(metavar="B")],
+    json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare the weights of two artifacts of any format; exit 1 where they differ."""
+    del verbose
+    from converter.cli import render
+    from converter.compare import diff as compare
+    from converter.pipeline import read
+
+    if not render.differences(compare(read(a), read(b)), as_json=json):
+        raise typer.Exit(1)
+
+
+@app.command()
+def formats(json: Json = False) -> None:
+    """List what is read and written."""
+    from converter.cli import render
+    from formats.catalog import FORMATS
+
+    render.formats(FORMATS, as_json=json)
+
+
+def run(arguments: list[str]) -> int:
+    """Run the program and return its exit code; errors are printed, never raised."""
+    verbose = "-v" in arguments or "--verbose" in arguments
+    try:
+        defaults = _defaults(arguments)
+        result = app(arguments, standalone_mode=False, prog_name="convert", default_map=defaults)
+    except ConvertError as e:
+        return _report(e, e.exit_code, verbose)
+    except KeyboardInterrupt:
+        return _say("interrupted; nothing was written", 130)
+    except BrokenPipeError:
+        return 141
+    except typer.Exit as e:
+        return int(e.exit_code)
+    except typer.Abort:
+        return 130
+    except MemoryError as e:
+        return _report(e, 7, verbose)
+    except Exception as e:  # noqa: BLE001 - the last line of defence: a bug of ours, said as one
+        if hasattr(e, "format_message"):  # click's usage errors, wherever Typer keeps them
+            return _say(f"{e.format_message()}\nTry `convert --help`", 2)
+        return _report(e, 70, verbose)
+    return result if isinstance(result, int) else 0
+
+
+def _report(e: BaseException, code: int, verbose: bool) -> int:
+    if verbose:
+        import traceback
+
+        traceback.print_exception(e)
+    text = str(e) if isinstance(e, ConvertError) else f"{type(e).__name__}: {e}"
+    if code == 70:
+        text = f"a bug of convert: {text}\nPlease report it with the output of -v"
+    return _say("\n".join([text, *getattr(e, "__notes__", ())]), code)
+
+
+def _say(text: str, code: int) -> int:
+    typer.echo(f"convert: error: {text}", err=True)
+    return code
+
+
+def _defaults(arguments: list[str]) -> dict[str, Any] | None:
+    """Return defaults from ``--config FILE``, or from ``[tool.convert]`` in ./pyproject.toml."""
+    path, chosen = Path("pyproject.toml"), False
+    for i, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument == "--config" and i + 1 < len(arguments):
+            path, chosen = Path(arguments[i + 1]), True
+        elif argument.startswith("--config="):
+            path, chosen = Path(argument.removeprefix("--config=")), True
+    if not chosen and not path.is_file():
+        return None
+    import tomllib
+
+    try:
+        values: Any = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        if not chosen:
+            return None  # somebody else's broken pyproject.toml is not our business
+        raise UsageError(f"cannot be read: {e}", where=path) from e
+    if not chosen:
+        values = values.get("tool", {}).get("convert", {})
+    known = {p.name for c in app.registered_commands if c.callback for p in _parameters(c.callback)}
+    options = {k.replace("-", "_"): v for k, v in values.items()}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise UsageError(f"sets the unknown option {unknown[0]!r}", where=path)
+    options = {k: ",".join(v) if isinstance(v, list) else v for k, v in options.items()}
+    return {"SOURCE": options}
+
+
+def _parameters(callback: Any) -> list[Any]:
+    import inspect as introspection
+
+    return list(introspection.signature(callback).parameters.values())
+
+
+def _size(text: str) -> int:
+    """Return bytes of ``500MB``, ``5GB``, ``2GiB`` or a plain number."""
+    units = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+    number = text.rstrip("BKMGibkmg").strip()
+    unit = text[len(number) :].strip().upper()
+    try:
+        return int(float(number) * units[unit])
+    except (ValueError, KeyError, OverflowError):
+        raise UsageError(f"--max-shard-size {text}", expected="a size like 500MB or 5GB") from None

@@ -1,0 +1,238 @@
+"""Words and figures for people and for machines: the only functions that print.
+
+What a person follows goes to standard error; the result (a path, a listing, a JSON document) goes
+to standard output.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from time import monotonic
+from typing import Any
+
+from converter.compare import Difference
+from converter.pipeline import Progress, Result, Step
+from formats.catalog import Format
+
+LINES = 60  # tensors listed before `--weights` is needed
+
+
+def conversion(events: Iterator[Step | Progress | Result], *, as_json: bool, quiet: bool) -> None:
+    """Follow a conversion: a line for each step, then the path written."""
+    bar = _Bar(enabled=not quiet and not as_json and sys.stderr.isatty())
+    done: list[Step] = []
+    for event in events:
+        match event:
+            case Progress():
+                bar.show(event)
+            case Step():
+                bar.clear()
+                done.append(event)
+                if not quiet and not as_json:
+                    print(_line(event), file=sys.stderr, flush=True)
+            case Result():
+                bar.clear()
+                if as_json:
+                    _document(_result(event, done))
+                elif event.path is not None:
+                    print(event.path)
+
+
+def inspection(found: Mapping[str, Any], *, as_json: bool, every: bool) -> None:
+    """Print what `converter.inspection.inspect` found."""
+    if as_json:
+        _document(found)
+        return
+    rows = [
+        ("source", found["source"]),
+        ("format", f"{found['format']} ({found['evidence']})"),
+        ("variant", found["variant"]),
+        ("recorded", _pairs(found["recorded"]) or "no versions are recorded"),
+        ("devices", _counts(found["devices"]) or "not recorded"),
+        ("distribution", _pairs(found["distribution"])),
+        ("files", f"{found['files']['count']}, {size(found['files']['bytes'])}"),
+        ("weights", _totals(found["weights"])),
+        *((f"+ {group}", _totals(t)) for group, t in found["leftovers"].items()),
+        ("topology", _topology(found["topology"])),
+        ("assets", _counts(found["assets"])),
+        ("user data", ", ".join(map(_short, found["user"]))),
+    ]
+    for label, text in rows:
+        if text:
+            print(f"{label:<13} {text}")
+    for signature in found["signatures"]:
+        print(f"{'signature':<13} {signature['name']}")
+        for side in ("inputs", "outputs"):
+            for spec in signature[side]:
+                print(f"{'':<13}   {side[:-1]:<7} {spec['name']}: {_spec(spec)}")
+    _tree(found["tensors"], every)
+    _section("objects of unknown classes", [f"{p}: {c}" for p, c in found["opaque"].items()])
+    _section("left out", [f"{x['name']}: {x['reason']}" for x in found["left_out"]])
+    _section(
+        "changed", [f"{n['name']}: {n['count']}, {n['detail']}" for n in found["normalisations"]]
+    )
+    findings = [f"{f['kind']}: {f['subject']} in {f['where']}" for f in found["findings"]]
+    _section("safety findings (nothing was run)", findings)
+
+
+def differences(found: Sequence[Difference], *, as_json: bool) -> bool:
+    """Print a comparison, and return whether the weights are the same under the same names."""
+    counts: dict[str, int] = {}
+    for d in found:
+        counts[d.kind] = counts.get(d.kind, 0) + 1
+    same = set(counts) == {"equal"}
+    if as_json:
+        _document({"same": same, "counts": counts, "tensors": [asdict(d) for d in found]})
+        return same
+    for d in found:
+        if d.kind == "equal":
+            continue
+        name = f"{d.a} -> {d.b}" if d.kind == "renamed" else d.a or d.b
+        gap = "" if d.max_abs is None else f"  max |a-b| {d.max_abs:.6g}"
+        print(f"{d.kind:<10} {name}  {d.types}{gap}")
+    print(", ".join(f"{n} {kind}" for kind, n in sorted(counts.items())))
+    return same
+
+
+def formats(rows: Iterable[Format], *, as_json: bool) -> None:
+    """Print the table of formats."""
+    if as_json:
+        keys = ("id", "suffixes", "reads", "writes")
+        _document([{k: getattr(row, k) for k in keys} for row in rows])
+        return
+    for row in rows:
+        print(f"{row.id:<14} reads  {row.reads}")
+        if row.writes:
+            print(f"{'':<14} writes {row.writes}")
+
+
+def size(nbytes: float) -> str:
+    """Return ``97.8 MiB`` for a number of bytes."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} TiB"
+
+
+class _Bar:
+    """A progress line with rate and time left, on a terminal, once a step lasts over a second."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._start = monotonic()
+        self._shown = 0.0
+
+    def show(self, progress: Progress) -> None:
+        now = monotonic()
+        elapsed = now - self._start
+        if not self._enabled or elapsed < 1 or now - self._shown < 0.1:
+            return
+        self._shown = now
+        rate = progress.done / elapsed
+        left = (progress.total - progress.done) / rate if rate else 0
+        share = progress.done / progress.total if progress.total else 1
+        filled = round(30 * share)
+        line = (
+            f"{progress.name:<11} [{'#' * filled}{'.' * (30 - filled)}] {share:4.0%}"
+            f"  {size(rate)}/s  {left:.0f} s left"
+        )
+        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = 0.0
+        self._start = monotonic()
+
+
+def _line(step: Step) -> str:
+    time = "" if step.seconds is None else f"  ({step.seconds:.2f} s)"
+    return f"{step.name:<11} {step.text}{time}"
+
+
+def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
+    report = result.report
+    about = result.bundle.metadata
+    return {
+        "source": str(result.source),
+        "format": result.format,
+        "evidence": result.evidence,
+        "output": None if result.path is None else str(result.path),
+        "tensors": len(result.bundle.weights),
+        "verified": report and {"tensors": report.tensors, "bytes": report.nbytes},
+        "normalisations": [asdict(n) for n in about.normalisations],
+        "left_out": [asdict(x) for x in about.left_out],
+        "findings": [asdict(f) for f in about.findings],
+        "steps": [asdict(s) for s in done],
+    }
+
+
+def _document(value: object) -> None:
+    json.dump(value, sys.stdout, indent=1, default=str)
+    print()
+
+
+def _tree(tensors: Sequence[Mapping[str, Any]], every: bool) -> None:
+    """Print names as a tree; a long list is cut in the middle unless every line is wanted."""
+    print()
+    previous: list[str] = []
+    shown = tensors if every or len(tensors) <= LINES else tensors[:LINES]
+    for tensor in shown:
+        *branches, leaf = _segments(tensor["name"])
+        common = 0
+        while common < min(len(branches), len(previous)) and branches[common] == previous[common]:
+            common += 1
+        for depth in range(common, len(branches)):
+            print(f"{'  ' * depth}{branches[depth]}")
+        shape = " x ".join(map(str, tensor["shape"])) or "scalar"
+        print(f"{'  ' * len(branches)}{leaf:<24} {tensor['dtype']:<9} {shape}")
+        previous = branches
+    if len(shown) < len(tensors):
+        print(f"… and {len(tensors) - len(shown)} more: --weights lists all")
+
+
+def _segments(name: str) -> list[str]:
+    separator = "/" if "/" in name else "."
+    return name.split(separator)
+
+
+def _section(title: str, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    print(f"\n{title}")
+    for line in lines[:20]:
+        print(f"  {line}")
+    if len(lines) > 20:
+        print(f"  … and {len(lines) - 20} more: --json lists all")
+
+
+def _totals(totals: Mapping[str, Any]) -> str:
+    text = f"{totals['tensors']} tensors, {totals['parameters']:,} parameters"
+    text += f", {size(totals['bytes'])}"
+    if totals["dtypes"]:
+        text += f" ({_counts(totals['dtypes'])})"
+    return text + (f", {totals['tied']} tied" if totals["tied"] else "")
+
+
+def _topology(topology: Mapping[str, Any] | None) -> str:
+    return f"{topology['kind']} ({_pairs(topology['summary'])})" if topology else ""
+
+
+def _spec(spec: Mapping[str, Any]) -> str:
+    shape = "?" if spec["shape"] is None else " x ".join(map(str, spec["shape"])) or "scalar"
+    return f"{spec['dtype']} {shape}"
+
+
+def _pairs(table: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {_short(v)}" for k, v in table.items())
+
+
+def _counts(table: Mapping[str, int]) -> str:
+    return ", ".join(f"{k} x{n}" for k, n in table.items())
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "…"
