@@ -9,6 +9,7 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
@@ -18,7 +19,7 @@ from typing import IO
 from formats.errors import CorruptError, LimitError, StorageError, UnsupportedError
 from formats.limits import Limits
 from formats.storage import Span
-from formats.weights import CHUNK
+from formats.weights import CHUNK, split
 
 LOCAL_MAGIC = b"PK\x03\x04"
 
@@ -143,13 +144,19 @@ class Inflated:
             return self._forward(offset, length)
 
     def _spooled(self) -> IO[bytes]:
-        spool = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
-        try:
-            for chunk in self._inflate():
-                spool.write(chunk)
-        except OSError as e:
-            raise StorageError.writing(tempfile.gettempdir(), e) from e
+        with ExitStack() as on_failure:
+            spool = on_failure.enter_context(tempfile.TemporaryFile())
+            try:
+                for chunk in self._inflate():
+                    spool.write(chunk)
+            except OSError as e:
+                raise StorageError.writing(tempfile.gettempdir(), e) from e
+            on_failure.pop_all()
         return spool
+
+    def __del__(self) -> None:
+        if self._spool is not None:
+            self._spool.close()
 
     def _forward(self, offset: int, length: int) -> bytes:
         parts, wanted = [], length
@@ -168,31 +175,31 @@ class Inflated:
                 raise CorruptError("deflated data ends early", where=self.name)
 
     def _inflate(self) -> Iterator[bytes]:
-        inflater, left, crc = zlib.decompressobj(-15), self.size, 0
+        """Yield the inflated bytes; the last ones only after the CRC of all was found right."""
+        left, crc, held = self.size, 0, b""
+        for chunk in filter(None, self._chunks()):
+            left -= len(chunk)
+            if left < 0:
+                raise CorruptError(f"inflates to more than its {self.size} bytes", where=self.name)
+            crc = zlib.crc32(chunk, crc)
+            if held:
+                yield held
+            held = chunk
+        if left or crc != self._crc:
+            raise CorruptError("deflated data ends early or fails its CRC", where=self.name)
+        if held:
+            yield held
+
+    def _chunks(self) -> Iterator[bytes]:
+        inflater = zlib.decompressobj(-15)
         try:
-            for start in range(0, self._raw.length, CHUNK):
-                data = self._raw.read(start, min(CHUNK, self._raw.length - start))
-                while data:
-                    chunk = inflater.decompress(data, CHUNK)
+            for data in split(self._raw):
+                while data and not inflater.eof:
+                    yield inflater.decompress(data, CHUNK)
                     data = inflater.unconsumed_tail
-                    left -= len(chunk)
-                    if left < 0:
-                        raise CorruptError(
-                            f"inflates to more than its {self.size} bytes", where=self.name
-                        )
-                    crc = zlib.crc32(chunk, crc)
-                    if chunk:
-                        yield chunk
-                    elif not data or inflater.eof:
-                        break
-            tail = inflater.flush()
+            yield inflater.flush()
         except zlib.error as e:
             raise CorruptError(f"cannot be inflated: {e}", where=self.name) from e
-        crc = zlib.crc32(tail, crc)
-        if left != len(tail) or crc != self._crc:
-            raise CorruptError("deflated data ends early or fails its CRC", where=self.name)
-        if tail:
-            yield tail
 
 
 class ZipArchive:

@@ -1,0 +1,98 @@
+"""An output is whole or absent, and what a dead run left behind goes away with the next."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from converter.publish import check_target, publish, staging
+from formats.errors import StorageError, UsageError
+
+
+def test_a_file_and_a_folder_are_published(tmp_path):
+    for name, is_folder in (("a.bin", False), ("b.portable", True)):
+        target = tmp_path / name
+        with staging(target) as folder:
+            payload = folder / "payload"
+            if is_folder:
+                payload.mkdir()
+                (payload / "manifest.json").write_text("1")
+            else:
+                payload.write_text("1")
+            assert not target.exists()
+            publish(payload, target, force=False)
+        assert target.exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.bin", "b.portable"]
+
+
+def test_a_failure_leaves_the_old_output(tmp_path):
+    target = tmp_path / "out"
+    target.write_text("old")
+
+    def fail():
+        with staging(target) as folder:
+            (folder / "payload").write_text("new")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_force_replaces_files_and_outputs_and_nothing_else(tmp_path):
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    (ours / "manifest.json").write_text("old")
+    with staging(ours) as folder:
+        (folder / "payload").mkdir()
+        (folder / "payload" / "manifest.json").write_text("new")
+        with pytest.raises(UsageError, match="--force"):
+            publish(folder / "payload", ours, force=False)
+        publish(folder / "payload", ours, force=True)
+    assert (ours / "manifest.json").read_text() == "new"
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("precious")
+    with pytest.raises(UsageError, match="will not replace"):
+        check_target(home, force=True)
+
+
+def test_what_appears_meanwhile_is_not_replaced(tmp_path):
+    target = tmp_path / "out"
+    with staging(target) as folder:
+        (folder / "payload").write_text("new")
+        target.write_text("somebody else's")
+        with pytest.raises(UsageError):
+            publish(folder / "payload", target, force=False)
+    assert target.read_text() == "somebody else's"
+
+
+def test_only_abandoned_staging_folders_are_removed(tmp_path):
+    target = tmp_path / "a[b]*.bin"
+    script = (
+        "import os, sys; from pathlib import Path; from converter.publish import staging\n"
+        "with staging(Path(sys.argv[1])) as f:\n"
+        "    (f / 'x').write_text('x'); print(f, flush=True); sys.stdin.read(1); os._exit(9)"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, str(target)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    held = Path(child.stdout.readline().strip())
+    with staging(target) as other:
+        assert held.exists()
+        assert other != held
+    child.communicate("x")
+    assert held.exists()
+    with staging(target):
+        assert not held.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_folder_is_a_storage_error(tmp_path):
+    with pytest.raises(StorageError), staging(tmp_path / "absent" / "out"):
+        pass
