@@ -4,6 +4,7 @@
 Nothing here prints.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,9 @@ class Options:
         max_shard_bytes: Where safetensors files are cut.
         strict_safety: Refuse a source that names code or files outside itself.
         force: Replace an existing output.
+        sync: Wait until the output is on the disk, not only in its cache. Without it, what
+            replaces an existing output still does: a power cut may cost the new output, of which
+            the source is still there, but never the old one.
     """
 
     to: Target = "portable"
@@ -61,6 +65,7 @@ class Options:
     max_shard_bytes: int = DEFAULT_SHARD_BYTES
     strict_safety: bool = False
     force: bool = False
+    sync: bool = False
     limits: Limits = DEFAULT
 
 
@@ -221,10 +226,11 @@ def steps(
         # one core, and there are two.
         sources = background.submit(_file_digests, artifact.opened) if wanted else None
         clock, done = perf_counter(), 0
-        for n in write(layout, payload):
+        sync = options.sync or os.path.lexists(target)
+        for n in write(layout, payload, sync=sync):
             done += n
             yield Progress("written", done, layout.nbytes)
-        _write_assets(bundle, payload)
+        _write_assets(bundle, payload, sync=sync)
         written = perf_counter() - clock
         yield Step("written", f"{len(layout.shards)} files, {layout.nbytes} bytes", written)
 
@@ -240,10 +246,12 @@ def steps(
                 yield Step("verified", text, perf_counter() - clock)
         if sources is not None and outputs is not None:
             found = (sources.result(), outputs.result())
-            _write_manifest(bundle, layout, payload, artifact, *found, report, options)
+            document = _manifest(bundle, layout, artifact, *found, report, options)
+            portable.write_manifest(document, payload, sync=sync)
         for file in artifact.opened.values():
             file.check_unchanged()
-        sync_tree(payload)
+        if sync:
+            sync_tree(payload)
         is_one_file = options.to == "safetensors" and layout.index is None
         publish(
             payload / layout.shards[0].name if is_one_file else payload, target, force=options.force
@@ -309,7 +317,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.rglob("*") if p.is_file())
 
 
-def _write_assets(bundle: Bundle, payload: Path) -> None:
+def _write_assets(bundle: Bundle, payload: Path, *, sync: bool) -> None:
     for name, span in bundle.assets.items():
         path = payload / "assets" / name
         if not path.resolve().is_relative_to(payload.resolve() / "assets"):
@@ -318,19 +326,19 @@ def _write_assets(bundle: Bundle, payload: Path) -> None:
         with Output(path) as out:
             for _ in out.append([span]):
                 pass
-            out.sync()
+            if sync:
+                out.sync()
 
 
-def _write_manifest(
+def _manifest(
     bundle: Bundle,
     layout: Plan,
-    payload: Path,
     artifact: Artifact,
     sources: Sequence[Resource],
     outputs: Sequence[Resource],
     report: WeightsReport | None,
     options: Options,
-) -> None:
+) -> dict[str, JSON]:
     verified = report is not None and options.verify != "none"
     weights: dict[str, JSON] = {
         "status": "passed" if verified else "not run",
@@ -340,7 +348,7 @@ def _write_manifest(
         "tensors": report.tensors if verified and report else 0,
         "bytes": report.nbytes if verified and report else 0,
     }
-    document = portable.manifest(
+    return portable.manifest(
         bundle,
         layout,
         source_name=artifact.name,
@@ -350,7 +358,6 @@ def _write_manifest(
         verification={"reached": "weights" if verified else "none", "weights": weights},
         environment=environment.describe(),
     )
-    portable.write_manifest(document, payload)
 
 
 def _file_digests(files: Mapping[str, File]) -> list[Resource]:

@@ -204,7 +204,7 @@ def manifest(
     }
 
 
-def write_manifest(document: Mapping[str, Any], folder: Path) -> None:
+def write_manifest(document: Mapping[str, Any], folder: Path, *, sync: bool = False) -> None:
     """Write ``manifest.json``; the same document always gives the same bytes.
 
     Raises:
@@ -213,7 +213,8 @@ def write_manifest(document: Mapping[str, Any], folder: Path) -> None:
     text = json.dumps(_strict(document), indent=1, ensure_ascii=False, allow_nan=False)
     with Output(folder / MANIFEST) as out:
         out.write(text.encode() + b"\n")
-        out.sync()
+        if sync:
+            out.sync()
 
 
 def _strict(value: Any) -> Any:

@@ -389,8 +389,13 @@ def plan(
     return Plan(tuple(shards), index, files, tied)
 
 
-def write(layout: Plan, folder: Path) -> Iterator[int]:
+def write(layout: Plan, folder: Path, *, sync: bool = False) -> Iterator[int]:
     """Write the planned files into ``folder``, yielding the number of bytes of each step.
+
+    Args:
+        layout: What to write.
+        folder: An existing folder without files of these names.
+        sync: Wait until the bytes are on the disk.
 
     Raises:
         StorageError: The disk is full, or fails.
@@ -404,12 +409,14 @@ def write(layout: Plan, folder: Path) -> Iterator[int]:
                 yield from out.append(tensor.pieces())
                 if out.position - before != tensor.nbytes:
                     raise StorageError(f"wrote {out.position - before} bytes of {name!r}")
-            out.sync()
+            if sync:
+                out.sync()
     if layout.index is not None:
         name, text = layout.index
         with Output(folder / name) as out:
             out.write(text)
-            out.sync()
+            if sync:
+                out.sync()
             yield len(text)
 
 

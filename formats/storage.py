@@ -37,6 +37,10 @@ class Storage(Protocol):
         """
         ...
 
+    def readinto(self, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``offset``, as `read` would; loops over large runs reuse theirs."""
+        ...
+
 
 class File:
     """One regular file, opened when first read and reopened after `close`.
@@ -107,6 +111,15 @@ class File:
             raise SourceError(f"cannot be read: {e.strerror}", where=self.name) from e
         return data
 
+    def readinto(self, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``offset``."""
+        try:
+            count = os.preadv(self.fileno(), [buffer], offset)
+        except (OSError, ValueError, OverflowError):
+            count = -1
+        if count != len(buffer):  # rare enough to do again, slowly, for its result or its error
+            buffer[:] = self.read(offset, len(buffer))
+
     def close(self) -> None:
         """Give the descriptor back; the next read reopens the file."""
         if self._fd >= 0:
@@ -151,6 +164,10 @@ class Buffer:
             )
         return self.data[offset : offset + length]
 
+    def readinto(self, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``offset``."""
+        buffer[:] = self.read(offset, len(buffer))
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -188,6 +205,11 @@ class Span:
         """Return ``length`` bytes (default: the rest) from ``offset`` of this run."""
         run = self.sub(offset, self.length - offset if length is None else length)
         return self.storage.read(run.offset, run.length)
+
+    def readinto(self, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``offset`` of this run."""
+        run = self.sub(offset, len(buffer))
+        self.storage.readinto(run.offset, buffer)
 
 
 def resolve_member(folder: Path, name: str) -> Path:

@@ -95,6 +95,13 @@ def convert(
             "--strict-safety", help="Refuse a source that names code or files outside it (exit 5)."
         ),
     ] = False,
+    sync: Annotated[
+        bool,
+        typer.Option(
+            "--sync",
+            help="Wait until the output is on the disk; what replaces an output always does.",
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and plan; write nothing.")
@@ -125,6 +132,7 @@ def convert(
         max_shard_bytes=_size(max_shard_size),
         strict_safety=strict_safety,
         force=force,
+        sync=sync,
     )
     render.conversion(steps(source, out, options, dry_run=dry_run), as_json=json, quiet=quiet)
 

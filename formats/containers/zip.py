@@ -143,6 +143,10 @@ class Inflated:
                 return self._spool.read(length)
             return self._forward(offset, length)
 
+    def readinto(self, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``offset``."""
+        buffer[:] = self.read(offset, len(buffer))
+
     def _spooled(self) -> IO[bytes]:
         with ExitStack() as on_failure:
             spool = on_failure.enter_context(tempfile.TemporaryFile())
