@@ -12,7 +12,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
-from converter import environment
 from converter.normalise import select, strip_prefixes
 from converter.publish import check_target, publish, staging, sync_tree
 from converter.verify.weights import WeightsReport, compare
@@ -348,6 +347,8 @@ def _manifest(
         "tensors": report.tensors if verified and report else 0,
         "bytes": report.nbytes if verified and report else 0,
     }
+    from converter import environment  # 20 ms of importlib.metadata, for portable bundles only
+
     return portable.manifest(
         bundle,
         layout,

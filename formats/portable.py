@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,7 +42,7 @@ SCHEMA_VERSION = 1
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the manifest."""
-    text = resources.files("formats").joinpath("manifest.schema.json").read_text()
+    text = Path(__file__).with_name("manifest.schema.json").read_text()
     document: dict[str, Any] = json.loads(text)
     return document
 

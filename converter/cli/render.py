@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from converter.compare import Difference
 from converter.pipeline import Progress, Result, Step
-from formats.catalog import Format
+
+if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
+    from converter.compare import Difference
+    from formats.catalog import Format
 
 LINES = 60  # tensors listed before `--weights` is needed
 
@@ -76,7 +78,7 @@ def inspection(found: Mapping[str, Any], *, as_json: bool, every: bool) -> None:
     _section("safety findings (nothing was run)", findings)
 
 
-def differences(found: Sequence[Difference], *, as_json: bool) -> bool:
+def differences(found: "Sequence[Difference]", *, as_json: bool) -> bool:
     """Print a comparison, and return whether the weights are the same under the same names."""
     counts: dict[str, int] = {}
     for d in found:
@@ -95,7 +97,7 @@ def differences(found: Sequence[Difference], *, as_json: bool) -> bool:
     return same
 
 
-def formats(rows: Iterable[Format], *, as_json: bool) -> None:
+def formats(rows: "Iterable[Format]", *, as_json: bool) -> None:
     """Print the table of formats."""
     if as_json:
         keys = ("id", "suffixes", "reads", "writes")
