@@ -62,7 +62,10 @@ def check_target(target: Path, *, force: bool) -> None:
     Raises:
         UsageError: It exists and ``force`` is not given, or it is a folder that holds something
             else than an output of ours.
+        StorageError: The folder it shall stand in is not there.
     """
+    if not target.parent.is_dir():
+        raise StorageError("there is no such folder", where=target.parent)
     if not os.path.lexists(target):
         return
     if not force:

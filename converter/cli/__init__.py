@@ -13,11 +13,14 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments and arguments[0] not in COMMANDS | GLOBAL:
         arguments.insert(0, DEFAULT)
-    from converter.cli.app import run
-
-    code = run(arguments or ["--help"])
     try:
+        from converter.cli.app import run
+
+        code = run(arguments or ["--help"])
         sys.stdout.flush()
+    except KeyboardInterrupt:  # while still importing
+        code = 130
     except BrokenPipeError:  # `convert inspect … | head`
+        code = 0
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)

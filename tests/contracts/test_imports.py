@@ -1,0 +1,55 @@
+"""What running us imports: never a framework, and for a common job nothing heavy at all."""
+
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import converter
+import formats
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax", "onnxruntime"}
+HEAVY = FRAMEWORKS | {"h5py", "onnx", "google.protobuf", "pandas"}
+
+
+def imported_by(code):
+    script = f"import sys, json\n{code}\njson.dump(sorted(sys.modules), sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_importing_every_module_imports_no_framework():
+    names = [
+        m.name
+        for package in (formats, converter)
+        for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        if not m.name.endswith("__main__")
+    ]
+    assert len(names) > 20
+    found = imported_by("\n".join(f"import {n}" for n in names))
+    assert not found & HEAVY
+    assert "numpy" not in found
+
+
+def test_help_imports_next_to_nothing():
+    found = imported_by("from converter.cli.app import run; run(['--help'])")
+    assert not found & (HEAVY | {"numpy", "formats.catalog", "pydantic", "rich"})
+
+
+def test_the_package_itself_costs_nothing():
+    assert not {m for m in imported_by("import converter") if m.startswith("formats")}
+
+
+@pytest.mark.parametrize("target", ["portable", "safetensors"])
+def test_a_pt_file_converts_without_numpy_or_any_library(tmp_path, target):
+    source, out = min(FIXTURES.glob("torch/**/*.pt")), tmp_path / "out"
+    found = imported_by(
+        f"from converter.cli.app import run\n"
+        f"assert run(['SOURCE', '{source}', '--to', '{target}', '-q', '-o', '{out}']) == 0"
+    )
+    assert not found & (HEAVY | {"numpy", "ml_dtypes"})
