@@ -213,7 +213,7 @@ def steps(
     layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.max_shard_bytes)
     target = _sharded_target(target, out, layout, options.to)
     if dry_run:
-        yield Step("planned", f"{target}: {len(layout.shards)} files, {layout.nbytes} bytes")
+        yield Step("planned", f"{target}: {_files_line(layout)}")
         yield Result(None, source, bundle, None, match.format.id, match.evidence)
         return
     check_target(target, force=options.force)
@@ -231,7 +231,7 @@ def steps(
             yield Progress("written", done, layout.nbytes)
         _write_assets(bundle, payload, sync=sync)
         written = perf_counter() - clock
-        yield Step("written", f"{len(layout.shards)} files, {layout.nbytes} bytes", written)
+        yield Step("written", _files_line(layout), written)
 
         clock = perf_counter()
         files = {p.relative_to(payload).as_posix(): File(p) for p in _files(payload)}
@@ -241,7 +241,8 @@ def steps(
             output = catalog.read(Artifact(payload), "safetensors")
             report = compare(bundle.weights, output.weights, with_digests=wanted)
             if options.verify != "none":
-                text = f"weights: {report.tensors} tensors, {report.nbytes} bytes equal bit for bit"
+                size = readable_size(report.nbytes)
+                text = f"weights: {report.tensors} tensors, {size}, equal bit for bit"
                 yield Step("verified", text, perf_counter() - clock)
         if sources is not None and outputs is not None:
             found = (sources.result(), outputs.result())
@@ -370,10 +371,24 @@ def _file_digests(files: Mapping[str, File]) -> list[Resource]:
 def _read_line(bundle: Bundle) -> str:
     about = bundle.metadata
     total = sum(t.nbytes for t in {t.identity: t for t in bundle.weights.values()}.values())
-    text = f"{about.variant}: {len(bundle.weights)} tensors, {total} bytes"
+    text = f"{about.variant}: {len(bundle.weights)} tensors, {readable_size(total)}"
     if about.devices:
         text += ", devices " + ", ".join(f"{d} x{n}" for d, n in about.devices.items())
     return text
+
+
+def _files_line(layout: Plan) -> str:
+    count = len(layout.shards)
+    return f"{count} file{'s' if count > 1 else ''}, {readable_size(layout.nbytes)}"
+
+
+def readable_size(nbytes: float) -> str:
+    """Return ``97.8 MiB`` for a number of bytes."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} TiB"
 
 
 def _left_out_line(entries: Sequence[LeftOut]) -> str:

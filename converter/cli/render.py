@@ -11,7 +11,7 @@ from dataclasses import asdict
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from converter.pipeline import Progress, Result, Step
+from converter.pipeline import Progress, Result, Step, readable_size
 
 if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
     from converter.compare import Difference
@@ -53,7 +53,7 @@ def inspection(found: Mapping[str, Any], *, as_json: bool, every: bool) -> None:
         ("recorded", _pairs(found["recorded"]) or "no versions are recorded"),
         ("devices", _counts(found["devices"]) or "not recorded"),
         ("distribution", _pairs(found["distribution"])),
-        ("files", f"{found['files']['count']}, {size(found['files']['bytes'])}"),
+        ("files", f"{found['files']['count']}, {readable_size(found['files']['bytes'])}"),
         ("weights", _totals(found["weights"])),
         *((f"+ {group}", _totals(t)) for group, t in found["leftovers"].items()),
         ("topology", _topology(found["topology"])),
@@ -109,15 +109,6 @@ def formats(rows: "Iterable[Format]", *, as_json: bool) -> None:
             print(f"{'':<14} writes {row.writes}")
 
 
-def size(nbytes: float) -> str:
-    """Return ``97.8 MiB`` for a number of bytes."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} TiB"
-
-
 class _Bar:
     """A progress line with rate and time left, on a terminal, once a step lasts over a second."""
 
@@ -138,7 +129,7 @@ class _Bar:
         filled = round(30 * share)
         line = (
             f"{progress.name:<11} [{'#' * filled}{'.' * (30 - filled)}] {share:4.0%}"
-            f"  {size(rate)}/s  {left:.0f} s left"
+            f"  {readable_size(rate)}/s  {left:.0f} s left"
         )
         print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
 
@@ -212,7 +203,7 @@ def _section(title: str, lines: Sequence[str]) -> None:
 
 def _totals(totals: Mapping[str, Any]) -> str:
     text = f"{totals['tensors']} tensors, {totals['parameters']:,} parameters"
-    text += f", {size(totals['bytes'])}"
+    text += f", {readable_size(totals['bytes'])}"
     if totals["dtypes"]:
         text += f" ({_counts(totals['dtypes'])})"
     return text + (f", {totals['tied']} tied" if totals["tied"] else "")
