@@ -11,6 +11,7 @@ from formats.bundle import (
     Signature,
     Topology,
 )
+from formats.containers.zip import ZipArchive
 from formats.storage import Span
 from formats.torch_streams import Session
 from formats.torch_tensors import Maker
@@ -72,6 +73,20 @@ def finish(
         signatures=tuple(signatures),
         assets=assets or {},
     )
+
+
+def asset_members(archive: ZipArchive, start: str, session: Session) -> dict[str, Span]:
+    """Return the members of a folder of an archive, without those whose names lead out of it."""
+    assets = {}
+    for name, member in archive.members.items():
+        short = name[len(start) :]
+        if not name.startswith(start) or not short:
+            continue
+        if short.startswith("/") or "\\" in short or ".." in short.split("/"):
+            session.left_out.append(LeftOut(name, "a name that leads out of the archive"))
+        else:
+            assets[short] = member.span()
+    return assets
 
 
 def module_topology(modules: Mapping[str, JSON]) -> Topology:

@@ -77,7 +77,9 @@ class Maker:
         if device is not None:
             self.devices[device] = self.devices.get(device, 0) + 1
         self.position[id(found)] = len(self.entries)
-        if value.layout == "meta" or device == "meta":
+        if found.tensor is not None:
+            self._entry(found, found.tensor)
+        elif value.layout == "meta" or device == "meta":
             named = value.type.name if value.type else "unknown"
             self.tree.leave_out(
                 found.path, f"{named}{list(value.shape)} on the meta device: it has no elements"

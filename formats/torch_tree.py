@@ -10,7 +10,7 @@ is reached by several paths it is walked again for its names, until a budget of 
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -22,6 +22,7 @@ from formats.names import printable
 from formats.storage import Span
 from formats.torch_numpy import NumpyArray, NumpyScalar, NumpyType
 from formats.torch_values import StorageRef, TensorValue, legacy_tensor
+from formats.weights import Tensor
 
 MAX_USER_BYTES = 1 * MIB  # plain data kept; what is beyond is named
 MAX_KEY = 512  # characters of one key in a path
@@ -30,6 +31,7 @@ MAX_REPEATS = 200_000  # values walked again because another path leads to them
 MAX_NOTES = 10_000  # entries of opaque, left_out
 SLOTS = frozenset({"_parameters", "_buffers", "_modules"})
 SCALARS = frozenset({type(None), bool, int, float, str})
+SCRIPT_NOISE = frozenset({"training", "_is_full_backward_hook"})
 PLACEHOLDER = "(tensor)"  # stands in a list of plain data where the tensor was
 
 OPTIMIZER_KEY = re.compile(r"optim|^opt$|^opt_|_opt$", re.IGNORECASE)
@@ -53,6 +55,7 @@ class Found:
         group: What of training it belongs to; None for the model itself.
         notes: What a plain tensor cannot carry.
         roles: Attribute → tensor, for a class that holds other tensors.
+        tensor: The tensor, where it is already made.
     """
 
     path: str
@@ -61,6 +64,7 @@ class Found:
     group: Group | None
     notes: dict[str, JSON] = field(default_factory=dict)
     roles: "dict[str, Found]" = field(default_factory=dict)
+    tensor: Tensor | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -84,15 +88,23 @@ class Frame:
 class Tree:
     """Everything found in one artifact so far."""
 
-    def __init__(self, limits: Limits, *, classify: bool = True) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        classify: bool = True,
+        slots: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
         """Start empty.
 
         Args:
             limits: Bounds on depth, tensors and names.
             classify: Whether keys tell which tensors are of training and not of the model.
+            slots: TorchScript class → names of its parameters and buffers, where known.
         """
         self.limits = limits
         self.classify = classify
+        self.slots = slots or {}
         self.tensors: list[Found] = []
         self.user: dict[str, JSON] = {}
         self.opaque: dict[str, str] = {}
@@ -129,6 +141,11 @@ class Tree:
         for found in base.values():
             self._merge_user(path, found)
 
+    def add_joined(self, like: TensorValue, tensor: Tensor, path: str, group: Group | None) -> None:
+        """Add a tensor put together from several; ``like`` is one of them."""
+        found = Found(path, path, like, group, tensor=tensor)
+        self.tensors.append(found)
+
     def _merge_user(self, path: str, found: JSON) -> None:
         if not path and isinstance(found, dict):
             self.user.update(found)
@@ -147,7 +164,7 @@ class Tree:
         if kind in SCALARS or kind is bytes:
             self._put_leaf(frame, key, value)
             return
-        tensor = _as_tensor(value)
+        tensor = as_tensor(value)
         if tensor is not None:
             self._emit(frame, key, tensor)
             return
@@ -211,7 +228,8 @@ class Tree:
         )  # fmt: skip
         if module is not None:
             self._note_wrapper(path, module)
-        if record is not None and not (module and record.cls.startswith("torch.nn.")):
+        known = ("__torch__.", "torch.nn.") if module else ("__torch__.",)
+        if record is not None and not record.cls.startswith(known):
             self._note_opaque(path, record.cls)
         self._open.add(id(value))
         self._stack.append(child)
@@ -241,7 +259,8 @@ class Tree:
         if frame.tensors:
             parent.tensors = True
         useful = any(v != PLACEHOLDER for v in out) if isinstance(out, list) else bool(out)
-        if frame.module is None and (useful or not frame.tensors):
+        empty = not frame.tensors and not isinstance(frame.value, Record)  # `opaque` has those
+        if frame.module is None and (useful or empty):
             self._put(parent, frame.key, out, 0 if frame.tensors else 16)
             parent.cost += frame.cost
 
@@ -259,7 +278,7 @@ class Tree:
         while name in frame.out:
             n += 1
             name = f"{key[: 2 * KIB]}~{n}"
-        frame.out[printable(name)] = value
+        frame.out[printable(name) if name else name] = value
 
     def _put_leaf(self, frame: Frame, key: str, value: object) -> None:
         """Keep one plain value. It is not looked at before it is known to fit."""
@@ -300,9 +319,9 @@ class Tree:
         elif frame.slot == "_buffers":
             if key in _not_persistent(self._stack):
                 found.notes["persistent"] = False
-        elif frame.module is not None:
+        elif frame.module is not None or self._is_attribute(frame.value, key):
             found.notes["attribute"] = True
-        elif value.requires_grad and not value.is_parameter and not frame.slot:
+        elif value.requires_grad and self.classify and not value.is_parameter and not frame.slot:
             found.notes["requires_grad"] = True
         if value.cls is not None:
             found.notes["class"] = value.cls
@@ -320,6 +339,11 @@ class Tree:
                 Frame(state, path, origin, key, _attributes(state), {}, group, owner=found)
             )
             break  # states past the first do not occur
+
+    def _is_attribute(self, owner: object, key: str) -> bool:
+        """Tell whether a tensor of a TorchScript object is no parameter or buffer of it."""
+        slots = self.slots.get(owner.cls) if isinstance(owner, Record) else None
+        return slots is not None and key not in slots
 
     def _group(self, frame: Frame, key: str, value: object, module: Record | None) -> Group | None:
         if not self.classify or module is not None or frame.module is not None or frame.slot:
@@ -424,7 +448,8 @@ def _leaf_text(value: object) -> str | None:
     return _odd_text(value.value) if isinstance(value, Odd) else None
 
 
-def _as_tensor(value: object) -> TensorValue | None:
+def as_tensor(value: object) -> TensorValue | None:
+    """Return what is a tensor in any of the ways that pickles have for one, or None."""
     if isinstance(value, TensorValue):
         return value
     if isinstance(value, Record):
@@ -474,7 +499,10 @@ def _children(value: object) -> Iterator[tuple[str, object]]:
         for i, child in enumerate(value.args):
             yield str(i), child
         for state in value.state:
-            yield from _attributes(state)
+            if value.cls.startswith("__torch__."):
+                yield from _script_attributes(value.cls, state)
+            else:
+                yield from _attributes(state)
         for i, child in enumerate(value.items):
             yield str(i), child
         for key, child in value.pairs.items():
@@ -495,3 +523,24 @@ def _attributes(state: object) -> Iterator[tuple[str, object]]:
             yield str(i), child
     elif state is not None:
         yield "state", state
+
+
+def _script_attributes(cls: str, state: object) -> Iterator[tuple[str, object]]:
+    """Yield what a TorchScript object holds, packed parameters by their roles.
+
+    Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/quantized/cpu/conv_serialization.h
+    """
+    if not isinstance(state, tuple) or "PackedParams" not in cls:
+        for key, child in _attributes(state):
+            if key not in SCRIPT_NOISE:
+                yield key, child
+        return
+    if "Conv" in cls and len(state) == 3 and all(isinstance(s, (list, tuple)) for s in state[1:]):
+        lists: list[object] = [x for s in state[1:] if isinstance(s, (list, tuple)) for x in s]
+        # Version 2: [parameters, weight], [bias]; version 3: [numbers], [None, weight, bias].
+        values = [v for v in lists if v is not None and not isinstance(v, int)]
+        roles = ["parameters", "weight", "bias"] if state[0] == "2" else ["weight", "bias"]
+    else:
+        values, roles = list(state), ["weight", "bias"]
+    for i, child in enumerate(values):
+        yield roles[i] if i < len(roles) else str(i), child

@@ -58,10 +58,10 @@ _OTHER = {
 }
 TYPES: dict[str, TorchType] = {name: TorchType(name, DTYPES[name]) for name in _SAME}
 TYPES |= {alias: TYPES[name] for name, alias in _SAME.items() if alias}
-TYPES |= {name: TorchType(name, DTYPES[ours], per_byte) for name, (ours, per_byte) in _OTHER.items()}
+TYPES |= {name: TorchType(name, DTYPES[ours], packed) for name, (ours, packed) in _OTHER.items()}
 # torch's own int1 … uint7 hold one element a byte.
-TYPES |= {f"{u}int{n}": TorchType(f"{u}int{n}", DTYPES[f"{u}int8"]) for u in ("",
-"u") for n in range(1, 8)}
+for _n in range(1, 8):
+    TYPES |= {f"{u}int{_n}": TorchType(f"{u}int{_n}", DTYPES[f"{u}int8"]) for u in ("", "u")}
 STORAGES: dict[str, TorchType] = {f"{prefix}Storage": TYPES[name] for prefix, name in {
     "Double": "float64", "Float": "float32", "Half": "float16", "Long": "int64", "Int": "int32",
     "Short": "int16",
@@ -470,7 +470,8 @@ TORCH: Mapping[str, Constructor] = {
     "torch._tensor._rebuild_from_type_v2":                  _rebuild_from_type,
     "torch._utils._rebuild_from_type_v2":                   _rebuild_from_type,
     **{cls: _parameter_class(cls) for cls in (
-        "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer", "torch.autograd.variable.Variable",
+        "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer",
+        "torch.autograd.variable.Variable",
     )},
     "torch.Size":                                           _size,
     "torch.serialization._get_layout":                      _named,

@@ -575,7 +575,8 @@ def _ignored(vm: Unpickler) -> None:
 # fmt: off
 OPCODES: dict[bytes, Handler] = {
     b"\x80": _proto,                b"\x95": _frame,
-    b"N": _constant(None),          b"\x88": _constant(value=True),  b"\x89": _constant(value=False),
+    b"N": _constant(None),
+    b"\x88": _constant(value=True),  b"\x89": _constant(value=False),
     b"I": _int,                     b"L": _long,                     b"F": _float,
     b"J": _unpacked("<i"),          b"M": _unpacked("<H"),           b"K": _binint1,
     b"\x8a": _long_of(1),           b"\x8b": _long_of(4),            b"G": _unpacked(">d"),

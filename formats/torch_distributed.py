@@ -1,0 +1,190 @@
+"""Distributed checkpoints: a folder of ``.metadata`` and ``*.distcp``, shards joined again.
+
+``.metadata`` is a pickle that says which chunk of which tensor is where; each chunk is a torch
+file of its own inside a ``.distcp``. A tensor of one chunk is that chunk; others are put together
+when they are read.
+
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/checkpoint/metadata.py
+"""
+
+from dataclasses import dataclass
+
+from formats.artifact import Artifact
+from formats.bundle import Bundle, Group
+from formats.containers.pickle_values import Odd, Record
+from formats.errors import CorruptError, LimitError, UnsupportedError
+from formats.storage import File, Span
+from formats.torch_bundle import finish
+from formats.torch_join import Chunk, joined
+from formats.torch_streams import Session, read_any, read_bare
+from formats.torch_tensors import Maker
+from formats.torch_tree import OPTIMIZER_KEY, TRAINING_KEY, Tree, as_tensor, key_text
+from formats.torch_values import TensorValue
+from formats.weights import Tensor
+
+METADATA = ".metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an entry's bytes are."""
+
+    file: str
+    offset: int
+    length: int
+    transformed: bool
+
+
+def sniff(artifact: Artifact) -> str | None:
+    """Return the evidence that this is a distributed checkpoint."""
+    if METADATA in artifact.names and any(n.endswith(".distcp") for n in artifact.names):
+        return "a folder with .metadata and .distcp files"
+    return None
+
+
+def read(artifact: Artifact) -> Bundle:
+    """Read a distributed checkpoint, shards joined.
+
+    Raises:
+        CorruptError: ``.metadata`` does not fit the shards.
+        LimitError: It asks for more than the limits grant.
+        UnsupportedError: The shards are compressed or encrypted.
+    """
+    session = Session.begin(artifact.limits)
+    where = f"{artifact.name}/{METADATA}"
+    span = Span.whole(artifact.member(METADATA))
+    metadata = attributes(read_bare(span, session, where).value)
+    entries, places = metadata.get("state_dict_metadata"), metadata.get("storage_data")
+    if not isinstance(entries, dict) or not isinstance(places, dict):
+        raise CorruptError("does not say which tensors there are", where=where)
+    reader = _Reader(artifact, session, _places(places, where))
+    for key, entry in entries.items():
+        reader.entry(key_text(key), entry)
+    ranks = len({n.split("_")[2] for n in artifact.names if n.count("_") > 2})
+    tree = reader.tree
+    if ranks > 1:
+        tree.wrappers["checkpoint"] = {"ranks": ranks}
+    recorded = {k: v for k in ("version",) if isinstance(v := metadata.get(k), str)}
+    return finish(
+        tree, session, format="torch-dcp", variant="distributed checkpoint", recorded=recorded
+    )
+
+
+def attributes(value: object) -> dict[object, object]:
+    """Return the attributes of a dataclass, or nothing where it is none."""
+    state = value.state[0] if isinstance(value, Record) and value.state else None
+    return state if isinstance(state, dict) else {}
+
+
+def _places(stored: dict[object, object], where: str) -> dict[tuple[str, tuple[int, ...]], Place]:
+    places = {}
+    for key, value in stored.items():
+        index = attributes(key.value if isinstance(key, Odd) else key)
+        info = attributes(value)
+        name, file = index.get("fqn"), info.get("relative_path")
+        offset, length = info.get("offset"), info.get("length")
+        if not isinstance(name, str) or not isinstance(file, str):
+            raise CorruptError("has an entry without name or file", where=where)
+        if type(offset) is not int or type(length) is not int:
+            raise CorruptError(f"does not say where {name!r:.80} is", where=where)
+        at = index.get("offset")
+        places[name, row(at) if at is not None else ()] = Place(
+            file, offset, length, bool(info.get("transform_descriptors"))
+        )
+    return places
+
+
+def row(value: object) -> tuple[int, ...]:
+    """Return sizes or offsets, or () where they are none."""
+    if isinstance(value, (tuple, list)) and len(value) <= 64:
+        numbers = tuple(n for n in value if type(n) is int)
+        if len(numbers) == len(value):
+            return numbers
+    return ()
+
+
+class _Reader:
+    """One checkpoint being read."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        session: Session,
+        places: dict[tuple[str, tuple[int, ...]], Place],
+    ) -> None:
+        self.artifact = artifact
+        self.session = session
+        self.places = places
+        self.tree = Tree(artifact.limits)
+        self.maker = Maker(self.tree)
+        self._files: dict[str, File] = {}
+
+    def entry(self, name: str, entry: object) -> None:
+        """Add one entry: a tensor in chunks, or anything else as a torch file."""
+        cls = entry.cls if isinstance(entry, Record) else ""
+        group = _group(name)
+        if cls.endswith(".TensorStorageMetadata"):
+            self._tensor(name, attributes(entry), group)
+            return
+        place = self.places.get((name, ()))
+        if place is None:
+            self.tree.leave_out(name, "the checkpoint has no data for it")
+            return
+        self.tree.add(self._load(place, name), name, f"{place.file}:{name}", group)
+
+    def _tensor(self, name: str, entry: dict[object, object], group: Group | None) -> None:
+        shape = row(entry.get("size"))
+        listed = entry.get("chunks")
+        chunks = []
+        for item in listed if isinstance(listed, list) else ():
+            where = attributes(item)
+            offsets, size = row(where.get("offsets")), row(where.get("sizes"))
+            place = self.places.get((name, offsets))
+            if place is None:
+                raise CorruptError(
+                    f"{name!r} has no data at {list(offsets)}", where=self.artifact.name
+                )
+            chunks.append((Chunk(offsets, size), place))
+        if len(chunks) > self.artifact.limits.max_files:
+            raise LimitError(f"{name!r} has {len(chunks)} chunks", where=self.artifact.name)
+        if not chunks:
+            self.tree.leave_out(name, "a tensor without chunks")
+            return
+        values = [self._chunk(chunk, place, name) for chunk, place in chunks]
+        first, _ = values[0]
+        if len(chunks) == 1 and chunks[0][0].sizes == shape:
+            self.tree.add(first, name, f"{chunks[0][1].file}:{name}", group)
+            return
+        tensors = [tensor for _, tensor in values]
+        whole = joined([c for c, _ in chunks], tensors, shape, origin=name)
+        self.tree.add_joined(first, whole, name, group)
+
+    def _chunk(self, chunk: Chunk, place: Place, name: str) -> tuple[TensorValue, Tensor]:
+        value = as_tensor(self._load(place, name))
+        if value is None or value.shape != chunk.sizes or value.layout != "strided":
+            raise CorruptError(
+                f"the chunk of {name!r} at {list(chunk.offsets)} is another than it should be",
+                expected=f"a tensor of {list(chunk.sizes)}",
+                where=f"{self.artifact.name}/{place.file}",
+                offset=place.offset,
+            )
+        return value, self.maker.tensor(value, name)
+
+    def _load(self, place: Place, name: str) -> object:
+        if place.transformed:
+            raise UnsupportedError(
+                f"{name!r} is stored compressed", where=f"{self.artifact.name}/{place.file}"
+            )
+        file = self._files.get(place.file)
+        if file is None:
+            file = self._files[place.file] = self.artifact.member(place.file)
+        span = Span.whole(file).sub(place.offset, place.length)
+        return read_any(span, self.session, f"{self.artifact.name}/{place.file}").value
+
+
+def _group(name: str) -> Group | None:
+    """Return which leftover an entry is, told from the first part of its name."""
+    first = name.split(".", 1)[0]
+    if OPTIMIZER_KEY.search(first):
+        return "optimizer"
+    return "training" if TRAINING_KEY.search(first) else None
