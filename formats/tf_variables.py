@@ -90,10 +90,12 @@ def gather(
     """
     result = Gathered()
     saved = _saved_variables(graph, result)
-    copies = _copies(source, graph)
+    copies, replicas = _copies(source, graph), _replicas(source)
+    same = copies | replicas
+    dropped = {key for keys in same.values() for key in keys}
     partitioned = 0
     for key, entry in source.entries.items():
-        if key == KEY or key in copies.values():
+        if key == KEY or key in dropped:
             continue
         kind = tf_tensors.base_type(entry.number)
         owner = graph.owner(key) if graph else None
@@ -113,30 +115,36 @@ def gather(
         note: dict[str, JSON] = {}
         if tf_tensors.is_quantised(kind):
             note["dtype"] = tf_tensors.type_name(kind)
-        if key in copies:
-            note["also_stored_as"] = copies[key]
+        if key in same:
+            note["also_stored_as"] = [*same[key]]
         variable = saved.get(id(owner.node)) if owner else None
         if variable is not None:
             note.update(_notes(variable))
         if ATTRIBUTES in key or owner is not None:
-            candidates = _object_names(key, owner, full_name_first=is_savedmodel)
+            full = variable.name if variable is not None else ""
+            if is_savedmodel and owner is not None:
+                full = full or owner.node.names.get(owner.attribute, "")
+            candidates = _object_names(key, owner, full)
             group = _object_group(key, owner, entry)
         else:
             candidates = [key]
             group = _name_group(key, source.entries)
         collector.add(candidates, tensor, group, note)
     if copies:
-        count = len(copies)
-        result.normalisations.append(
-            Normalisation("duplicate variables", count, "stored twice under one name, kept once")
-        )
+        detail = "stored twice under one name, kept once"
+        result.normalisations.append(Normalisation("duplicate variables", len(copies), detail))
+    if replicas:
+        most = max(len(keys) for keys in replicas.values()) + 1
+        result.distribution = {"replicas": most, "variables": len(replicas)}
+        detail = f"stored for each of {most} replicas, kept once"
+        result.normalisations.append(Normalisation("per-replica variables", len(replicas), detail))
     if partitioned:
         detail = "stored in slices, joined"
         result.normalisations.append(Normalisation("partitioned variables", partitioned, detail))
     return result
 
 
-def _object_names(key: str, owner: Owner | None, *, full_name_first: bool) -> list[str]:
+def _object_names(key: str, owner: Owner | None, full_name: str) -> list[str]:
     path, _, attribute = key.partition(ATTRIBUTES)
     tail = "" if attribute in (VALUE, "") else f"/{attribute}"
     names = [f"{path}{tail}", key]
@@ -145,9 +153,8 @@ def _object_names(key: str, owner: Owner | None, *, full_name_first: bool) -> li
         # A path that avoids the optimizers is longer than the key's only where the key's does not.
         if owner.node.group is None and clear and len(clear) > path.count("/") + 1:
             names.insert(0, "/".join(clear) + tail)
-        full = owner.node.names.get(owner.attribute, "")
-        if full_name_first and full:
-            names.insert(0, full + tail)
+    if full_name:
+        names.insert(0, full_name + tail)
     return names
 
 
@@ -191,32 +198,36 @@ def _is_variable(name: str, entries: Mapping[str, Entry]) -> bool:
     return True
 
 
-def _copies(source: Checkpoint, graph: ObjectGraph | None) -> dict[str, str]:
-    """Return key that is kept → key of its copy."""
-    copies: dict[str, str] = {}
-    if graph is not None:
-        waiting: dict[object, list[str]] = {}
-        for key, entry in source.entries.items():
-            owner = graph.owner(key)
-            if owner is not None and not owner.node.is_copy and entry.crc:
+def _copies(source: Checkpoint, graph: ObjectGraph | None) -> dict[str, list[str]]:
+    """Return key that is kept → keys of second objects under the same name, with the same bytes."""
+    copies: dict[str, list[str]] = {}
+    if graph is None or not any(node.is_copy for node in graph.nodes):
+        return copies
+    waiting: dict[object, list[str]] = {}
+    listed = []
+    for key, entry in source.entries.items():
+        owner = graph.owner(key)
+        if owner is not None and entry.crc:
+            if owner.node.is_copy:
+                listed.append((key, _likeness(entry, owner)))
+            else:
                 waiting.setdefault(_likeness(entry, owner), []).append(key)
-        for key, entry in source.entries.items():
-            owner = graph.owner(key)
-            if owner is not None and owner.node.is_copy and entry.crc:
-                like = waiting.get(_likeness(entry, owner))
-                if like:
-                    copies[like.pop(0)] = key
-    taken: dict[str, list[str]] = {}
+    for key, likeness in listed:
+        if waiting.get(likeness):
+            copies[waiting[likeness].pop(0)] = [key]
+    return copies
+
+
+def _replicas(source: Checkpoint) -> dict[str, list[str]]:
+    """Return key that is kept → keys of the other replicas' variables, with the same bytes."""
+    replicas: dict[str, list[str]] = {}
     for key, entry in source.entries.items():
         replica = _REPLICA.fullmatch(key)
         if replica is not None:
             first = replica["first"] + replica["rest"]
             if first in source.entries and _content(source.entries[first]) == _content(entry):
-                taken.setdefault(first, []).append(key)
-    for first, others in taken.items():
-        # One key can name one copy; further replicas stay, under names of their own.
-        copies.setdefault(first, others[0])
-    return copies
+                replicas.setdefault(first, []).append(key)
+    return replicas
 
 
 def _content(entry: Entry) -> object:
