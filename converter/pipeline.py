@@ -14,6 +14,7 @@ from typing import Literal
 
 from converter.normalise import select, strip_prefixes
 from converter.publish import check_target, publish, staging, sync_tree
+from converter.sizes import readable_size
 from converter.verify.weights import WeightsReport, compare
 from formats import catalog, digests, portable
 from formats.artifact import Artifact
@@ -380,15 +381,6 @@ def _read_line(bundle: Bundle) -> str:
 def _files_line(layout: Plan) -> str:
     count = len(layout.shards)
     return f"{count} file{'s' if count > 1 else ''}, {readable_size(layout.nbytes)}"
-
-
-def readable_size(nbytes: float) -> str:
-    """Return ``97.8 MiB`` for a number of bytes."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} TiB"
 
 
 def _left_out_line(entries: Sequence[LeftOut]) -> str:

@@ -8,7 +8,6 @@ one and remove it.
 import errno
 import fcntl
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -41,7 +40,7 @@ def staging(target: Path) -> Iterator[Path]:
 def _locked_folder(target: Path) -> tuple[Path, int]:
     """Make a staging folder and lock it, before another run can take it for abandoned."""
     while True:
-        folder = target.parent / f".{target.name}{MARK}{secrets.token_hex(4)}"
+        folder = target.parent / f".{target.name}{MARK}{os.urandom(4).hex()}"
         folder.mkdir()
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

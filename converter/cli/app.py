@@ -119,8 +119,9 @@ def convert(
 ) -> None:
     """Convert SOURCE."""
     del verbose, config  # `run` and `_defaults` read them
-    from converter.cli import render
+    from converter.cli import follow
     from converter.pipeline import Options, steps
+    from converter.sizes import parse_size
 
     options = Options(
         to=to,  # type: ignore[arg-type]  # steps() checks it
@@ -129,12 +130,12 @@ def convert(
         strip_prefix=strip_prefix,
         verify=verify,
         require=require,
-        max_shard_bytes=_size(max_shard_size),
+        max_shard_bytes=parse_size(max_shard_size),
         strict_safety=strict_safety,
         force=force,
         sync=sync,
     )
-    render.conversion(steps(source, out, options, dry_run=dry_run), as_json=json, quiet=quiet)
+    follow.conversion(steps(source, out, options, dry_run=dry_run), as_json=json, quiet=quiet)
 
 
 @app.command()
@@ -257,14 +258,3 @@ def _parameters(callback: Any) -> list[Any]:
     import inspect as introspection
 
     return list(introspection.signature(callback).parameters.values())
-
-
-def _size(text: str) -> int:
-    """Return bytes of ``500MB``, ``5GB``, ``2GiB`` or a plain number."""
-    units = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-    number = text.rstrip("BKMGibkmg").strip()
-    unit = text[len(number) :].strip().upper()
-    try:
-        return int(float(number) * units[unit])
-    except (ValueError, KeyError, OverflowError):
-        raise UsageError(f"--max-shard-size {text}", expected="a size like 500MB or 5GB") from None

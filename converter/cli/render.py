@@ -1,17 +1,12 @@
-"""Words and figures for people and for machines: the only functions that print.
-
-What a person follows goes to standard error; the result (a path, a listing, a JSON document) goes
-to standard output.
-"""
+"""What artifacts are and how they differ, for people and for machines, on standard output."""
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from converter.pipeline import Progress, Result, Step, readable_size
+from converter.sizes import readable_size
 
 if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
     from converter.compare import Difference
@@ -20,31 +15,10 @@ if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
 LINES = 60  # tensors listed before `--weights` is needed
 
 
-def conversion(events: Iterator[Step | Progress | Result], *, as_json: bool, quiet: bool) -> None:
-    """Follow a conversion: a line for each step, then the path written."""
-    bar = _Bar(enabled=not quiet and not as_json and sys.stderr.isatty())
-    done: list[Step] = []
-    for event in events:
-        match event:
-            case Progress():
-                bar.show(event)
-            case Step():
-                bar.clear()
-                done.append(event)
-                if not quiet and not as_json:
-                    print(_line(event), file=sys.stderr, flush=True)
-            case Result():
-                bar.clear()
-                if as_json:
-                    _document(_result(event, done))
-                elif event.path is not None:
-                    print(event.path)
-
-
 def inspection(found: Mapping[str, Any], *, as_json: bool, every: bool) -> None:
     """Print what `converter.inspection.inspect` found."""
     if as_json:
-        _document(found)
+        document(found)
         return
     rows = [
         ("source", found["source"]),
@@ -85,7 +59,7 @@ def differences(found: "Sequence[Difference]", *, as_json: bool) -> bool:
         counts[d.kind] = counts.get(d.kind, 0) + 1
     same = set(counts) == {"equal"}
     if as_json:
-        _document({"same": same, "counts": counts, "tensors": [asdict(d) for d in found]})
+        document({"same": same, "counts": counts, "tensors": [asdict(d) for d in found]})
         return same
     for d in found:
         if d.kind == "equal":
@@ -101,7 +75,7 @@ def formats(rows: "Iterable[Format]", *, as_json: bool) -> None:
     """Print the table of formats."""
     if as_json:
         keys = ("id", "suffixes", "reads", "writes")
-        _document([{k: getattr(row, k) for k in keys} for row in rows])
+        document([{k: getattr(row, k) for k in keys} for row in rows])
         return
     for row in rows:
         print(f"{row.id:<14} reads  {row.reads}")
@@ -109,60 +83,8 @@ def formats(rows: "Iterable[Format]", *, as_json: bool) -> None:
             print(f"{'':<14} writes {row.writes}")
 
 
-class _Bar:
-    """A progress line with rate and time left, on a terminal, once a step lasts over a second."""
-
-    def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled
-        self._start = monotonic()
-        self._shown = 0.0
-
-    def show(self, progress: Progress) -> None:
-        now = monotonic()
-        elapsed = now - self._start
-        if not self._enabled or elapsed < 1 or now - self._shown < 0.1:
-            return
-        self._shown = now
-        rate = progress.done / elapsed
-        left = (progress.total - progress.done) / rate if rate else 0
-        share = progress.done / progress.total if progress.total else 1
-        filled = round(30 * share)
-        line = (
-            f"{progress.name:<11} [{'#' * filled}{'.' * (30 - filled)}] {share:4.0%}"
-            f"  {readable_size(rate)}/s  {left:.0f} s left"
-        )
-        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._shown = 0.0
-        self._start = monotonic()
-
-
-def _line(step: Step) -> str:
-    time = "" if step.seconds is None else f"  ({step.seconds:.2f} s)"
-    return f"{step.name:<11} {step.text}{time}"
-
-
-def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
-    report = result.report
-    about = result.bundle.metadata
-    return {
-        "source": str(result.source),
-        "format": result.format,
-        "evidence": result.evidence,
-        "output": None if result.path is None else str(result.path),
-        "tensors": len(result.bundle.weights),
-        "verified": report and {"tensors": report.tensors, "bytes": report.nbytes},
-        "normalisations": [asdict(n) for n in about.normalisations],
-        "left_out": [asdict(x) for x in about.left_out],
-        "findings": [asdict(f) for f in about.findings],
-        "steps": [asdict(s) for s in done],
-    }
-
-
-def _document(value: object) -> None:
+def document(value: object) -> None:
+    """Print one JSON document."""
     json.dump(value, sys.stdout, indent=1, default=str)
     print()
 

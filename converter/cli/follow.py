@@ -1,0 +1,85 @@
+"""A conversion as it happens: steps on standard error, the result on standard output."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from time import monotonic
+from typing import Any
+
+from converter.cli.render import document
+from converter.pipeline import Progress, Result, Step
+from converter.sizes import readable_size
+
+
+def conversion(events: Iterator[Step | Progress | Result], *, as_json: bool, quiet: bool) -> None:
+    """Follow a conversion: a line for each step, then the path written."""
+    bar = _Bar(enabled=not quiet and not as_json and sys.stderr.isatty())
+    done: list[Step] = []
+    for event in events:
+        match event:
+            case Progress():
+                bar.show(event)
+            case Step():
+                bar.clear()
+                done.append(event)
+                if not quiet and not as_json:
+                    print(_line(event), file=sys.stderr, flush=True)
+            case Result():
+                bar.clear()
+                if as_json:
+                    document(_result(event, done))
+                elif event.path is not None:
+                    print(event.path)
+
+
+class _Bar:
+    """A progress line with rate and time left, on a terminal, once a step lasts over a second."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._start = monotonic()
+        self._shown = 0.0
+
+    def show(self, progress: Progress) -> None:
+        now = monotonic()
+        elapsed = now - self._start
+        if not self._enabled or elapsed < 1 or now - self._shown < 0.1:
+            return
+        self._shown = now
+        rate = progress.done / elapsed
+        left = (progress.total - progress.done) / rate if rate else 0
+        share = progress.done / progress.total if progress.total else 1
+        filled = round(30 * share)
+        line = (
+            f"{progress.name:<11} [{'#' * filled}{'.' * (30 - filled)}] {share:4.0%}"
+            f"  {readable_size(rate)}/s  {left:.0f} s left"
+        )
+        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._shown = 0.0
+        self._start = monotonic()
+
+
+def _line(step: Step) -> str:
+    time = "" if step.seconds is None else f"  ({step.seconds:.2f} s)"
+    return f"{step.name:<11} {step.text}{time}"
+
+
+def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
+    report = result.report
+    about = result.bundle.metadata
+    return {
+        "source": str(result.source),
+        "format": result.format,
+        "evidence": result.evidence,
+        "output": None if result.path is None else str(result.path),
+        "tensors": len(result.bundle.weights),
+        "verified": report and {"tensors": report.tensors, "bytes": report.nbytes},
+        "normalisations": [asdict(n) for n in about.normalisations],
+        "left_out": [asdict(x) for x in about.left_out],
+        "findings": [asdict(f) for f in about.findings],
+        "steps": [asdict(s) for s in done],
+    }
