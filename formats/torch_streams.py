@@ -332,7 +332,9 @@ def tar_members(span: Span, where: str, limits: Limits) -> dict[str, Span]:
             else:
                 nbytes = int(size.strip(b"\0 ") or b"0", 8)
         except ValueError:
-            raise CorruptError("tar header without a size", where=where, offset=at) from None
+            nbytes = -1
+        if nbytes < 0:
+            raise CorruptError("tar header without a size", where=where, offset=at)
         name = header[:100].rstrip(b"\0").decode("utf-8", "backslashreplace").removeprefix("./")
         if header[156:157] in (b"0", b"\0"):
             members.setdefault(name, span.sub(at + 512, nbytes))

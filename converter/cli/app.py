@@ -3,11 +3,13 @@
 Everything heavy is imported inside the commands, so that ``convert --help`` costs only Typer.
 """
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from converter.cli.terminal import say
 from formats.errors import ConvertError, UsageError
 
 app = typer.Typer(
@@ -219,7 +221,8 @@ def _report(e: BaseException, code: int, verbose: bool) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    typer.echo(f"convert: error: {text}", err=True)
+    for line in f"convert: error: {text}".split("\n"):
+        say(line, sys.stderr)
     return code
 
 

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from converter.cli.render import document
+from converter.cli.terminal import say
 from converter.pipeline import Progress, Result, Step
 from converter.sizes import readable_size
 
@@ -23,13 +24,13 @@ def conversion(events: Iterator[Step | Progress | Result], *, as_json: bool, qui
                 bar.clear()
                 done.append(event)
                 if not quiet and not as_json:
-                    print(_line(event), file=sys.stderr, flush=True)
+                    say(_line(event), sys.stderr)
             case Result():
                 bar.clear()
                 if as_json:
                     document(_result(event, done))
                 elif event.path is not None:
-                    print(event.path)
+                    say(str(event.path))
 
 
 class _Bar:

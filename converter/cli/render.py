@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from converter.cli.terminal import say
 from converter.sizes import readable_size
 
 if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
@@ -13,6 +14,7 @@ if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
     from formats.catalog import Format
 
 LINES = 60  # tensors listed before `--weights` is needed
+LEVELS = 30  # of a tree; the rest of a longer name stands on one line
 
 
 def inspection(found: Mapping[str, Any], *, as_json: bool, every: bool) -> None:
@@ -36,12 +38,12 @@ def inspection(found: Mapping[str, Any], *, as_json: bool, every: bool) -> None:
     ]
     for label, text in rows:
         if text:
-            print(f"{label:<13} {text}")
+            say(f"{label:<13} {text}")
     for signature in found["signatures"]:
-        print(f"{'signature':<13} {signature['name']}")
+        say(f"{'signature':<13} {signature['name']}")
         for side in ("inputs", "outputs"):
             for spec in signature[side]:
-                print(f"{'':<13}   {side[:-1]:<7} {spec['name']}: {_spec(spec)}")
+                say(f"{'':<13}   {side[:-1]:<7} {spec['name']}: {_spec(spec)}")
     _tree(found["tensors"], every)
     _section("objects of unknown classes", [f"{p}: {c}" for p, c in found["opaque"].items()])
     _section("left out", [f"{x['name']}: {x['reason']}" for x in found["left_out"]])
@@ -66,8 +68,8 @@ def differences(found: "Sequence[Difference]", *, as_json: bool) -> bool:
             continue
         name = f"{d.a} -> {d.b}" if d.kind == "renamed" else d.a or d.b
         gap = "" if d.max_abs is None else f"  max |a-b| {d.max_abs:.6g}"
-        print(f"{d.kind:<10} {name}  {d.types}{gap}")
-    print(", ".join(f"{n} {kind}" for kind, n in sorted(counts.items())))
+        say(f"{d.kind:<10} {name}  {d.types}{gap}")
+    say(", ".join(f"{n} {kind}" for kind, n in sorted(counts.items())))
     return same
 
 
@@ -78,9 +80,9 @@ def formats(rows: "Iterable[Format]", *, as_json: bool) -> None:
         document([{k: getattr(row, k) for k in keys} for row in rows])
         return
     for row in rows:
-        print(f"{row.id:<14} reads  {row.reads}")
+        say(f"{row.id:<14} reads  {row.reads}")
         if row.writes:
-            print(f"{'':<14} writes {row.writes}")
+            say(f"{'':<14} writes {row.writes}")
 
 
 def document(value: object) -> None:
@@ -100,27 +102,28 @@ def _tree(tensors: Sequence[Mapping[str, Any]], every: bool) -> None:
         while common < min(len(branches), len(previous)) and branches[common] == previous[common]:
             common += 1
         for depth in range(common, len(branches)):
-            print(f"{'  ' * depth}{branches[depth]}")
+            say(f"{'  ' * depth}{branches[depth]}")
         shape = " x ".join(map(str, tensor["shape"])) or "scalar"
-        print(f"{'  ' * len(branches)}{leaf:<24} {tensor['dtype']:<9} {shape}")
+        say(f"{'  ' * len(branches)}{leaf:<24} {tensor['dtype']:<9} {shape}")
         previous = branches
     if len(shown) < len(tensors):
-        print(f"… and {len(tensors) - len(shown)} more: --weights lists all")
+        say(f"… and {len(tensors) - len(shown)} more: --weights lists all")
 
 
 def _segments(name: str) -> list[str]:
     separator = "/" if "/" in name else "."
-    return name.split(separator)
+    return name.split(separator, LEVELS)
 
 
 def _section(title: str, lines: Sequence[str]) -> None:
     if not lines:
         return
-    print(f"\n{title}")
+    print()
+    say(title)
     for line in lines[:20]:
-        print(f"  {line}")
+        say(f"  {line}")
     if len(lines) > 20:
-        print(f"  … and {len(lines) - 20} more: --json lists all")
+        say(f"  … and {len(lines) - 20} more: --json lists all")
 
 
 def _totals(totals: Mapping[str, Any]) -> str:

@@ -1,0 +1,38 @@
+"""Every reader over sound artifacts, damaged: cut at each joint, and changed in a thousand ways.
+
+CONVERTER_ATTACK_ROUNDS=N tries N times as many.
+"""
+
+import os
+import time
+
+import pytest
+from arena import a_folder
+from bases import fixtures, generated
+from mutate import cuts, damaged
+
+ROUNDS = float(os.environ.get("CONVERTER_ATTACK_ROUNDS", "1"))
+BASES = {base.name: base for base in (*generated(), *fixtures())}
+CUTS, DAMAGES = 10, 20  # of each base, in one round
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.timeout(0)
+def test_damaged(arena, name, record_property):
+    base = BASES[name]
+    share = max(1, len(base.damage) // 2)
+
+    def attacks():
+        for file in base.damage:
+            data = base.files[file]
+            tries = [*cuts(data, int(CUTS * ROUNDS / share) + 1, name)]
+            tries += damaged(data, int(DAMAGES * ROUNDS / share) + 1, f"{name}/{file}")
+            for what, bad in tries:
+                yield a_folder(f"{name} {file} {what}", {**base.files, file: bad}, base.target)
+
+    arena.read(a_folder(f"{name} sound", base.files, base.target))
+    start = time.monotonic()
+    report = arena.run(attacks())
+    record_property("report", str(report))
+    print(f"{name}: {time.monotonic() - start:.1f} s\n{report}")
+    report.check()
