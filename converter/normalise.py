@@ -1,23 +1,23 @@
 """What a source's habits add to a model's tensors, taken away again: named and counted.
 
 Two things are decided here: which groups of tensors belong to the output (``--include``), and
-which prefixes of names are only wrappers (``--strip-prefix``).
+which parts of names are only wrappers (``--strip-prefix``).
 
-Wrappers that training leaves behind, taken off every name wherever they stand:
+A checkpoint keeps its model in a dict beside other things (``state_dict``, ``model``, …): where
+there is one such key, it is taken off. Of the names in it, or of all where there is none, are taken
+off, wherever it stands:
     ``_orig_mod.``                     torch.compile
     ``_fsdp_wrapped_module.``          FullyShardedDataParallel
     ``_checkpoint_wrapped_module.``    activation checkpointing
-and, where all names begin with it:
-    the key of the one dict that holds the model in a checkpoint (``state_dict``, ``model``, …)
+and, where all of them begin with it:
     ``module.``                        DataParallel, DistributedDataParallel
     ``model.``                         the module inside a LightningModule
 
-A prefix stays where taking it off would make two names equal.
+Each stays where taking it off would make two names equal.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from formats.bundle import Bundle, Group, LeftOut, Normalisation
 from formats.errors import UsageError
@@ -31,7 +31,7 @@ ANYWHERE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 # fmt: off
 CONTAINERS = frozenset((
     "state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "params",
-    "weights", "ema", "ema_state_dict", "generator", "policy",
+    "weights",
 ))
 # fmt: on
 
@@ -76,90 +76,85 @@ def strip_prefixes(bundle: Bundle, rule: str = "auto") -> Bundle:
     Raises:
         UsageError: A prefix was given that no name has.
     """
-    if rule == "none":
+    if rule == "none" or not bundle.weights:
         return bundle
+    names = _Names(bundle)
     if rule == "auto":
-        for step in list(_auto_steps(bundle)):
-            bundle = _renamed(bundle, step)
-        return bundle
-    if not any(name.startswith(rule) for name in bundle.weights):
+        if bundle.metadata.framework == "torch":
+            names.unwrap()
+    elif any(name.startswith(rule) for name in bundle.weights):
+        names.take_off(f"prefix {rule!r}", lambda name: name.removeprefix(rule))
+    else:
         raise UsageError(f"--strip-prefix {rule}: no tensor has that prefix")
-    return _renamed(bundle, _Step(f"prefix {rule!r}", partial(_without_prefix, rule)))
+    return names.applied()
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    name: str
-    rename: Callable[[str], str]
+class _Names:
+    """The names of a bundle's weights, on their way from the source's to the output's."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+        self.current = {name: name for name in bundle.weights}
+        self.scope = frozenset(
+            bundle.weights
+        )  # the names, as they were, that wrappers are sought in
+        self.changes: list[Normalisation] = []
+
+    def unwrap(self) -> None:
+        """Take off containers and wrappers until there are none."""
+        # An origin spells dict keys with "/" and leaves the dots of a key alone, so that a
+        # checkpoint's key 'model' and a module's attribute 'model' can be told apart.
+        keys = {n: t.origin.split("/")[:-1] for n, t in self.bundle.weights.items()}
+        first = {n: k[0] for n, k in keys.items() if k and n.startswith(f"{k[0]}.")}
+        containers = set(first.values()) & CONTAINERS
+        if len(containers) == 1:
+            (container,) = containers
+            scope = self.scope
+            self.scope = frozenset(n for n, key in first.items() if key == container)
+            if not self.take_off(f"container {container}", _without_prefix(f"{container}.")):
+                self.scope = scope
+        for segment in ANYWHERE:
+            if any(segment in self.current[n].split(".") for n in self.scope):
+                self.take_off(f"wrapper {segment}", _without_segment(segment))
+        lightning = LIGHTNING in self.bundle.metadata.recorded
+        for wrapper in ("module", "model") if lightning else ("module",):
+            prefix = f"{wrapper}."
+            while all(self.current[n].startswith(prefix) for n in self.scope):
+                if not self.take_off(f"wrapper {wrapper}", _without_prefix(prefix)):
+                    break
+
+    def take_off(self, what: str, rename: Callable[[str], str]) -> bool:
+        """Rename all names in scope, or none where two would become equal; tell which."""
+        new = {n: rename(c) if n in self.scope else c for n, c in self.current.items()}
+        count = sum(new[n] != c for n, c in self.current.items())
+        if len(set(new.values())) < len(new) or not all(new.values()):
+            reason = "kept: without it, two names would be equal"
+            self.changes.append(Normalisation(what, 0, reason))
+            return False
+        self.changes.append(Normalisation(what, count, "taken off the names of tensors"))
+        self.current = new
+        return True
+
+    def applied(self) -> Bundle:
+        """Return the bundle under the new names."""
+        bundle, new = self.bundle, self.current
+        encodings = {
+            new.get(name, name): replace(e, parts={r: new[part] for r, part in e.parts.items()})
+            for name, e in bundle.encodings.items()
+        }
+        about = bundle.metadata
+        metadata = replace(
+            about,
+            tensor_notes={new.get(n, n): note for n, note in about.tensor_notes.items()},
+            normalisations=(*about.normalisations, *self.changes),
+        )
+        weights = {new[name]: tensor for name, tensor in bundle.weights.items()}
+        return replace(bundle, metadata=metadata, weights=weights, encodings=encodings)
 
 
-def _auto_steps(bundle: Bundle) -> Iterator[_Step]:
-    """Decide on steps one after another, each on the names that the former ones leave."""
-    if bundle.metadata.framework != "torch" or not bundle.weights:
-        return
-    names = list(bundle.weights)
-    # An origin spells dict keys with "/" and attributes with ".", so that a checkpoint's key
-    # 'model' and a module's attribute 'model' can be told apart.
-    keys = [t.origin.split("/")[:-1] for t in bundle.weights.values()]
-    while True:
-        segment = next((s for s in ANYWHERE if any(s in n.split(".") for n in names)), None)
-        prefix = _common(names)
-        if segment is not None:
-            step = _Step(f"wrapper {segment}", partial(_without_segment, segment))
-        elif all(k and k[0] == prefix for k in keys) and prefix in CONTAINERS:
-            step = _Step(f"container {prefix}", partial(_without_prefix, f"{prefix}."))
-            keys = [k[1:] for k in keys]
-        elif prefix == "module" or (prefix == "model" and LIGHTNING in bundle.metadata.recorded):
-            step = _Step(f"wrapper {prefix}", partial(_without_prefix, f"{prefix}."))
-        else:
-            return
-        names = [step.rename(n) for n in names]
-        yield step
+def _without_prefix(prefix: str) -> Callable[[str], str]:
+    return lambda name: name.removeprefix(prefix)
 
 
-def _common(names: Sequence[str]) -> str | None:
-    """Return the first segment of the names where all have the same and another after it."""
-    first = {n.split(".", 1)[0] if "." in n else None for n in names}
-    return first.pop() if len(first) == 1 else None
-
-
-def _without_prefix(prefix: str, name: str) -> str:
-    return name.removeprefix(prefix)
-
-
-def _without_segment(segment: str, name: str) -> str:
-    return ".".join(part for part in name.split(".") if part != segment)
-
-
-def _renamed(bundle: Bundle, step: _Step) -> Bundle:
-    """Apply a step to all names, or to none where two would become equal."""
-    new = {name: step.rename(name) for name in bundle.weights}
-    changed = sum(old != name for old, name in new.items())
-    if not changed:
-        return bundle
-    if len(set(new.values())) < len(new) or not all(new.values()):
-        entry = Normalisation(step.name, 0, "kept: without it, two names would be equal")
-        return _noted(bundle, entry)
-
-    def rename(name: str) -> str:
-        return new.get(name) or step.rename(name)
-
-    encodings = {
-        rename(name): replace(e, parts={role: rename(part) for role, part in e.parts.items()})
-        for name, e in bundle.encodings.items()
-    }
-    notes = {rename(name): n for name, n in bundle.metadata.tensor_notes.items()}
-    bundle = replace(
-        bundle,
-        metadata=replace(bundle.metadata, tensor_notes=notes),
-        weights={new[name]: tensor for name, tensor in bundle.weights.items()},
-        encodings=encodings,
-    )
-    return _noted(bundle, Normalisation(step.name, changed, "taken off the names of tensors"))
-
-
-def _noted(bundle: Bundle, entry: Normalisation) -> Bundle:
-    metadata = bundle.metadata
-    return replace(
-        bundle, metadata=replace(metadata, normalisations=(*metadata.normalisations, entry))
-    )
+def _without_segment(segment: str) -> Callable[[str], str]:
+    return lambda name: ".".join(part for part in name.split(".") if part != segment)

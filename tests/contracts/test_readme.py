@@ -1,0 +1,96 @@
+"""README is the contract: its session, its table, its snippets and its links are run or compared."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from formats.catalog import FORMATS
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", README, re.M | re.S)
+
+
+def run(arguments, cwd):
+    command = [sys.executable, "-m", "converter", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+def without_times(text):
+    return re.sub(r"\(\d+\.\d\d s\)", "(T s)", text)
+
+
+def test_the_session_is_what_convert_prints(tmp_path):
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+    session = blocks("console")[0]
+    commands = re.findall(r"^\$ convert (.*)\n((?:(?!\$ ).*\n)*)", session, re.M)
+    assert commands
+    for arguments, shown in commands:
+        done = run(arguments.split(), tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert without_times(done.stderr + done.stdout) == without_times(shown)
+
+
+def test_the_other_commands_run(tmp_path):
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+    commands = re.findall(r"^\$ convert (inspect fixtures.*?)(?:  .*)?$", README, re.M)
+    assert commands
+    for arguments in commands:
+        assert run(arguments.split(), tmp_path).returncode == 0
+
+
+def test_the_table_of_formats_is_the_catalog():
+    rows = [f"| `{row.id}` | {row.reads} |" for row in FORMATS]
+    shown = re.findall(
+        r"^\| `[\w-]+` \| .* \|$", README.split("## Sources")[1].split("\n## ")[0], re.M
+    )
+    assert shown == rows
+
+
+def test_set_up_is_two_commands():
+    first, second = blocks("sh set-up")
+    assert re.fullmatch(
+        r"pip install \"\.\[cpu\]\" && convert (fixtures/\S+) --to portable\n", first
+    )
+    assert (ROOT / first.split("convert ")[1].split()[0]).exists()
+    assert '".[test]"' in second
+    assert "pytest" in second
+
+
+def test_the_python_snippet_runs(tmp_path):
+    shutil.copy(ROOT / "fixtures/demo/checkpoint.pt", tmp_path / "model.pt")
+    pytest.importorskip("h5py")
+    import h5py
+    import numpy as np
+
+    with h5py.File(tmp_path / "model.h5", "w") as f:
+        f.attrs["layer_names"] = [b"dense_1"]
+        f.attrs["keras_version"], f.attrs["backend"] = b"2.2.4", b"tensorflow"
+        f.create_group("dense_1").attrs["weight_names"] = [b"dense_1/kernel:0"]
+        f["dense_1/dense_1/kernel:0"] = np.arange(6, dtype="f4").reshape(2, 3)
+    (code,) = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", code + "\nprint(bundle.metadata.recorded)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'keras_version': '2.2.4'" in done.stdout
+    assert "'backend': 'tensorflow'" in done.stdout
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+    for name in re.findall(
+        r"`((?:formats|converter|tests|fixtures)/[\w./]+\.(?:py|json|pt))`", README
+    ):
+        assert (ROOT / name).exists(), name
