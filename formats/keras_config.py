@@ -34,9 +34,9 @@ def read_config(config: JSON, where: str) -> Facts:
     classes: Counter[str] = Counter()
     findings: dict[Finding, None] = {}
     distribution: dict[str, JSON] = {}
-    for node in _objects(config):
+    for node, owner in _objects(config):
         kind = str(node["class_name"])
-        for finding in _findings(node, kind, where):
+        for finding in _findings(node, kind, owner, where):
             findings[finding] = None
         if _is_layer(node):
             classes[kind] += 1
@@ -53,17 +53,21 @@ def read_config(config: JSON, where: str) -> Facts:
     return Facts(topology, tuple(findings), distribution, _signatures(config))
 
 
-def _objects(config: JSON) -> Iterator[dict[str, JSON]]:
-    """Yield every object of the configuration, outer ones first, in order."""
-    todo: list[JSON] = [config]
+def _objects(config: JSON) -> Iterator[tuple[dict[str, JSON], str]]:
+    """Yield every object of the configuration, outer ones first, in order.
+
+    With it goes the name of the innermost layer that it is, or is part of.
+    """
+    todo: list[tuple[JSON, str]] = [(config, "")]
     while todo:
-        node = todo.pop()
+        node, owner = todo.pop()
         if isinstance(node, dict):
             if isinstance(node.get("class_name"), str):
-                yield node
-            todo.extend(reversed(node.values()))
+                owner = _name(node) or owner
+                yield node, owner
+            todo.extend((child, owner) for child in reversed(node.values()))
         elif isinstance(node, list):
-            todo.extend(reversed(node))
+            todo.extend((child, owner) for child in reversed(node))
 
 
 def _name(node: Mapping[str, JSON]) -> str:
@@ -89,11 +93,11 @@ def _is_layer(node: Mapping[str, JSON]) -> bool:
     return named and isinstance(config.get("name"), str)
 
 
-def _findings(node: Mapping[str, JSON], kind: str, where: str) -> Iterator[Finding]:
-    name, config = _name(node), node.get("config")
-    subject = f"layer {name!r}" if name else kind
-    if kind == "__lambda__":
-        yield Finding("lambda-bytecode", "a lambda", where)
+def _findings(node: Mapping[str, JSON], kind: str, owner: str, where: str) -> Iterator[Finding]:
+    config = node.get("config")
+    subject = f"layer {owner!r}" if owner else kind
+    if kind == "__lambda__":  # Keras 3
+        yield Finding("lambda-bytecode", subject, where)
     if kind == "Lambda" and isinstance(config, dict):
         for part in ("function", "output_shape", "mask"):
             code, how = config.get(part), config.get(f"{part}_type")
@@ -102,8 +106,6 @@ def _findings(node: Mapping[str, JSON], kind: str, where: str) -> Iterator[Findi
                 yield Finding("lambda-bytecode", subject, where)
             elif how == "function" and isinstance(code, str):
                 yield Finding("custom-object", f"function {code!r} of {subject}", where)
-            elif isinstance(code, dict) and code.get("class_name") == "__lambda__":
-                yield Finding("lambda-bytecode", subject, where)
     module, registered = node.get("module"), node.get("registered_name")
     if isinstance(registered, str) and ">" in registered:
         yield Finding("custom-object", registered, where)

@@ -9,8 +9,9 @@ What stands in the file decides, not its suffix:
 - any other HDF5 file: each numeric dataset is a tensor, named by its path.
 
 Names of tensors: a weight's own name as the file lists it, without ``:0`` and without the scopes in
-front of its layer's name (``my_model/dense/kernel:0`` of layer ``dense`` → ``dense/kernel``); after
-its layer's name where it has no scope (``kernel`` → ``dense/kernel``); after it too where two
+front of its layer's name (``my_model/dense/kernel:0`` of layer ``dense`` → ``dense/kernel``), and
+with that name where TensorFlow had numbered the scope (``dense_1/kernel:0`` of layer ``dense``);
+after its layer's name where it has no scope (``kernel`` → ``dense/kernel``); after it too where two
 weights would share a name (nested models). Kernels stay as they are stored, Theano's too:
 ``backend`` is recorded beside them.
 """
@@ -353,6 +354,8 @@ def _candidates(layer: str, weight: str) -> list[str]:
         own = "/".join(parts[parts.index(layer) :])
     elif f"/{layer}/" in f"/{own}":  # the layer's name has slashes itself
         own = f"/{own}"[f"/{own}".index(f"/{layer}/") + 1 :]
+    elif re.fullmatch(re.escape(layer) + r"_\d+", parts[0]) and len(parts) > 1:
+        own = "/".join([layer, *parts[1:]])  # the number is TensorFlow's, for a second model
     elif "/" not in own and not own.startswith(layer):
         return [f"{layer}/{own}"]
-    return [own, f"{layer}/{own}"]
+    return [own, f"{layer}/{_plain(weight)}"]

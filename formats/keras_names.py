@@ -134,7 +134,12 @@ def _described(node: JSON, name: str | None) -> Object | None:
     config = node.get("config")
     config = config if isinstance(config, dict) else {}
     module, registered = node.get("module"), node.get("registered_name")
-    own = isinstance(module, str) and module.split(".")[0] in ("keras", "tf_keras", "builtins")
+    # tf.keras 2.12 names no modules; what it calls Dense is Keras's own unless it says otherwise.
+    own = (
+        module.split(".")[0] in ("keras", "tf_keras")
+        if isinstance(module, str)
+        else ("module" not in node and ">" not in str(node["class_name"]))
+    )
     if name is None and isinstance(config.get("name"), str):
         name = str(config["name"])
     ours = own and (registered is None or ">" not in str(registered))

@@ -43,7 +43,7 @@ class Store:
     """All variables of a store, which may be spread over files."""
 
     entries: list[Entry] = field(default_factory=list)
-    names: dict[str, str] = field(default_factory=dict)  # path -> name that the store records
+    files: list[Hdf5] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -102,25 +102,34 @@ def read_store(h5: Hdf5, store: Store, where: str = "") -> None:
             continue
         origin = f"{where}:{full}" if where else full
         store.entries.append(Entry(_object_path(path), key, tensor.renamed(origin)))
-    for path in {e.path for e in store.entries}:
-        _record_names(h5, path, store.names)
+    store.files.append(h5)
 
 
 def _object_path(path: str) -> str:
     return path.removesuffix("vars").rstrip("/")
 
 
-def _record_names(h5: Hdf5, path: str, names: dict[str, str]) -> None:
-    """Note the names of an object and of all that hold it."""
-    parts = path.split("/") if path else []
-    for n in range(len(parts) + 1):
-        prefix = "/".join(parts[:n])
-        if prefix in names:
-            continue
-        group = h5.root.get(f"{prefix}/vars" if prefix else "vars")
-        name = None if isinstance(group, Link | None) else group.value("name")
-        if isinstance(name, str) and name:
-            names[prefix] = name
+def _recorded_names(store: Store) -> dict[str, str]:
+    """Return the names that the store itself gives, of objects and of all that hold them.
+
+    A variable may lie in a later shard than the name of its object.
+    """
+    names: dict[str, str] = {}
+    seen: set[str] = set()
+    for path in {e.path for e in store.entries}:
+        parts = path.split("/") if path else []
+        for n in range(len(parts), -1, -1):
+            prefix = "/".join(parts[:n])
+            if prefix in seen:
+                break
+            seen.add(prefix)
+            for h5 in store.files:
+                group = h5.root.get(f"{prefix}/vars" if prefix else "vars")
+                name = None if isinstance(group, Link | None) else group.value("name")
+                if isinstance(name, str) and name:
+                    names[prefix] = name
+                    break
+    return names
 
 
 def dataset_tensor(node: Dataset) -> tuple[Tensor | None, str]:
@@ -148,6 +157,7 @@ def name_store(store: Store, config: JSON) -> Named:
     model_paths = [p for p, entries in groups.items() if entries[0].part == "weights"]
     known = objects(config, model_paths) if config is not None else {}
     order = {path: n for n, path in enumerate(_by_config(model_paths, list(known)))}
+    recorded = _recorded_names(store)
     offers: list[tuple[Entry, list[str]]] = []
     for path in sorted(groups, key=lambda p: order.get(p, len(order))):
         entries = sorted(groups[path], key=lambda e: _natural(e.key))
@@ -155,7 +165,7 @@ def name_store(store: Store, config: JSON) -> Named:
         for n, entry in enumerate(entries):
             if entry.part == "weights":
                 named = own[n] if own else ""
-                offers.append((entry, candidates(path, named or entry.key, known, store.names)))
+                offers.append((entry, candidates(path, named or entry.key, known, recorded)))
             else:
                 offers.append((entry, [f"{path}/{entry.key}"]))
     names = unique_names([offer for _, offer in offers])

@@ -20,7 +20,6 @@ from formats.containers.hdf5_messages import (
     Dataspace,
     Datatype,
     Layout,
-    dataspace,
     fill_value,
     filters,
     layout,
@@ -94,8 +93,9 @@ class Node:
 
     def _only(self, type: int) -> Fields | None:
         """Return the first message of a type, a shared one from where it really is."""
-        for message in self._all(type):
-            return self.file.headers.fields(message)
+        for message in self.messages:
+            if message.type == type:
+                return self.file.headers.fields(message)
         return None
 
 
@@ -139,7 +139,7 @@ class Dataset(Node):
         fields = self._only(DATASPACE)
         if fields is None:
             raise self.file.image.error(f"dataset {self.path!r} has no dataspace", self.address)
-        return dataspace(fields)
+        return self.file.headers.space(fields)
 
     @cached_property
     def layout(self) -> Layout:
@@ -152,7 +152,7 @@ class Dataset(Node):
     @property
     def leads_out(self) -> str | None:
         """What lies outside the file, in words, or None."""
-        if any(self._all(EXTERNAL)):
+        if any(m.type == EXTERNAL for m in self.messages):
             return "external raw data"
         return "a virtual dataset" if self.layout.kind == "virtual" else None
 
@@ -168,7 +168,7 @@ class Dataset(Node):
         return None
 
     def tensor(self, dtype: DType | None = None) -> Tensor:
-        """Return the dataset as a lazy tensor.
+        """Return the dataset as a lazy tensor; always the same one, so that ties are seen.
 
         Args:
             dtype: What opaque elements of the same size are.
@@ -176,8 +176,17 @@ class Dataset(Node):
         Raises:
             CorruptError: Its storage does not fit its shape, or is not in the file.
         """
+        dtype = dtype or self.datatype.dtype
+        if dtype not in self._tensors:
+            self._tensors[dtype] = self._tensor(dtype)
+        return self._tensors[dtype]
+
+    @cached_property
+    def _tensors(self) -> dict[DType | None, Tensor]:
+        return {}
+
+    def _tensor(self, dtype: DType | None) -> Tensor:
         kind, shape, image = self.datatype, self.space.shape, self.file.image
-        dtype = dtype or kind.dtype
         if shape is None or dtype is None or dtype.itemsize * prod(kind.shape) != kind.size:
             raise image.error(f"dataset {self.path!r} has {self.obstacle or 'other elements'}")
         full = shape + kind.shape
@@ -333,7 +342,8 @@ class Hdf5:
     def walk(self) -> Iterator[tuple[str, Dataset | Link]]:
         """Yield path and object of each dataset, and of each link that leads out of the file.
 
-        A group with several names is entered once; a dataset comes under each of its names.
+        A group with several names is entered once; a dataset comes under each of its names, but
+        for soft links.
         """
         entered = {self.root.address}
         stack: list[tuple[str, Group | Dataset | Link]] = [("", self.root)]
@@ -344,11 +354,15 @@ class Hdf5:
                 yield path, node
                 continue
             inside: list[tuple[str, Group | Dataset | Link]] = []
-            for name in node.links:
+            for name, link in node.links.items():
                 count += 1
                 if count > self.limits.max_members:
                     raise LimitError(f"more than {count - 1} links", where=self.image.name)
-                child = self.follow(node, name) if "/" not in name else None
+                child: Group | Dataset | Link | None = link
+                if link.address is not None:
+                    child = self.node(link.address, f"{path}/{name}")
+                elif link.file is None:
+                    continue  # what a soft link means has a place of its own
                 if child is None or (isinstance(child, Group) and child.address in entered):
                     continue
                 if isinstance(child, Group):

@@ -13,7 +13,8 @@ from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
 from formats.storage import Span
 
-PAGE = 1 << 14  # bytes; metadata stands in runs of some KiB between the data of a Keras file
+PAGE_BITS = 14  # metadata stands in runs of some KiB between the data of a Keras file
+PAGE = 1 << PAGE_BITS  # bytes
 MAX_PAGES = 256  # kept at once: 4 MiB
 
 
@@ -53,6 +54,12 @@ class Image:
             CorruptError: They lie outside the file.
             LimitError: The file makes us read more metadata than `Limits.max_header_bytes`.
         """
+        # Nearly every read lies in a page that is there already.
+        page, start = address >> PAGE_BITS, address & PAGE - 1
+        data = self._pages.get(page, b"")
+        self.spent += length
+        if start + length <= len(data) and self.spent <= self.limits.max_header_bytes:
+            return data[start : start + length]
         if address + length > self.span.length:
             raise CorruptError(
                 f"{length} bytes wanted, but the file has {self.span.length}",
@@ -60,14 +67,10 @@ class Image:
                 offset=address,
                 hint="The file is probably truncated",
             )
-        self.spent += length
         if self.spent > self.limits.max_header_bytes:
             raise LimitError(
                 f"HDF5 metadata of more than {self.limits.max_header_bytes} bytes", where=self.name
             )
-        page, start = divmod(address, PAGE)
-        if start + length <= PAGE:
-            return self._page(page)[start : start + length]
         if length > 4 * PAGE:
             return self.span.read(address, length)
         last = (address + length - 1) // PAGE

@@ -5,6 +5,7 @@ blocks. Links and attributes are messages themselves, or, where there are many, 
 heap with a B-tree as index; the links of old groups have a B-tree and a local heap of their own.
 """
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
@@ -15,6 +16,7 @@ from formats.containers.hdf5_bytes import Fields, Image
 from formats.containers.hdf5_heaps import FractalHeap, btree1, btree2, global_heap, local_heap
 from formats.containers.hdf5_messages import (
     Attribute,
+    Dataspace,
     Datatype,
     dataspace,
     datatype,
@@ -24,6 +26,12 @@ from formats.containers.hdf5_messages import (
 # Message types (IV.A.2)
 DATASPACE, LINK_INFO, DATATYPE, OLD_FILL, FILL, LINK, EXTERNAL, LAYOUT = 1, 2, 3, 4, 5, 6, 7, 8
 FILTERS, ATTRIBUTE, CONTINUATION, SYMBOL_TABLE, ATTRIBUTE_INFO = 11, 12, 16, 17, 21
+UNDERSTOOD = frozenset(
+    (*range(1, 9), FILTERS, ATTRIBUTE, CONTINUATION, SYMBOL_TABLE, ATTRIBUTE_INFO)
+)
+
+OLD_HEADER = struct.Struct("<BxH4xL4x")  # IV.A.1.a: version, messages, bytes of them
+OLD_MESSAGE = struct.Struct("<HHB3x")  # IV.A.1.a: type, size, flags
 
 
 class Message(NamedTuple):
@@ -58,6 +66,7 @@ class Headers:
     def __init__(self, image: Image) -> None:
         self.image = image
         self._datatypes: dict[bytes, Datatype] = {}
+        self._spaces: dict[bytes, Dataspace] = {}
         self._messages: dict[int, list[Message]] = {}
         self._collections: dict[int, dict[int, tuple[int, int]]] = {}
 
@@ -65,29 +74,33 @@ class Headers:
         """Return the messages of an object header (IV.A.1)."""
         found = self._messages.get(address)
         if found is None:
-            signature = self.image.read(address, 4)
-            found = self._new_header(address) if signature == b"OHDR" else self._old_header(address)
+            start = self.image.read(address, 16)
+            new = start.startswith(b"OHDR")
+            found = self._new_header(address) if new else self._old_header(start, address)
             self._messages[address] = found
         return found
 
-    def _old_header(self, address: int) -> list[Message]:
+    def _old_header(self, start: bytes, address: int) -> list[Message]:
         """Read a header of version 1 (IV.A.1.a); messages may go on in other blocks."""
         image = self.image
-        head = image.fields(address, 16)
-        version, _, count, _, size = (head.uint(n) for n in (1, 1, 2, 4, 4))
+        version, count, size = OLD_HEADER.unpack(start)
         if version != 1:
             raise image.error(f"object header of version {version}", address)
         found: list[Message] = []
         blocks = [(address + 16, size)]
         for at, length in blocks:
-            block = image.fields(at, length)
-            while block.left >= 8 and len(found) < count:
-                kind, size, flags = block.uint(2), block.uint(2), block.uint(1)
-                block.skip(3)
-                message = Message(kind, flags, block.take(size), at + block.at - size)
-                found.append(message)
-                if kind == CONTINUATION:
-                    self._continue(message, blocks)
+            block, place = image.read(at, length), 0
+            while place + 8 <= length and count:
+                kind, size, flags = OLD_MESSAGE.unpack_from(block, place)
+                place, end, count = place + 8, place + 8 + size, count - 1
+                if end > length:
+                    raise image.error(f"a message of {size} bytes leaves its header", at + place)
+                if kind in UNDERSTOOD:
+                    message = Message(kind, flags, block[place:end], at + place)
+                    found.append(message)
+                    if kind == CONTINUATION:
+                        self._continue(message, blocks)
+                place = end
         return found
 
     def _new_header(self, address: int) -> list[Message]:
@@ -153,6 +166,13 @@ class Headers:
             kind = self._datatypes[key] = datatype(fields)
         return kind
 
+    def space(self, fields: Fields) -> Dataspace:
+        """Read a dataspace; equal ones are read once."""
+        space = self._spaces.get(fields.data)
+        if space is None:
+            space = self._spaces[fields.data] = dataspace(fields)
+        return space
+
     def attribute(self, data: bytes, address: int) -> tuple[str, Attribute]:
         """Read an attribute message (IV.A.2.m)."""
         fields = Fields(data, self.image, address)
@@ -173,7 +193,7 @@ class Headers:
             kind_fields = self._shared(kind_fields, DATATYPE)
         if version > 1 and flags & 2:
             space_fields = self._shared(space_fields, DATASPACE)
-        kind, shape = self.datatype(kind_fields), dataspace(space_fields).shape
+        kind, shape = self.datatype(kind_fields), self.space(space_fields).shape
         size = 0 if shape is None else prod(shape) * kind.size
         return _text(name.data), Attribute(kind, shape, fields.take(size))
 
@@ -237,16 +257,16 @@ class Headers:
         for _, address in btree1(image, tree, 0, image.length_size):
             head = image.fields(address, 8, b"SNOD")
             head.skip(2)
-            block = image.fields(address + 8, head.uint(2) * entry_size)
-            while block.left:
-                name_at, target, kind = block.offset(), block.offset(), block.uint(4)
-                block.skip(4)
-                scratch = block.take(16)
+            block = image.read(address + 8, head.uint(2) * entry_size)
+            for at in range(0, len(block), entry_size):
+                name = self._heap_text(heap, int.from_bytes(block[at : at + o], "little"))
+                kind = block[at + 2 * o]
                 if kind == 2:  # a soft link; its path is in the heap too
-                    at = int.from_bytes(scratch[:4], "little")
-                    yield self._heap_text(heap, name_at), Link(None, self._heap_text(heap, at))
+                    start = at + 2 * o + 8
+                    path_at = int.from_bytes(block[start : start + 4], "little")
+                    yield name, Link(None, self._heap_text(heap, path_at))
                 else:
-                    yield self._heap_text(heap, name_at), Link(target)
+                    yield name, Link(int.from_bytes(block[at + o : at + 2 * o], "little"))
 
     def _heap_text(self, heap: bytes, at: int) -> str:
         end = heap.find(b"\0", at)
