@@ -47,7 +47,7 @@ def test_the_package_itself_costs_nothing():
 
 @pytest.mark.parametrize("target", ["portable", "safetensors"])
 def test_a_pt_file_converts_without_numpy_or_any_library(tmp_path, target):
-    source, out = min(FIXTURES.glob("torch/**/*.pt")), tmp_path / "out"
+    source, out = min(FIXTURES.glob("demo/*.pt")), tmp_path / "out"
     found = imported_by(
         f"from converter.cli.app import run\n"
         f"assert run(['SOURCE', '{source}', '--to', '{target}', '-q', '-o', '{out}']) == 0"

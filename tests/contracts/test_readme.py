@@ -1,4 +1,4 @@
-"""README is the contract: its session, its table, its snippets and its links are run or compared."""
+"""README is the contract: its session, table, snippets and links are run or compared."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def blocks(language):
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", README, re.M | re.S)
+    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
 def run(arguments, cwd):
@@ -30,7 +30,7 @@ def without_times(text):
 def test_the_session_is_what_convert_prints(tmp_path):
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     session = blocks("console")[0]
-    commands = re.findall(r"^\$ convert (.*)\n((?:(?!\$ ).*\n)*)", session, re.M)
+    commands = re.findall(r"^\$ convert (.*)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
     assert commands
     for arguments, shown in commands:
         done = run(arguments.split(), tmp_path)
@@ -40,7 +40,7 @@ def test_the_session_is_what_convert_prints(tmp_path):
 
 def test_the_other_commands_run(tmp_path):
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
-    commands = re.findall(r"^\$ convert (inspect fixtures.*?)(?:  .*)?$", README, re.M)
+    commands = re.findall(r"^\$ convert (inspect fixtures.*?)(?:  .*)?$", README, re.MULTILINE)
     assert commands
     for arguments in commands:
         assert run(arguments.split(), tmp_path).returncode == 0
@@ -49,7 +49,7 @@ def test_the_other_commands_run(tmp_path):
 def test_the_table_of_formats_is_the_catalog():
     rows = [f"| `{row.id}` | {row.reads} |" for row in FORMATS]
     shown = re.findall(
-        r"^\| `[\w-]+` \| .* \|$", README.split("## Sources")[1].split("\n## ")[0], re.M
+        r"^\| `[\w-]+` \| .* \|$", README.split("## Sources")[1].split("\n## ")[0], re.MULTILINE
     )
     assert shown == rows
 
