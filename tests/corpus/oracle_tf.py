@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import sys
+from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
@@ -35,6 +36,8 @@ def facts(value):
         if value.dtype.byteorder == ">":
             value = value.astype(value.dtype.newbyteorder("<"))
         dtype = value.dtype.names[0] if value.dtype.names else value.dtype.name
+        if dtype in ("int4", "uint4", "int2", "uint2"):
+            value = value.astype(np.int8)  # a byte each; the high bits mean nothing otherwise
         digest.update(np.ascontiguousarray(value).tobytes())
     return {"shape": list(value.shape), "dtype": dtype, "sha256": digest.hexdigest()}
 
@@ -67,8 +70,7 @@ def frozen(path):
     """Read a GraphDef file."""
     import tensorflow as tf
 
-    with open(path, "rb") as f:
-        data = f.read()
+    data = Path(path).read_bytes()
     graph = tf.compat.v1.GraphDef()
     if path.endswith("txt"):
         from google.protobuf import text_format
@@ -83,13 +85,13 @@ def saved_model(path):
     """Read the variables of a SavedModel, or its constants if it has none."""
     from tensorflow.python.saved_model import loader_impl
 
-    folder = path if os.path.isdir(path) else os.path.dirname(path)
-    prefix = os.path.join(folder, "variables", "variables")
-    if os.path.exists(prefix + ".index"):
-        found = checkpoint(prefix)
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    prefix = folder / "variables" / "variables"
+    if prefix.with_suffix(".index").exists():
+        found = checkpoint(str(prefix))
         if found:
             return found
-    message = loader_impl.parse_saved_model(folder)
+    message = loader_impl.parse_saved_model(str(folder))
     found = {}
     for meta_graph in message.meta_graphs:
         found.update(graph_constants(meta_graph.graph_def))
@@ -132,10 +134,12 @@ def main():
     """Print what the framework reads."""
     kind, path = sys.argv[1:3]
     try:
-        if kind == "tf_checkpoint" and os.path.isdir(path):
+        if kind == "tf_checkpoint" and Path(path).is_dir():
             import tensorflow as tf
 
-            path = tf.train.latest_checkpoint(path) or path
+            state = tf.train.get_checkpoint_state(path)
+            # Paths in it may be of the machine that wrote it.
+            path = str(Path(path) / Path(state.model_checkpoint_path).name)
         answer = {"tensors": KINDS[kind](path)}
     except Exception as e:  # noqa: BLE001 - the framework's own failure is the answer
         answer = {"error": f"{type(e).__name__}: {e}"[:500]}

@@ -105,7 +105,9 @@ def test_quantised_types_are_noted():
     assert bundle.weights["int4"].nbytes == 5
 
 
-@pytest.mark.parametrize("given", ["model.ckpt-1.meta", "model.ckpt-1.data-00000-of-00002", "checkpoint"])
+@pytest.mark.parametrize(
+    "given", ["model.ckpt-1.meta", "model.ckpt-1.data-00000-of-00002", "checkpoint"]
+)
 def test_any_of_its_files_names_a_checkpoint(given):
     bundle = tf_checkpoint.read(Artifact(HERE / "v2_sharded" / given))
     assert len(bundle.weights) == 9

@@ -12,9 +12,9 @@ from formats.errors import CorruptError, SafetyError
 
 HERE = FIXTURES / "tensorflow"
 CASES = [
-    "keras3_export", "keras2_sequential", "keras2_legacy_optimizer", "module_tf2", "mirrored_default",
-    "mirrored_expanded", "mirrored_devices", "vocabulary", "loss_scale_savedmodel", "multi_tags",
-    "simple_save", "keras24_mirrored",
+    "keras3_export", "keras2_sequential", "keras2_legacy_optimizer", "module_tf2", "vocabulary",
+    "mirrored_default", "mirrored_expanded", "mirrored_devices", "loss_scale_savedmodel",
+    "multi_tags", "simple_save", "keras24_mirrored",
 ]  # fmt: skip
 
 
@@ -80,7 +80,10 @@ def test_keras_models_keep_training_apart():
     assert list(bundle.weights) == ["dense/bias", "dense/kernel", "dense_1/bias", "dense_1/kernel"]
     assert "Adam/m/dense/kernel" in bundle.leftovers["optimizer"]
     assert len(bundle.leftovers["training"]) == 4
-    assert bundle.topology.summary["keras"]["root"] == {"class_name": "Sequential", "name": "sequential"}
+    assert bundle.topology.summary["keras"]["root"] == {
+        "class_name": "Sequential",
+        "name": "sequential",
+    }
     assert set(bundle.topology.content) == {"saved_model.pb", "keras_metadata.pb"}
     assert bundle.signatures[0].inputs == (TensorSpec("dense_input", "float32", ("unk__0", 4)),)
 

@@ -1,6 +1,7 @@
-"""Compares bundles with what the frameworks read, as fixtures/tensorflow and fixtures/onnx store it."""
+"""Compares bundles with what the frameworks read, as the fixtures' .expected.npz store it."""
 
 from array import array
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ def read(bundle, by):
             continue
         data, offsets = (tensors[encoding.parts[p]] for p in ("bytes", "offsets"))
         numbers = array("q", offsets.tobytes())
-        lengths = array("q", (b - a for a, b in zip(numbers, numbers[1:], strict=False)))
+        lengths = array("q", (b - a for a, b in pairwise(numbers)))
         key = name if by == "name" else data.origin
         found[key] = ("string", encoding.shape, lengths.tobytes() + data.tobytes())
         parts |= set(encoding.parts.values())
