@@ -294,17 +294,18 @@ def _fixed_array(image: Image, address: int) -> Entries:
     pages = -(-count // per_page)
     prefix = _checked_block(image, block, start + -(-pages // 8), b"FADB")
     bitmap, first = prefix[start:], block + len(prefix) + 4
-    return _paged(image, bitmap, first, per_page, count, size)
+    return _paged(image, bitmap, 0, first, per_page, count, size)
 
 
 def _paged(
-    image: Image, bitmap: bytes, first: int, per_page: int, count: int, size: int
+    image: Image, bitmap: bytes, bit: int, first: int, per_page: int, count: int, size: int
 ) -> Entries:
     """Return a lookup of entries in pages that each end in a checksum.
 
     Args:
         image: The file.
         bitmap: Tells, from the highest bit of a byte down, which pages were written.
+        bit: The first page's place in it.
         first: Address of the first page.
         per_page: Entries of a page; the last may have fewer.
         count: Entries in all.
@@ -314,7 +315,7 @@ def _paged(
 
     def lookup(number: int) -> Fields | None:
         page, place = divmod(number, per_page)
-        if number >= count or not bitmap[page // 8] & 0x80 >> page % 8:
+        if number >= count or not bitmap[(bit + page) // 8] & 0x80 >> (bit + page) % 8:
             return None
         if page not in cache:
             length = min(per_page, count - page * per_page) * size
@@ -359,9 +360,9 @@ def _extensible_array(image: Image, address: int) -> Entries:
         data = _checked_block(image, address, begin + entries * size, b"EADB")
         return lambda n: _entry(image, data, begin, n, size)
 
-    def paged_block(address: int, entries: int, bitmap: bytes) -> Entries:
+    def paged_block(address: int, entries: int, bitmap: bytes, bit: int) -> Entries:
         first = address + 6 + o + offset_bytes + 4
-        return _paged(image, bitmap, first, 1 << page_bits, entries, size)
+        return _paged(image, bitmap, bit, first, 1 << page_bits, entries, size)
 
     def lookup(number: int) -> Fields | None:
         if number < direct:
@@ -371,7 +372,7 @@ def _extensible_array(image: Image, address: int) -> Entries:
         number -= least * ((1 << level) - 1)
         entries, blocks = least << (level + 1) // 2, 1 << level // 2
         which, place = divmod(number, entries)
-        bitmap = b""
+        bitmap, bit = b"", 0
         if level < listed:
             before = sum(1 << s // 2 for s in range(level))
             address = _pointer(image, index_block, pointers, before + which)
@@ -380,18 +381,19 @@ def _extensible_array(image: Image, address: int) -> Entries:
             if not image.is_defined(above):
                 return None
             pages = entries >> page_bits if entries > 1 << page_bits else 0
-            bytes_each = -(-pages // 8)
             begin = 6 + o + offset_bytes
-            body = begin + blocks * bytes_each
+            body = begin + blocks * -(-pages // 8)
             if above not in super_cache:
                 super_cache[above] = _checked_block(image, above, body + blocks * o, b"EASB")
             address = _pointer(image, super_cache[above], body, which)
-            bitmap = super_cache[above][begin + which * bytes_each :][:bytes_each]
+            bitmap, bit = super_cache[above][begin:body], which * pages
         if not image.is_defined(address):
             return None
         if address not in cache:
             cache[address] = (
-                paged_block(address, entries, bitmap) if bitmap else data_block(address, entries)
+                paged_block(address, entries, bitmap, bit)
+                if bitmap
+                else data_block(address, entries)
             )
         return cache[address](place)
 
