@@ -62,7 +62,7 @@ MESSAGES = {
     "SparseTensorProto": {1: "values TensorProto", 2: "indices TensorProto", 3: "dims int64*"},
     "AttributeProto": {
         1: "name string", 2: "f float", 3: "i int64", 4: "s bytes", 5: "t TensorProto",
-        6: "g GraphProto", 7: "floats float*", 8: "ints int64*", 9: "strings bytes*",
+        6: "g GraphProto", 7: "floats float*~", 8: "ints int64*~", 9: "strings bytes*",
         10: "tensors TensorProto*", 11: "graphs GraphProto*", 13: "doc_string string",
         14: "tp TypeProto", 15: "type_protos TypeProto*", 20: "type AttributeProto.AttributeType",
         21: "ref_attr_name string", 22: "sparse_tensor SparseTensorProto",

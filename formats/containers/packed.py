@@ -101,7 +101,7 @@ class Packed:
             self._runs.append(span)
             self._count = None
 
-    def append_bytes(self, data: bytes) -> None:
+    def append_bytes(self, data: bytes | bytearray) -> None:
         """Add one or more encoded values."""
         if self._runs and isinstance(self._runs[-1], bytearray):
             self._runs[-1] += data
@@ -156,7 +156,7 @@ class Packed:
         return list(self)[index]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Packed) and list(self) == list(other)
+        return isinstance(other, Packed | list | tuple) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -38,21 +38,26 @@ _NO_MAP: Final[Mapping[Any, Any]] = MappingProxyType({})
 class Message:
     """One message; its fields are attributes. Subclasses are made by `Schema`."""
 
-    __slots__ = ("__dict__", "_source")
+    __slots__ = ("__dict__", "_depth", "_end", "_start", "_window")
 
     _name: ClassVar[str] = ""
     _tags: ClassVar[dict[int, wire.Row]] = {}
     _fields: ClassVar[dict[str, "Field"]] = {}
     _oneofs: ClassVar[dict[str, tuple[str, ...]]] = {}
 
-    _source: tuple[wire.Window, int, int, int] | None
+    # Where the undecoded bytes are; no window means that all is decoded. Four slots and no tuple,
+    # because there may be millions of messages.
+    _window: wire.Window | None
+    _start: int
+    _end: int
+    _depth: int
 
     def __getattr__(self, name: str) -> Any:
         # Reached when the field is not decoded yet, or absent.
         field = self._fields.get(name)
         if field is None:
             raise AttributeError(f"{self._name} has no field {name!r}")
-        if self._source is not None:
+        if self._window is not None:
             self._fill()
             if name in self.__dict__:
                 return self.__dict__[name]
@@ -74,12 +79,12 @@ class Message:
         return self.__dict__
 
     def _fill(self) -> None:
-        if self._source is not None:
-            source, self._source = self._source, None
-            wire.decode_level(self, *source)
+        if self._window is not None:
+            window, self._window = self._window, None
+            wire.decode_level(self, window, self._start, self._end, self._depth)
 
     def __repr__(self) -> str:
-        state = "undecoded" if self._source is not None else ", ".join(self.__dict__)
+        state = "undecoded" if self._window is not None else ", ".join(self.__dict__)
         return f"<{self._name}: {state}>"
 
 
@@ -122,7 +127,7 @@ class Field:
 def new(kind: type[Message]) -> Message:
     """Return an empty message."""
     message = kind.__new__(kind)
-    message._source = None
+    message._window = None
     return message
 
 
@@ -249,12 +254,13 @@ def decode(span: Span, kind: type[Message], limits: Limits) -> Message:
         )
     context = wire.Context(limits)
     message = kind.__new__(kind)
+    message._depth = 0
     if span.length <= wire.WHOLE:
-        window = wire.Window(span.storage, context, span.read(), span.offset)
-        message._source = (window, 0, span.length, 0)
+        message._window = wire.Window(span.storage, context, span.read(), span.offset)
+        message._start, message._end = 0, span.length
     else:
-        window = wire.Window(span.storage, context)
-        message._source = (window, span.offset, span.offset + span.length, 0)
+        message._window = wire.Window(span.storage, context)
+        message._start, message._end = span.offset, span.offset + span.length
     return message
 
 

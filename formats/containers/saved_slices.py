@@ -89,5 +89,5 @@ class SavedSlices:
             parts = known.slices + parts
         if len(parts) > self._limits.max_files:
             raise LimitError(f"tensor {proto.name!r} has {len(parts)} slices", where=self.where)
-        key = proto.name.encode("utf-8", "surrogateescape")
+        key = proto.name.encode()
         self.entries[proto.name] = Entry(key, proto.type, shape, 0, 0, 0, 0, parts)

@@ -57,7 +57,7 @@ class Entry:
     @property
     def name(self) -> str:
         """The key as text."""
-        return self.key.decode("utf-8", "surrogateescape")
+        return self.key.decode("utf-8", "backslashreplace")
 
     @property
     def is_slice(self) -> bool:
@@ -106,8 +106,8 @@ class TensorBundle:
             entry = self._entry(key, decode(value, SCHEMA["BundleEntryProto"], limits))
             if entry.is_slice:
                 self._slices[key] = entry
-            else:
-                self.entries[entry.name] = entry
+            elif self.entries.setdefault(entry.name, entry) is not entry:
+                raise CorruptError(f"two tensors are called {entry.name!r}", where=self.where)
 
     def __contains__(self, key: str) -> bool:
         return key in self.entries
@@ -256,7 +256,7 @@ def unescape_slice_key(key: bytes) -> str | None:
     if not key.startswith(b"\0") or end < 0:
         return None
     name = re.sub(rb"\0\xff|\xff\0", lambda m: m[0][:1], key[1:end])
-    return name.decode("utf-8", "surrogateescape")
+    return name.decode("utf-8", "backslashreplace")
 
 
 def orphans(bundle: TensorBundle) -> Iterator[str]:

@@ -194,7 +194,7 @@ class _Parser:
 
     def as_text(self, field: Field, text: bytes) -> object:
         if field.kind == "string":
-            return text.decode("utf-8", "surrogateescape")
+            return text.decode("utf-8", "backslashreplace")
         if field.kind != "bytes":
             raise self.error(f"field {field.name!r} is no text")
         return Span.whole(Buffer(text, f"{self.where}#{field.name}")) if field.is_lazy else text

@@ -32,17 +32,19 @@ SMALL = 1 << 12  # a message up to this many bytes is kept in memory while its p
 LARGEST_WINDOW = 1 << 16
 FIRST_WINDOW = 1 << 9
 LONGEST_HEADER = 20  # bytes of a tag and a length, or of a tag and a number
+RUN = 4096  # unpacked numbers taken together
 _DEEPEST_GROUP = 100
 
 
 class Context:
     """What one call to `decode` may still cost."""
 
-    __slots__ = ("bytes_left", "limits", "unknown", "values_left")
+    __slots__ = ("bytes_left", "limits", "numbers_left", "unknown", "values_left")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.values_left = limits.max_values
+        self.numbers_left = 4 * limits.max_values  # left where they are: they cost time only
         self.bytes_left = limits.max_text_bytes
         self.unknown = 0
 
@@ -53,6 +55,12 @@ class Context:
             raise LimitError(
                 f"more than {self.limits.max_values} protobuf messages and values", where=where
             )
+
+    def pass_by(self, numbers: int, where: str) -> None:
+        """Take note of unpacked numbers that are not decoded yet."""
+        self.numbers_left -= numbers
+        if self.numbers_left < 0:
+            raise LimitError(f"more than {4 * self.limits.max_values} numbers", where=where)
 
     def hold(self, nbytes: int, where: str) -> None:
         """Take note of bytes in memory."""
@@ -157,7 +165,7 @@ class _Cursor:
                 position = self._skip(tag, position, end)
                 continue
             action, name, extra, rivals = row
-            if (rivals and values) or name in values:
+            if (rivals and values) or (name in values and action < VARINT_LAZY):
                 self.context.count(1, self.storage.name)  # again: bounded, as time is
                 for rival in rivals:
                     values.pop(rival, None)
@@ -170,7 +178,7 @@ class _Cursor:
                 if stop > end:
                     raise ValueError("a field is longer than its message")
                 if action == STRING:
-                    values[name] = self._bytes(position, stop).decode("utf-8", "surrogateescape")
+                    values[name] = self._bytes(position, stop).decode("utf-8", "backslashreplace")
                 elif action == MAP:
                     self._map_entry(values, name, extra, position, stop)
                 else:
@@ -183,7 +191,7 @@ class _Cursor:
                     number, position = varint(data, position - 1)
                 values[name] = signed(number, extra)
             else:
-                position = self._number(values, action, name, extra, position)
+                position = self._number(values, action, name, extra, position, end)
         if position != end:
             raise ValueError("a field is longer than its message")
 
@@ -198,8 +206,10 @@ class _Cursor:
         self, kind: "type[Message]", position: int, stop: int, levels: int = 1
     ) -> "Message":
         child = kind.__new__(kind)
-        shift = self.shift
-        child._source = (self.window, position + shift, stop + shift, self.depth + levels)
+        child._window = self.window
+        child._start = position + self.shift
+        child._end = stop + self.shift
+        child._depth = self.depth + levels
         return child
 
     def _store(
@@ -247,7 +257,7 @@ class _Cursor:
         else:
             item = self._bytes(position, stop)
             if action == STRINGS:
-                item = item.decode("utf-8", "surrogateescape")
+                item = item.decode("utf-8", "backslashreplace")
         if known is None:
             values[name] = [item]
         else:
@@ -269,40 +279,75 @@ class _Cursor:
             if data[position] == 10 and middle + 1 < stop and data[middle] == 18:
                 length, at = varint(data, middle + 1)
                 if data[position + 1] < 128 and at + length == stop:
-                    key = data[position + 2 : middle].decode("utf-8", "surrogateescape")
+                    key = data[position + 2 : middle].decode("utf-8", "backslashreplace")
                     target[key] = self._undecoded(usual, at, stop, levels=2)
                     return
         entry = entry_type.__new__(entry_type)
-        entry._source = None
+        entry._window = None
         shift = self.shift
         decode_level(entry, self.window, position + shift, stop + shift, self.depth + 1)
         target[entry.key] = entry.value
 
     def _number(
-        self, values: dict[str, Any], action: int, name: str, extra: Any, position: int
+        self,
+        values: dict[str, Any],
+        action: int,
+        name: str,
+        extra: Any,
+        position: int,
+        end: int,
     ) -> int:
         """Store a number of fixed width, or one of several; return where it ends."""
         known = values.get(name)
         if known is None:
             self.context.count(1, self.storage.name)
-        data, first = self.data, position
-        if action in (VARINTS, VARINT_LAZY):
+        data = self.data
+        if action >= VARINT_LAZY:
+            packed = values.setdefault(name, Packed(extra)) if known is None else known
+            return self._left(packed, action, position, end)
+        if action == VARINTS:
             number, position = varint(data, position)
-            value: Any = signed(number, extra) if action == VARINTS else None
+            value: Any = signed(number, extra)
         else:
             codec = FIXED[extra]
             value = codec.unpack_from(data, position)[0]
             position += codec.size
-        if action in (VARINT_LAZY, FIXED_LAZY):
-            packed = values.setdefault(name, Packed(extra)) if known is None else known
-            packed.append_bytes(data[first:position])
-        elif action == ONE_FIXED:
+        if action == ONE_FIXED:
             values[name] = value
         elif known is None:
             values[name] = [value]
         else:
             known.append(value)
         return position
+
+    def _left(self, packed: Packed, action: int, position: int, end: int) -> int:
+        """Put an unpacked number aside; return where it ends.
+
+        Numbers of a fixed width come in runs, each behind the same tag, which are taken together:
+        a decision tree has millions of them.
+        """
+        data, tag_at = self.data, self.position
+        if action == VARINT_LAZY:
+            _, stop = varint(data, position)
+            packed.append_bytes(data[position:stop])
+            self.context.pass_by(1, self.storage.name)
+            return stop
+        header = position - tag_at
+        stride = header + packed.width
+        end = min(end, len(data), tag_at + RUN * stride)
+        count = (end - tag_at) // stride
+        if not count:
+            raise IndexError
+        if header > 1:
+            count = 1
+        else:
+            tags = data[tag_at:end:stride]
+            count = min(count, len(tags) - len(tags.lstrip(tags[:1])))
+        run = bytearray(data[tag_at : tag_at + count * stride])
+        for left in range(header):
+            del run[:: stride - left]
+        packed.append_bytes(run)
+        return tag_at + count * stride
 
     def _skip(self, tag: int, position: int, end: int) -> int:
         """Return where a field that the type does not know ends."""
