@@ -211,6 +211,11 @@ def steps(
     if not bundle.weights and options.to == "safetensors":
         raise UnsupportedError("holds no tensors", where=source)
 
+    if not bundle.weights and options.require is not None:
+        raise VerificationError(
+            f"--require {options.require}: there is no tensor to compare", where=source
+        )
+
     layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.max_shard_bytes)
     target = _sharded_target(target, out, layout, options.to)
     if dry_run:

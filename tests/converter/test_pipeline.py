@@ -153,6 +153,19 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(source, tmp_path, op
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in"]
 
 
+def test_a_model_without_tensors_is_converted_but_never_called_verified(tmp_path):
+    source = tmp_path / "empty.safetensors"
+    save_file({}, source)
+    converter.convert(source, out=tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    jsonschema.validate(manifest, portable.schema())
+    assert manifest["verification"]["reached"] == "none"
+    with pytest.raises(VerificationError):
+        converter.convert(source, out=tmp_path / "o", options=Options(require="weights"))
+    with pytest.raises(UnsupportedError):
+        converter.convert(source, to="safetensors", out=tmp_path / "o")
+
+
 def test_an_unknown_target(source, tmp_path):
     with pytest.raises(UsageError, match="portable"):
         converter.convert(source, to="gguf", out=tmp_path / "out")
