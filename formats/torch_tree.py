@@ -530,17 +530,25 @@ def _script_attributes(cls: str, state: object) -> Iterator[tuple[str, object]]:
 
     Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/quantized/cpu/conv_serialization.h
     """
-    if not isinstance(state, tuple) or "PackedParams" not in cls:
+    if not isinstance(state, tuple) or "quantized" not in cls:
         for key, child in _attributes(state):
             if key not in SCRIPT_NOISE:
                 yield key, child
         return
+    values: list[object] = list(state)
     if "Conv" in cls and len(state) == 3 and all(isinstance(s, (list, tuple)) for s in state[1:]):
-        lists: list[object] = [x for s in state[1:] if isinstance(s, (list, tuple)) for x in s]
         # Version 2: [parameters, weight], [bias]; version 3: [numbers], [None, weight, bias].
-        values = [v for v in lists if v is not None and not isinstance(v, int)]
-        roles = ["parameters", "weight", "bias"] if state[0] == "2" else ["weight", "bias"]
-    else:
-        values, roles = list(state), ["weight", "bias"]
+        lists = [x for s in state[1:] if isinstance(s, (list, tuple)) for x in s]
+        values = [state[0], *(lists[1:] if state[0] == "2" else lists)]
+    weights = [i for i, v in enumerate(values) if _is_weight(v)]
     for i, child in enumerate(values):
-        yield roles[i] if i < len(roles) else str(i), child
+        if len(weights) == 1 and i == weights[0]:
+            yield "weight", child
+        elif len(weights) == 1 and i == weights[0] + 1 and isinstance(child, TensorValue):
+            yield "bias", child
+        else:
+            yield str(i), child
+
+
+def _is_weight(value: object) -> bool:
+    return isinstance(value, TensorValue) and (value.layout == "quantized" or len(value.shape) > 1)

@@ -26,6 +26,8 @@ WINDOW = 1 << 20  # bytes read at once after that
 BLOB = 1 << 16  # longer byte strings stay in their file, as a Span
 MAX_NAME = 1000  # characters of a global's dotted name
 MAX_CALLS = 1000  # different callables reported
+# What real unpicklers look up on an instance: set by one BUILD, a later opcode would call it.
+LOOKED_UP = ("__setstate__", "append", "extend", "add")
 
 
 @dataclass(slots=True)
@@ -543,6 +545,11 @@ def _build(vm: Unpickler) -> None:
         target.build(state)
     elif isinstance(target, Map):
         target.state = state
+    for part in state if isinstance(state, tuple) else (state,):
+        for name in LOOKED_UP if isinstance(part, dict) else ():
+            hook = part.get(name)
+            if isinstance(hook, Global):
+                vm.suspect(hook.name)
 
 
 def _persistent_id(vm: Unpickler) -> None:
