@@ -215,7 +215,7 @@ def _walk(walk: _Model, graphs: list[tuple[str, Message]], group: Group | None) 
             for sparse in graph.sparse_initializer:
                 _add_sparse(walk, path, sparse.values.name, sparse, group)
         inner: list[tuple[str, Message]] = []
-        for node in graph.node:
+        for node in graph.each("node"):
             inner += _visit(walk, path, node, group)
         walk.subgraphs += len(inner)
         pending += inner[::-1]

@@ -111,11 +111,11 @@ def survey(graph: Message, limits: Limits, where: str, into: Survey | None = Non
 
 
 def _nodes(graph: Message) -> Iterator[tuple[str, Message]]:
-    for node in graph.node:
+    for node in graph.each("node"):
         yield "", node
-    for function in graph.library.function:
+    for function in graph.library.each("function"):
         name = function.signature.name
-        for node in function.node_def:
+        for node in function.each("node_def"):
             yield name, node
 
 

@@ -78,6 +78,22 @@ class Message:
         self._fill()
         return self.__dict__
 
+    def each(self, name: str) -> Iterator["Message"]:
+        """Yield the messages of a repeated field, and forget what was decoded of each.
+
+        For one pass over very many: a graph of a million nodes does not fit into memory decoded.
+        """
+        for child in getattr(self, name):
+            window = child._window
+            if window is None:
+                yield child
+                continue
+            left = window.context.values_left
+            yield child
+            del child.__dict__
+            child._window = window
+            window.context.values_left = left
+
     def _fill(self) -> None:
         if self._window is not None:
             window, self._window = self._window, None

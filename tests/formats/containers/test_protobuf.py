@@ -220,6 +220,18 @@ def test_cut_numbers_are_corrupt_when_walked():
             list(message.lazy or message.floats)
 
 
+def test_one_pass_over_many_messages_forgets_them():
+    data = run(16, run(21, b"x") * 50) * 20
+    message = parsed(data, Limits(max_values=100))
+    kept = []
+    for child in message.each("many"):
+        assert child.texts == ["x"] * 50
+        kept.append(child)
+    assert kept[3].texts == ["x"] * 50  # decoded again
+    with pytest.raises(LimitError):
+        assert [c.texts for c in kept]
+
+
 def test_depth_count_and_size_are_limits():
     deep = b""
     for _ in range(250):
