@@ -10,6 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from formats.bundle import JSON, Finding, Signature, TensorSpec, Topology
+from formats.containers import jsontext
+from formats.keras_classes import LAYERS
+from formats.limits import MIB, Limits
+
+MAX_BYTES = 32 * MIB  # real ones have up to a few; parsed, they take thirty times as much
 
 MODELS = ("Sequential", "Functional", "Model", "Graph")
 
@@ -22,6 +27,16 @@ class Facts:
     findings: tuple[Finding, ...]
     distribution: Mapping[str, JSON]
     signatures: tuple[Signature, ...]
+
+
+def parse(data: bytes | str, where: str, limits: Limits) -> JSON:
+    """Return a configuration, parsed.
+
+    Raises:
+        CorruptError: It is no JSON.
+        LimitError: It is too large.
+    """
+    return jsontext.parse(data, where=where, limit=min(MAX_BYTES, limits.max_header_bytes))
 
 
 def read_config(config: JSON, where: str) -> Facts:
@@ -87,7 +102,8 @@ def _is_layer(node: Mapping[str, JSON]) -> bool:
     if node["class_name"] in MODELS or not isinstance(config, dict):
         return False
     module = node.get("module")
-    named = "trainable" in config or "batch_input_shape" in config or "batch_shape" in config
+    named = any(k in config for k in ("trainable", "batch_input_shape", "batch_shape"))
+    named = named or "inbound_nodes" in node
     if isinstance(module, str) and module.startswith("keras."):
         return module.startswith("keras.layers")
     return named and isinstance(config.get("name"), str)
@@ -113,8 +129,10 @@ def _findings(node: Mapping[str, JSON], kind: str, owner: str, where: str) -> It
         yield Finding("custom-object", kind, where)
     elif isinstance(module, str) and not _is_own(module):
         yield Finding("custom-object", f"{module}.{kind}", where)
-    elif "module" in node and module is None and not kind.startswith("__"):
-        yield Finding("custom-object", kind, where)
+    elif module is None and not kind.startswith("__"):
+        # Where modules are named, none is named for somebody's own class; old configs name none.
+        if "module" in node or (_is_layer(node) and kind not in LAYERS):
+            yield Finding("custom-object", kind, where)
 
 
 def _is_own(module: str) -> bool:

@@ -27,7 +27,7 @@ from formats.containers.hdf5 import Dataset, Hdf5, find_signature
 from formats.containers.hdf5 import Group as H5Group
 from formats.containers.hdf5_objects import Link
 from formats.errors import CorruptError, LimitError, SourceError
-from formats.keras_config import Facts, read_config
+from formats.keras_config import Facts, parse, read_config
 from formats.keras_store import Store, dataset_tensor, is_store, name_store, read_store
 from formats.limits import Limits
 from formats.names import unique_names
@@ -51,8 +51,8 @@ def sniff(artifact: Artifact) -> str | None:
     if at is not None:
         return "HDF5 signature" + (f" at byte {at}" if at else "")
     head = artifact.head.lstrip()
-    if head.startswith(b"{") and INDEX in head and b'.weights.h5"' in head:
-        return "an index of .weights.h5 shards"
+    if head.startswith(b"{") and INDEX in head and b'.h5"' in head:
+        return "an index of .h5 shards"
     return None
 
 
@@ -78,15 +78,15 @@ def read_hdf5(span: Span, limits: Limits) -> Bundle:
         found = _Found(h5)
         if isinstance(weights, H5Group):
             found.add_layers(weights)
-        return found.bundle("whole model", weights if isinstance(weights, H5Group) else h5.root)
+        holder = weights if isinstance(weights, H5Group) else h5.root
+        return _bundle([found], "whole model", holder)
     if _has_list(h5.root, "layer_names") or "nb_layers" in attributes:
         found = _Found(h5)
         found.add_layers(h5.root)
-        return found.bundle("weights", h5.root)
+        return _bundle([found], "weights", h5.root)
     if is_store(h5):
         return read_weights_store(h5)
-    found = _Found(h5)
-    return found.bundle("", h5.root)
+    return _bundle([_Found(h5)], "", h5.root)
 
 
 def read_weights_store(h5: Hdf5) -> Bundle:
@@ -109,7 +109,7 @@ def _store_bundle(store: Store, variant: str) -> Bundle:
 
 
 def _read_shards(artifact: Artifact) -> Bundle:
-    """Read the shards that a ``.weights.json`` index lists, each once."""
+    """Read the shards that an index lists, each once: Keras 3's, or transformers' of TensorFlow."""
     limits = artifact.limits
     if artifact.span.length > limits.max_header_bytes:
         raise LimitError(f"an index of {artifact.span.length} bytes", where=artifact.path)
@@ -125,19 +125,26 @@ def _read_shards(artifact: Artifact) -> Bundle:
             if not isinstance(file, str):
                 raise CorruptError("the index names a shard by no text", where=artifact.path)
             shards[file] = None
-    if len(shards) > limits.max_files:
-        raise LimitError(f"an index of {len(shards)} shards", where=artifact.path)
-    store = Store()
-    for file in sorted(shards):
-        read_store(Hdf5(Span.whole(artifact.member(file)), limits), store, file)
-    return _store_bundle(store, "sharded weight store of Keras 3 (.weights.json)")
+    opened = {file: Hdf5(Span.whole(artifact.member(file)), limits) for file in sorted(shards)}
+    if not opened:
+        raise CorruptError("the index names no shard", where=artifact.path)
+    if all(is_store(h5) for h5 in opened.values()):
+        store = Store()
+        for file, h5 in opened.items():
+            read_store(h5, store, file)
+        return _store_bundle(store, "sharded weight store of Keras 3 (.weights.json)")
+    found = [_Found(h5, file) for file, h5 in opened.items()]
+    for shard in found:
+        shard.add_layers(shard.h5.root)
+    return _bundle(found, "sharded weights", found[0].h5.root)
 
 
 @dataclass(slots=True)
 class _Found:
-    """What was found in a file so far."""
+    """What was found in a file so far; ``shard`` is its name among several."""
 
     h5: Hdf5
+    shard: str = ""
     weights: list[tuple[Tensor, list[str]]] = field(default_factory=list)
     optimizer: list[tuple[Tensor, list[str]]] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -191,9 +198,9 @@ class _Found:
         if tensor is None:
             self.left_out.append(LeftOut(path, reason))
             return None
-        return tensor.renamed(path)
+        return tensor.renamed(f"{self.shard}:{path}" if self.shard else path)
 
-    def _add_optimizer(self) -> None:
+    def add_optimizer(self) -> None:
         group = self.h5.root.get("optimizer_weights")
         if not isinstance(group, H5Group):
             return
@@ -205,7 +212,7 @@ class _Found:
                 if tensor is not None:
                     self.optimizer.append((tensor, [f"optimizer/{_plain(weight)}", path[1:]]))
 
-    def _add_rest(self) -> None:
+    def add_rest(self) -> None:
         """Add what no list names: everything in a plain file, strays in a Keras file."""
         for path, node in self.h5.walk():
             if path in self.seen:
@@ -220,47 +227,7 @@ class _Found:
             else:
                 self.weights.append((tensor, [_plain(plain), plain]))
 
-    def bundle(self, form: str, holder: H5Group) -> Bundle:
-        """Put everything together.
-
-        Args:
-            form: What the file is; "" for a plain one.
-            holder: The group whose attributes may record versions, beside the root.
-        """
-        self._add_optimizer()
-        self._add_rest()
-        names = unique_names([offer for _, offer in [*self.weights, *self.optimizer]])
-        split = len(self.weights)
-        weights = dict(zip(names, (t for t, _ in self.weights), strict=False))
-        optimizer = dict(zip(names[split:], (t for t, _ in self.optimizer), strict=True))
-        leftovers: dict[Group, Mapping[str, Tensor]] = {"optimizer": optimizer} if optimizer else {}
-        root = self.h5.root
-        recorded = {
-            key: value
-            for key in ("keras_version", "backend")
-            for value in [root.value(key) or holder.value(key)]
-            if isinstance(value, str)
-        }
-        facts = self._facts()
-        metadata = Metadata(
-            "keras-h5",
-            _variant(form, recorded.get("keras_version")),
-            framework="keras" if form else None,
-            recorded=recorded,
-            distribution=facts.distribution if facts else {},
-            user=dict(self._user()),
-            findings=(*self.findings, *(facts.findings if facts else ())),
-            left_out=tuple(self.left_out),
-        )
-        return Bundle(
-            metadata,
-            weights,
-            leftovers,
-            topology=facts.topology if facts else None,
-            signatures=facts.signatures if facts else (),
-        )
-
-    def _facts(self) -> Facts | None:
+    def facts(self) -> Facts | None:
         config = self._json("model_config")
         return None if config is None else read_config(config, "model_config")
 
@@ -268,11 +235,9 @@ class _Found:
         text = self.h5.root.value(name)
         if not isinstance(text, str):
             return None
-        return jsontext.parse(
-            text, where=f"{self.h5.image.name}@{name}", limit=self.h5.limits.max_header_bytes
-        )
+        return parse(text, f"{self.h5.image.name}@{name}", self.h5.limits)
 
-    def _user(self) -> Iterator[tuple[str, JSON]]:
+    def user(self) -> Iterator[tuple[str, JSON]]:
         """Yield the training configuration, and small attributes that are none of Keras's."""
         training = self._json("training_config")
         if training is not None:
@@ -285,6 +250,54 @@ class _Found:
                 yield name, value
             else:
                 self.left_out.append(LeftOut(f"@{name}", "an attribute of no plain type"))
+
+
+def _bundle(found: list[_Found], form: str, holder: H5Group) -> Bundle:
+    """Put everything together.
+
+    Args:
+        found: What the files hold: one file, or several shards.
+        form: What they are; "" for a plain file.
+        holder: The group whose attributes may record versions, beside the root.
+    """
+    for file in found:
+        file.add_optimizer()
+        file.add_rest()
+    weights = [offer for file in found for offer in file.weights]
+    optimizer = [offer for file in found for offer in file.optimizer]
+    names = unique_names([offer for _, offer in [*weights, *optimizer]])
+    tensors = [tensor for tensor, _ in [*weights, *optimizer]]
+    named = list(zip(names, tensors, strict=True))
+    leftovers: dict[Group, Mapping[str, Tensor]] = {}
+    if optimizer:
+        leftovers["optimizer"] = dict(named[len(weights) :])
+    first = found[0]
+    recorded = {
+        key: value
+        for key in ("keras_version", "backend")
+        for value in [first.h5.root.value(key) or holder.value(key)]
+        if isinstance(value, str)
+    }
+    facts = first.facts()
+    findings = [f for file in found for f in file.findings]
+    user = dict(first.user())
+    metadata = Metadata(
+        "keras-h5",
+        _variant(form, recorded.get("keras_version")),
+        framework="keras" if form else None,
+        recorded=recorded,
+        distribution=facts.distribution if facts else {},
+        user=user,
+        findings=(*findings, *(facts.findings if facts else ())),
+        left_out=tuple(o for file in found for o in file.left_out),
+    )
+    return Bundle(
+        metadata,
+        dict(named[: len(weights)]),
+        leftovers,
+        topology=facts.topology if facts else None,
+        signatures=facts.signatures if facts else (),
+    )
 
 
 MAX_USER_BYTES = 1 << 16  # of an attribute that goes into the manifest

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, Metadata
-from formats.containers import jsontext
 from formats.containers.hdf5 import Hdf5
 from formats.containers.zip import ZipArchive
 from formats.errors import CorruptError, LimitError, SourceError, UnsupportedError
-from formats.keras_config import read_config
+from formats.keras_config import parse, read_config
 from formats.keras_store import Named, Store, name_store, read_store
 from formats.limits import Limits
 from formats.storage import Span
@@ -37,10 +36,9 @@ class _Files:
 
     def json(self, name: str) -> JSON:
         span = self.spans[name]
-        limit = self.limits.max_header_bytes
-        if span.length > limit:
-            raise CorruptError(f"{name} has {span.length} bytes", where=self.name)
-        return jsontext.parse(span.read(), where=f"{self.name}!{name}", limit=limit)
+        if span.length > self.limits.max_header_bytes:
+            raise LimitError(f"{name} has {span.length} bytes", where=self.name)
+        return parse(span.read(), f"{self.name}!{name}", self.limits)
 
 
 def sniff(artifact: Artifact) -> str | None:

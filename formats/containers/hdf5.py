@@ -317,6 +317,8 @@ class Hdf5:
     def follow(self, group: Group, path: str) -> Group | Dataset | Link | None:
         """Follow a path from ``group``; see `Group.get`."""
         todo = path.split("/")[::-1]
+        if len(todo) > self.limits.max_depth:
+            raise LimitError(f"a path of {len(todo)} names", where=self.image.name)
         node: Group | Dataset | None = self.root if path.startswith("/") else group
         soft = 0
         while todo:
@@ -353,6 +355,10 @@ class Hdf5:
             if not isinstance(node, Group):
                 yield path, node
                 continue
+            if path.count("/") > self.limits.max_depth:
+                raise LimitError(
+                    f"groups nested deeper than {self.limits.max_depth}", where=self.image.name
+                )
             inside: list[tuple[str, Group | Dataset | Link]] = []
             for name, link in node.links.items():
                 count += 1

@@ -27,10 +27,12 @@ class Image:
         offset_size: Bytes of an address in the file.
         length_size: Bytes of a length in the file.
         spent: Bytes of metadata read so far.
+        discarded: Bytes inflated that were no part of any dataset.
     """
 
     __slots__ = (
-        "_pages", "_undefined", "length_size", "limits", "name", "offset_size", "span", "spent",
+        "_pages", "_undefined", "discarded", "length_size", "limits", "name", "offset_size", "span",
+        "spent",
     )  # fmt: skip
 
     def __init__(self, span: Span, limits: Limits, offset_size: int, length_size: int) -> None:
@@ -42,6 +44,7 @@ class Image:
         self._undefined = (1 << 8 * offset_size) - 1
         self._pages: dict[int, bytes] = {}
         self.spent = 0
+        self.discarded = 0
 
     def is_defined(self, address: int) -> bool:
         """Tell an address from the mark that there is none."""

@@ -152,6 +152,13 @@ class Chunked:
             )
         if self._is_plain(cell, stored):
             return image.span.read(stored.address, self.chunk_bytes)
+        # Chunks may be larger than the dataset, as long as not too much is inflated for nothing.
+        image.discarded += max(0, self.chunk_bytes - prod(self.shape) * self.itemsize)
+        if image.discarded > image.limits.expansion_allowance_bytes * 4 + image.span.length * 100:
+            raise LimitError(
+                f"chunks of {self.chunk_bytes} bytes for datasets that are far smaller",
+                where=image.name,
+            )
         data = image.span.read(stored.address, stored.size)
         return undo(data, self.pipeline, stored.mask, self.chunk_bytes, image)
 

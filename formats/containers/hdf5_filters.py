@@ -18,6 +18,7 @@ NAMES = {
 }  # fmt: skip
 
 SLACK = 64  # bytes that a filter inside another may add to a chunk
+LARGE = 1 << 24  # bytes
 
 
 def undo(data: bytes, pipeline: tuple[Filter, ...], mask: int, size: int, image: Image) -> bytes:
@@ -72,10 +73,16 @@ def unshuffled(data: bytes, width: int) -> bytes:
     count = len(data) // width if width else 0
     if width < 2 or count < 2:
         return data
-    result = bytearray(data)  # bytes past the last whole element stay where they are
+    rest = data[count * width :]  # bytes past the last whole element stay where they are
+    if len(data) > LARGE:  # at such sizes, the copy saved is worth importing numpy
+        import numpy as np
+
+        planes = np.frombuffer(data, np.uint8, count * width).reshape(width, count)
+        return planes.T.tobytes() + rest
+    result = bytearray(count * width)
     for place in range(width):
-        result[place : count * width : width] = data[place * count : (place + 1) * count]
-    return bytes(result)
+        result[place::width] = data[place * count : (place + 1) * count]
+    return bytes(result) + rest
 
 
 def _checked(data: bytes, image: Image) -> bytes:
@@ -97,15 +104,16 @@ def fletcher32(data: bytes) -> int:
     """Return HDF5's Fletcher-32 checksum: sums of big-endian 16-bit words modulo 65535."""
     import numpy as np
 
-    words = np.frombuffer(data[: len(data) & ~1], ">u2").astype(np.uint64)
-    if len(data) & 1:
-        words = np.append(words, np.uint64(data[-1] << 8))
     low = high = 0
-    for start in range(0, len(words), 1 << 20):  # sums of a block fit into 64 bits
-        block = words[start : start + (1 << 20)]
-        weights = np.arange(len(block), 0, -1, dtype=np.uint64)
-        high += len(block) * low + int((block * weights).sum())
+    for start in range(0, len(data) & ~1, 1 << 21):  # sums of a block fit into 64 bits
+        count = min(1 << 20, (len(data) - start) // 2)
+        block = np.frombuffer(data, ">u2", count, start).astype(np.uint64)
+        weights = np.arange(count, 0, -1, dtype=np.uint64)
+        high += count * low + int((block * weights).sum())
         low += int(block.sum())
+    if len(data) & 1:
+        low += data[-1] << 8
+        high += low
     # The library folds carries and never subtracts: a sum is 0 only where all words are.
     return _folded(high) << 16 | _folded(low)
 

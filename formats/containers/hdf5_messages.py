@@ -15,6 +15,7 @@ from formats.errors import LimitError
 from formats.weights import DTYPES, ByteOrder, DType
 
 MAX_NESTING = 32  # of datatypes
+MAX_FILTERS = 8  # of a dataset; real ones have up to four
 
 # fmt: off
 CLASSES = (
@@ -213,7 +214,7 @@ class Filter:
 def filters(fields: Fields) -> tuple[Filter, ...]:
     """Read a filter pipeline message (IV.A.2.l)."""
     version, count = fields.uint(1), fields.uint(1)
-    if version not in (1, 2) or count > 32:
+    if version not in (1, 2) or count > MAX_FILTERS:
         raise fields.error(f"filter pipeline of version {version} with {count} filters")
     if version == 1:
         fields.skip(6)

@@ -22,6 +22,7 @@ from formats.containers.hdf5_messages import (
     datatype,
     numbers,
 )
+from formats.errors import LimitError
 
 # Message types (IV.A.2)
 DATASPACE, LINK_INFO, DATATYPE, OLD_FILL, FILL, LINK, EXTERNAL, LAYOUT = 1, 2, 3, 4, 5, 6, 7, 8
@@ -281,6 +282,8 @@ class Headers:
             LimitError: Variable-length values add up to more than `Limits.max_header_bytes`.
         """
         kind = attribute.datatype
+        if len(attribute) > self.image.limits.max_members:
+            raise LimitError(f"an attribute of {len(attribute)} elements", where=self.image.name)
         flat: list[JSON]
         if kind.is_text and kind.kind == "string":
             flat = [_text(e.rstrip(b"\0")) for e in attribute.elements()]
