@@ -6,7 +6,6 @@ is checked when it is inflated; a stored member is a span and is not read here.
 """
 
 import struct
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -148,6 +147,8 @@ class Inflated:
         buffer[:] = self.read(offset, len(buffer))
 
     def _spooled(self) -> IO[bytes]:
+        import tempfile  # it brings shutil and random, and is seldom needed
+
         with ExitStack() as on_failure:
             spool = on_failure.enter_context(tempfile.TemporaryFile())
             try:
