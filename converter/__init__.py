@@ -9,12 +9,14 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from converter.version import VERSION
+
 if TYPE_CHECKING:
     from converter.compare import Difference, diff
     from converter.inspection import inspect
     from converter.pipeline import Options, Result, convert, read
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Importing the package costs nothing; each name brings its module when it is first used.
 _HOMES = {

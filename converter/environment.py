@@ -4,7 +4,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-import converter
+from converter.version import VERSION
 from formats.bundle import JSON
 
 PACKAGES = ("blake3", "ml_dtypes", "numpy")  # what can shape the bytes we write
@@ -19,7 +19,7 @@ def describe() -> dict[str, JSON]:
         except PackageNotFoundError:  # vendored or zipped: present, but without its record
             packages[name] = "unknown"
     return {
-        "tool": f"model-convert {converter.__version__}",
+        "tool": f"model-convert {VERSION}",
         "python": platform.python_version(),
         "platform": f"{sys.platform}-{platform.machine()}",
         "packages": packages,
