@@ -6,15 +6,17 @@ or called. Keras 1 to 3 and tf.keras differ in its details and agree on ``class_
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from formats.bundle import JSON, Finding, Signature, TensorSpec, Topology
 from formats.containers import jsontext
+from formats.errors import LimitError
 from formats.keras_classes import LAYERS
 from formats.limits import MIB, Limits
 
-MAX_BYTES = 32 * MIB  # real ones have up to a few; parsed, they take thirty times as much
+MAX_BYTES = 16 * MIB  # real ones have up to a few; parsed, they take thirty times as much
+MAX_NODES = 1_000_000  # objects and lists in one
 
 MODELS = ("Sequential", "Functional", "Model", "Graph")
 
@@ -74,15 +76,22 @@ def _objects(config: JSON) -> Iterator[tuple[dict[str, JSON], str]]:
     With it goes the name of the innermost layer that it is, or is part of.
     """
     todo: list[tuple[JSON, str]] = [(config, "")]
+    left = MAX_NODES
     while todo:
         node, owner = todo.pop()
+        children: Iterable[JSON] = ()
         if isinstance(node, dict):
             if isinstance(node.get("class_name"), str):
                 owner = _name(node) or owner
                 yield node, owner
-            todo.extend((child, owner) for child in reversed(node.values()))
+            children = reversed(node.values())
         elif isinstance(node, list):
-            todo.extend((child, owner) for child in reversed(node))
+            children = reversed(node)
+        inner = [(child, owner) for child in children if child and isinstance(child, dict | list)]
+        todo += inner
+        left -= len(inner)
+        if left < 0:
+            raise LimitError(f"a configuration of more than {MAX_NODES} objects and lists")
 
 
 def _name(node: Mapping[str, JSON]) -> str:
@@ -129,10 +138,16 @@ def _findings(node: Mapping[str, JSON], kind: str, owner: str, where: str) -> It
         yield Finding("custom-object", kind, where)
     elif isinstance(module, str) and not _is_own(module):
         yield Finding("custom-object", f"{module}.{kind}", where)
-    elif module is None and not kind.startswith("__"):
-        # Where modules are named, none is named for somebody's own class; old configs name none.
-        if "module" in node or (_is_layer(node) and kind not in LAYERS):
-            yield Finding("custom-object", kind, where)
+    elif module is None and not kind.startswith("__") and _is_somebodys(node, kind):
+        yield Finding("custom-object", kind, where)
+
+
+def _is_somebodys(node: Mapping[str, JSON], kind: str) -> bool:
+    """Tell a class of the model's author from Keras's own, where no module is named.
+
+    Newer configs name the modules of Keras's classes and no other; old ones name none at all.
+    """
+    return "module" in node or (_is_layer(node) and kind not in LAYERS)
 
 
 def _is_own(module: str) -> bool:

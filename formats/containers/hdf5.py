@@ -68,12 +68,14 @@ class Node:
         path: How it was reached.
         address: Of its header; equal for two names of the same object.
         messages: Its header.
+        first: The first message of each type.
     """
 
     file: "Hdf5"
     path: str
     address: int
     messages: list[Message] = field(repr=False)
+    first: dict[int, Message] = field(repr=False)
 
     @cached_property
     def attributes(self) -> dict[str, Attribute]:
@@ -93,10 +95,8 @@ class Node:
 
     def _only(self, type: int) -> Fields | None:
         """Return the first message of a type, a shared one from where it really is."""
-        for message in self.messages:
-            if message.type == type:
-                return self.file.headers.fields(message)
-        return None
+        message = self.first.get(type)
+        return None if message is None else self.file.headers.fields(message)
 
 
 class Group(Node):
@@ -152,7 +152,7 @@ class Dataset(Node):
     @property
     def leads_out(self) -> str | None:
         """What lies outside the file, in words, or None."""
-        if any(m.type == EXTERNAL for m in self.messages):
+        if EXTERNAL in self.first:
             return "external raw data"
         return "a virtual dataset" if self.layout.kind == "virtual" else None
 
@@ -305,12 +305,12 @@ class Hdf5:
         if len(self._nodes) >= self.limits.max_members:
             raise LimitError(f"more than {len(self._nodes)} objects", where=self.image.name)
         messages = self.headers.messages(address)
-        types = {m.type for m in messages}
+        first = {m.type: m for m in reversed(messages)}
         node: Group | Dataset | None = None
-        if LAYOUT in types:
-            node = Dataset(self, path, address, messages)
-        elif DATATYPE not in types:
-            node = Group(self, path, address, messages)
+        if LAYOUT in first:
+            node = Dataset(self, path, address, messages, first)
+        elif DATATYPE not in first:
+            node = Group(self, path, address, messages, first)
         self._nodes[address] = node
         return node
 

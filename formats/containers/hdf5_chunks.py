@@ -19,6 +19,7 @@ from formats.weights import CHUNK, Piece
 
 BOX = 1 << 25  # bytes put together at once; larger only where the chunks demand it
 JOIN = 1 << 20  # small chunks are put together until a box has this many bytes
+MAX_CHUNKS = 1 << 18  # of a dataset; each costs microseconds, whatever its size
 UNLIMITED = (1 << 64) - 1
 
 Cell = tuple[int, ...]  # position of a chunk, counted in chunks
@@ -72,10 +73,9 @@ class Chunked:
             raise self.image.error(f"chunks {list(chunk)} of a dataset {list(self.shape)}")
         if len(self.maximum) != len(self.shape):
             raise self.image.error(f"a dataset {list(self.shape)} grows to {list(self.maximum)}")
-        if prod(self._grid(self.shape)) > self.image.limits.max_members:
-            raise LimitError(
-                f"a dataset of {prod(self._grid(self.shape))} chunks", where=self.image.name
-            )
+        count = prod(self._grid(self.shape))
+        if count > min(MAX_CHUNKS, self.image.limits.max_members):
+            raise LimitError(f"a dataset of {count} chunks", where=self.image.name)
 
     def _grid(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(-(-n // c) for n, c in zip(shape, self.layout.chunk, strict=True))
@@ -94,17 +94,19 @@ class Chunked:
     def _runs(self, index: dict[Cell, Stored]) -> Iterator[Piece]:
         """Yield chunks that are runs of whole rows."""
         rows, zeros = self.layout.chunk[0], (0,) * (len(self.shape) - 1)
-        row_bytes = prod(self.shape[1:]) * self.itemsize
-        for number in range(self._grid(self.shape)[0]):
-            cell = (number, *zeros)
-            stored = index.get(cell)
-            length = min(rows, self.shape[0] - number * rows) * row_bytes
-            if stored is None:
-                yield from filled(self.fill, length)
-            elif self._is_plain(cell, stored):
+        row_bytes, row = prod(self.shape[1:]) * self.itemsize, 0
+        for number in sorted(cell[0] for cell in index):
+            cell, first = (number, *zeros), number * rows
+            if cell not in index or first >= self.shape[0]:
+                continue
+            yield from filled(self.fill, (first - row) * row_bytes)
+            row = min(first + rows, self.shape[0])
+            stored, length = index[cell], (row - first) * row_bytes
+            if self._is_plain(cell, stored):
                 yield self.image.span.sub(stored.address, self.chunk_bytes).sub(0, length)
             else:
                 yield self._decode(cell, stored)[:length]
+        yield from filled(self.fill, (self.shape[0] - row) * row_bytes)
 
     def _boxes(self, index: dict[Cell, Stored]) -> Iterator[Piece]:
         """Yield boxes of elements that chunks contribute parts to."""
@@ -114,20 +116,25 @@ class Chunked:
         last: tuple[Cell, bytes] | None = None  # a chunk that spans several boxes
         for start, stop in _split(self.shape, chunk, self.itemsize):
             sides = [b - a for a, b in zip(start, stop, strict=True)]
+            ranges = [range(a // c, -(-b // c)) for a, b, c in zip(start, stop, chunk, strict=True)]
+            count = prod(map(len, ranges))
+            if count > len(index):  # most were never written
+                cells = [
+                    cell for cell in index if all(i in r for i, r in zip(cell, ranges, strict=True))
+                ]
+            else:
+                cells = [cell for cell in product(*ranges) if cell in index]
             box = np.empty(sides, element)
-            cells = [range(a // c, -(-b // c)) for a, b, c in zip(start, stop, chunk, strict=True)]
-            for cell in product(*cells):
+            if count > len(cells):
+                box[...] = np.frombuffer(self.fill, element)[0]
+            for cell in cells:
                 here, there = [], []
                 for i, a, b, c in zip(cell, start, stop, chunk, strict=True):
                     first, end = max(a, i * c), min(b, (i + 1) * c)
                     here.append(slice(first - a, end - a))
                     there.append(slice(first - i * c, end - i * c))
-                stored = index.get(cell)
-                if stored is None:
-                    box[tuple(here)] = np.frombuffer(self.fill, element)[0]
-                    continue
                 if last is None or last[0] != cell:
-                    last = cell, self._decode(cell, stored)
+                    last = cell, self._decode(cell, index[cell])
                 block = np.frombuffer(last[1], element).reshape(chunk)
                 box[tuple(here)] = block[tuple(there)]
             view = box.reshape(-1).view(np.uint8).data

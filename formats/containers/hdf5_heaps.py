@@ -17,11 +17,12 @@ MAX_LEVELS = 64  # of a B-tree; real ones have at most four
 
 def local_heap(image: Image, address: int) -> bytes:
     """Return the data segment of a local heap (III.D)."""
-    head = image.fields(address, 8 + 2 * image.length_size + image.offset_size, b"HEAP")
-    head.skip(4)
-    size = head.length()
-    head.length()
-    return image.read(head.offset(), size)
+    n = image.length_size
+    head = image.read(address, 8 + 2 * n + image.offset_size)
+    if not head.startswith(b"HEAP"):
+        raise image.error("no HEAP block", address)
+    size, start = int.from_bytes(head[8 : 8 + n], "little"), head[8 + 2 * n :]
+    return image.read(int.from_bytes(start, "little"), size)
 
 
 def global_heap(image: Image, address: int) -> dict[int, tuple[int, int]]:
@@ -29,20 +30,19 @@ def global_heap(image: Image, address: int) -> dict[int, tuple[int, int]]:
     size_field = image.length_size
     head = image.fields(address, 8 + size_field, b"GCOL")
     head.skip(4)
-    size = head.length()
-    block = image.fields(address, size)
-    block.skip(8 + size_field)
+    block = image.read(address, head.length())
     objects: dict[int, tuple[int, int]] = {}
-    while block.left >= 8 + size_field:
-        index = block.uint(2)
-        block.skip(6)
-        length = block.length()
+    at, prefix = 8 + size_field, 8 + size_field
+    while at + prefix <= len(block):
+        index = int.from_bytes(block[at : at + 2], "little")
         if index == 0:  # the rest is free
             break
-        objects.setdefault(index, (address + block.at, length))
-        start = block.at
-        block.skip(length)
-        block.align(start)
+        length = int.from_bytes(block[at + 8 : at + prefix], "little")
+        at += prefix
+        if at + length > len(block):
+            raise image.error("an object leaves its global heap", address + at)
+        objects.setdefault(index, (address + at, length))
+        at += -(-length // 8) * 8
     return objects
 
 
@@ -63,8 +63,10 @@ def btree1(image: Image, address: int, kind: int, key_size: int) -> Iterator[tup
         address, above = stack.pop()
         if not image.is_defined(address):
             continue
-        head = image.fields(address, head_size, b"TREE")
-        found_kind, level, used = head.uint(1), head.uint(1), head.uint(2)
+        head = image.read(address, head_size)
+        found_kind, level, used = head[4], head[5], int.from_bytes(head[6:8], "little")
+        if not head.startswith(b"TREE"):
+            raise image.error("no TREE block", address)
         if found_kind != kind or level >= above or address in seen:
             raise image.error("a B-tree node does not belong to its tree", address)
         seen.add(address)

@@ -256,9 +256,10 @@ class Headers:
         heap = local_heap(image, heap_address)
         entry_size = 24 + 2 * o
         for _, address in btree1(image, tree, 0, image.length_size):
-            head = image.fields(address, 8, b"SNOD")
-            head.skip(2)
-            block = image.read(address + 8, head.uint(2) * entry_size)
+            head = image.read(address, 8)
+            if not head.startswith(b"SNOD"):
+                raise image.error("no SNOD block", address)
+            block = image.read(address + 8, int.from_bytes(head[6:], "little") * entry_size)
             for at in range(0, len(block), entry_size):
                 name = self._heap_text(heap, int.from_bytes(block[at : at + o], "little"))
                 kind = block[at + 2 * o]
@@ -302,8 +303,11 @@ class Headers:
 
     def _variable(self, reference: bytes, width: int) -> bytes:
         """Return a variable-length value from the global heap (IV.B)."""
-        fields = Fields(reference, self.image, 0)
-        count, address, index = fields.uint(4), fields.offset(), fields.uint(4)
+        if len(reference) != 8 + self.image.offset_size:
+            raise self.image.error("a variable-length value is no reference to a heap")
+        count = int.from_bytes(reference[:4], "little")
+        address = int.from_bytes(reference[4:-4], "little")
+        index = int.from_bytes(reference[-4:], "little")
         if not count or not address or not self.image.is_defined(address):
             return b""
         if address not in self._collections:
