@@ -6,6 +6,7 @@ that is not frozen are named in `Metadata.left_out`: their values are in a check
 """
 
 import re
+from pathlib import Path
 
 from formats.artifact import Artifact
 from formats.bundle import Bundle, Metadata, Signature, Topology
@@ -46,9 +47,8 @@ _TEXT = {
 
 def sniff(artifact: Artifact) -> str | None:
     """Return the evidence that the artifact is a GraphDef or a MetaGraphDef."""
-    if not artifact.is_file:
-        return None
-    found = kind_of(artifact.span)
+    span = _span(artifact)
+    found = kind_of(span) if span is not None else None
     if found is None or found[0] == SAVED_MODEL:
         return None
     kind, is_text = found
@@ -63,11 +63,9 @@ def read(artifact: Artifact) -> Bundle:
         UnknownFormatError: It is none.
         UnsupportedError: A constant is of a kind we do not know.
     """
-    if not artifact.is_file:
-        raise UnknownFormatError("is no file", where=artifact.path)
-    span, limits = artifact.span, artifact.limits
-    found = kind_of(span)
-    if found is None or found[0] == SAVED_MODEL:
+    span, limits = _span(artifact), artifact.limits
+    found = kind_of(span) if span is not None else None
+    if span is None or found is None or found[0] == SAVED_MODEL:
         raise UnknownFormatError("is no GraphDef and no MetaGraphDef", where=artifact.path)
     kind, is_text = found
     message = parse(span, kind, limits, is_text=is_text)
@@ -104,9 +102,16 @@ def read(artifact: Artifact) -> Bundle:
         metadata=collected.complete(metadata),
         weights=collected.weights,
         encodings=collected.encodings,
-        topology=Topology("graphdef", facts.summary(), {artifact.name: span}),
+        topology=Topology("graphdef", facts.summary(), {Path(span.name).name: span}),
         signatures=declared,
     )
+
+
+def _span(artifact: Artifact) -> Span | None:
+    """Return the file; in a folder, the graph that somebody named like a SavedModel."""
+    if artifact.is_folder and "saved_model.pb" in artifact.names:
+        return Span.whole(artifact.member("saved_model.pb"))
+    return artifact.span if artifact.is_file else None
 
 
 def parse(span: Span, kind: str, limits: Limits, *, is_text: bool) -> Message:

@@ -9,6 +9,7 @@ Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/prot
 
 import re
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from formats.bundle import Group
@@ -114,6 +115,16 @@ class ObjectGraph:
             if stem != key and stem in self.owners:
                 return self.owners[stem]
         return None
+
+    def in_order(self, keys: Iterable[str]) -> list[str]:
+        """Return keys in the order of their objects; an index has them sorted as text."""
+        rank = {key: i for i, key in enumerate(self.owners)}
+        last = len(rank)
+
+        def place(key: str) -> int:
+            return rank.get(key, rank.get(key.removesuffix("-keys").removesuffix("-values"), last))
+
+        return sorted(keys, key=place)
 
     def _walk(self, roots: list[int], avoided: set[int], group: Group | None) -> None:
         """Give each object that can be reached, and has no path yet, its path and group."""

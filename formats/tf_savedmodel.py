@@ -76,7 +76,11 @@ def sniff(artifact: Artifact) -> str | None:
     """Return the evidence that the artifact is a SavedModel."""
     if artifact.is_folder:
         name = next((n for n in (BINARY, TEXT) if n in artifact.names), None)
-        return f"folder with {name}" if name else None
+        if name is None or not (artifact.path / name).is_file():
+            return None
+        found = kind_of(Span.whole(artifact.member(name)))
+        # A damaged one is still meant as a SavedModel.
+        return f"folder with {name}" if found is None or found[0] == SAVED_MODEL else None
     if not artifact.is_file:
         return None
     found = kind_of(artifact.span)
@@ -104,7 +108,7 @@ def read(artifact: Artifact) -> Bundle:
     found.recorded["saved_model_schema_version"] = str(message.saved_model_schema_version)
 
     collector = Collector()
-    gathered, left_out = _variables(artifact, found, collector)
+    gathered, left_out, objects = _variables(artifact, found, collector)
     left_out += _constants(found, collector, in_front="const/" if len(collector) else "")
     collected = collector.finish()
 
@@ -112,6 +116,8 @@ def read(artifact: Artifact) -> Bundle:
     for _, facts in found.surveys:
         devices.update(facts.devices)
     contents = {file.path.name: span}
+    if objects is not None:
+        contents["object_graph"] = objects
     summary = _summary(found)
     keras = _keras(artifact)
     if keras is not None:
@@ -177,8 +183,8 @@ def _meta_graphs(message: Message, limits: Limits, where: str) -> _Found:
 
 def _variables(
     artifact: Artifact, found: _Found, collector: Collector
-) -> tuple[Gathered, list[LeftOut]]:
-    """Gather the variables, if there are any."""
+) -> tuple[Gathered, list[LeftOut], Span | None]:
+    """Gather the variables, if there are any; also return the bytes of their object graph."""
     place = None
     if (_folder(artifact) / VARIABLES).is_dir():
         place = find_prefix(artifact, f"{VARIABLES}/{VARIABLES}")
@@ -186,13 +192,13 @@ def _variables(
         # Initialisers of hash tables and the like are no variables.
         names = list(dict.fromkeys(n for _, s in found.surveys for n in s.variables))
         reason = f"a variable, but the SavedModel has no {VARIABLES}/{VARIABLES}.index"
-        return Gathered(), [LeftOut(name, reason) for name in names]
+        return Gathered(), [LeftOut(name, reason) for name in names], None
     source = open_checkpoint(place, artifact)
-    graph, _ = object_graph(source, found.saved_objects, artifact.limits, place.stem)
+    graph, objects = object_graph(source, found.saved_objects, artifact.limits, place.stem)
     gathered = gather(source, graph, collector, is_savedmodel=True)
     found.recorded["shards"] = str(source.shards)
     found.recorded["byteorder"] = byteorder(source)
-    return gathered, missing_slices(source)
+    return gathered, missing_slices(source), objects
 
 
 def _constants(found: _Found, collector: Collector, *, in_front: str) -> list[LeftOut]:

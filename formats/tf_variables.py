@@ -4,7 +4,8 @@ Names. In a name-based checkpoint (TF 1) a variable is called as its key says: `
 an object-based one it is called by its object path, the key without
 ``/.ATTRIBUTES/VARIABLE_VALUE`` (``layer_with_weights-0/kernel``); where that path leads through an
 optimizer (Keras 3), by the shortest one that does not. In a SavedModel the variable's own name
-(``dense/kernel``, as the object graph records it) comes first, the object path second.
+(``dense/kernel``, as the object graph records it) comes first, the object path second; a name that
+TensorFlow made up (``Variable_3``) comes after the path.
 `Tensor.origin` is always the key.
 
 Slots and hyper-parameters of optimizers are ``optimizer``; metrics, loss scales, save counters and
@@ -55,6 +56,7 @@ _METRIC_OF_TF1 = re.compile(
     r"(?P<stem>(?:metrics(?:_\d+)?/(?:.+/)?)?)(?P<kind>total|count)(?P<n>(?:_\d+)?)"
 )
 _PROGRESS = {"global_step", "step", "epoch", "iteration", "iterations"}  # at a checkpoint's root
+_UNNAMED = re.compile(r"(?:.*/)?[Vv]ariable(?:_\d+)?")
 _REPLICA = re.compile(r"(?P<first>.+)/replica_\d+(?P<rest>(?:/.*)?)")
 
 
@@ -94,9 +96,10 @@ def gather(
     same = copies | replicas
     dropped = {key for keys in same.values() for key in keys}
     partitioned = 0
-    for key, entry in source.entries.items():
+    for key in graph.in_order(source.entries) if graph is not None else source.entries:
         if key == KEY or key in dropped:
             continue
+        entry = source.entries[key]
         kind = tf_tensors.base_type(entry.number)
         owner = graph.owner(key) if graph else None
         attribute = key.split(ATTRIBUTES, 1)[1] if ATTRIBUTES in key else VALUE
@@ -154,7 +157,9 @@ def _object_names(key: str, owner: Owner | None, full_name: str) -> list[str]:
         if owner.node.group is None and clear and len(clear) > path.count("/") + 1:
             names.insert(0, "/".join(clear) + tail)
     if full_name:
-        names.insert(0, full_name + tail)
+        # "Variable_3" is TensorFlow's word for a variable that its author did not name.
+        place = 1 if _UNNAMED.fullmatch(full_name) else 0
+        names.insert(place, full_name + tail)
     return names
 
 

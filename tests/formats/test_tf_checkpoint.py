@@ -59,8 +59,8 @@ def test_tf1_slots_and_counters_are_leftovers():
 
 def test_object_paths_are_names_and_slots_are_leftovers():
     weights, leftovers = names("manager_checkpoint")
-    assert weights == ["model/layer_with_weights-0/bias", "model/layer_with_weights-0/kernel"]
-    assert leftovers["training"] == ["save_counter", "step"]
+    assert weights == ["model/layer_with_weights-0/kernel", "model/layer_with_weights-0/bias"]
+    assert leftovers["training"] == ["step", "save_counter"]
     assert "opt/learning_rate" in leftovers["optimizer"]
     assert "model/layer_with_weights-0/bias/.OPTIMIZER_SLOT/opt/rms" in leftovers["optimizer"]
 

@@ -77,14 +77,14 @@ def test_copies_with_other_bytes_stay(tmp_path):
 
 def test_keras_models_keep_training_apart():
     bundle = savedmodel("keras2_sequential")
-    assert list(bundle.weights) == ["dense/bias", "dense/kernel", "dense_1/bias", "dense_1/kernel"]
+    assert list(bundle.weights) == ["dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"]
     assert "Adam/m/dense/kernel" in bundle.leftovers["optimizer"]
     assert len(bundle.leftovers["training"]) == 4
     assert bundle.topology.summary["keras"]["root"] == {
         "class_name": "Sequential",
         "name": "sequential",
     }
-    assert set(bundle.topology.content) == {"saved_model.pb", "keras_metadata.pb"}
+    assert set(bundle.topology.content) == {"saved_model.pb", "object_graph", "keras_metadata.pb"}
     assert bundle.signatures[0].inputs == (TensorSpec("dense_input", "float32", ("unk__0", 4)),)
 
 
@@ -96,7 +96,7 @@ def test_loss_scales_are_training():
 
 def test_replicas_and_devices_are_facts_about_the_source():
     plain, expanded = savedmodel("mirrored_default"), savedmodel("mirrored_expanded")
-    assert list(plain.weights) == list(expanded.weights) == ["b", "steps", "total", "w"]
+    assert list(plain.weights) == list(expanded.weights) == ["w", "b", "steps", "total"]
     assert plain.metadata.distribution == {}
     assert expanded.metadata.distribution == {"replicas": 2, "variables": 4}
     (note,) = expanded.metadata.normalisations
@@ -152,6 +152,14 @@ def test_variables_without_values_are_named(tmp_path):
     bundle = catalog.read(Artifact(tmp_path))
     names = {x.name for x in bundle.metadata.left_out}
     assert "dense/kernel" in names
+
+
+def test_a_graph_under_the_name_of_a_savedmodel_is_a_graph(tmp_path):
+    shutil.copy(HERE / "frozen.pb", tmp_path / "saved_model.pb")
+    for given in (tmp_path, tmp_path / "saved_model.pb"):
+        artifact = Artifact(given)
+        assert catalog.detect(artifact).format.id == "graphdef"
+        assert "dense/kernel" in catalog.read(artifact).weights
 
 
 def test_assets_may_not_lead_out(tmp_path):
