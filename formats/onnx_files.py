@@ -7,6 +7,7 @@ A sparse tensor becomes ``<name>.values`` and ``<name>.indices``, bound by an `E
 Spec: https://github.com/onnx/onnx/blob/v1.23.0/onnx/onnx.proto, .../docs/ExternalData.md
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,11 +26,13 @@ from formats.bundle import (
     Topology,
 )
 from formats.collect import Collector
+from formats.containers import textproto
 from formats.containers.onnx_protos import SCHEMA
 from formats.containers.packed import Packed
 from formats.containers.protobuf import Message, decode
 from formats.containers.wire import LEN, VARINT, outline
 from formats.errors import (
+    ConvertError,
     CorruptError,
     LimitError,
     SourceError,
@@ -42,6 +45,7 @@ from formats.weights import DTYPES, Tensor
 
 STRING, EXTERNAL = 8, 1
 _SNIFFED = 1 << 16  # bytes
+_COUNTED = 1 << 16  # bytes of varints that are counted at once
 _LONGEST_TEXT = 1 << 16  # bytes of one piece of user metadata that is kept
 
 # fmt: off
@@ -80,6 +84,11 @@ _GRAPH = {(n, LEN) for n in (1, 2, 5, 10, 11, 12, 13, 14, 15, 16)}
 _NODE = {(n, LEN) for n in range(1, 11)}
 # fmt: on
 
+# In text: protobuf's own format, ONNX's readable one, JSON. Only the first is read.
+_TEXT = re.compile(rb"(?:\s|#[^\n]*\n)*ir_version\s*:")
+_READABLE = re.compile(rb"\s*<[^>]{0,2000}?\bir_version\s*:")
+_JSON = re.compile(rb"\s*\{[^{]{0,2000}?\"(?:irVersion|ir_version)\"\s*:")
+
 # Ops that run Python: onnxruntime's PyOp, and those of onnxruntime-extensions.
 _PYTHON_OPS = ("PyOp", "PyCustomOp")
 
@@ -104,12 +113,13 @@ def sniff(artifact: Artifact) -> str | None:
         name = _only_model(artifact)
         if name is None:
             return None
-        head = artifact.member(name)
-        found = _evidence(head.read(0, min(_SNIFFED, head.size)))
+        try:
+            file = artifact.member(name)
+        except ConvertError:
+            return None
+        found = _evidence(file.read(0, min(_SNIFFED, file.size)))
         return f"folder with {name}: {found}" if found else None
     if not artifact.is_file or not artifact.head:
-        return None
-    if artifact.head[0] & 7 not in (VARINT, LEN):
         return None
     return _evidence(artifact.span.read(0, min(_SNIFFED, artifact.span.length)))
 
@@ -124,7 +134,18 @@ def read(artifact: Artifact) -> Bundle:
         UnsupportedError: A tensor is of a kind we do not know.
     """
     span = _model_span(artifact)
-    model = decode(span, SCHEMA["ModelProto"], artifact.limits)
+    head = span.read(0, min(_SNIFFED, span.length))
+    if _READABLE.match(head) or _JSON.match(head):
+        raise UnsupportedError(
+            "is an ONNX model written as text",
+            expected="a protobuf, binary or text",
+            where=span.name,
+            hint="Write it with onnx.save as .onnx first",
+        )
+    if _TEXT.match(head):
+        model = textproto.parse(span, SCHEMA["ModelProto"], SCHEMA, artifact.limits)
+    else:
+        model = decode(span, SCHEMA["ModelProto"], artifact.limits)
     if not model.has("graph"):
         raise CorruptError("the model has no graph", where=span.name)
     walk = _Model(artifact)
@@ -180,6 +201,9 @@ def _model_span(artifact: Artifact) -> Span:
 
 def _evidence(data: bytes) -> str | None:
     """Tell a ModelProto by its fields and by what its graph begins with."""
+    for pattern, what in ((_TEXT, "text protobuf"), (_READABLE, "text"), (_JSON, "JSON")):
+        if pattern.match(data):
+            return f"ONNX model as {what}"
     fields = outline(data, 64)
     if not fields or any((number, wire) not in _MODEL for number, wire, _, _ in fields):
         return None
@@ -356,7 +380,7 @@ def _tensor(walk: _Model, proto: Message, origin: str) -> Tensor | Strings:
     width = dtype.itemsize // dtype.parts
     if dtype.bits == 6:
         raise UnsupportedError(f"a tensor of {dtype} that is not raw", where=origin)
-    found = values.nbytes if values.width else len(values) * width
+    found = values.nbytes if values.width else _encoded_bytes(values, width, nbytes)
     if found != nbytes:
         raise CorruptError(
             f"{dtype}{list(shape)} takes {nbytes} bytes, but its {field_name} makes {found}",
@@ -365,6 +389,16 @@ def _tensor(walk: _Model, proto: Message, origin: str) -> Tensor | Strings:
     if values.span is not None:
         return Tensor.contiguous(dtype, shape, values.span, origin=origin)
     return Tensor.computed(dtype, shape, lambda: values.little_endian(width), origin=origin)
+
+
+def _encoded_bytes(values: Packed, width: int, nbytes: int) -> int:
+    """Return how many bytes varints stand for; of many, only whether it can be ``nbytes``.
+
+    Counting means reading them all. Where that is weights, it is left to whoever walks them.
+    """
+    if values.nbytes <= _COUNTED or not nbytes // width <= values.nbytes <= 10 * nbytes // width:
+        return len(values) * width
+    return nbytes
 
 
 def _external(walk: _Model, proto: Message, nbytes: int, origin: str) -> Span:

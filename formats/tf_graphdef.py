@@ -47,7 +47,10 @@ _TEXT = {
 
 def sniff(artifact: Artifact) -> str | None:
     """Return the evidence that the artifact is a GraphDef or a MetaGraphDef."""
-    span = _span(artifact)
+    try:
+        span = _span(artifact)
+    except ConvertError:
+        return None
     found = kind_of(span) if span is not None else None
     if found is None or found[0] == SAVED_MODEL:
         return None

@@ -76,10 +76,13 @@ def sniff(artifact: Artifact) -> str | None:
     """Return the evidence that the artifact is a SavedModel."""
     if artifact.is_folder:
         name = next((n for n in (BINARY, TEXT) if n in artifact.names), None)
-        if name is None or not (artifact.path / name).is_file():
+        if name is None:
             return None
-        found = kind_of(Span.whole(artifact.member(name)))
-        # A damaged one is still meant as a SavedModel.
+        try:
+            found = kind_of(Span.whole(artifact.member(name)))
+        except ConvertError:
+            found = None
+        # A damaged one, or one that leads elsewhere, is still meant as a SavedModel.
         return f"folder with {name}" if found is None or found[0] == SAVED_MODEL else None
     if not artifact.is_file:
         return None

@@ -156,24 +156,23 @@ def from_values(
     if content is not None:
         return raw(number, shape, content, origin=origin)
     values = getattr(proto, _TYPES[number][1])
+    walk: Callable[[], Iterator[bytes]]
     if isinstance(values, Span):  # one byte an element
         if values.length == count:
             return raw(number, shape, values, origin=origin)
-        size = values.length
-        walk: Callable[[], Iterator[bytes]] = lambda: split(values)  # noqa: E731
+        walk = lambda: split(values)  # noqa: E731
     elif isinstance(values, Packed):
-        width = dtype.itemsize // dtype.parts
-        if values.width and values.nbytes == dtype.nbytes(count) and values.span is not None:
+        if values.span is not None and values.nbytes == dtype.nbytes(count):
             return Tensor.contiguous(dtype, shape, values.span, origin=origin)
-        size = len(values) * width
+        width = dtype.itemsize // dtype.parts
         walk = lambda: values.little_endian(width)  # noqa: E731
-    else:  # bytes absent: no values at all
-        size, walk = 0, lambda: iter(())
-    width = dtype.itemsize
-    if dtype.bits >= 8:
-        make = lambda: _filled(walk(), size, width, count)  # noqa: E731
-    else:
-        make = lambda: pack(_filled(walk(), size, 1, count), dtype.bits)  # noqa: E731
+    else:  # the default of bytes: no values at all
+        walk = lambda: iter(())  # noqa: E731
+
+    def make() -> Iterator[bytes]:
+        filled = _filled(walk(), dtype.itemsize, count, origin)
+        return pack(filled, dtype.bits) if dtype.bits < 8 else filled
+
     return Tensor.computed(dtype, shape, make, origin=origin)
 
 
@@ -223,19 +222,18 @@ def _packed(data: bytes, bits: int) -> bytes:
     return number.to_bytes(size, "little")
 
 
-def _filled(chunks: Iterator[bytes], size: int, width: int, count: int) -> Iterator[bytes]:
-    """Yield ``count`` elements of ``width`` bytes: the ``size`` bytes there are, then the last."""
-    left = count * width
+def _filled(chunks: Iterator[bytes], width: int, count: int, where: str) -> Iterator[bytes]:
+    """Yield ``count`` elements of ``width`` bytes: those there are, then the last one again."""
+    total, left = 0, count * width
     last = bytes(width)
-    if size % width:
-        raise CorruptError("the values of a complex tensor are not paired")
     for chunk in chunks:
-        if not left:
-            return
+        total += len(chunk)
         last = (last + chunk)[-width:]
         part = chunk[:left]
         left -= len(part)
         yield part
+    if total % width:
+        raise CorruptError("the values of a complex tensor are not in pairs", where=where)
     block = last * (min(left, CHUNK) // width)
     while left:
         part = block[:left]

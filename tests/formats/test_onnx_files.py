@@ -168,6 +168,24 @@ def test_deep_nesting_is_a_limit(tmp_path):
         onnx_files.read(Artifact(path))
 
 
+def test_text_protobufs_are_read_and_other_text_is_not(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    from google.protobuf import text_format
+
+    proto = onnx.load(HERE / "dtypes.onnx")
+    path = tmp_path / "m.txt"
+    path.write_text(text_format.MessageToString(proto))
+    bundle = catalog.read(Artifact(path))
+    assert read(bundle, "name") == stored(HERE / "dtypes.expected.npz")
+    for text in (
+        "< ir_version: 7 > g (float x) => (float y) {}",
+        '{"irVersion": "7", "graph": {}}',
+    ):
+        path.write_text(text)
+        with pytest.raises(UnsupportedError, match="written as text"):
+            catalog.read(Artifact(path))
+
+
 def test_a_folder_of_two_models_is_none(tmp_path):
     for name in ("a.onnx", "b.onnx"):
         shutil.copy(HERE / "dtypes.onnx", tmp_path / name)
