@@ -27,7 +27,7 @@ from formats.bundle import (
     TensorSpec,
     Topology,
 )
-from formats.containers.jsontext import parse
+from formats.containers.jsontext import laid_out, parse
 from formats.errors import CorruptError, UnsupportedError
 from formats.output import Output
 from formats.safetensors_files import Plan
@@ -209,7 +209,7 @@ def write_manifest(document: Mapping[str, Any], folder: Path, *, sync: bool = Fa
     Raises:
         StorageError: It cannot be written.
     """
-    text = json.dumps(_strict(document), indent=1, ensure_ascii=False, allow_nan=False)
+    text = laid_out(_strict(document), ensure_ascii=False, allow_nan=False)
     with Output(folder / MANIFEST) as out:
         out.write(text.encode() + b"\n")
         if sync:

@@ -26,6 +26,7 @@ MAGIC_BYTES = b"\x8a\x0a" + MAGIC.to_bytes(10, "little")  # LONG1
 MAGIC_TEXT = b"L%dL\n" % MAGIC  # protocol 0
 PROTOCOL = 1001
 MAX_NESTING = 8  # files inside the bytes of files
+START = 40  # opcodes that starting a decoder is worth
 
 
 @dataclass(slots=True)
@@ -46,7 +47,14 @@ class Session:
     def unpickler(
         self, source: Span | bytes, where: str, persistent: Persistent | None = None
     ) -> Unpickler:
-        """Return a decoder that knows torch and numpy."""
+        """Return a decoder that knows torch and numpy.
+
+        Raises:
+            LimitError: The artifact has more pickles than the budget allows.
+        """
+        self.budget.opcodes -= START  # a file of a million pickles is as slow as one of many more
+        if self.budget.opcodes < 0:
+            raise LimitError("too many pickles, or too long ones", where=where)
         return Unpickler(
             source, self.limits, self.budget,
             constructors=TABLE | {

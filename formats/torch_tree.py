@@ -27,7 +27,9 @@ from formats.weights import Tensor
 MAX_USER_BYTES = 1 * MIB  # plain data kept; what is beyond is named
 MAX_KEY = 512  # characters of one key in a path
 MAX_PATH = 4096  # characters of a path; longer ones only occur to harm
-MAX_REPEATS = 200_000  # values walked again because another path leads to them
+MAX_REPEATS = 100_000  # values walked again because another path leads to them
+MAX_WORK = 1_600_000  # scalars looked at, and four for every other value
+MAX_TENSORS = 200_000  # tensors of pickles; each takes more than a KiB here
 MAX_NOTES = 10_000  # entries of opaque, left_out
 SLOTS = frozenset({"_parameters", "_buffers", "_modules"})
 SCALARS = frozenset({type(None), bool, int, float, str})
@@ -115,6 +117,7 @@ class Tree:
         self.user_bytes = 0
         self.name_bytes = 0
         self.repeats = 0
+        self.work = 0
         self._stack: list[Frame] = []
         self._open: set[int] = set()
         self._done: dict[int, tuple[bool, JSON, int]] = {}
@@ -161,9 +164,13 @@ class Tree:
 
     def _visit(self, frame: Frame, key: str, value: object) -> None:
         kind = type(value)
+        self.work += 1
         if kind in SCALARS or kind is bytes:
             self._put_leaf(frame, key, value)
             return
+        self.work += 3
+        if self.work > MAX_WORK:
+            raise LimitError("objects of too many parts", where=frame.origin)
         tensor = as_tensor(value)
         if tensor is not None:
             self._emit(frame, key, tensor)
@@ -208,14 +215,13 @@ class Tree:
         if not has_tensors:
             self._put(frame, key, out, cost)
             return True
+        self.repeats += 1 + _width(value)
         if self.repeats < MAX_REPEATS:
             return False
         self.leave_out(path, "an object that stands elsewhere too")
         return True
 
     def _enter(self, frame: Frame, key: str, path: str, origin: str, value: object) -> None:
-        if id(value) in self._done:
-            self.repeats += 1
         if self._simple(frame, key, path, value):
             return
         record = value if isinstance(value, Record) else None
@@ -240,6 +246,7 @@ class Tree:
             return False
         cost = 16 + 16 * len(value) + sum(len(v) for v in value if type(v) is str)
         if self.user_bytes + cost > MAX_USER_BYTES:
+            self._done[id(value)] = (False, None, cost)
             self._mark(frame, None)
             self.leave_out(path, f"a list of {len(value)} plain values, too long to keep")
         else:
@@ -327,8 +334,8 @@ class Tree:
             found.notes["class"] = value.cls
         if "dtype" in value.parameters:
             found.notes["dtype"] = value.parameters["dtype"]
-        if len(self.tensors) > self.limits.max_tensors:
-            raise LimitError(f"more than {self.limits.max_tensors} tensors", where=origin)
+        if len(self.tensors) > min(self.limits.max_tensors, MAX_TENSORS):
+            raise LimitError(f"more than {MAX_TENSORS} tensors", where=origin)
         if self.name_bytes > self.limits.max_header_bytes:
             raise LimitError(f"tensor names of {self.name_bytes} bytes", where=origin)
         for state in value.state:
@@ -507,6 +514,18 @@ def _children(value: object) -> Iterator[tuple[str, object]]:
             yield str(i), child
         for key, child in value.pairs.items():
             yield key_text(key), child
+
+
+def _width(value: object) -> int:
+    """Return about how many values are directly inside a container."""
+    if isinstance(value, Record):
+        states = sum(len(s) for s in value.state if isinstance(s, (dict, list, tuple)))
+        return len(value.args) + len(value.items) + len(value.pairs) + states
+    if isinstance(value, SetOf):
+        return len(value.items)
+    if isinstance(value, NumpyArray):
+        return len(value.objects or ())
+    return len(value) if isinstance(value, (dict, list, tuple)) else 0
 
 
 def _attributes(state: object) -> Iterator[tuple[str, object]]:

@@ -1,7 +1,6 @@
 """What artifacts are and how they differ, for people and for machines, on standard output."""
 
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -85,10 +84,14 @@ def formats(rows: "Iterable[Format]", *, as_json: bool) -> None:
             say(f"{'':<14} writes {row.writes}")
 
 
-def document(value: object) -> None:
+def document(value: "Mapping[str, Any] | list[Any]") -> None:
     """Print one JSON document."""
-    json.dump(value, sys.stdout, indent=1, default=str)
-    print()
+    if isinstance(value, list):
+        print(json.dumps(value, indent=1, default=str))
+    else:
+        from formats.containers.jsontext import laid_out
+
+        print(laid_out(value, default=str))
 
 
 def _tree(tensors: Sequence[Mapping[str, Any]], every: bool) -> None:

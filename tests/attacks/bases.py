@@ -39,6 +39,12 @@ def fixtures() -> Iterator[Base]:
             name = f"{family.name}/{path.name}"
             if path.is_dir():
                 yield from _folder(name, path)
+            elif path.suffix == ".json":  # an index: its shards stand beside it
+                text = path.read_bytes()
+                shards = {
+                    p.name: p.read_bytes() for p in family.iterdir() if p.name.encode() in text
+                }
+                yield Base(name, {path.name: text, **shards}, path.name, (path.name,))
             elif path.stat().st_size <= LARGEST:
                 yield one_file(name, path.name, path.read_bytes())
 
@@ -68,7 +74,7 @@ def generated() -> Iterator[Base]:
     yield one_file("torch zip", "m.pt", torch_zip(pickle))
     yield one_file("torch deflated", "m.pt", torch_zip(pickle, compression=zipfile.ZIP_DEFLATED))
     yield one_file("torch stream", "m.pth", torch_stream(pickle))
-    yield one_file("torch tar", "m.pth", torch_tar(pickle))
+    yield one_file("torch tar", "m.pth", torch_tar(arrays))
     yield one_file("keras h5 old", "m.h5", keras_h5())
     yield one_file("keras h5 latest", "m.h5", keras_h5(libver="latest"))
     yield one_file("keras h5 v108", "m.h5", keras_h5(libver="v108", track_order=True))
@@ -80,7 +86,9 @@ def generated() -> Iterator[Base]:
     yield from _onnx()
 
 
-def keras_h5(*, chunked: bool = False, libver: str = "earliest", track_order: bool = False) -> bytes:
+def keras_h5(
+    *, chunked: bool = False, libver: str = "earliest", track_order: bool = False
+) -> bytes:
     """Return a whole-model file as Keras 2 writes it, in the layout asked for."""
     rng = np.random.default_rng(5)
     layers = {f"dense_{i}": ("kernel", "bias") for i in range(3)}
@@ -152,7 +160,9 @@ def _onnx() -> Iterator[Base]:
     typed = helper.make_tensor("typed", TensorProto.FLOAT16, [4], [1.0, 2.0, 3.0, 4.0])
     words = helper.make_tensor("words", TensorProto.STRING, [2], [b"a", b"bc"])
     sparse = helper.make_sparse_tensor(
-        numpy_helper.from_array(w[0, :2], "sparse"), numpy_helper.from_array(np.int64([1, 5]), "i"), [9]
+        numpy_helper.from_array(w[0, :2], "sparse"),
+        numpy_helper.from_array(np.int64([1, 5]), "i"),
+        [9],
     )
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["y"]),

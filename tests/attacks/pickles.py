@@ -156,20 +156,29 @@ def torch_stream(pickle: bytes, arrays: Mapping[str, np.ndarray] | None = None) 
     return MAGIC + PROTO + number(1001) + STOP + system + pickle + keys + blobs
 
 
-def torch_tar(pickle: bytes, arrays: Mapping[str, np.ndarray] | None = None) -> bytes:
-    """Return what torch wrote before 0.1.10; the tensors' table is left empty."""
+def torch_tar(arrays: Mapping[str, np.ndarray] | None = None) -> bytes:
+    """Return what torch wrote before 0.1.10, a dict of these arrays."""
     arrays = weights() if arrays is None else arrays
-    storages = PROTO + number(len(arrays)) + STOP
-    for i, array in enumerate(arrays.values()):
-        kind = named(f"torch.{DTYPES[array.dtype.str[1:]]}")
-        storages += PROTO + value((str(i), "cpu", kind)) + STOP
+    storages = tensors = PROTO + number(len(arrays)) + STOP
+    entries = EMPTY_DICT
+    for i, (name, array) in enumerate(arrays.items()):
+        kind = DTYPES[array.dtype.str[1:]]
+        storages += PROTO + value((str(i), "cpu", named(f"torch.{kind}"))) + STOP
         storages += struct.pack("<q", array.size) + array.tobytes()
-    members = {
+        cls = named(f"torch.{kind.replace('Storage', 'Tensor')}")
+        tensors += PROTO + value((f"t{i}", str(i), cls)) + STOP + struct.pack("<ii", array.ndim, 0)
+        steps = [s // array.itemsize for s in array.strides]
+        tensors += struct.pack(f"<{2 * array.ndim + 1}q", *array.shape, *steps, 0)
+        entries += text(name) + text(f"t{i}") + PERSID + SETITEM
+    return tar_of({
         "sys_info": PROTO + value({"protocol_version": 1000, "little_endian": True}) + STOP,
-        "pickle": pickle,
-        "storages": storages,
-        "tensors": PROTO + number(0) + STOP,
-    }
+        "pickle": PROTO + entries + STOP,
+        "storages": storages + PROTO + EMPTY_LIST + STOP,
+        "tensors": tensors,
+    })  # fmt: skip
+
+
+def tar_of(members: Mapping[str, bytes]) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name, data in members.items():

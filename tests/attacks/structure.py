@@ -52,7 +52,7 @@ def _joints(data: bytes, base: int, depth: int) -> Iterator[int]:
         yield from (base + m.start() for m in TEXT.finditer(data, 0, header))
     elif data[:1] in b"\x80(}]c" and (found := list(_stream(data, base))):
         yield from found
-    elif (found := list(_message(data, 0, len(data), 6) or ())):
+    elif found := list(_message(data, 0, len(data), 6) or ()):
         yield from (base + at for at in found)
     elif data[:200].isascii():
         yield from (base + m.start() for m in TEXT.finditer(data[:100_000]))

@@ -3,15 +3,13 @@
 CONVERTER_ATTACK_ROUNDS=N tries N times as many.
 """
 
-import os
 import time
 
 import pytest
-from arena import a_folder
+from arena import ROUNDS, a_folder
 from bases import fixtures, generated
 from mutate import cuts, damaged
 
-ROUNDS = float(os.environ.get("CONVERTER_ATTACK_ROUNDS", "1"))
 BASES = {base.name: base for base in (*generated(), *fixtures())}
 CUTS, DAMAGES = 10, 20  # of each base, in one round
 
