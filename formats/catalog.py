@@ -57,9 +57,10 @@ FORMATS = (
     Format("safetensors",     "safetensors_files", (".safetensors",),
            "one file; shards with an index", "one file; shards with an index"),
     Format("keras-h5",        "keras_h5",          (".h5", ".hdf5", ".keras", ".hdf"),
-           "whole models and weights of Keras 1, 2, tf.keras and 3; .weights.h5"),
+           "whole models and weights of Keras 1, 2, tf.keras and 3; .weights.h5, also in shards; "
+           "other HDF5 files, dataset by dataset"),
     Format("keras",           "keras_v3",          (".keras",),
-           ".keras archives"),
+           ".keras archives, folders with their content"),
     Format("torchscript",     "torch_script",      (".pt", ".pth", ".jit", ".ts", ".ptl"),
            "zip archives with code/; model.json archives of torch 1.0-1.1"),
     Format("torch-export",    "torch_export",      (".pt2",),

@@ -16,7 +16,7 @@ reached the object: by attribute (``cell``), or as a member of a list, there nam
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from formats.bundle import JSON
 
@@ -42,8 +42,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "ReversibleEmbedding": ("embeddings", "reverse_embeddings?!tie_weights=1"),
     "Conv1D": _CONV, "Conv2D": _CONV, "Conv3D": _CONV,
     "Conv1DTranspose": _CONV, "Conv2DTranspose": _CONV, "Conv3DTranspose": _CONV,
-    "DepthwiseConv1D": ("kernel", "bias?use_bias=1"),
-    "DepthwiseConv2D": ("kernel", "bias?use_bias=1"),
+    "DepthwiseConv1D": _CONV, "DepthwiseConv2D": _CONV, "TFDepthwiseConv": _DEPTHWISE,
     "SeparableConv1D": _SEPARABLE, "SeparableConv2D": _SEPARABLE,
     "LocallyConnected1D": _CONV, "LocallyConnected2D": _CONV,
     "BatchNormalization": (*_AFFINE, "moving_mean", "moving_variance", "moving_stddev?renorm",
@@ -84,6 +83,8 @@ CELLS = {
     "ConvLSTM1D": "ConvLSTMCell", "ConvLSTM2D": "ConvLSTMCell", "ConvLSTM3D": "ConvLSTMCell",
     "CuDNNLSTM": "", "CuDNNGRU": "",
 }
+# Classes whose variables tf.keras calls otherwise.
+TF_KERAS = {"DepthwiseConv1D": "TFDepthwiseConv", "DepthwiseConv2D": "TFDepthwiseConv"}
 # Classes that configs call by another name than Keras's own code does.
 ALIASES = {"GroupQueryAttention": "GroupedQueryAttention"}
 WRAPPERS = {"TimeDistributed", "SpectralNormalization", "Wrapper"}
@@ -95,7 +96,8 @@ class Object:
     """What the config says about the object at one path of the store.
 
     Attributes:
-        name: Its own name, or None where the config does not say.
+        name: Its own name; "" for one that adds nothing to its variables' names; None where the
+            config does not say.
         class_name: Its class, where that is one of Keras's own; else "".
         config: Its configuration.
     """
@@ -105,12 +107,13 @@ class Object:
     config: Config = field(repr=False)
 
 
-def objects(config: JSON, paths: Sequence[str]) -> dict[str, Object]:
+def objects(config: JSON, paths: Sequence[str], *, tf_keras: bool = False) -> dict[str, Object]:
     """Return the objects that a model's config describes, by their path in the store.
 
     Args:
         config: The serialised model: ``class_name``, ``module``, ``config``, ….
         paths: Paths in the store that have variables.
+        tf_keras: Whether tf.keras wrote it, which names some things otherwise than Keras 3.
     """
     stored = set(paths)
     for path in paths:
@@ -123,9 +126,24 @@ def objects(config: JSON, paths: Sequence[str]) -> dict[str, Object]:
         described = _described(node, name)
         if described is None or path in found or (path and path not in stored):
             continue
+        if tf_keras:
+            described = replace(
+                described, class_name=TF_KERAS.get(described.class_name, described.class_name)
+            )
         found[path] = described
-        todo.extend(reversed(list(_children(path, described, stored))))
+        children = _children(path, described, stored)
+        todo.extend(reversed([_as_tf_keras(*c) if tf_keras else c for c in children]))
     return found
+
+
+def _as_tf_keras(path: str, node: JSON, name: str | None) -> tuple[str, JSON, str | None]:
+    """Return a child under the name that tf.keras gives it; "" where it has no scope."""
+    attribute = path.rpartition("/")[2]
+    if attribute == "layer" or name == "conv_lstm_cell":
+        return path, node, ""
+    if attribute == "backward_layer" and name is None and _name(node):
+        return path, node, f"backward_{_name(node).removeprefix('backward_')}"
+    return path, node, name
 
 
 def _described(node: JSON, name: str | None) -> Object | None:
@@ -304,12 +322,13 @@ def candidates(
         prefix = "/".join(parts[:n])
         described = known.get(prefix)
         name = recorded.get(prefix) or (described.name if described else None)
-        if not name:
+        if name is None:
             continue
         # What has no name on the way to something that has one is a list; Keras skips it too.
         if pending[-2:-1] and pending[-2] in LAYER_LISTS:
             boundary = len(labels)
-        labels.append(name)
+        if name:
+            labels.append(name)
         pending = []
     whole = "/".join([*parts, variable])
     if not labels:

@@ -144,18 +144,20 @@ def dataset_tensor(node: Dataset) -> tuple[Tensor | None, str]:
     return (None, obstacle) if obstacle else (node.tensor(), "")
 
 
-def name_store(store: Store, config: JSON) -> Named:
+def name_store(store: Store, config: JSON, version: str | None = None) -> Named:
     """Give every variable its name, in the order of the model's layers.
 
     Args:
         store: The variables.
         config: The model's configuration, or None where there is none.
+        version: Of the Keras that wrote it, where recorded.
     """
+    tf_keras = version is not None and version.startswith("2.")
     groups: dict[str, list[Entry]] = {}
     for entry in store.entries:
         groups.setdefault(entry.path, []).append(entry)
     model_paths = [p for p, entries in groups.items() if entries[0].part == "weights"]
-    known = objects(config, model_paths) if config is not None else {}
+    known = objects(config, model_paths, tf_keras=tf_keras) if config is not None else {}
     order = {path: n for n, path in enumerate(_by_config(model_paths, list(known)))}
     recorded = _recorded_names(store)
     offers: list[tuple[Entry, list[str]]] = []

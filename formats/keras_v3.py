@@ -14,7 +14,13 @@ from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, Metadata
 from formats.containers.hdf5 import Hdf5
 from formats.containers.zip import ZipArchive
-from formats.errors import CorruptError, LimitError, SourceError, UnsupportedError
+from formats.errors import (
+    ConvertError,
+    CorruptError,
+    LimitError,
+    SourceError,
+    UnsupportedError,
+)
 from formats.keras_config import parse, read_config
 from formats.keras_store import Named, Store, name_store, read_store
 from formats.limits import Limits
@@ -54,7 +60,7 @@ def sniff(artifact: Artifact) -> str | None:
     base = _base(archive)
     if base is None:
         return None
-    return f"a zip with {base}{CONFIG} and {base}{METADATA}"
+    return f"a zip with {base}{CONFIG} and model weights"
 
 
 def _base(archive: ZipArchive) -> str | None:
@@ -65,9 +71,17 @@ def _base(archive: ZipArchive) -> str | None:
             continue
         base = f"{folder}/" if folder else ""
         weights = (f"{base}{n}" for n in (WEIGHTS, OLD_WEIGHTS, INDEX))
-        if f"{base}{METADATA}" in archive or any(n in archive for n in weights):
+        if any(n in archive for n in weights) or _names_keras(archive, f"{base}{METADATA}"):
             return base
     return None
+
+
+def _names_keras(archive: ZipArchive, name: str) -> bool:
+    """Tell whether a member is the metadata of a Keras archive."""
+    try:
+        return name in archive and b"keras_version" in archive.read(name, 1 << 16)
+    except ConvertError:
+        return False
 
 
 def read(artifact: Artifact) -> Bundle:
@@ -84,11 +98,11 @@ def read(artifact: Artifact) -> Bundle:
     config = files.json(CONFIG)
     recorded = files.json(METADATA) if METADATA in files.spans else {}
     facts = read_config(config, CONFIG)
-    store, named = _weights(files, config)
+    version = recorded.get("keras_version") if isinstance(recorded, dict) else None
+    store, named = _weights(files, config, version if isinstance(version, str) else None)
     user: dict[str, JSON] = {}
     if isinstance(config, dict) and config.get("compile_config") is not None:
         user["training_config"] = config["compile_config"]
-    version = recorded.get("keras_version") if isinstance(recorded, dict) else None
     metadata = Metadata(
         "keras",
         f"{'folder' if artifact.is_folder else 'archive'} of Keras {version or '(not recorded)'}",
@@ -147,7 +161,7 @@ def _open_folder(artifact: Artifact) -> _Files:
     return _Files(str(artifact.path), artifact.limits, spans)
 
 
-def _weights(files: _Files, config: JSON) -> tuple[Store, Named]:
+def _weights(files: _Files, config: JSON, version: str | None) -> tuple[Store, Named]:
     store = Store()
     if WEIGHTS in files.spans:
         read_store(Hdf5(files.spans[WEIGHTS], files.limits), store, "")
@@ -164,7 +178,7 @@ def _weights(files: _Files, config: JSON) -> tuple[Store, Named]:
         )
     else:
         raise CorruptError(f"has no {WEIGHTS}", where=files.name)
-    return store, name_store(store, config)
+    return store, name_store(store, config, version)
 
 
 def _shards(files: _Files) -> list[str]:

@@ -9,18 +9,19 @@ from formats.keras_names import Object, candidates, objects, variables
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "keras" / "layer_names.json"
 CASES = json.loads(FIXTURE.read_text())["cases"]
+OLD_CASES = json.loads(FIXTURE.with_name("layer_names_tf_keras.json").read_text())["cases"]
 
 # The wrapper's own list repeats the wrapped layer's kernel; the repetition keeps its number.
 REPEATED = "layers/spectral_normalization/vars/0"
 
 
-def derived(case, *, recorded):
+def derived(case, *, recorded, tf_keras=False):
     """Return store path -> derived name."""
     groups: dict[str, list[str]] = {}
     for path in case["stored"]:
         group, _, key = path.rpartition("/vars/")
         groups.setdefault(group, []).append(key)
-    known = objects(case["config"], list(groups))
+    known = objects(case["config"], list(groups), tf_keras=tf_keras)
     names = {k.removesuffix("vars").rstrip("/"): v for k, v in case["names"].items()}
     found = {}
     for group, keys in groups.items():
@@ -40,6 +41,12 @@ def test_names_are_those_of_keras(case, recorded):
     if REPEATED in expected:
         expected[REPEATED] = "the_layer/0"
     assert found == expected
+
+
+@pytest.mark.parametrize("case", OLD_CASES, ids=lambda c: c["case"])
+def test_names_are_those_of_tf_keras(case):
+    expected = {path: fact["path"] for path, fact in case["stored"].items()}
+    assert derived(case, recorded=False, tf_keras=True) == expected
 
 
 def test_every_layer_with_variables_was_tried():

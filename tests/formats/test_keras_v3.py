@@ -119,7 +119,9 @@ CONFIG = json.dumps({"class_name": "Sequential", "config": {"layers": []}})
 
 
 def test_bad_archives(tmp_path):
-    path = write(tmp_path / "a.keras", config__json=CONFIG, metadata__json="{}")
+    metadata = '{"keras_version": "3.0.0"}'
+    path = write(tmp_path / "a.keras", config__json=CONFIG, metadata__json=metadata)
+    assert sniff(Artifact(path))
     with pytest.raises(CorruptError, match=r"no model\.weights\.h5"):
         read(Artifact(path))
     path = write(tmp_path / "b.keras", config__json="{", metadata__json="{}")
@@ -136,6 +138,8 @@ def test_bad_archives(tmp_path):
     with pytest.raises(UnsupportedError, match="npz"):
         read(Artifact(path))
     assert sniff(Artifact(write(tmp_path / "e.zip", config__json=CONFIG))) is None
+    path = write(tmp_path / "f.zip", config__json=CONFIG, metadata__json="{}")
+    assert sniff(Artifact(path)) is None
 
 
 @pytest.mark.parametrize(
