@@ -170,7 +170,7 @@ class Tree:
             return
         self.work += 3
         if self.work > MAX_WORK:
-            raise LimitError("objects of too many parts", where=frame.origin)
+            raise LimitError("objects of too many parts", where=frame.origin[:200])
         tensor = as_tensor(value)
         if tensor is not None:
             self._emit(frame, key, tensor)
@@ -241,18 +241,23 @@ class Tree:
         self._stack.append(child)
 
     def _simple(self, frame: Frame, key: str, path: str, value: object) -> bool:
-        """Take a list of scalars at once: they are many, and nothing is inside them."""
-        if not isinstance(value, (list, tuple)) or not all(type(v) in SCALARS for v in value):
+        """Take many scalars at once: they may be millions, and nothing is inside them."""
+        if isinstance(value, (list, tuple)):
+            if not all(type(v) in SCALARS for v in value):
+                return False
+            cost = 16 + 16 * len(value) + sum(len(v) for v in value if type(v) is str)
+            if self.user_bytes + cost + len(key) <= MAX_USER_BYTES:
+                out: JSON = [_plain(v) for v in value]
+                self._done[id(value)] = (False, out, cost)
+                self._put(frame, key, out, cost)
+                return True
+        elif type(value) is not dict or 16 * len(value) <= MAX_USER_BYTES - self.user_bytes:
             return False
-        cost = 16 + 16 * len(value) + sum(len(v) for v in value if type(v) is str)
-        if self.user_bytes + cost > MAX_USER_BYTES:
-            self._done[id(value)] = (False, None, cost)
-            self._mark(frame, None)
-            self.leave_out(path, f"a list of {len(value)} plain values, too long to keep")
-        else:
-            out: JSON = [_plain(v) for v in value]
-            self._done[id(value)] = (False, out, cost)
-            self._put(frame, key, out, cost)
+        elif not all(type(v) in SCALARS for v in value.values()):
+            return False
+        self._done[id(value)] = (False, None, MAX_USER_BYTES)
+        self._mark(frame, None)
+        self.leave_out(path, f"{len(value)} plain values, too many to keep")
         return True
 
     def _leave(self, frame: Frame) -> None:
@@ -335,9 +340,9 @@ class Tree:
         if "dtype" in value.parameters:
             found.notes["dtype"] = value.parameters["dtype"]
         if len(self.tensors) > min(self.limits.max_tensors, MAX_TENSORS):
-            raise LimitError(f"more than {MAX_TENSORS} tensors", where=origin)
+            raise LimitError(f"more than {MAX_TENSORS} tensors", where=origin[:200])
         if self.name_bytes > self.limits.max_header_bytes:
-            raise LimitError(f"tensor names of {self.name_bytes} bytes", where=origin)
+            raise LimitError(f"tensor names of {self.name_bytes} bytes", where=origin[:200])
         for state in value.state:
             if id(state) in self._open or not isinstance(state, (dict, tuple)):
                 continue

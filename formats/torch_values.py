@@ -218,6 +218,7 @@ def strided(
     vm: Unpickler, storage: object, offset: object, shape: object, strides: object
 ) -> TensorValue:
     """Return a view of a storage."""
+    vm.charge(4)
     ref = _storage(vm, storage)
     return TensorValue(
         "strided", ref.type, sizes(vm, shape), storage=ref, offset=_whole(vm, offset),
@@ -449,7 +450,7 @@ def _graph_module(vm: Unpickler, args: tuple[object, ...]) -> Record:
     vm.suspect("torch.fx.graph_module.reduce_graph_module")
     record = Record("torch.fx.graph_module.GraphModule", args[1:])
     if args:
-        record.state.append(args[0])
+        record.build(args[0])
     return record
 
 

@@ -25,6 +25,8 @@ FIRST_WINDOW = 1 << 16  # bytes read at first; most pickles are smaller
 WINDOW = 1 << 20  # bytes read at once after that
 BLOB = 1 << 16  # longer byte strings stay in their file, as a Span
 MAX_NAME = 1000  # characters of a global's dotted name
+MAX_GLOBALS = 50_000  # different names in one pickle
+MAX_LINE = 1 << 25  # bytes of one line of a text opcode
 MAX_CALLS = 1000  # different callables reported
 # What real unpicklers look up on an instance: set by one BUILD, a later opcode would call it.
 LOOKED_UP = ("__setstate__", "append", "extend", "add")
@@ -79,6 +81,7 @@ class Unpickler:
         self.persistent = persistent
         self.where = where or self.source.name
         self.calls: dict[str, Call] = {}
+        self.judged: set[tuple[str, bool]] = set()
         self.base = 0  # where in source the window begins
         self.fetched = 0  # bytes read, blobs excluded
         self.data = b""
@@ -171,6 +174,13 @@ class Unpickler:
         self.pos = start + n
         return self.data[start : start + n]
 
+    def byte(self) -> int:
+        """Return the next byte."""
+        if self.pos >= len(self.data):
+            self.refill(1)
+        self.pos += 1
+        return self.data[self.pos - 1]
+
     def number(self, n: int) -> int:
         """Return the next ``n`` bytes as an unsigned number."""
         return int.from_bytes(self.take(n), "little")
@@ -191,6 +201,8 @@ class Unpickler:
         end = self.data.find(b"\n", self.pos)
         while end < 0:
             length = len(self.data) - self.pos
+            if length > MAX_LINE:
+                raise LimitError(f"pickle with a line of {length} bytes", where=self.where)
             left = self.source.length - self.position - length
             self.refill(length + max(1, min(length, left)))
             end = self.data.find(b"\n", self.pos + length)
@@ -212,6 +224,8 @@ class Unpickler:
             raise self.corrupt(f"names a global with {len(dotted)} characters")
         known = self.globals.get(dotted)
         if known is None:
+            if len(self.globals) >= MAX_GLOBALS:
+                raise LimitError(f"pickle that names {MAX_GLOBALS} globals", where=self.where)
             known = self.globals[dotted] = Global(dotted)
         return known
 
@@ -223,8 +237,11 @@ class Unpickler:
             make = self.constructors.get(function.name)
             if make is not None:
                 return make(self, args)
-            if is_suspicious(function.name, new=new):
-                self.suspect(function.name)
+            self.charge(2)
+            if (function.name, new) not in self.judged:
+                self.judged.add((function.name, new))
+                if is_suspicious(function.name, new=new):
+                    self.suspect(function.name)
             return Record(function.name, args)
         base = function.cls if isinstance(function, Record) else type(function).__name__
         name = base if base.endswith("()") else base + "()"
@@ -280,10 +297,7 @@ def _unpacked(layout: str) -> Handler:
 
 
 def _binint1(vm: Unpickler) -> None:
-    if vm.pos >= len(vm.data):
-        vm.refill(1)
-    vm.stack.append(vm.data[vm.pos])
-    vm.pos += 1
+    vm.stack.append(vm.byte())
 
 
 def _int(vm: Unpickler) -> None:
@@ -341,9 +355,11 @@ def _unicode(vm: Unpickler) -> None:
 
 def _binunicode(width: int) -> Handler:
     def push(vm: Unpickler) -> None:
-        data = vm.take(vm.number(width))
+        size = vm.number(width)
+        if size > 63:  # text takes up to four times as much in memory
+            vm.charge(size >> 5)
         try:
-            vm.stack.append(data.decode("utf-8", "surrogatepass"))
+            vm.stack.append(vm.take(size).decode("utf-8", "surrogatepass"))
         except UnicodeDecodeError:
             raise vm.corrupt("has text that is not UTF-8") from None
 
@@ -464,11 +480,16 @@ def _setitems(vm: Unpickler) -> None:
     _update(vm, _paired(vm, vm.since_mark()))
 
 
-def _get_of(width: int) -> Handler:
-    def push(vm: Unpickler) -> None:
-        _recall(vm, vm.number(width) if width else vm.decimal(vm.line()))
+def _get(vm: Unpickler) -> None:
+    _recall(vm, vm.decimal(vm.line()))
 
-    return push
+
+def _binget(vm: Unpickler) -> None:
+    _recall(vm, vm.byte())
+
+
+def _long_binget(vm: Unpickler) -> None:
+    _recall(vm, vm.number(4))
 
 
 def _recall(vm: Unpickler, index: int) -> None:
@@ -478,11 +499,16 @@ def _recall(vm: Unpickler, index: int) -> None:
         raise vm.corrupt(f"recalls {index}, which it never stored") from None
 
 
-def _put_of(width: int) -> Handler:
-    def store(vm: Unpickler) -> None:
-        vm.memo[vm.number(width) if width else vm.decimal(vm.line())] = vm.stack[-1]
+def _put(vm: Unpickler) -> None:
+    vm.memo[vm.decimal(vm.line())] = vm.stack[-1]
 
-    return store
+
+def _binput(vm: Unpickler) -> None:
+    vm.memo[vm.byte()] = vm.stack[-1]
+
+
+def _long_binput(vm: Unpickler) -> None:
+    vm.memo[vm.number(4)] = vm.stack[-1]
 
 
 def _memoize(vm: Unpickler) -> None:
@@ -518,9 +544,9 @@ def _newobj_ex(vm: Unpickler) -> None:
 
 def with_keywords(vm: Unpickler, value: object, keywords: object) -> object:
     """Return a new object with its keyword arguments noted on it."""
-    if isinstance(value, Record) and isinstance(keywords, dict):
+    if isinstance(value, Record) and isinstance(keywords, dict) and keywords:
         vm.charge(len(keywords))
-        value.pairs.update(keywords)
+        value.update(list(keywords.items()))
     return value
 
 
@@ -599,8 +625,8 @@ OPCODES: dict[bytes, Handler] = {
     b"\x85": _tuple_of(1),          b"\x86": _tuple_of(2),           b"\x87": _tuple_of(3),
     b"a": _append,                  b"e": _appends,                  b"\x90": _appends,
     b"s": _setitem,                 b"u": _setitems,
-    b"g": _get_of(0),               b"h": _get_of(1),                b"j": _get_of(4),
-    b"p": _put_of(0),               b"q": _put_of(1),                b"r": _put_of(4),
+    b"g": _get,                     b"h": _binget,                   b"j": _long_binget,
+    b"p": _put,                     b"q": _binput,                   b"r": _long_binput,
     b"\x94": _memoize,              b"c": _global,                   b"\x93": _stack_global,
     b"R": _reduce,                  b"\x81": _newobj,                b"\x92": _newobj_ex,
     b"i": _inst,                    b"o": _obj,                      b"b": _build,

@@ -3,6 +3,12 @@
 None of them hashes or compares what an attacker nested: dict keys that could are `Odd`.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+NOTHING: Mapping[object, object] = MappingProxyType({})
+MAX_STATES = 64  # times that one object is given a state; once is usual
+
 
 class Node:
     """A value that later opcodes may still fill."""
@@ -44,20 +50,24 @@ class Record(Node):
     def __init__(self, cls: str, args: tuple[object, ...] = ()) -> None:
         self.cls = cls
         self.args = args
-        self.state: list[object] = []
-        self.items: list[object] = []
-        self.pairs: dict[object, object] = {}
+        self.state: tuple[object, ...] = ()
+        self.items: list[object] | tuple[()] = ()
+        self.pairs: Mapping[object, object] = NOTHING
 
     def build(self, state: object) -> None:
         """Keep the state."""
-        self.state.append(state)
+        self.state = (*self.state, state) if len(self.state) < MAX_STATES else self.state
 
     def extend(self, items: list[object]) -> None:
         """Keep the elements."""
+        if isinstance(self.items, tuple):
+            self.items = []
         self.items += items
 
     def update(self, pairs: list[tuple[object, object]]) -> None:
         """Keep the entries."""
+        if not isinstance(self.pairs, dict):
+            self.pairs = {}
         set_pairs(self.pairs, pairs)
 
 
