@@ -267,6 +267,38 @@ class TestHandmade:
         f["net/a/kernel:0"] = np.ones(2, "f4")
         assert list(read_it().weights) == ["net/a/kernel"]
 
+    def test_shards_of_transformers(self, h5, tmp_path):
+        import h5py
+
+        for n, name in enumerate(("net/a/kernel:0", "net/b/kernel:0")):
+            with h5py.File(tmp_path / f"tf_model-0000{n + 1}-of-00002.h5", "w") as f:
+                f.attrs["layer_names"] = [name.encode()]
+                f[name] = np.full(2, n, "f4")
+        index = {
+            "weight_map": {
+                "net/a/kernel:0": "tf_model-00001-of-00002.h5",
+                "net/b/kernel:0": "tf_model-00002-of-00002.h5",
+            }
+        }
+        path = tmp_path / "tf_model.h5.index.json"
+        path.write_text(json.dumps(index))
+        assert sniff(Artifact(path))
+        bundle = read(Artifact(path))
+        assert {n: t.numpy().tolist() for n, t in bundle.weights.items()} == {
+            "net/a/kernel": [0, 0],
+            "net/b/kernel": [1, 1],
+        }
+        assert bundle.weights["net/b/kernel"].origin == (
+            "tf_model-00002-of-00002.h5:/net/b/kernel:0"
+        )
+
+    def test_hostile_configs_are_limited(self, h5, monkeypatch):
+        f, read_it = h5
+        monkeypatch.setattr("formats.keras_config.MAX_NODES", 1000)
+        f.attrs["model_config"] = "[" + "[0]," * 1100 + "0]"
+        with pytest.raises(LimitError, match="configuration"):
+            read_it()
+
     def test_custom_objects(self, h5):
         f, read_it = h5
         layers = [

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +145,45 @@ def test_metadata_is_bounded():
     big = opened(FIXTURES / "chunked_old.h5", Limits(max_chunk_bytes=8)).root.get("a1").tensor()
     with pytest.raises(LimitError, match="chunk"):
         big.tobytes()
+
+
+def test_cheap_claims_cost_little(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as f:
+        f.create_dataset("never", (200_000,), "u1", chunks=(1,))
+        f.create_dataset("never_boxes", (400, 400), "u1", chunks=(1, 1))[3, 3] = 1
+        f.create_dataset("grid", (1 << 40,), "u1", chunks=(1 << 20,))
+        small = f.create_dataset(
+            "small", (1,), "u1", chunks=(9999,), maxshape=(None,), shuffle=True
+        )
+        small[0] = 7
+        group = f
+        for _ in range(250):
+            group = group.create_group("g")
+    h5 = opened(path)
+    assert h5.root.get("never").tensor().tobytes() == bytes(200_000)
+    assert sum(h5.root.get("never_boxes").tensor().tobytes()) == 1
+    with pytest.raises(LimitError, match="chunks"):
+        h5.root.get("grid").tensor()
+    with pytest.raises(LimitError, match="nested"):
+        list(h5.walk())
+    with pytest.raises(LimitError, match="names"):
+        h5.root.get("g/" * 250)
+    strict = opened(path, Limits(expansion_allowance_bytes=-(1 << 30)))
+    with pytest.raises(LimitError, match="far smaller"):
+        strict.root.get("small").tensor().tobytes()
+
+
+def test_no_numpy_for_plain_files():
+    code = (
+        "import sys; from pathlib import Path; from formats.artifact import Artifact; "
+        "from formats import catalog; "
+        f"b = catalog.read(Artifact({str(FIXTURES.parent / 'keras2_sequential.h5')!r})); "
+        "[t.tobytes() for t in b.weights.values()]; "
+        "assert b.weights and not {'numpy', 'h5py'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=FIXTURES.parents[2])
 
 
 def everything(data):
