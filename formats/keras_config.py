@@ -16,6 +16,7 @@ from formats.keras_classes import LAYERS
 from formats.limits import MIB, Limits
 
 MAX_BYTES = 16 * MIB  # real ones have up to a few; parsed, they take thirty times as much
+UNKNOWN = "unknown"
 MAX_NODES = 1_000_000  # objects and lists in one
 
 MODELS = ("Sequential", "Functional", "Model", "Graph")
@@ -220,11 +221,16 @@ def _spec(name: str, layer: Mapping[str, JSON] | None) -> TensorSpec:
 
 
 def _dtype(layer: Mapping[str, JSON] | None, key: str = "dtype") -> str:
+    """Return the dtype that a layer's tensors have by its policy, or ``unknown``."""
     config = layer.get("config") if layer else None
     if not isinstance(config, dict):
-        return "float32"
+        return UNKNOWN
     dtype = config.get(key) or config.get("dtype")
     if isinstance(dtype, dict):
         policy = dtype.get("config")
-        dtype = policy.get("name") if isinstance(policy, dict) else None
-    return dtype if isinstance(dtype, str) else "float32"
+        policy = policy if isinstance(policy, dict) else {}
+        dtype = policy.get("name") or policy.get("source_name")
+    if not isinstance(dtype, str):
+        return UNKNOWN
+    # "mixed_float16" computes in float16, "int8_from_float32" in float32.
+    return dtype.removeprefix("mixed_").rpartition("_from_")[2]

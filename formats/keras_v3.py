@@ -101,7 +101,7 @@ def read(artifact: Artifact) -> Bundle:
     version = recorded.get("keras_version") if isinstance(recorded, dict) else None
     store, named = _weights(files, config, version if isinstance(version, str) else None)
     user: dict[str, JSON] = {}
-    if isinstance(config, dict) and config.get("compile_config") is not None:
+    if isinstance(config, dict) and config.get("compile_config"):
         user["training_config"] = config["compile_config"]
     metadata = Metadata(
         "keras",
