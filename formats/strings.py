@@ -6,7 +6,7 @@ A logical tensor ``vocab`` of shape ``[3]`` becomes ``vocab.bytes`` (uint8) and 
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
@@ -14,7 +14,7 @@ from math import prod
 from formats.bundle import Encoding
 from formats.errors import CorruptError
 from formats.storage import Span
-from formats.weights import DTYPES, Tensor
+from formats.weights import CHUNK, DTYPES, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,32 @@ class Strings:
             raise CorruptError(
                 f"{len(values)} strings do not fit shape {list(shape)}", where=origin or None
             )
-        last = values[-1] if values else b""
-        missing = count - len(values)
-        if missing * (len(last) + 8) > 1 << 26:
-            raise CorruptError(
-                f"{len(values)} strings stand for a tensor of shape {list(shape)}",
-                where=origin or None,
-            )
-        values += [last] * missing
         text = b"".join(values)
-        data = Tensor.inline(DTYPES["uint8"], (len(text),), text, origin=origin)
-        return cls(tuple(shape), data, _offsets([len(v) for v in values], origin), origin)
+        lengths = [len(v) for v in values]
+        missing = count - len(values)
+        if not missing:
+            data = Tensor.inline(DTYPES["uint8"], (len(text),), text, origin=origin)
+            return cls(tuple(shape), data, _offsets(lengths, origin), origin)
+        # Few bytes may stand for very many strings: these are made when they are walked.
+        last = values[-1] if values else b""
+        total = len(text) + missing * len(last)
+
+        def repeated() -> Iterator[bytes]:
+            yield text
+            at_once = max(1, CHUNK // max(1, len(last)))
+            for start in range(0, missing if last else 0, at_once):
+                yield last * min(at_once, missing - start)
+
+        def ends() -> Iterator[bytes]:
+            yield array("q", accumulate(lengths, initial=0)).tobytes()
+            for start in range(0, missing, CHUNK):
+                stop = min(start + CHUNK, missing)
+                some = (len(text) + (n + 1) * len(last) for n in range(start, stop))
+                yield array("q", some).tobytes()
+
+        data = Tensor.computed(DTYPES["uint8"], (total,), repeated, origin=origin)
+        offsets = Tensor.computed(DTYPES["int64"], (count + 1,), ends, origin=origin)
+        return cls(tuple(shape), data, offsets, origin)
 
     def values(self) -> list[bytes]:
         """Return all strings, row-major."""

@@ -226,7 +226,10 @@ def _folder(artifact: Artifact) -> Path:
 
 
 def _is_file(artifact: Artifact, name: str) -> bool:
-    return (_folder(artifact) / name).is_file()
+    try:
+        return (_folder(artifact) / name).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _in_folder(artifact: Artifact) -> Place | None:

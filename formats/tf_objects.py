@@ -33,16 +33,32 @@ class Node:
     """One object.
 
     Attributes:
-        path: Shortest way to it from the root that avoids optimizers and metrics, if there is one.
         names: Attribute name → the variable's own name, as the writer knew it.
         group: What of training it belongs to; None for the model.
         is_copy: Whether Keras 3's ``export`` listed it a second time.
+        is_reached: Whether any way leads to it.
+        holder: The object on the shortest way to it from the root that avoids optimizers and
+            metrics (for what only they hold: from them).
+        edge: What the holder calls it.
     """
 
-    path: tuple[str, ...] | None = None
     names: dict[str, str] = field(default_factory=dict)
     group: Group | None = None
     is_copy: bool = False
+    is_reached: bool = False
+    holder: "Node | None" = None
+    edge: str = ""
+
+    def path(self, deepest: int) -> tuple[str, ...]:
+        """Return the way to it; empty if that is deeper than ``deepest``."""
+        names: list[str] = []
+        node = self
+        while node.holder is not None:
+            names.append(node.edge)
+            node = node.holder
+            if len(names) > deepest:
+                return ()
+        return tuple(reversed(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +143,20 @@ class ObjectGraph:
         return sorted(keys, key=place)
 
     def _walk(self, roots: list[int], avoided: set[int], group: Group | None) -> None:
-        """Give each object that can be reached, and has no path yet, its path and group."""
-        queue = deque((i, (self.nodes[i].path or ())) for i in roots)
-        seen = set(roots)
+        """Give each object that can be reached, and was not before, its holder and group."""
+        queue = deque(roots)
+        for number in roots:
+            self.nodes[number].is_reached = True
+            self.nodes[number].group = group
         while queue:
-            number, path = queue.popleft()
-            node = self.nodes[number]
-            if node.path is None:
-                node.path, node.group = path, group
+            number = queue.popleft()
             for name, child in self._children[number]:
-                if child in seen:
+                node = self.nodes[child]
+                if node.is_reached or child in avoided:
                     continue
-                if child in avoided:
-                    continue
-                if self.nodes[child].path is not None and self.nodes[child].group != group:
-                    continue
-                seen.add(child)
-                # A path is only ever printed; deeper ones say nothing more.
-                queue.append((child, (*path, name) if len(path) < 100 else path))
+                node.is_reached, node.group = True, group
+                node.holder, node.edge = self.nodes[number], name
+                queue.append(child)
 
     def _optimizers(self) -> set[int]:
         found = {
@@ -163,12 +175,10 @@ class ObjectGraph:
         return found - {0}
 
     def _metrics(self) -> set[int]:
-        found = set()
-        for number, children in enumerate(self._children):
-            for name, child in children:
-                if name == "keras_api":
-                    found |= {c for n, c in self._children[child] if n == "metrics"}
-            del number
+        found: set[int] = set()
+        holders = {i for kids in self._children for name, i in kids if name == "keras_api"}
+        for holder in holders:
+            found |= {i for name, i in self._children[holder] if name == "metrics"}
         for number, proto in self.saved.items():
             if proto.user_object.identifier == "_tf_keras_metric":
                 found.add(number)
@@ -180,12 +190,14 @@ class ObjectGraph:
         if not protos or not self.nodes:
             return {}
         matched = {0: protos[0]}
+        held: dict[int, dict[str, int]] = {}  # theirs, by number
         queue = deque([(0, 0)])
         while queue:
             ours, theirs = queue.popleft()
-            there = {c.local_name: c.node_id for c in protos[theirs].children}
+            if theirs not in held:
+                held[theirs] = {c.local_name: c.node_id for c in protos[theirs].children}
             for name, child in self._children[ours]:
-                other = there.get(name)
+                other = held[theirs].get(name)
                 if child not in matched and other is not None and 0 <= other < len(protos):
                     matched[child] = protos[other]
                     queue.append((child, other))

@@ -28,6 +28,7 @@ from formats.containers.tf_protos import SCHEMA
 from formats.errors import ConvertError, CorruptError, UnknownFormatError
 from formats.limits import Limits
 from formats.storage import File, Span
+from formats.strings import Strings
 from formats.tf_checkpoint import (
     byteorder,
     find_prefix,
@@ -48,14 +49,13 @@ from formats.tf_graph import (
 )
 from formats.tf_graphdef import SAVED_MODEL, kind_of, parse
 from formats.tf_variables import Gathered, gather
-from formats.weights import Tensor
 
 BINARY, TEXT = "saved_model.pb", "saved_model.pbtxt"
 VARIABLES, ASSETS, EXTRA = "variables", "assets", "assets.extra"
 KERAS, FINGERPRINT = "keras_metadata.pb", "fingerprint.pb"
 
 _SMALL = 16  # elements; up to so many, a constant is an axis, a scale or an epsilon
-_COMPARED = 1 << 24  # bytes of two constants of one name that are compared
+_COMPARED = 1 << 26  # bytes of constants of one name in several MetaGraphs that are compared
 _MACHINERY = re.compile(
     r"__inference__traced_(save|restore)_\d+/|(.*/)?(SaveV2|RestoreV2|SaveSlices|RestoreSlice)(_\d+)?/"
 )
@@ -218,14 +218,14 @@ def _constants(found: _Found, collector: Collector, *, in_front: str) -> list[Le
                 initial += 1
             else:
                 by_name.setdefault(constant.name, []).append((tags, constant))
-    for name, versions in by_name.items():
-        kept: list[Constant] = []
-        for tags, constant in versions:
-            if any(_are_equal(constant, other) for other in kept):
-                continue
-            candidates = [f"{in_front}{name}", f"{in_front}{tags}/{name}"]
-            add_constant(constant, collector, candidates[1:] if kept else candidates)
-            kept.append(constant)
+    budget = _COMPARED
+    for name, ((tags, first), *others) in by_name.items():
+        add_constant(first, collector, [f"{in_front}{name}", f"{in_front}{tags}/{name}"])
+        for tags, constant in others:
+            cost = _comparable(first, constant)
+            budget -= cost
+            if not cost or budget < 0 or not _are_equal(first, constant):
+                add_constant(constant, collector, [f"{in_front}{tags}/{name}"])
     left_out = []
     where = "stay in the graph, which topology holds"
     if small:
@@ -239,16 +239,17 @@ def _constants(found: _Found, collector: Collector, *, in_front: str) -> list[Le
     return left_out
 
 
-def _are_equal(a: Constant, b: Constant) -> bool:
-    """Compare two constants of one name in two MetaGraphs, if they are not too large."""
+def _comparable(a: Constant, b: Constant) -> int:
+    """Return how many bytes comparing two constants takes; zero if they cannot be equal."""
     x, y = value_of(a), value_of(b)
-    if type(x) is not type(y) or x.shape != y.shape:
-        return False
-    if not isinstance(x, Tensor) or not isinstance(y, Tensor):
-        return False
-    if x.dtype != y.dtype or x.nbytes > _COMPARED:
-        return False
-    return x.tobytes() == y.tobytes()
+    if isinstance(x, Strings) or isinstance(y, Strings):
+        return 0
+    return x.nbytes + 1 if (x.dtype, x.shape) == (y.dtype, y.shape) else 0
+
+
+def _are_equal(a: Constant, b: Constant) -> bool:
+    x, y = value_of(a), value_of(b)
+    return not isinstance(x, Strings) and not isinstance(y, Strings) and x.tobytes() == y.tobytes()
 
 
 def _summary(found: _Found) -> dict[str, JSON]:

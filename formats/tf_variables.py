@@ -30,6 +30,8 @@ from formats.strings import Strings
 from formats.tf_objects import ATTRIBUTES, KEY, SLOT, VALUE, ObjectGraph, Owner
 from formats.weights import Tensor
 
+_DEEPEST_NAME = 100  # objects on the way to a variable
+_MOST_SCOPES = 8  # that an optimizer may have put in front of a variable's name
 _LONGEST_STATE = 1 << 20  # bytes of an object's own state that are kept as text
 
 # Slot names are the optimizers' own names; the two BERT ones are of its AdamWeightDecayOptimizer.
@@ -152,7 +154,7 @@ def _object_names(key: str, owner: Owner | None, full_name: str) -> list[str]:
     tail = "" if attribute in (VALUE, "") else f"/{attribute}"
     names = [f"{path}{tail}", key]
     if owner is not None:
-        clear = owner.node.path
+        clear = owner.node.path(_DEEPEST_NAME)
         # A path that avoids the optimizers is longer than the key's only where the key's does not.
         if owner.node.group is None and clear and len(clear) > path.count("/") + 1:
             names.insert(0, "/".join(clear) + tail)
@@ -196,11 +198,11 @@ def _name_group(key: str, entries: Mapping[str, Entry]) -> Group | None:
 
 def _is_variable(name: str, entries: Mapping[str, Entry]) -> bool:
     """Tell whether a slot's name continues a variable's, which may lack the optimizer's scopes."""
-    while name not in entries:
-        _, slash, name = name.partition("/")
-        if not slash:
-            return False
-    return True
+    for _ in range(_MOST_SCOPES):
+        if name in entries:
+            return True
+        name = name.partition("/")[2]
+    return False
 
 
 def _copies(source: Checkpoint, graph: ObjectGraph | None) -> dict[str, list[str]]:

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 
 from formats.containers import slices, sstable, tf_tensors
 from formats.containers.protobuf import Message, decode
-from formats.containers.tensor_bundle import Entry, Extents, extents_of, slice_key
+from formats.containers.tensor_bundle import (
+    MOST_SLICES,
+    Entry,
+    Extents,
+    extents_of,
+    slice_key,
+)
 from formats.containers.tf_protos import SCHEMA
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
@@ -87,7 +93,7 @@ class SavedSlices:
             if (known.shape, known.number) != (shape, proto.type):
                 raise CorruptError(f"shards disagree about {proto.name!r}", where=self.where)
             parts = known.slices + parts
-        if len(parts) > self._limits.max_files:
+        if len(parts) > MOST_SLICES:
             raise LimitError(f"tensor {proto.name!r} has {len(parts)} slices", where=self.where)
         key = proto.name.encode()
         self.entries[proto.name] = Entry(key, proto.type, shape, 0, 0, 0, 0, parts)

@@ -37,6 +37,7 @@ class Table:
         """
         self._span = span
         self._limits = limits
+        self._inflatable = limits.max_inflated_bytes  # values keep their blocks alive
         if not has_magic(span):
             raise CorruptError(
                 "does not end like an SSTable",
@@ -61,7 +62,7 @@ class Table:
             LimitError: There are too many entries.
         """
         last: bytes | None = None
-        entries = key_bytes = 0
+        entries = key_bytes = end = 0
         for _, handle in self._entries(self._index):
             data = handle.read()
             try:
@@ -69,6 +70,9 @@ class Table:
                 size, at = varint(data, at)
             except (IndexError, ValueError) as e:
                 raise CorruptError("a block handle is damaged", where=self._span.name) from e
+            if offset < end:  # a writer appends; one block twice would be work without end
+                raise CorruptError("blocks are out of order", where=self._span.name)
+            end = offset + size
             for key, value in self._entries(self._block(offset, size)):
                 if last is not None and key <= last:
                     raise CorruptError("keys are out of order", where=self._span.name)
@@ -111,8 +115,9 @@ class Table:
                 where=self._span.name,
             )
         name = f"{self._span.name}@{offset}"
-        limit = self._limits.max_chunk_bytes
-        return Span.whole(Buffer(snappy.decompress(block.read(), limit=limit, where=name), name))
+        data = snappy.decompress(block.read(), limit=self._inflatable, where=name)
+        self._inflatable -= len(data)
+        return Span.whole(Buffer(data, name))
 
     def _entries(self, block: Span) -> Iterator[tuple[bytes, Span]]:
         """Yield the entries of a block; values are not read."""

@@ -19,6 +19,7 @@ from formats.storage import File, Span
 from formats.strings import Strings
 from formats.weights import ByteOrder, Tensor
 
+MOST_SLICES = 10_000  # of one tensor; partitioners make one for each parameter server
 _CHECKSUM = 4  # bytes between the lengths of a string tensor and its strings
 
 
@@ -184,7 +185,7 @@ class TensorBundle:
                 f"tensor {name!r} is in shard {proto.shard_id} of {self.shards}", where=self.where
             )
         parts = tuple(extents_of(s, shape, self.where) for s in proto.slices)
-        if len(parts) > self._limits.max_files:
+        if len(parts) > MOST_SLICES:
             raise LimitError(f"tensor {name!r} has {len(parts)} slices", where=self.where)
         return Entry(
             key,

@@ -71,6 +71,7 @@ class _Parser:
         self.schema = schema
         self.limits = limits
         self.values_left = limits.max_values
+        self.tokens_left = 2 * limits.max_values
         self.at = 0
         self.token, self.sort = b"", ""
         self.advance()
@@ -261,6 +262,12 @@ class _Parser:
             self.token, self.sort = b"", "end"
             return
         self.token, self.sort, self.at = found.group(), found.lastgroup or "", found.end()
+        self.tokens_left -= 1
+        if self.tokens_left < 0:
+            raise LimitError(
+                f"a text protobuf of more than {2 * self.limits.max_values} tokens",
+                where=self.where,
+            )
 
     def unescaped(self, text: bytes) -> bytes:
         if b"\\" not in text:

@@ -34,6 +34,7 @@ FIRST_WINDOW = 1 << 9
 LONGEST_HEADER = 20  # bytes of a tag and a length, or of a tag and a number
 RUN = 4096  # unpacked numbers taken together
 _DEEPEST_GROUP = 100
+_DEEPEST_MERGE = 50  # merging recurses
 
 
 class Context:
@@ -237,6 +238,8 @@ class _Cursor:
             if known is None:
                 values[name] = self._undecoded(extra, position, stop)
             else:  # parts of a singular message are merged
+                if self.depth > _DEEPEST_MERGE:
+                    raise LimitError(f"merged deeper than {_DEEPEST_MERGE} messages", where=where)
                 known._fill()
                 shift = self.shift
                 decode_level(known, self.window, position + shift, stop + shift, self.depth + 1)

@@ -248,9 +248,13 @@ def test_depth_count_and_size_are_limits():
 
 def test_merging_nested_parts_is_no_exponential_work():
     data = b""
-    for _ in range(60):
+    for _ in range(45):
         data = run(15, data) + run(15, b"")
     assert plain(parsed(data))
+    for _ in range(60):
+        data = run(15, data) + run(15, data[:0] + run(15, b""))
+    with pytest.raises(LimitError):
+        plain(parsed(data))
 
 
 class Sparse:

@@ -163,10 +163,12 @@ def test_shards_are_counted(tmp_path, count):
         opened(tmp_path / "c")
 
 
-def test_strings_are_repeated_within_reason():
+def test_strings_are_repeated_when_they_are_walked():
     assert Strings.of((3,), [b"a"]).values() == [b"a"] * 3
-    with pytest.raises(CorruptError):
-        Strings.of((1 << 30,), [b"a"])
+    assert Strings.of((2, 2), [b"ab", b"", b"c"]).values() == [b"ab", b"", b"c", b"c"]
+    assert Strings.of((3,), []).values() == [b""] * 3
+    assert len(Strings.of((600_000,), [b"xy"]).values()) == 600_000
+    assert Strings.of((1 << 50,), [b"a"]).data.nbytes == 1 << 50
     with pytest.raises(CorruptError):
         Strings.of((1,), [b"a", b"b"])
 

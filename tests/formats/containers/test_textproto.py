@@ -133,8 +133,8 @@ def test_lies_are_corrupt(text):
 def test_limits():
     with pytest.raises(LimitError, match="deeper"):
         parsed("m {" * 300)
-    with pytest.raises(LimitError, match="more than 10"):
-        parsed("ints: 1 " * 11, Limits(max_values=10))
+    with pytest.raises(LimitError, match="more than 20 tokens"):
+        parsed("[" + "a." * 11, Limits(max_values=10))
     with pytest.raises(LimitError):
         parsed("i: 1", Limits(max_text_bytes=3))
 
