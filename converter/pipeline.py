@@ -22,6 +22,7 @@ from formats.bundle import JSON, Bundle, LeftOut
 from formats.errors import (
     InternalError,
     SafetyError,
+    StorageError,
     UnsupportedError,
     UsageError,
     VerificationError,
@@ -325,10 +326,14 @@ def _files(folder: Path) -> list[Path]:
 
 def _write_assets(bundle: Bundle, payload: Path, *, sync: bool) -> None:
     for name, span in bundle.assets.items():
-        path = payload / "assets" / name
-        if not path.resolve().is_relative_to(payload.resolve() / "assets"):
-            raise SafetyError(f"an asset is named {name!r}", where=span.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        parts = name.split("/")
+        if not all(parts) or {".", ".."} & set(parts) or "\0" in name:
+            raise SafetyError(f"an asset is named {name!r:.80}", where=span.name)
+        path = payload.joinpath("assets", *parts)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as e:  # too long, or a folder where another asset is a file
+            raise StorageError.writing(path, e) from e
         with Output(path) as out:
             for _ in out.append([span]):
                 pass

@@ -208,7 +208,7 @@ BOMBS = {
     "deep lists of marks": lambda: nested(MARK, b"l", 1_000_000),
     "deep tuple": lambda: deep_tuple(2_000_000),
     "deep dict": lambda: EMPTY_DICT * 1 + (text("a") + EMPTY_DICT) * 300_000 + SETITEM * 300_000,
-    "deep records": lambda: NONE + (b"\x85" + put(1) + POP + b"ca\nB\n" + get(1) + REDUCE) * 200_000,
+    "deep records": lambda: NONE + (b"\x85r\1\0\0\0000ca\nB\nj\1\0\0\0R") * 200_000,
     "deep states": lambda: (named("a.B") + EMPTY_TUPLE + REDUCE) * 200_000 + NONE + BUILD * 200_000,
     "deep parameters": lambda: named("torch.nn.Parameter") * 1000 + NONE + b"\x85R" * 1000,
     "deep tuple as a key": lambda: deep_key(1_000_000),
