@@ -231,11 +231,11 @@ def steps(
         # Both sides are hashed beside the copy and the comparison: digests of whole files cost
         # one core, and there are two.
         sources = background.submit(_file_digests, artifact.opened) if wanted else None
-        clock, done = perf_counter(), 0
+        clock, done, total = perf_counter(), 0, layout.nbytes
         sync = options.sync or os.path.lexists(target)
         for n in write(layout, payload, sync=sync):
             done += n
-            yield Progress("written", done, layout.nbytes)
+            yield Progress("written", done, total)
         _write_assets(bundle, payload, sync=sync)
         written = perf_counter() - clock
         yield Step("written", _files_line(layout), written)

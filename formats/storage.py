@@ -230,8 +230,8 @@ def resolve_member(folder: Path, name: str) -> Path:
     root = folder.resolve()
     try:
         target = path.resolve(strict=True)
-    except (OSError, RuntimeError) as e:
-        raise SourceError(f"names a file that is not there: {name!r}", where=folder) from e
+    except (OSError, RuntimeError, ValueError) as e:  # ValueError: a name that no file can have
+        raise SourceError(f"names a file that is not there: {name!r:.200}", where=folder) from e
     if target.is_relative_to(root):
         return path
     if root.parent.name == "snapshots" and target.is_relative_to(root.parent.parent / "blobs"):
