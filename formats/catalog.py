@@ -82,7 +82,7 @@ FORMATS = (
     Format("graphdef",        "tf_graphdef",       (".pb", ".pbtxt"),
            "frozen GraphDefs and meta graphs, binary or text"),
     Format("onnx",            "onnx_files",        (".onnx",),
-           "inline and external data"),
+           "inline and external data; protobuf text"),
 )
 # fmt: on
 

@@ -251,8 +251,10 @@ def _in_folder(artifact: Artifact) -> Place | None:
             where=artifact.path,
             hint="Name one of them",
         )
-    metas = [n.removesuffix(META) for n in names if n.endswith(META)]
-    return _tables(artifact, metas[0]) if len(metas) == 1 else None
+    # V1 tables have no suffix of their own: their meta graph names them, or habit does.
+    stems = [n.removesuffix(META) for n in names if n.endswith(META)]
+    stems = stems or [n for n in names if n.endswith(".ckpt")]
+    return _tables(artifact, stems[0]) if len(stems) == 1 else None
 
 
 def _from_state(artifact: Artifact) -> Place | None:

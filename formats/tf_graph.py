@@ -13,7 +13,7 @@ from formats.collect import Collector
 from formats.containers import tf_tensors
 from formats.containers.protobuf import Message
 from formats.containers.tf_protos import ENUMS
-from formats.errors import CorruptError, LimitError
+from formats.errors import LimitError
 from formats.limits import Limits
 from formats.strings import Strings
 from formats.weights import Tensor
@@ -69,6 +69,7 @@ class Survey:
     devices: Counter[str] = field(default_factory=Counter)
     constants: list[Constant] = field(default_factory=list)
     variables: list[str] = field(default_factory=list)
+    hollow: list[str] = field(default_factory=list)  # constants without a value
     placeholders: list[Message] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -97,9 +98,10 @@ def survey(graph: Message, limits: Limits, where: str, into: Survey | None = Non
             result.devices[node.device] += 1
         if op in CONSTANTS:
             value = node.attr.get("value")
-            if value is None or not value.has("tensor"):
-                raise CorruptError(f"constant {name!r} has no value", where=where)
-            result.constants.append(Constant(name, value.tensor))
+            if value is not None and value.has("tensor"):
+                result.constants.append(Constant(name, value.tensor))
+            else:  # graphs trimmed for other programs, OpenCV's for one
+                result.hollow.append(name)
         elif op in VARIABLES:
             result.variables.append(name)
         elif op == "Placeholder" and not function:

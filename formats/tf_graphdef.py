@@ -79,6 +79,8 @@ def read(artifact: Artifact) -> Bundle:
         add_constant(constant, collector, [constant.name])
     for name in facts.variables:
         collector.leave_out(name, "a variable; its value is in a checkpoint, not in the graph")
+    for name in facts.hollow:
+        collector.leave_out(name, "a constant without a value")
     collected = collector.finish()
     axes = Axes()
     declared: tuple[Signature, ...]

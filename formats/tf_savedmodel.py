@@ -230,12 +230,13 @@ def _constants(found: _Found, collector: Collector, *, in_front: str) -> list[Le
     where = "stay in the graph, which topology holds"
     if small:
         reason = f"of {_SMALL} elements or fewer; they {where}"
-        left_out.append(LeftOut(f"{small} constants", reason))
+        left_out.append(LeftOut(f"{small} small constants", reason))
     if machinery:
-        reason = f"of the functions that save and restore variables; they {where}"
-        left_out.append(LeftOut(f"{machinery} more constants", reason))
+        name = f"{machinery} constants of saving and restoring"
+        left_out.append(LeftOut(name, f"no part of the model; they {where}"))
     if initial:
-        left_out.append(LeftOut(f"{initial} initial values", f"of variables; they {where}"))
+        name = f"{initial} initial values"
+        left_out.append(LeftOut(name, f"of variables, whose values are here; they {where}"))
     return left_out
 
 

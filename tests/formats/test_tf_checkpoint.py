@@ -153,3 +153,10 @@ def test_the_state_file_of_another_machine_is_understood(tmp_path):
     (tmp_path / "c" / "checkpoint").write_text(state)
     bundle = catalog.read(Artifact(tmp_path / "c"))
     assert bundle.leftovers["training"]["save_counter"].numpy() == 1
+
+
+def test_a_folder_around_one_v1_table(tmp_path):
+    shutil.copy(HERE / "v1_single" / "model.ckpt-1", tmp_path / "inception_v3.ckpt")
+    bundle = catalog.read(Artifact(tmp_path))
+    assert bundle.metadata.variant == "V1, name-based"
+    assert bundle.topology is None

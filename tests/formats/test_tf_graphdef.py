@@ -97,6 +97,13 @@ def test_foreign_bytes_are_claimed_by_nobody(content, tmp_path):
         assert module.sniff(Artifact(path)) is None
 
 
+def test_a_constant_without_a_value_is_named(tmp_path):
+    path = tmp_path / "trimmed.pbtxt"
+    path.write_text('node { name: "a" op: "Const" } node { name: "b" op: "Identity" input: "a" }')
+    bundle = catalog.read(Artifact(path))
+    assert [x.name for x in bundle.metadata.left_out] == ["a"]
+
+
 def test_truncation_everywhere_is_our_error(tmp_path):
     data = (HERE / "frozen.pb").read_bytes()
     path = tmp_path / "cut.pb"
