@@ -302,7 +302,7 @@ class Hdf5:
         """Return the object whose header is at ``address``; None for a named datatype."""
         if address in self._nodes:
             return self._nodes[address]
-        if len(self._nodes) >= self.limits.max_members:
+        if len(self._nodes) >= self.limits.max_objects:
             raise LimitError(f"more than {len(self._nodes)} objects", where=self.image.name)
         messages = self.headers.messages(address)
         first = {m.type: m for m in reversed(messages)}
