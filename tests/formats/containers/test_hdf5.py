@@ -139,7 +139,7 @@ def test_metadata_is_bounded():
     with pytest.raises(LimitError, match="metadata"):
         dict(h5.root.get("many").links)
     with pytest.raises(LimitError, match="objects"):
-        list(opened(FIXTURES / "dtypes_old.h5", Limits(max_members=5)).walk())
+        list(opened(FIXTURES / "dtypes_old.h5", Limits(max_objects=5)).walk())
     with pytest.raises(LimitError, match="chunks"):
         opened(FIXTURES / "chunked_old.h5", Limits(max_members=20)).root.get("deep").tensor()
     big = opened(FIXTURES / "chunked_old.h5", Limits(max_chunk_bytes=8)).root.get("a1").tensor()
