@@ -69,14 +69,14 @@ def masked_crc(data):
     return (((crc >> 15 | crc << 17) & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def table(entries, *, per_block=3, compressed=False):
-    """Return an SSTable of sorted (key, value) pairs."""
+def table(entries, *, per_block=3, compressed=False, crc=True):
+    """Return an SSTable of sorted (key, value) pairs; without ``crc`` large blocks have none."""
     out, index = bytearray(), []
 
     def add(contents):
         kind = int(compressed)
         stored = snappy(contents) if compressed else contents
-        masked = masked_crc(stored + bytes([kind]))
+        masked = masked_crc(stored + bytes([kind])) if crc or len(stored) < 1 << 20 else 0
         handle = number(len(out)) + number(len(stored))
         out.extend(stored + bytes([kind]) + struct.pack("<I", masked))
         return handle
