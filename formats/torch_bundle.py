@@ -36,6 +36,7 @@ def finish(
     signatures: Iterable[Signature] = (),
     assets: Mapping[str, Span] | None = None,
     findings: Iterable[Finding] = (),
+    framework: str | None = "torch",
 ) -> Bundle:
     """Return the bundle of all that was found.
 
@@ -54,7 +55,7 @@ def finish(
     metadata = Metadata(
         format=format,
         variant=variant,
-        framework="torch",
+        framework=framework,
         recorded=versions,
         devices=made.devices,
         distribution={"wrappers": tree.wrappers} if tree.wrappers else {},

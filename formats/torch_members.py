@@ -1,4 +1,4 @@
-"""Zip archives whose members are torch files: what stable-baselines3 saves, and what people zip."""
+"""Archives whose members are torch files: stable-baselines3, NeMo, and what people zip."""
 
 import base64
 import binascii
@@ -6,84 +6,117 @@ import binascii
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle
 from formats.containers import jsontext
-from formats.containers.zip import LOCAL_MAGIC, Member, ZipArchive
+from formats.containers.tar import is_tar, tar_members
+from formats.containers.zip import LOCAL_MAGIC, Member
 from formats.errors import ConvertError, CorruptError
 from formats.limits import MIB
+from formats.storage import Span
 from formats.torch_bundle import finish
-from formats.torch_streams import Session, is_stream, read_any
+from formats.torch_streams import Session, is_legacy_tar, is_stream, read_any
 from formats.torch_tree import OPTIMIZER_KEY, Tree
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".th", ".bin", ".pth.tar")
-MAX_TEXT = 1 * MIB  # a JSON or text member that says something about the others
+MAX_TEXT = 1 * MIB
+MAX_DATA = 16 * MIB  # the JSON of stable-baselines3
 SB3_VERSION = "_stable_baselines3_version"
 
 
 def sniff(artifact: Artifact) -> str | None:
-    """Return the evidence that this is a zip archive of torch files."""
-    if artifact.zip is None:
-        return None
-    first = next(iter(_members(artifact.zip)), None)
-    return None if first is None else f"a zip archive with the torch file {first}"
+    """Return the evidence that this is a zip or tar archive of torch files."""
+    kind = "zip" if artifact.zip is not None else "tar"
+    first = next(iter(_torch_files(_members(artifact))), None)
+    return None if first is None else f"a {kind} archive with the torch file {first}"
 
 
-def _members(archive: ZipArchive) -> dict[str, Member]:
-    """Return the members that are torch files; none where the archive is one itself."""
-    if any(n.rpartition("/")[2] in ("data.pkl", "model.json") for n in archive.members):
+def _members(artifact: Artifact) -> dict[str, Span | Member]:
+    """Return all members of a zip or tar archive."""
+    if artifact.zip is not None:
+        return dict(artifact.zip.members)
+    if not is_tar(artifact.head) or is_legacy_tar(artifact.head):
         return {}
-    return {
-        name: member
-        for name, member in archive.members.items()
-        if name.endswith(SUFFIXES) and not name.startswith("__MACOSX/") and _is_torch(member)
-    }
-
-
-def _is_torch(member: Member) -> bool:
     try:
-        head = member.span().read(0, min(64, member.size))
+        return dict(tar_members(artifact.span, artifact.name, artifact.limits))
     except ConvertError:
-        return False
-    return head.startswith(LOCAL_MAGIC) or is_stream(head) or head[:1] == b"\x80"
+        return {}
+
+
+def _torch_files(members: dict[str, Span | Member]) -> dict[str, Span]:
+    """Return the members that are torch files; none where the archive is one itself."""
+    if any(n.rpartition("/")[2] in ("data.pkl", "model.json") for n in members):
+        return {}
+    found = {}
+    for name, member in members.items():
+        if name.endswith(SUFFIXES) and not name.startswith("__MACOSX/"):
+            span = _as_torch(member)
+            if span is not None:
+                found[name] = span
+    return found
+
+
+def _as_torch(member: Span | Member) -> Span | None:
+    """Return a member's bytes where they begin like a torch file."""
+    try:
+        span = member if isinstance(member, Span) else member.span()
+        head = span.read(0, min(512, span.length))
+    except ConvertError:
+        return None
+    known = head.startswith(LOCAL_MAGIC) or is_stream(head) or is_legacy_tar(head)
+    return span if known or head[:1] == b"\x80" else None
 
 
 def read(artifact: Artifact) -> Bundle:
-    """Read all torch files of a zip archive as one.
+    """Read all torch files of an archive as one.
 
     Raises:
         CorruptError: One of them is damaged.
         LimitError: They ask for more than the limits grant.
     """
-    archive = artifact.zip
-    members = {} if archive is None else _members(archive)
-    if archive is None or not members:
+    members = _members(artifact)
+    files = _torch_files(members)
+    if not files:
         raise CorruptError("holds no torch file", where=artifact.path)
     session = Session.begin(artifact.limits)
     tree = Tree(artifact.limits)
     recorded: dict[str, str] = {}
+    for name, span in files.items():
+        _add(tree, name, span, session, recorded, artifact.name, alone=len(files) == 1)
+    variant = f"{'zip' if artifact.zip is not None else 'tar'} archive of torch files"
     for name, member in members.items():
-        stem = name
-        for suffix in SUFFIXES:
-            stem = stem.removesuffix(suffix)
-        path = stem.replace("/", ".") if len(members) > 1 else ""
-        loaded = read_any(member.span(), session, f"{artifact.name}!{name}")
-        group = "optimizer" if OPTIMIZER_KEY.search(stem.rpartition("/")[2]) else None
-        tree.add(loaded.value, path, name, "optimizer" if group else None)
-        recorded |= loaded.recorded
-    variant = "zip archive of torch files"
-    for name, member in archive.members.items():
-        if name in members:
+        if name in files:
             continue
-        if name == SB3_VERSION and member.size < 64:
-            recorded["stable_baselines3_version"] = (
-                member.read(64).decode("utf-8", "replace").strip()
-            )
+        span = member if isinstance(member, Span) else member.span()
+        if name == SB3_VERSION and span.length < 64:
+            recorded["stable_baselines3_version"] = span.read().decode("utf-8", "replace").strip()
             variant = "stable-baselines3 archive"
-        elif name == "system_info.txt" and member.size < MAX_TEXT:
-            _system_info(member.read(MAX_TEXT).decode("utf-8", "replace"), recorded)
-        elif name == "data" and member.size < 16 * MIB:
-            _parameters(member, session, tree, artifact.name)
+        elif name == "system_info.txt" and span.length < MAX_TEXT:
+            _system_info(span.read().decode("utf-8", "replace"), recorded)
+        elif name == "data" and SB3_VERSION in members and span.length < MAX_DATA:
+            _parameters(span, session, tree, artifact.name)
         else:
             tree.leave_out(name, "a member that is no torch file")
     return finish(tree, session, format="torch-members", variant=variant, recorded=recorded)
+
+
+def _add(
+    tree: Tree,
+    name: str,
+    span: Span,
+    session: Session,
+    recorded: dict[str, str],
+    where: str,
+    *,
+    alone: bool,
+) -> None:
+    stem = name
+    for suffix in SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    path = "" if alone else stem.replace("/", ".")
+    loaded = read_any(span, session, f"{where}!{name}")
+    optimizer = OPTIMIZER_KEY.search(stem.rpartition("/")[2])
+    tree.add(loaded.value, path, name, "optimizer" if optimizer else None)
+    for i, constant in enumerate(loaded.constants):
+        tree.add(constant, f"{path}.CONSTANTS.c{i}" if path else f"CONSTANTS.c{i}", name)
+    recorded |= loaded.recorded
 
 
 def _system_info(text: str, recorded: dict[str, str]) -> None:
@@ -94,10 +127,9 @@ def _system_info(text: str, recorded: dict[str, str]) -> None:
             recorded[key.strip()[:80]] = value.strip()[:200]
 
 
-def _parameters(member: Member, session: Session, tree: Tree, where: str) -> None:
+def _parameters(span: Span, session: Session, tree: Tree, where: str) -> None:
     """Note the JSON of constructor arguments; what it holds pickled is looked at, not run."""
-    limit = 16 * MIB
-    value = jsontext.parse(member.read(limit), where=f"{where}!data", limit=limit)
+    value = jsontext.parse(span.read(), where=f"{where}!data", limit=MAX_DATA)
     kept: dict[str, JSON] = {}
     for key, entry in value.items() if isinstance(value, dict) else ():
         if not isinstance(entry, dict) or ":serialized:" not in entry:

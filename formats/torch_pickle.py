@@ -4,7 +4,7 @@ from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, Topology
 from formats.containers.zip import ZipArchive
 from formats.torch_bundle import finish, module_topology
-from formats.torch_streams import Session, find_prefix, is_stream, is_tar, read_any
+from formats.torch_streams import Session, find_prefix, is_legacy_tar, is_stream, read_any
 from formats.torch_tree import Tree
 
 # First bytes of a protocol 0 or 1 pickle that begins with a global, a mark or a container.
@@ -19,7 +19,7 @@ def sniff(artifact: Artifact) -> str | None:
         return _sniff_zip(artifact.zip)
     if is_stream(head):
         return "torch's magic number"
-    if is_tar(head):
+    if is_legacy_tar(head):
         return "a tar archive that begins with a member of torch before 0.1.10"
     if len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5:
         return f"a pickle of protocol {head[1]}"
@@ -60,5 +60,5 @@ def read(artifact: Artifact) -> Bundle:
             topology = Topology(topology.kind, topology.summary, content)
     return finish(
         tree, session, format="torch", variant=loaded.variant, recorded=loaded.recorded,
-        topology=topology,
+        topology=topology, framework=loaded.framework,
     )  # fmt: skip

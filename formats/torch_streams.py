@@ -12,6 +12,7 @@ from formats.bundle import LeftOut
 from formats.containers.pickle import Budget, Call, Constructor, Persistent, Unpickler
 from formats.containers.pickle_core import CORE
 from formats.containers.pickle_values import Global, Record
+from formats.containers.tar import is_tar, tar_members
 from formats.containers.zip import LOCAL_MAGIC, ZipArchive
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
@@ -38,6 +39,7 @@ class Session:
     calls: dict[tuple[str, str], Call] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
     nesting: int = 0
+    torch: bool = False  # whether any pickle names something of torch
 
     @classmethod
     def begin(cls, limits: Limits) -> "Session":
@@ -69,6 +71,7 @@ class Session:
         try:
             return vm.load()
         finally:
+            self.torch = self.torch or any(n.startswith("torch.") for n in vm.globals)
             for call in vm.calls.values():
                 self.calls.setdefault((call.name, call.where), call)
 
@@ -98,12 +101,16 @@ class Loaded:
         variant: Which container, in words.
         recorded: What the container says about itself.
         sources: Class → source text, where old torch kept it.
+        constants: Tensors that TorchScript code refers to, of an archive inside another.
+        framework: Who wrote it, as far as it shows.
     """
 
     value: object
     variant: str
     recorded: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
+    constants: tuple[object, ...] = ()
+    framework: str | None = "torch"
 
 
 def text(value: object) -> str | None:
@@ -128,7 +135,7 @@ def read_any(span: Span, session: Session, where: str) -> Loaded:
         return read_zip(archive, prefix, session, where)
     if is_stream(head):
         return read_stream(span, session, where)
-    if is_tar(head):
+    if is_legacy_tar(head):
         return read_tar(span, session, where)
     return read_bare(span, session, where)
 
@@ -193,7 +200,14 @@ def read_zip(archive: ZipArchive, prefix: str, session: Session, where: str) -> 
     )
     name = prefix + "data.pkl"
     vm = session.unpickler(archive[name].span(), f"{where}!{name}", storages)
-    return Loaded(session.load(vm), "zip archive (torch 1.6 and later)", recorded)
+    loaded = Loaded(session.load(vm), "zip archive (torch 1.6 and later)", recorded)
+    name = prefix + "constants.pkl"
+    if name in archive:
+        storages = ZipStorages(archive, prefix + "constants/{}", where, storages.byteorder)
+        vm = session.unpickler(archive[name].span(), f"{where}!{name}", storages)
+        constants = session.load(vm)
+        loaded.constants = constants if isinstance(constants, tuple) else ()
+    return loaded
 
 
 def zip_records(archive: ZipArchive, prefix: str) -> dict[str, str]:
@@ -317,37 +331,12 @@ def _place(ref: StorageRef, span: Span, at: int, where: str) -> int:
     return at + 8 + size
 
 
-def is_tar(head: bytes) -> bool:
+def is_legacy_tar(head: bytes) -> bool:
     """Tell whether bytes begin like a tar archive with one of the members that torch wrote."""
-    return head[257:262] == b"ustar" and head[:100].rstrip(b"\0").removeprefix(b"./") in TAR_MEMBERS
+    return is_tar(head) and head[:100].rstrip(b"\0").removeprefix(b"./") in TAR_MEMBERS
 
 
 TAR_MEMBERS = frozenset({b"sys_info", b"pickle", b"storages", b"tensors"})
-
-
-def tar_members(span: Span, where: str, limits: Limits) -> dict[str, Span]:
-    """Return the members of a tar archive by name. POSIX ustar, GNU sizes; no long names."""
-    members: dict[str, Span] = {}
-    at = 0
-    while at + 512 <= span.length and len(members) < limits.max_members:
-        header = span.read(at, 512)
-        if not header.strip(b"\0"):
-            break
-        size = header[124:136]
-        try:
-            if size[0] & 0x80:
-                nbytes = int.from_bytes(size[1:], "big")
-            else:
-                nbytes = int(size.strip(b"\0 ") or b"0", 8)
-        except ValueError:
-            nbytes = -1
-        if nbytes < 0:
-            raise CorruptError("tar header without a size", where=where, offset=at)
-        name = header[:100].rstrip(b"\0").decode("utf-8", "backslashreplace").removeprefix("./")
-        if header[156:157] in (b"0", b"\0"):
-            members.setdefault(name, span.sub(at + 512, nbytes))
-        at += 512 + -(-nbytes // 512) * 512
-    return members
 
 
 def read_tar(span: Span, session: Session, where: str) -> Loaded:
@@ -460,4 +449,4 @@ def read_bare(span: Span, session: Session, where: str) -> Loaded:
     if vm.position < span.length:
         rest = span.length - vm.position
         session.left_out.append(LeftOut(where, f"{rest} bytes behind the first pickle"))
-    return Loaded(value, "bare pickle")
+    return Loaded(value, "bare pickle", framework="torch" if session.torch else None)

@@ -166,7 +166,8 @@ class Tree:
         kind = type(value)
         self.work += 1
         if kind in SCALARS or kind is bytes:
-            self._put_leaf(frame, key, value)
+            if value is not None or not frame.slot:  # a module without a bias has None for it
+                self._put_leaf(frame, key, value)
             return
         self.work += 3
         if self.work > MAX_WORK:
@@ -251,9 +252,11 @@ class Tree:
                 self._done[id(value)] = (False, out, cost)
                 self._put(frame, key, out, cost)
                 return True
-        elif type(value) is not dict or 16 * len(value) <= MAX_USER_BYTES - self.user_bytes:
-            return False
-        elif not all(type(v) in SCALARS for v in value.values()):
+        elif (
+            type(value) is not dict
+            or 16 * len(value) <= MAX_USER_BYTES - self.user_bytes
+            or not all(type(v) in SCALARS for v in value.values())
+        ):
             return False
         self._done[id(value)] = (False, None, MAX_USER_BYTES)
         self._mark(frame, None)
@@ -372,6 +375,8 @@ class Tree:
                 return "optimizer"
             if "growth_factor" in value and "scale" in value:
                 return "training"
+            if "python" in value and "numpy" in value and ("cpu" in value or "torch" in value):
+                return "training"  # the random state of every library
         if TRAINING_KEY.search(key):
             return "training"
         if OPTIMIZER_KEY.search(key):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from formats.containers.pickle import Constructor, Unpickler
-from formats.containers.pickle_values import Global, Node, Record
+from formats.containers.pickle_values import MAX_STATES, Global, Node, Record
 from formats.storage import Span
 from formats.weights import DTYPES, ByteOrder, DType
 
@@ -151,7 +151,10 @@ class TensorValue(Node):
 
     def build(self, state: object) -> None:
         """Keep Python attributes of the tensor."""
-        self.state.append(state)
+        if isinstance(state, tuple) and state and isinstance(state[0], bool):
+            self.requires_grad = state[0]  # a Variable of torch 0.1 to 0.3: (…, volatile, hooks)
+        elif len(self.state) < MAX_STATES:
+            self.state.append(state)
 
     def copy(self) -> "TensorValue":
         """Return another tensor of the same description."""
@@ -343,7 +346,7 @@ def parameter(cls: str, args: tuple[object, ...]) -> object:
         return Record(cls, args)
     tensor = data.copy()
     tensor.is_parameter = cls.endswith(("Parameter", "Buffer"))
-    if not cls.startswith("torch.nn.parameter.Parameter") and tensor.cls is None:
+    if cls not in PLAIN_CLASSES and tensor.cls is None:
         tensor.cls = cls
     if len(args) > 1:
         tensor.requires_grad = gradient(args[1])
@@ -454,6 +457,19 @@ def _graph_module(vm: Unpickler, args: tuple[object, ...]) -> Record:
     return record
 
 
+def _persistent_object(vm: Unpickler, args: tuple[object, ...]) -> Record:
+    """StyleGAN stores a module's state beside its source, which it would run."""
+    vm.suspect("torch_utils.persistence._reconstruct_persistent_obj")
+    meta = args[0] if args else None
+    if not isinstance(meta, dict):
+        return Record("torch_utils.persistence._reconstruct_persistent_obj", args)
+    record = Record(
+        f"{str(meta.get('module_name', 'persistent'))[:200]}.{meta.get('class_name')!s:.200}"
+    )
+    record.build(meta.get("state"))
+    return record
+
+
 # fmt: off
 TORCH: Mapping[str, Constructor] = {
     "torch._utils._rebuild_tensor":                         _rebuild_tensor,
@@ -479,6 +495,7 @@ TORCH: Mapping[str, Constructor] = {
     "torch.fx.graph_module.reduce_graph_module":            _graph_module,
     "torch.fx.graph_module.reduce_package_graph_module":    _graph_module,
     "torch.fx.graph_module.reduce_deploy_graph_module":     _graph_module,
+    "torch_utils.persistence._reconstruct_persistent_obj": _persistent_object,
     # TorchScript's type tags: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/jit/_pickle.py
     "torch.jit._pickle.restore_type_tag":                   _first,
     "torch.jit._pickle.build_intlist":                      _first,

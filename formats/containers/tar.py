@@ -1,0 +1,81 @@
+"""Tar archives as maps from member name to bytes: uncompressed, regular files only.
+
+Spec: POSIX.1-2017 pax, "ustar Interchange Format"; GNU tar's long names and large sizes.
+"""
+
+from formats.errors import CorruptError, LimitError
+from formats.limits import Limits
+from formats.storage import Span
+
+BLOCK = 512
+MAX_NAME = 4096
+
+
+def is_tar(head: bytes) -> bool:
+    """Tell whether bytes begin with a tar header."""
+    return head[257:262] == b"ustar"
+
+
+def tar_members(span: Span, where: str, limits: Limits) -> dict[str, Span]:
+    """Return the regular files of an archive by name, without a leading ``./``.
+
+    Raises:
+        CorruptError: A header has no size, or a member reaches past the end.
+        LimitError: There are too many members.
+    """
+    members: dict[str, Span] = {}
+    at, long_name, count = 0, "", 0
+    while at + BLOCK <= span.length:
+        header = span.read(at, BLOCK)
+        if not header.strip(b"\0"):
+            break
+        count += 1
+        if count > limits.max_members:
+            raise LimitError(f"tar archive of more than {count - 1} members", where=where)
+        data = span.sub(at + BLOCK, _size(header, where, at))
+        kind = header[156:157]
+        if kind == b"L":
+            long_name = _text(data.read(0, min(data.length, MAX_NAME)))
+        elif kind == b"x":
+            long_name = _pax_path(data.read(0, min(data.length, 1 << 16)))
+        elif kind in (b"0", b"\0"):
+            name = (long_name or _name(header)).removeprefix("./")
+            if members.setdefault(name, data) is not data:
+                raise CorruptError(f"two tar members are named {name!r:.80}", where=where)
+            long_name = ""
+        else:
+            long_name = ""
+        at += BLOCK + -(-data.length // BLOCK) * BLOCK
+    return members
+
+
+def _size(header: bytes, where: str, at: int) -> int:
+    field = header[124:136]
+    try:
+        if field[0] & 0x80:  # GNU: base 256
+            return int.from_bytes(field[1:], "big")
+        size = int(field.strip(b"\0 ") or b"0", 8)
+    except ValueError:
+        size = -1
+    if size < 0:
+        raise CorruptError("tar header without a size", where=where, offset=at)
+    return size
+
+
+def _name(header: bytes) -> str:
+    name = _text(header[:100])
+    prefix = _text(header[345:500]) if header[257:263] == b"ustar\0" else ""
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _pax_path(data: bytes) -> str:
+    """Return the ``path`` of an extended header, or ""."""
+    for record in data.split(b"\n"):
+        _, _, pair = record.partition(b" ")
+        if pair.startswith(b"path="):
+            return _text(pair[5:])
+    return ""
+
+
+def _text(field: bytes) -> str:
+    return field.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
