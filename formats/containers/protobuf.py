@@ -256,8 +256,11 @@ def _actions(field: Field) -> Iterator[tuple[int, wire.Row]]:
             yield wire.LEN, row(wire.PACKED_LAZY if lazy else wire.PACKED, kind)
 
 
-def decode(span: Span, kind: type[Message], limits: Limits) -> Message:
+def decode(span: Span, kind: type[Message], limits: Limits, *, whole: int | None = None) -> Message:
     """Return the message that fills ``span``; nothing of it is decoded yet.
+
+    Up to ``whole`` bytes (default: `wire.WHOLE`) are read at once and kept; of more, only what is
+    looked at.
 
     Raises:
         LimitError: It is larger than any protobuf may be.
@@ -271,7 +274,7 @@ def decode(span: Span, kind: type[Message], limits: Limits) -> Message:
     context = wire.Context(limits)
     message = kind.__new__(kind)
     message._depth = 0
-    if span.length <= wire.WHOLE:
+    if span.length <= (wire.WHOLE if whole is None else whole):
         message._window = wire.Window(span.storage, context, span.read(), span.offset)
         message._start, message._end = 0, span.length
     else:

@@ -7,7 +7,7 @@ its own. The interface is that of `tensor_bundle.TensorBundle`.
 
 from collections.abc import Sequence
 
-from formats.containers import slices, sstable, tf_tensors
+from formats.containers import slices, sstable, tf_tensors, wire
 from formats.containers.protobuf import Message, decode
 from formats.containers.tensor_bundle import (
     MOST_SLICES,
@@ -74,7 +74,8 @@ class SavedSlices:
                 raise CorruptError(
                     f"the slice at {list(extents.starts)} of {key!r} is missing", where=self.where
                 )
-            proto = decode(value, SCHEMA["SavedTensorSlices"], self._limits).data.data
+            saved = decode(value, SCHEMA["SavedTensorSlices"], self._limits, whole=wire.SMALL)
+            proto = saved.data.data
             tensor = tf_tensors.from_values(proto, entry.number, extents.lengths, key)
             if isinstance(tensor, Strings):
                 if len(entry.slices) > 1:

@@ -88,8 +88,6 @@ def test_v1_table(tmp_path, touched):
     meta = field(
         1, field(1, b"w") + field(2, shape([2_000_000])) + field(3, 1) + field(4, field(1, b""))
     )
-    from formats.containers.tensor_bundle import slice_key
-
     data = table([(b"", field(1, meta)), (slice_key(b"w", [(0, -1)]), saved)], crc=False)
     (tmp_path / "model.ckpt").write_bytes(data)
     bundle = catalog.read(Artifact(tmp_path / "model.ckpt"))
