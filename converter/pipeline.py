@@ -291,7 +291,10 @@ def _check(options: Options) -> None:
 
 def _check_apart(source: Path, target: Path) -> None:
     """Refuse an output that would replace its own source, or lie inside it."""
-    here, there = source.resolve(), target.resolve()
+    try:
+        here, there = (Path(os.path.realpath(p)) for p in (source, target))
+    except ValueError as e:
+        raise UsageError(f"no file can have this name: {e}", where=repr(source)) from e
     if here == there or there.is_relative_to(here) or here.is_relative_to(there):
         raise UsageError("the output would stand in its own source", where=target)
 

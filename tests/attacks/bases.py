@@ -3,7 +3,7 @@
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -186,3 +186,19 @@ def _onnx() -> Iterator[Base]:
     model.graph.initializer[0].CopyFrom(outside)
     files = {"m.onnx": model.SerializeToString(), "m.bin": b"\0" * 8 + w.tobytes()}
     yield Base("onnx external", files, "m.onnx", ("m.onnx",))
+
+
+def _fixture(path: str) -> Callable[[], Base]:
+    def load() -> Base:
+        return next(b for b in fixtures() if b.name == path)
+
+    return load
+
+
+# One folder of each kind.
+BASES_BY_KIND: Mapping[str, Callable[[], Base]] = {
+    "sharded safetensors": lambda: next(b for b in generated() if b.name == "sharded safetensors"),
+    "SavedModel": _fixture("tensorflow/module_tf2"),
+    "checkpoint": _fixture("tensorflow/v2_named"),
+    "external data": _fixture("onnx/external_many"),
+}
