@@ -4,14 +4,13 @@ The weights are the initialisers of the graph, of its subgraphs and of the model
 and the tensors in attributes: a Constant's under the name of its output, another node's as
 ``<output>.<attribute>``. ConstantOfShape's fill value is part of the node and stays there.
 A sparse tensor becomes ``<name>.values`` and ``<name>.indices``, bound by an `Encoding`.
-Spec: https://github.com/onnx/onnx/blob/v1.23.0/onnx/onnx.proto, .../docs/ExternalData.md
+Spec: https://github.com/onnx/onnx/blob/v1.23.0/onnx/onnx.proto
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import prod
 
 from formats.artifact import Artifact
 from formats.bundle import (
@@ -26,7 +25,7 @@ from formats.bundle import (
     Topology,
 )
 from formats.collect import Collector
-from formats.containers import textproto
+from formats.containers import onnx_tensors, textproto
 from formats.containers.onnx_protos import SCHEMA
 from formats.containers.packed import Packed
 from formats.containers.protobuf import Message, decode
@@ -35,49 +34,17 @@ from formats.errors import (
     ConvertError,
     CorruptError,
     LimitError,
-    SourceError,
     UnknownFormatError,
     UnsupportedError,
 )
-from formats.storage import Span
+from formats.storage import File, Span
 from formats.strings import Strings
 from formats.weights import DTYPES, Tensor
 
-STRING, EXTERNAL = 8, 1
 _SNIFFED = 1 << 16  # bytes
-_COUNTED = 1 << 16  # bytes of varints that are counted at once
 _LONGEST_TEXT = 1 << 16  # bytes of one piece of user metadata that is kept
 
 # fmt: off
-_TYPES: Mapping[int, tuple[str, str]] = {  # TensorProto.DataType → our dtype, field of typed data
-    1:  ("float32",         "float_data"),
-    2:  ("uint8",           "int32_data"),
-    3:  ("int8",            "int32_data"),
-    4:  ("uint16",          "int32_data"),
-    5:  ("int16",           "int32_data"),
-    6:  ("int32",           "int32_data"),
-    7:  ("int64",           "int64_data"),
-    9:  ("bool",            "int32_data"),
-    10: ("float16",         "int32_data"),
-    11: ("float64",         "double_data"),
-    12: ("uint32",          "uint64_data"),
-    13: ("uint64",          "uint64_data"),
-    14: ("complex64",       "float_data"),
-    15: ("complex128",      "double_data"),
-    16: ("bfloat16",        "int32_data"),
-    17: ("float8_e4m3fn",   "int32_data"),
-    18: ("float8_e4m3fnuz", "int32_data"),
-    19: ("float8_e5m2",     "int32_data"),
-    20: ("float8_e5m2fnuz", "int32_data"),
-    21: ("uint4",           "int32_data"),  # each number holds a byte of packed elements
-    22: ("int4",            "int32_data"),
-    23: ("float4_e2m1fn",   "int32_data"),
-    24: ("float8_e8m0fnu",  "int32_data"),
-    25: ("uint2",           "int32_data"),
-    26: ("int2",            "int32_data"),
-    27: ("float6_e2m3fn",   "int32_data"),
-    28: ("float6_e3m2fn",   "int32_data"),
-}
 # Number and wire type of each field of the messages that sniffing looks at.
 _MODEL = {(1, VARINT), (5, VARINT), *((n, LEN) for n in (2, 3, 4, 6, 7, 8, 14, 20, 25, 26))}
 _GRAPH = {(n, LEN) for n in (1, 2, 5, 10, 11, 12, 13, 14, 15, 16)}
@@ -325,7 +292,7 @@ def _add(walk: _Model, path: str, name: str, proto: Message, group: Group | None
 
 def _add_sparse(walk: _Model, path: str, name: str, proto: Message, group: Group | None) -> None:
     origin = f"{path}/{name}" if path else name
-    shape = _shape(proto, origin)
+    shape = onnx_tensors.shape_of(proto, origin)
     values = _tensor(walk, proto.values, origin)
     indices = _tensor(walk, proto.indices, origin)
     if isinstance(values, Strings) or isinstance(indices, Strings):
@@ -342,93 +309,12 @@ def _add_sparse(walk: _Model, path: str, name: str, proto: Message, group: Group
     walk.sparse.append((name, shape, values, indices))
 
 
-def _shape(proto: Message, where: str) -> tuple[int, ...]:
-    dims = tuple(proto.dims)
-    if any(n < 0 for n in dims) or len(dims) > 64 or prod(dims) >= 1 << 63:
-        raise CorruptError(f"a tensor has the shape {list(dims)[:64]}", where=where)
-    return dims
-
-
 def _tensor(walk: _Model, proto: Message, origin: str) -> Tensor | Strings:
-    """Return a TensorProto's tensor; its numbers stay where they are.
+    def member(name: str) -> File:
+        walk.files.add(name)
+        return walk.artifact.member(name)
 
-    Raises:
-        CorruptError: Its shape and its data contradict each other.
-        UnsupportedError: It is of an unknown type, or one segment of several.
-    """
-    shape = _shape(proto, origin)
-    if proto.has("segment"):
-        raise UnsupportedError("a tensor in segments", where=origin)
-    if proto.data_type == STRING:
-        if len(proto.string_data) != prod(shape):
-            raise CorruptError(
-                f"{len(proto.string_data)} strings for shape {list(shape)}", where=origin
-            )
-        return Strings.of(shape, proto.string_data, origin=origin)
-    if proto.data_type not in _TYPES:
-        raise UnsupportedError(f"a tensor of data type {proto.data_type}", where=origin)
-    name, field_name = _TYPES[proto.data_type]
-    dtype = DTYPES[name]
-    nbytes = dtype.nbytes(prod(shape))
-    if proto.data_location == EXTERNAL:
-        return Tensor.contiguous(
-            dtype, shape, _external(walk, proto, nbytes, origin), origin=origin
-        )
-    values: Packed = getattr(proto, field_name)
-    if proto.has("raw_data") and (proto.raw_data.length or not values):
-        return Tensor.contiguous(dtype, shape, proto.raw_data, origin=origin)
-    width = dtype.itemsize // dtype.parts
-    if dtype.bits == 6:
-        raise UnsupportedError(f"a tensor of {dtype} that is not raw", where=origin)
-    found = values.nbytes if values.width else _encoded_bytes(values, width, nbytes)
-    if found != nbytes:
-        raise CorruptError(
-            f"{dtype}{list(shape)} takes {nbytes} bytes, but its {field_name} makes {found}",
-            where=origin,
-        )
-    if values.span is not None:
-        return Tensor.contiguous(dtype, shape, values.span, origin=origin)
-    return Tensor.computed(dtype, shape, lambda: values.little_endian(width), origin=origin)
-
-
-def _encoded_bytes(values: Packed, width: int, nbytes: int) -> int:
-    """Return how many bytes varints stand for; of many, only whether it can be ``nbytes``.
-
-    Counting means reading them all. Where that is weights, it is left to whoever walks them.
-    """
-    if values.nbytes <= _COUNTED or not nbytes // width <= values.nbytes <= 10 * nbytes // width:
-        return len(values) * width
-    return nbytes
-
-
-def _external(walk: _Model, proto: Message, nbytes: int, origin: str) -> Span:
-    """Return the run of another file that a tensor is."""
-    entries = {e.key: e.value for e in proto.external_data}
-    location = entries.get("location", "")
-    if not location or location.startswith("*/"):
-        raise UnsupportedError(
-            f"external data at {location!r}", expected="the name of a file", where=origin
-        )
-    numbers = {}
-    for key, default in (("offset", 0), ("length", nbytes)):
-        text = entries.get(key) or str(default)
-        if not (text.isascii() and text.isdigit()) or len(text) > 19:
-            raise CorruptError(f"external data with {key} {text[:40]!r}", where=origin)
-        numbers[key] = int(text)
-    if numbers["length"] != nbytes:
-        raise CorruptError(
-            f"external data of {numbers['length']} bytes for a tensor of {nbytes}", where=origin
-        )
-    walk.files.add(location)
-    try:
-        file = walk.artifact.member(location)
-    except SourceError as e:
-        raise SourceError(
-            f"tensor {origin!r} is in {location!r}, which is not there",
-            where=walk.artifact.path,
-            hint="Fetch the external data too, and keep it beside the model",
-        ) from e
-    return Span.whole(file).sub(numbers["offset"], nbytes)
+    return onnx_tensors.from_proto(proto, origin, member)
 
 
 def _sparse_encodings(walk: _Model, tensors: Mapping[str, Tensor]) -> dict[str, Encoding]:
@@ -502,7 +388,7 @@ def _type_name(proto: Message) -> tuple[str, Message | None]:
         kind = proto.which("value")
         if kind in ("tensor_type", "sparse_tensor_type"):
             inner = getattr(proto, kind)
-            name = _element_name(inner.elem_type)
+            name = onnx_tensors.element_name(inner.elem_type)
             if kind == "sparse_tensor_type":
                 name = f"sparse({name})"
             shape = inner.shape if inner.has("shape") and not around else None
@@ -511,12 +397,8 @@ def _type_name(proto: Message) -> tuple[str, Message | None]:
             around.append(kind.removesuffix("_type"))
             proto = getattr(proto, kind).elem_type
         elif kind == "map_type":
-            around.append(f"map of {_element_name(proto.map_type.key_type)} to ")
+            around.append(f"map of {onnx_tensors.element_name(proto.map_type.key_type)} to ")
             proto = proto.map_type.value_type
         else:
             name = "opaque" if kind else "unknown"
             return "".join(f"{a}(" for a in around) + name + ")" * len(around), None
-
-
-def _element_name(number: int) -> str:
-    return "string" if number == STRING else _TYPES.get(number, (f"type {number}",))[0]
