@@ -15,10 +15,11 @@ from formats.containers.pickle_values import Odd, Record
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.storage import File, Span
 from formats.torch_bundle import finish
+from formats.torch_contents import as_tensor, key_text
 from formats.torch_join import Chunk, joined
 from formats.torch_streams import Session, read_any, read_bare
 from formats.torch_tensors import Maker
-from formats.torch_tree import OPTIMIZER_KEY, TRAINING_KEY, Tree, as_tensor, key_text
+from formats.torch_tree import OPTIMIZER_KEY, TRAINING_KEY
 from formats.torch_values import TensorValue
 from formats.weights import Tensor
 
@@ -115,7 +116,7 @@ class _Reader:
         self.artifact = artifact
         self.session = session
         self.places = places
-        self.tree = Tree(artifact.limits)
+        self.tree = session.tree()
         self.maker = Maker(self.tree)
         self._files: dict[str, File] = {}
 

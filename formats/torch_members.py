@@ -16,6 +16,7 @@ from formats.torch_streams import Session, is_legacy_tar, is_stream, read_any
 from formats.torch_tree import OPTIMIZER_KEY, Tree
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".th", ".bin", ".pth.tar")
+TEXTS = (".json", ".txt", ".yaml", ".yml", ".model", ".vocab")
 MAX_TEXT = 1 * MIB
 MAX_DATA = 16 * MIB  # the JSON of stable-baselines3
 SB3_VERSION = "_stable_baselines3_version"
@@ -76,10 +77,11 @@ def read(artifact: Artifact) -> Bundle:
     if not files:
         raise CorruptError("holds no torch file", where=artifact.path)
     session = Session.begin(artifact.limits)
-    tree = Tree(artifact.limits)
+    tree = session.tree()
     recorded: dict[str, str] = {}
     for name, span in files.items():
         _add(tree, name, span, session, recorded, artifact.name, alone=len(files) == 1)
+    assets: dict[str, Span] = {}
     variant = f"{'zip' if artifact.zip is not None else 'tar'} archive of torch files"
     for name, member in members.items():
         if name in files:
@@ -92,9 +94,13 @@ def read(artifact: Artifact) -> Bundle:
             _system_info(span.read().decode("utf-8", "replace"), recorded)
         elif name == "data" and SB3_VERSION in members and span.length < MAX_DATA:
             _parameters(span, session, tree, artifact.name)
+        elif name.endswith(TEXTS) and ".." not in name.split("/") and not name.startswith("/"):
+            assets[name] = span
         else:
             tree.leave_out(name, "a member that is no torch file")
-    return finish(tree, session, format="torch-members", variant=variant, recorded=recorded)
+    return finish(
+        tree, session, format="torch-members", variant=variant, recorded=recorded, assets=assets
+    )
 
 
 def _add(

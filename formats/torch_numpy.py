@@ -114,6 +114,9 @@ class NumpyArray(Node):
             return
         if isinstance(data, str):  # Python 2
             data = encoded(data, "latin1")
+        if isinstance(data, bytes) and dtype.code[:1] in ("U", "S") and not dtype.fields:
+            self.objects = _texts(data, dtype)
+            return
         if isinstance(data, bytes):
             data = Span.whole(Buffer(data, self.where))
         if dtype.type is None or not isinstance(data, Span):
@@ -126,6 +129,18 @@ class NumpyArray(Node):
         self.tensor = TensorValue("strided", dtype.type, shape, storage=ref, strides=strides)
         if not self.cls.endswith("ndarray"):
             self.tensor.cls = self.cls
+
+
+def _texts(data: bytes, dtype: NumpyType) -> list[object]:
+    """Return the elements of an array of fixed-width text."""
+    width = int(dtype.code[1:]) if dtype.code[1:8].isdecimal() and len(dtype.code) < 8 else 0
+    encoding = "latin-1"
+    if dtype.code[0] == "U":
+        encoding, width = f"utf-32-{'be' if dtype.byteorder == 'big' else 'le'}", 4 * width
+    if not width:
+        return []
+    cells = (data[at : at + width] for at in range(0, len(data), width))
+    return [c.decode(encoding, "replace").rstrip("\0") for c in cells]
 
 
 class NumpyScalar(Node):

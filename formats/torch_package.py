@@ -11,7 +11,6 @@ from formats.containers.zip import ZipArchive
 from formats.errors import CorruptError
 from formats.torch_bundle import finish
 from formats.torch_streams import Session, ZipStorages, text, zip_records
-from formats.torch_tree import Tree
 
 TEXT_SUFFIXES = (".json", ".txt", ".yaml", ".yml", ".md", ".cfg", ".ini", ".csv")
 
@@ -50,7 +49,7 @@ def read(artifact: Artifact) -> Bundle:
     for name in pickles:
         vm = session.unpickler(archive[name].span(), f"{artifact.name}!{name}", storages)
         loaded[name[len(prefix) : -len(".pkl")]] = session.load(vm)
-    tree = Tree(artifact.limits)
+    tree = session.tree()
     for name, value in loaded.items():
         path = name.replace("/", ".") if len(loaded) > 1 else ""
         tree.add(value, path, f"{name}.pkl")

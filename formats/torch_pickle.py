@@ -5,7 +5,6 @@ from formats.bundle import JSON, Bundle, Topology
 from formats.containers.zip import ZipArchive
 from formats.torch_bundle import finish, module_topology
 from formats.torch_streams import Session, find_prefix, is_legacy_tar, is_stream, read_any
-from formats.torch_tree import Tree
 
 # First bytes of a protocol 0 or 1 pickle that begins with a global, a mark or a container.
 TEXT_STARTS = (b"c", b"(", b"}", b"]")
@@ -49,7 +48,7 @@ def read(artifact: Artifact) -> Bundle:
     """
     session = Session.begin(artifact.limits)
     loaded = read_any(artifact.span, session, artifact.name)
-    tree = Tree(artifact.limits)
+    tree = session.tree()
     tree.add(loaded.value)
     topology = None
     if tree.modules:

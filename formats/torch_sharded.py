@@ -63,7 +63,7 @@ def read(artifact: Artifact) -> Bundle:
         SourceError: A shard is missing.
     """
     session = Session.begin(artifact.limits)
-    tree = Tree(artifact.limits)
+    tree = session.tree()
     wanted: dict[str, str] = {}
     index = artifact.path.name if artifact.is_file else _index(artifact)
     if index is not None:

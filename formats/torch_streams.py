@@ -18,6 +18,7 @@ from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
 from formats.storage import Buffer, Span
 from formats.torch_numpy import NUMPY
+from formats.torch_tree import Tree, Value
 from formats.torch_values import TORCH, StorageRef, plain_view, storage_type
 from formats.weights import ByteOrder
 
@@ -45,6 +46,12 @@ class Session:
     def begin(cls, limits: Limits) -> "Session":
         """Return a session that has spent nothing."""
         return cls(limits, Budget(limits.max_pickle_opcodes))
+
+    def tree(self, *, classify: bool = True) -> Tree:
+        """Return an empty tree that also looks into byte strings."""
+        tree = Tree(self.limits, classify=classify)
+        tree.open = self.open
+        return tree
 
     def unpickler(
         self, source: Span | bytes, where: str, persistent: Persistent | None = None
@@ -75,6 +82,18 @@ class Session:
             for call in vm.calls.values():
                 self.calls.setdefault((call.name, call.where), call)
 
+    def open(self, data: bytes | Span, where: str) -> Value | None:
+        """Return what a torch file inside a byte string holds, or None where it is none."""
+        size = data.length if isinstance(data, Span) else len(data)
+        head = data.read(0, min(512, size)) if isinstance(data, Span) else data[:512]
+        if not is_stream(head) and not (head.startswith(LOCAL_MAGIC) and b"/data.pkl" in head):
+            return None
+        self.budget.opcodes -= min(size, 1 << 16) >> 4
+        try:
+            return Value(self._nested(data, where).value)
+        except CorruptError:  # it only looked like one; the tree keeps or names the bytes
+            return None
+
     def _load_from_bytes(self, vm: Unpickler, args: tuple[object, ...]) -> object:
         """A storage that was pickled by itself is a whole torch file inside a byte string."""
         data = args[0] if args else None
@@ -82,12 +101,15 @@ class Session:
             data = data.encode("latin-1", "replace")
         if not isinstance(data, (bytes, Span)):
             return Record("torch.storage._load_from_bytes", args)
+        return self._nested(data, vm.where).value
+
+    def _nested(self, data: bytes | Span, where: str) -> "Loaded":
         if self.nesting >= MAX_NESTING:
-            raise LimitError(f"torch files nested {self.nesting} deep", where=vm.where)
-        span = Span.whole(Buffer(data, vm.where)) if isinstance(data, bytes) else data
+            raise LimitError(f"torch files nested {self.nesting} deep", where=where)
+        span = Span.whole(Buffer(data, where)) if isinstance(data, bytes) else data
         self.nesting += 1
         try:
-            return read_any(span, self, vm.where).value
+            return read_any(span, self, where)
         finally:
             self.nesting -= 1
 

@@ -8,20 +8,29 @@ The walk is a loop over iterators, not a recursion. It goes round cycles once, a
 is reached by several paths it is walked again for its names, until a budget of repeats is spent.
 """
 
-import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 
 from formats.bundle import JSON, Group, LeftOut
-from formats.containers.pickle_values import Global, Map, Odd, Record, SetOf
+from formats.containers.pickle_values import Global, Record, SetOf
 from formats.errors import LimitError
 from formats.limits import KIB, MIB, Limits
 from formats.names import printable
 from formats.storage import Span
-from formats.torch_numpy import NumpyArray, NumpyScalar, NumpyType
-from formats.torch_values import StorageRef, TensorValue, legacy_tensor
+from formats.torch_contents import (
+    SCALARS,
+    as_tensor,
+    attributes,
+    children,
+    is_module,
+    leaf_text,
+    plain,
+    state_dict,
+    width,
+)
+from formats.torch_numpy import NumpyArray, NumpyScalar
+from formats.torch_values import TensorValue
 from formats.weights import Tensor
 
 MAX_USER_BYTES = 1 * MIB  # plain data kept; what is beyond is named
@@ -32,8 +41,6 @@ MAX_WORK = 1_600_000  # scalars looked at, and four for every other value
 MAX_TENSORS = 200_000  # tensors of pickles; each takes more than a KiB here
 MAX_NOTES = 10_000  # entries of opaque, left_out
 SLOTS = frozenset({"_parameters", "_buffers", "_modules"})
-SCALARS = frozenset({type(None), bool, int, float, str})
-SCRIPT_NOISE = frozenset({"training", "_is_full_backward_hook"})
 PLACEHOLDER = "(tensor)"  # stands in a list of plain data where the tensor was
 
 OPTIMIZER_KEY = re.compile(r"optim|^opt$|^opt_|_opt$", re.IGNORECASE)
@@ -69,6 +76,13 @@ class Found:
     tensor: Tensor | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value, which may be None."""
+
+    value: object
+
+
 @dataclass(eq=False, slots=True)
 class Frame:
     """A container being walked."""
@@ -85,6 +99,10 @@ class Frame:
     owner: Found | None = None
     tensors: bool = False
     cost: int = 16
+
+
+# Bytes, and what to call them → what is pickled in them; None where they are no torch file.
+Opener = Callable[[bytes | Span, str], "Value | None"]
 
 
 class Tree:
@@ -118,6 +136,7 @@ class Tree:
         self.name_bytes = 0
         self.repeats = 0
         self.work = 0
+        self.open: Opener | None = None  # reads what lies inside byte strings
         self._stack: list[Frame] = []
         self._open: set[int] = set()
         self._done: dict[int, tuple[bool, JSON, int]] = {}
@@ -165,6 +184,12 @@ class Tree:
     def _visit(self, frame: Frame, key: str, value: object) -> None:
         kind = type(value)
         self.work += 1
+        if kind is bytes or kind is Span:
+            inner = self._opened(frame, key, value)
+            if inner is not None:
+                self._alive.append(inner.value)
+                self._visit(frame, key, inner.value)
+                return
         if kind in SCALARS or kind is bytes:
             if value is not None or not frame.slot:  # a module without a bias has None for it
                 self._put_leaf(frame, key, value)
@@ -176,12 +201,12 @@ class Tree:
         if tensor is not None:
             self._emit(frame, key, tensor)
             return
-        inner = value.value if isinstance(value, NumpyScalar) else value
-        text = _leaf_text(inner)
-        if text is not None or inner is not value:
+        scalar = value.value if isinstance(value, NumpyScalar) else value
+        text = leaf_text(scalar)
+        if text is not None or scalar is not value:
             if isinstance(value, Global) and not value.name.startswith("torch."):
                 self._note_opaque(self._place(frame, key)[0], value.name)
-            self._put_leaf(frame, key, inner if text is None else text)
+            self._put_leaf(frame, key, scalar if text is None else text)
             return
         path, origin = self._place(frame, key)
         if isinstance(value, Span):
@@ -197,6 +222,12 @@ class Tree:
             self.leave_out(path, f"nests deeper than {self.limits.max_depth} levels")
         else:
             self._enter(frame, key, path, origin, value)
+
+    def _opened(self, frame: Frame, key: str, value: object) -> Value | None:
+        """Return what a torch file inside a byte string holds."""
+        if self.open is None or not isinstance(value, (bytes, Span)):
+            return None
+        return self.open(value, self._place(frame, key)[1])
 
     def _place(self, frame: Frame, key: str) -> tuple[str, str]:
         """Return the path and the origin of a child."""
@@ -216,7 +247,7 @@ class Tree:
         if not has_tensors:
             self._put(frame, key, out, cost)
             return True
-        self.repeats += 1 + _width(value)
+        self.repeats += 1 + width(value)
         if self.repeats < MAX_REPEATS:
             return False
         self.leave_out(path, "an object that stands elsewhere too")
@@ -226,11 +257,11 @@ class Tree:
         if self._simple(frame, key, path, value):
             return
         record = value if isinstance(value, Record) else None
-        module = record if record is not None and _is_module(record) else None
+        module = record if record is not None and is_module(record) else None
         group = frame.group or self._group(frame, key, value, module)
         as_list = isinstance(value, (list, tuple, SetOf, NumpyArray))
         child = Frame(
-            value, path, origin, key, _children(value), [] if as_list else {}, group,
+            value, path, origin, key, children(value), [] if as_list else {}, group,
             slot=key if frame.module is not None and key in SLOTS else "", module=module,
         )  # fmt: skip
         if module is not None:
@@ -248,7 +279,7 @@ class Tree:
                 return False
             cost = 16 + 16 * len(value) + sum(len(v) for v in value if type(v) is str)
             if self.user_bytes + cost + len(key) <= MAX_USER_BYTES:
-                out: JSON = [_plain(v) for v in value]
+                out: JSON = [plain(v) for v in value]
                 self._done[id(value)] = (False, out, cost)
                 self._put(frame, key, out, cost)
                 return True
@@ -299,7 +330,7 @@ class Tree:
         """Keep one plain value. It is not looked at before it is known to fit."""
         cost = 16 + (2 * len(value) if isinstance(value, (str, bytes)) else 0)
         if self._fits(frame, key, cost):
-            self._put(frame, key, _plain(value), cost)
+            self._put(frame, key, plain(value), cost)
 
     def _fits(self, frame: Frame, key: str, cost: int) -> bool:
         if self.user_bytes + cost + len(key) <= MAX_USER_BYTES:
@@ -351,7 +382,7 @@ class Tree:
                 continue
             self._open.add(id(state))
             self._stack.append(
-                Frame(state, path, origin, key, _attributes(state), {}, group, owner=found)
+                Frame(state, path, origin, key, attributes(state), {}, group, owner=found)
             )
             break  # states past the first do not occur
 
@@ -365,8 +396,10 @@ class Tree:
             is_optimizer = isinstance(value, Record) and value.cls.startswith("torch.optim.")
             return "optimizer" if self.classify and is_optimizer else None
         if isinstance(value, Record):
-            state = _state_dict(value)
+            state = state_dict(value)
             if "lr_scheduler" in value.cls or "GradScaler" in value.cls:
+                return "training"
+            if value.cls.startswith(("numpy.random.", "random.", "torch.Generator")):
                 return "training"
             if value.cls.startswith("torch.optim.") or "param_groups" in state:
                 return "optimizer"
@@ -401,7 +434,7 @@ class Tree:
 
     def _note_wrapper(self, path: str, module: Record) -> None:
         if module.cls.endswith(("DataParallel", "DistributedDataParallel", "OptimizedModule")):
-            state = _state_dict(module)
+            state = state_dict(module)
             entry: dict[str, JSON] = {"class": module.cls}
             devices = state.get("device_ids")
             if isinstance(devices, list) and all(type(d) is int for d in devices[:1000]):
@@ -409,175 +442,8 @@ class Tree:
             self.wrappers[path or "(root)"] = entry
 
 
-def key_text(key: object) -> str:
-    """Return a dict key, or another name, as text."""
-    if type(key) is str:
-        return key
-    if isinstance(key, bytes):
-        return key[: 2 * KIB].decode("utf-8", "backslashreplace")
-    if isinstance(key, Odd):
-        return _odd_text(key.value)
-    return str(key)
-
-
-def _odd_text(value: object) -> str:
-    if isinstance(value, tuple):
-        inside = ", ".join(str(v)[:80] if type(v) in SCALARS else "…" for v in value[:16])
-        return f"({inside})"
-    if isinstance(value, Global):
-        return value.name
-    if isinstance(value, Record):
-        inside = ", ".join(str(v)[:80] for v in value.args[:4] if type(v) in SCALARS)
-        return f"{value.cls}({inside})"
-    if isinstance(value, NumpyScalar):
-        return str(value.value)[:80]
-    if isinstance(value, int):
-        return hex(value)
-    return type(value).__name__
-
-
-def _plain(value: object) -> JSON:
-    """Return a scalar as JSON can hold it: JSON knows no infinities, and no bytes."""
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, complex) or (isinstance(value, float) and not isfinite(value)):
-        return str(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
-        return hex(value)
-    return value if isinstance(value, (bool, int, float)) else None
-
-
-def _leaf_text(value: object) -> str | None:
-    """Return what has nothing inside, and is no scalar, in words."""
-    if isinstance(value, complex):
-        return str(value)
-    if isinstance(value, Global):
-        return value.name
-    if isinstance(value, NumpyType):
-        return f"numpy.{value.code[:80]}"
-    if isinstance(value, Record) and value.cls == "torch.device":
-        return ":".join(str(a)[:80] for a in value.args[:2] if isinstance(a, (str, int)))
-    return _odd_text(value.value) if isinstance(value, Odd) else None
-
-
-def as_tensor(value: object) -> TensorValue | None:
-    """Return what is a tensor in any of the ways that pickles have for one, or None."""
-    if isinstance(value, TensorValue):
-        return value
-    if isinstance(value, Record):
-        return legacy_tensor(value)
-    if isinstance(value, NumpyArray):
-        return value.tensor
-    if isinstance(value, StorageRef):
-        elements = value.nbytes // value.type.itemsize * value.type.per_byte
-        return TensorValue("strided", value.type, (elements,), storage=value)
-    return None
-
-
-def _is_module(record: Record) -> bool:
-    state = _state_dict(record)
-    return isinstance(state.get("_parameters"), dict) and isinstance(state.get("_modules"), dict)
-
-
-def _state_dict(record: Record) -> dict[object, object]:
-    state = record.state[0] if record.state else None
-    return state if isinstance(state, dict) else {}
-
-
 def _not_persistent(stack: list[Frame]) -> Iterable[object]:
     """Return names of buffers that ``state_dict()`` leaves out; the frame below is the module."""
     module = stack[-2].module if len(stack) > 1 else None
-    names = _state_dict(module).get("_non_persistent_buffers_set") if module else None
+    names = state_dict(module).get("_non_persistent_buffers_set") if module else None
     return names.items if isinstance(names, SetOf) and len(names.items) < 100 else ()
-
-
-def _children(value: object) -> Iterator[tuple[str, object]]:
-    """Yield what is directly inside a container, with its name."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            yield key_text(key), child
-        if isinstance(value, Map) and value.state:
-            yield from _attributes(value.state)
-    elif isinstance(value, (list, tuple)):
-        for i, child in enumerate(value):
-            yield str(i), child
-    elif isinstance(value, SetOf):
-        for i, child in enumerate(value.items):
-            yield str(i), child
-    elif isinstance(value, NumpyArray):
-        for i, child in enumerate(value.objects or ()):
-            yield str(i), child
-    elif isinstance(value, Record):
-        for i, child in enumerate(value.args):
-            yield str(i), child
-        for state in value.state:
-            if value.cls.startswith("__torch__."):
-                yield from _script_attributes(value.cls, state)
-            else:
-                yield from _attributes(state)
-        for i, child in enumerate(value.items):
-            yield str(i), child
-        for key, child in value.pairs.items():
-            yield key_text(key), child
-
-
-def _width(value: object) -> int:
-    """Return about how many values are directly inside a container."""
-    if isinstance(value, Record):
-        states = sum(len(s) for s in value.state if isinstance(s, (dict, list, tuple)))
-        return len(value.args) + len(value.items) + len(value.pairs) + states
-    if isinstance(value, SetOf):
-        return len(value.items)
-    if isinstance(value, NumpyArray):
-        return len(value.objects or ())
-    return len(value) if isinstance(value, (dict, list, tuple)) else 0
-
-
-def _attributes(state: object) -> Iterator[tuple[str, object]]:
-    """Yield the attributes that a state given to BUILD sets."""
-    if isinstance(state, dict):
-        for key, child in state.items():
-            yield key_text(key), child
-    elif isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):
-        if state[0] is not None:  # (attributes, slots)
-            yield from _attributes(state[0] if isinstance(state[0], dict) else (state[0],))
-        yield from _attributes(state[1])
-    elif isinstance(state, (tuple, list)):
-        for i, child in enumerate(state):
-            yield str(i), child
-    elif state is not None:
-        yield "state", state
-
-
-def _script_attributes(cls: str, state: object) -> Iterator[tuple[str, object]]:
-    """Yield what a TorchScript object holds, packed parameters by their roles.
-
-    Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/quantized/cpu/conv_serialization.h
-    """
-    if not isinstance(state, tuple) or "quantized" not in cls:
-        for key, child in _attributes(state):
-            if key not in SCRIPT_NOISE:
-                yield key, child
-        return
-    values: list[object] = list(state)
-    if "Conv" in cls and len(state) == 3 and all(isinstance(s, (list, tuple)) for s in state[1:]):
-        # Version 2: [parameters, weight], [bias]; version 3: [numbers], [None, weight, bias].
-        lists = [x for s in state[1:] if isinstance(s, (list, tuple)) for x in s]
-        values = [state[0], *(lists[1:] if state[0] == "2" else lists)]
-    weights = [i for i, v in enumerate(values) if _is_weight(v)]
-    for i, child in enumerate(values):
-        if len(weights) == 1 and i == weights[0]:
-            yield "weight", child
-        elif len(weights) == 1 and i == weights[0] + 1 and isinstance(child, TensorValue):
-            yield "bias", child
-        else:
-            yield str(i), child
-
-
-def _is_weight(value: object) -> bool:
-    return isinstance(value, TensorValue) and (value.layout == "quantized" or len(value.shape) > 1)

@@ -327,6 +327,22 @@ def _rebuild_nested_tensor(vm: Unpickler, args: tuple[object, ...]) -> TensorVal
     return tensor
 
 
+def _rebuild_jagged(vm: Unpickler, args: tuple[object, ...]) -> object:
+    """Nested tensors of layout ``torch.jagged``: rows one after another, and where each begins."""
+    del vm
+    state = args[0] if args and isinstance(args[0], dict) else {}
+    parts = {role: state.get(role) for role in ("values", "offsets", "lengths")}
+    values = parts["values"]
+    if not isinstance(values, TensorValue) or not isinstance(parts["offsets"], TensorValue):
+        return Record("torch.nested._internal.nested_tensor._rebuild_njt", args)
+    tensor = TensorValue("nested", values.type, ())
+    tensor.parts = {role: p for role, p in parts.items() if isinstance(p, TensorValue)}
+    tensor.parameters["layout"] = "jagged"
+    if isinstance(state.get("_ragged_idx"), int):
+        tensor.parameters["ragged_axis"] = state["_ragged_idx"]
+    return tensor
+
+
 def _rebuild_meta(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
     wanted(vm, args, 2)
     tensor = TensorValue("meta", dtype_of(args[0]), sizes(vm, args[1]))
@@ -479,6 +495,7 @@ TORCH: Mapping[str, Constructor] = {
     "torch._utils._rebuild_sparse_tensor":                  _rebuild_sparse_tensor,
     "torch._utils._rebuild_sparse_csr_tensor":              _rebuild_sparse_tensor,
     "torch._utils._rebuild_nested_tensor":                  _rebuild_nested_tensor,
+    "torch.nested._internal.nested_tensor._rebuild_njt":   _rebuild_jagged,
     "torch._utils._rebuild_meta_tensor_no_storage":         _rebuild_meta,
     "torch._utils._rebuild_parameter":                      _rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state":           _rebuild_parameter,

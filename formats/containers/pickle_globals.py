@@ -54,6 +54,8 @@ HARMLESS = frozenset({
     "weakref.ref", "weakref.WeakKeyDictionary", "weakref.WeakSet", "weakref.WeakValueDictionary",
     "xarray.core.dataset.Dataset", "zoneinfo.ZoneInfo._unpickle",
 })
+# Everything in them only makes values, whatever its name.
+VALUE_MODULES = frozenset({"datetime", "numpy.random._pickle", "numpy.ma.core"})
 HARMLESS_MODULES = frozenset({"argparse", "calendar", "collections", "datetime", "enum",
 "ipaddress", "zoneinfo"})
 # Not of the standard library, and good for running code all the same.
@@ -77,6 +79,8 @@ def is_suspicious(name: str, *, new: bool) -> bool:
     if name in HARMLESS:
         return False
     module, _, last = name.rpartition(".")
+    if module in VALUE_MODULES or (module.startswith("numpy.") and "__pyx_unpickle" in last):
+        return False
     if module in HARMLESS_MODULES and is_class_name(last):
         return False
     root = name.partition(".")[0]
