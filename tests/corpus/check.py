@@ -114,9 +114,8 @@ def tensors(path: Path, *, by_origin: bool) -> dict[str, list]:
     for name, tensor in held.items():
         notes = bundle.metadata.tensor_notes.get(name, {})
         fact = [notes.get("dtype", tensor.dtype.name), list(tensor.shape), sha256(tensor.chunks())]
-        for key in (tensor.origin if by_origin else name, notes.get("also_stored_as")):
-            if key is not None:
-                found[key] = fact
+        for key in (tensor.origin if by_origin else name, *notes.get("also_stored_as", ())):
+            found[key] = fact
     for encoding in bundle.encodings.values():
         if encoding.kind == "string":
             content, offsets = (held[encoding.parts[part]] for part in ("bytes", "offsets"))

@@ -6,19 +6,22 @@ Run in a child process, with the Python of an environment that has the framework
     <onnx python> oracle_tf.py onnx PATH
 
 Prints one object on stdout: ``tensors`` maps the framework's own key (checkpoint key, node name,
-initialiser) to the facts; ``error`` says why there is none. Bytes are little-endian, row-major, as
-the framework's numpy array has them; strings are hashed as their lengths (int64) and their bytes.
+initialiser) to the facts; ``error`` says why there is none. Bytes are little-endian, row-major,
+elements below a byte packed from the low bits up; strings are hashed as their lengths (int64) and
+their bytes. Values that only TensorFlow can hold (variants, resources) are left out.
 """
 
 import hashlib
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 FLAGS = {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+PACKED = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}  # bits
 
 
 def facts(value):
@@ -36,10 +39,18 @@ def facts(value):
         if value.dtype.byteorder == ">":
             value = value.astype(value.dtype.newbyteorder("<"))
         dtype = value.dtype.names[0] if value.dtype.names else value.dtype.name
-        if dtype in ("int4", "uint4", "int2", "uint2"):
-            value = value.astype(np.int8)  # a byte each; the high bits mean nothing otherwise
-        digest.update(np.ascontiguousarray(value).tobytes())
+        digest.update(packed(value, PACKED[dtype]) if dtype in PACKED else value.tobytes())
     return {"shape": list(value.shape), "dtype": dtype, "sha256": digest.hexdigest()}
+
+
+def packed(value, bits):
+    """Return elements that take a byte each in numpy, packed from the low bits up."""
+    import numpy as np
+
+    data = value.reshape(-1).view(np.uint8) & ((1 << bits) - 1)
+    data = np.concatenate([data, np.zeros(-len(data) % (8 // bits), np.uint8)])
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(data.reshape(-1, 8 // bits) << shifts, axis=1).tobytes()
 
 
 def checkpoint(prefix):
@@ -47,11 +58,14 @@ def checkpoint(prefix):
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(prefix)
-    return {
-        key: facts(reader.get_tensor(key))
-        for key in reader.get_variable_to_shape_map()
-        if key not in FLAGS
-    }
+    found = {}
+    for key, dtype in reader.get_variable_to_dtype_map().items():
+        if key in FLAGS or dtype in (tf.variant, tf.resource):
+            continue
+        found[key] = facts(reader.get_tensor(key))
+        if dtype.is_quantized:  # numpy has plain integers
+            found[key]["dtype"] = dtype.name
+    return found
 
 
 def graph_constants(graph):
@@ -99,27 +113,34 @@ def saved_model(path):
 
 
 def onnx_model(path):
-    """Read all tensors of an ONNX file: initialisers, also of subgraphs, and constants."""
+    """Read all tensors of an ONNX file: initialisers, also of subgraphs, and constants.
+
+    A name that several graphs of the model use names none of them, and is left out.
+    """
     import onnx
     from onnx import numpy_helper
 
     model = onnx.load(path)
-    found = {}
+    found, used = {}, Counter()
+
+    def add(name, tensor):
+        used[name] += 1
+        found[name] = facts(numpy_helper.to_array(tensor))
 
     def walk(graph):
         for tensor in graph.initializer:
-            found.setdefault(tensor.name, facts(numpy_helper.to_array(tensor)))
+            add(tensor.name, tensor)
         for node in graph.node:
             for attribute in node.attribute:
                 if node.op_type == "Constant" and attribute.name == "value":
-                    found.setdefault(node.output[0], facts(numpy_helper.to_array(attribute.t)))
+                    add(node.output[0], attribute.t)
                 if attribute.type == onnx.AttributeProto.GRAPH:
                     walk(attribute.g)
                 for inner in attribute.graphs:
                     walk(inner)
 
     walk(model.graph)
-    return found
+    return {name: fact for name, fact in found.items() if used[name] == 1}
 
 
 KINDS = {
