@@ -35,6 +35,7 @@ LONGEST_HEADER = 20  # bytes of a tag and a length, or of a tag and a number
 RUN = 4096  # unpacked numbers taken together
 _DEEPEST_GROUP = 100
 _DEEPEST_MERGE = 50  # merging recurses
+_MESSAGE = 4  # values that a message counts as beside itself, as looking into it costs time
 
 
 class Context:
@@ -206,6 +207,7 @@ class _Cursor:
     def _undecoded(
         self, kind: "type[Message]", position: int, stop: int, levels: int = 1
     ) -> "Message":
+        self.context.count(_MESSAGE, self.storage.name)
         child = kind.__new__(kind)
         child._window = self.window
         child._start = position + self.shift

@@ -81,7 +81,6 @@ def test_asset_names_of_keras_archives_lead_nowhere(arena, name):
     assert {o.code for o in outcomes} <= {0, 3, 5, 6}, outcomes  # 6: too long for the disk
 
 
-# ruff: noqa: E501
 # fmt: off
 LIES = {
     "two data.pkl": lambda: zip_of([*members(), Entry(b"m/data.pkl", PROTO + value("x") + STOP)]),
