@@ -9,7 +9,7 @@ could make hashing recurse or collide are wrapped in `Odd`), and the classes of 
 Opcodes: https://github.com/python/cpython/blob/v3.13.0/Lib/pickletools.py
 """
 
-import codecs
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -265,6 +265,17 @@ class Unpickler:
 
 Handler: TypeAlias = Callable[[Unpickler], None]
 
+# Escapes of Python 2's repr of a str.
+# Spec: https://docs.python.org/2.7/reference/lexical_analysis.html#string-literals
+_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|[0-7]{1,3}|.)", re.DOTALL)
+_BROKEN_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\(?:\Z|x(?![0-9a-fA-F]{2}))")
+# fmt: off
+_ESCAPES = {
+    b"\n": b"", b"\\": b"\\", b"'": b"'", b'"': b'"', b"a": b"\a", b"b": b"\b", b"f": b"\f",
+    b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v",
+}
+# fmt: on
+
 
 def _unknown(vm: Unpickler) -> None:
     vm.pos -= 1
@@ -332,10 +343,19 @@ def _string(vm: Unpickler) -> None:
     text = vm.line().strip()
     if len(text) < 2 or text[:1] != text[-1:] or text[:1] not in b"'\"":
         raise vm.corrupt("has a string without quotes")
-    try:
-        vm.stack.append(text_of(codecs.escape_decode(text[1:-1])[0]))
-    except ValueError:
-        raise vm.corrupt("has a string with a broken escape") from None
+    if _BROKEN_ESCAPE.search(text[1:-1]):
+        raise vm.corrupt("has a string with a broken escape")
+    vm.stack.append(text_of(_ESCAPE.sub(_unescaped, text[1:-1])))
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    """Return what an escape of a Python 2 string stands for; an unknown one stands for itself."""
+    code = found[1]
+    if code[:1] == b"x":
+        return bytes([int(code[1:], 16)])
+    if code[:1] in b"01234567":
+        return bytes([int(code, 8) & 0xFF])
+    return _ESCAPES.get(code, found[0])
 
 
 def _binstring(width: int) -> Handler:
@@ -356,10 +376,11 @@ def _unicode(vm: Unpickler) -> None:
 def _binunicode(width: int) -> Handler:
     def push(vm: Unpickler) -> None:
         size = vm.number(width)
+        data = vm.take(size)
         if size > 63:  # text takes up to four times as much in memory
             vm.charge(size >> 5)
         try:
-            vm.stack.append(vm.take(size).decode("utf-8", "surrogatepass"))
+            vm.stack.append(data.decode("utf-8", "surrogatepass"))
         except UnicodeDecodeError:
             raise vm.corrupt("has text that is not UTF-8") from None
 

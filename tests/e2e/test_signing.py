@@ -33,7 +33,8 @@ def test_its_digests_are_ours(bundle):
     )
     manifest = json.loads((bundle / "manifest.json").read_text())
     theirs = [
-        (d.identifier, d.digest.algorithm, d.digest.digest_hex) for d in found.resource_descriptors()
+        (d.identifier, d.digest.algorithm, d.digest.digest_hex)
+        for d in found.resource_descriptors()
     ]
     assert theirs == [(r["name"], r["algorithm"], r["digest"]) for r in manifest["resources"]]
 
