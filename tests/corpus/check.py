@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import converter
@@ -120,7 +121,7 @@ def tensors(path: Path, *, by_origin: bool) -> dict[str, list]:
         if encoding.kind == "string":
             content, offsets = (held[encoding.parts[part]] for part in ("bytes", "offsets"))
             ends = array.array("q", offsets.tobytes())
-            lengths = array.array("q", [b - a for a, b in zip(ends, ends[1:], strict=False)])
+            lengths = array.array("q", [b - a for a, b in pairwise(ends)])
             digest = sha256([lengths.tobytes(), content.tobytes()])
             found[content.origin] = ["string", list(encoding.shape), digest]
     for name, value in bundle.metadata.user.items():

@@ -24,7 +24,7 @@ def main():
             with contextlib.redirect_stdout(printed):
                 importlib.import_module(module).main()
             answer = json.loads(printed.getvalue().splitlines()[-1])
-        except (Exception, SystemExit) as e:  # the framework's failure is an answer, too
+        except (Exception, SystemExit) as e:  # noqa: BLE001 - its failure is an answer, too
             answer = {"error": f"{type(e).__name__}: {e}"[:300]}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
