@@ -2,10 +2,10 @@
 
     python tests/corpus/oracle_torch.py FILE [KIND]
 
-KIND is ``torch``, ``torchscript`` or ``pt2``. Prints one object: ``{"ok": true, "tensors": {name: [dtype,
-shape, sha256 of the contiguous little-endian bytes]}}``, or ``{"ok": false, "error": …}``. Names are paths
-joined by dots, as the reader gives them. Files are untrusted: ``weights_only=True``, and a child
-process of the caller's.
+KIND is ``torch``, ``torchscript`` or ``pt2``. Prints one object: ``{"ok": true, "tensors": {name:
+[dtype, shape, sha256 of the contiguous little-endian bytes]}}``, or ``{"ok": false, "error": …}``.
+Names are paths joined by dots, as the reader gives them. Files are untrusted:
+``weights_only=True``, and a child process of the caller's.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Every fixture of real torch versions reads as its own torch said: names, dtypes, shapes, bytes."""
+"""Every fixture reads as the torch that wrote it said: names, dtypes, shapes, bytes."""
 
 import hashlib
 import json
