@@ -321,6 +321,11 @@ def _signature(name: str, program: dict[str, JSON]) -> Signature:
         for kind, entry in spec.items()
         if kind != "user_input" and isinstance(entry, dict)
     }
+    module = program.get("graph_module")
+    signature = module.get("signature") if isinstance(module, dict) else None
+    for old in ("inputs_to_parameters", "inputs_to_buffers"):  # torch 2.1
+        mapped = signature.get(old) if isinstance(signature, dict) else None
+        lifted.update(mapped if isinstance(mapped, dict) else ())
     return Signature(
         name,
         tuple(s for s in _specs(graph.get("inputs"), known) if s.name not in lifted),

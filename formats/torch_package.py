@@ -64,7 +64,7 @@ def read(artifact: Artifact) -> Bundle:
     }
     content = {n: m.span() for n, m in others.items() if n.endswith(".py")}
     assets = {n: m.span() for n, m in others.items() if n.endswith(TEXT_SUFFIXES) and _safe(n)}
-    for name in others.keys() - content.keys() - assets.keys() - {"byteorder"}:
+    for name in sorted(others.keys() - content.keys() - assets.keys() - {"byteorder"}):
         tree.leave_out(name, "a resource of the package")
     topology = Topology(
         "torch_package", {"sources": len(content), "pickles": len(pickles)}, content

@@ -17,7 +17,6 @@ from formats.containers.zip import ZipArchive
 from formats.errors import CorruptError, UnsupportedError
 from formats.limits import MIB
 from formats.torch_bundle import asset_members, finish
-from formats.torch_script_json import read_model_json
 from formats.torch_streams import Session, ZipStorages, zip_records
 from formats.torch_tree import Tree
 
@@ -142,6 +141,8 @@ def _read_old(
     code: Code,
     recorded: dict[str, str],
 ) -> Bundle:
+    from formats.torch_script_json import read_model_json  # old, and seldom needed
+
     said = read_model_json(archive, prefix, session, tree)
     recorded |= said.recorded
     topology = _topology(archive, prefix, code, said.root)

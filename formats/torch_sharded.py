@@ -6,14 +6,16 @@ from pathlib import PurePosixPath
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle
 from formats.containers import jsontext
-from formats.errors import CorruptError
+from formats.containers.zip import LOCAL_MAGIC
+from formats.errors import ConvertError, CorruptError
 from formats.storage import Span
 from formats.torch_bundle import finish
-from formats.torch_streams import Session, read_any
+from formats.torch_streams import Session, is_legacy_tar, is_stream, read_any
 from formats.torch_tree import Tree
 
 INDEX_SUFFIXES = (".bin.index.json", ".pt.index.json", ".pth.index.json")
 SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.(bin|pt|pth)")
+SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".th", ".pth.tar")
 SINGLE = ("pytorch_model.bin", "diffusion_pytorch_model.bin", "adapter_model.bin")
 
 
@@ -40,7 +42,24 @@ def _index(artifact: Artifact) -> str | None:
 
 
 def _single(artifact: Artifact) -> str | None:
-    return next((n for n in SINGLE if n in artifact.names), None)
+    """Return the one torch file of a folder: under a usual name, or the only one there is."""
+    named = next((n for n in SINGLE if n in artifact.names), None)
+    if named is not None:
+        return named
+    found = [n for n in artifact.names if n.endswith(SUFFIXES)]
+    return found[0] if len(found) == 1 and _is_torch(artifact, found[0]) else None
+
+
+def _is_torch(artifact: Artifact, name: str) -> bool:
+    if not (artifact.path / name).is_file():
+        return False
+    try:
+        span = Span.whole(artifact.member(name))
+        head = span.read(0, min(512, span.length))
+    except ConvertError:
+        return False
+    zipped = head.startswith(LOCAL_MAGIC) and b"/data.pkl" in head
+    return zipped or is_stream(head) or is_legacy_tar(head)
 
 
 def _numbered(artifact: Artifact) -> list[str]:
@@ -80,14 +99,18 @@ def read(artifact: Artifact) -> Bundle:
         tree.add(loaded.value, "", shard)
         recorded |= loaded.recorded
     there = {found.path for found in tree.tensors}
-    for name in wanted.keys() - there:
+    for name in sorted(wanted.keys() - there):
         tree.leave_out(name, f"the index says it is in {wanted[name]}, and it is not")
+    assets = _assets(artifact, {*shards, index or ""})
+    for name in () if artifact.is_file else artifact.names:
+        if name not in assets and name not in shards and name != index and not name.startswith("."):
+            tree.leave_out(name, "another file of the folder")
     variant = (
         "shards with an index" if index else "numbered shards" if len(shards) > 1 else "folder"
     )
     return finish(
         tree, session, format="torch-sharded", variant=variant, recorded=recorded,
-        assets=_assets(artifact, {*shards, index or ""}),
+        assets=assets,
     )  # fmt: skip
 
 
@@ -114,7 +137,9 @@ def _weight_map(artifact: Artifact, index: str, tree: Tree) -> dict[str, str]:
 
 def _assets(artifact: Artifact, weights: set[str]) -> dict[str, Span]:
     """Return the folder's configuration and vocabulary files."""
-    kept = {}
+    kept: dict[str, Span] = {}
+    if artifact.is_file:  # an index alone says nothing of what else lies beside it
+        return kept
     for name in artifact.names:
         suffix = PurePosixPath(name).suffix
         if name in weights or suffix not in (".json", ".txt", ".model", ".yaml", ".jinja"):

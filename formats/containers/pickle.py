@@ -588,6 +588,12 @@ def _build(vm: Unpickler) -> None:
     target = vm.stack[-1]
     if isinstance(target, Global):  # real unpicklers would set attributes of a module or class
         vm.suspect(target.name)
+    elif isinstance(target, Record) and target.cls == "joblib.numpy_pickle.NumpyArrayWrapper":
+        raise UnsupportedError(
+            "pickle of joblib, whose arrays stand between the opcodes",
+            where=vm.where,
+            hint="Load it with joblib and save its arrays",
+        )
     elif isinstance(target, Node):
         target.build(state)
     elif isinstance(target, Map):
