@@ -11,7 +11,7 @@ from bases import fixtures, generated
 from mutate import cuts, damaged
 
 BASES = {base.name: base for base in (*generated(), *fixtures())}
-CUTS, DAMAGES = 10, 20  # of each base, in one round
+CUTS, DAMAGES = 4, 8  # of each base, in one round
 
 
 @pytest.mark.parametrize("name", BASES)
