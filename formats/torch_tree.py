@@ -184,7 +184,10 @@ class Tree:
     def _visit(self, frame: Frame, key: str, value: object) -> None:
         kind = type(value)
         self.work += 1
+        if self.work > MAX_WORK:
+            raise LimitError("objects of too many parts", where=frame.origin[:200])
         if kind is bytes or kind is Span:
+            self.work += 1
             inner = self._opened(frame, key, value)
             if inner is not None:
                 self._alive.append(inner.value)
@@ -195,8 +198,6 @@ class Tree:
                 self._put_leaf(frame, key, value)
             return
         self.work += 3
-        if self.work > MAX_WORK:
-            raise LimitError("objects of too many parts", where=frame.origin[:200])
         tensor = as_tensor(value)
         if tensor is not None:
             self._emit(frame, key, tensor)
