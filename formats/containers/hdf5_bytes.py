@@ -15,6 +15,7 @@ from formats.storage import Span
 
 PAGE_BITS = 14  # metadata stands in runs of some KiB between the data of a Keras file
 PAGE = 1 << PAGE_BITS  # bytes
+SMALL = 1 << 12  # bytes of a block
 MAX_PAGES = 256  # kept at once: 4 MiB
 
 
@@ -26,13 +27,14 @@ class Image:
         limits: What reading it may cost.
         offset_size: Bytes of an address in the file.
         length_size: Bytes of a length in the file.
-        spent: Bytes of metadata read so far.
+        spent: Bytes of metadata read so far, and other work in terms of them.
+        cells: Chunks looked up in indexes so far.
         discarded: Bytes inflated that were no part of any dataset.
     """
 
     __slots__ = (
-        "_pages", "_undefined", "discarded", "length_size", "limits", "name", "offset_size", "span",
-        "spent",
+        "_pages", "_undefined", "cells", "discarded", "length_size", "limits", "name",
+        "offset_size", "span", "spent",
     )  # fmt: skip
 
     def __init__(self, span: Span, limits: Limits, offset_size: int, length_size: int) -> None:
@@ -44,6 +46,7 @@ class Image:
         self._undefined = (1 << 8 * offset_size) - 1
         self._pages: dict[int, bytes] = {}
         self.spent = 0
+        self.cells = 0
         self.discarded = 0
 
     def is_defined(self, address: int) -> bool:
@@ -70,15 +73,24 @@ class Image:
                 offset=address,
                 hint="The file is probably truncated",
             )
-        if self.spent > self.limits.max_header_bytes:
-            raise LimitError(
-                f"HDF5 metadata of more than {self.limits.max_header_bytes} bytes", where=self.name
-            )
+        self.charge(0)
         if length > 4 * PAGE:
             return self.span.read(address, length)
         last = (address + length - 1) // PAGE
         joined = b"".join([self._page(n) for n in range(page, last + 1)])
         return joined[start : start + length]
+
+    def charge(self, nbytes: int) -> None:
+        """Take work off the budget that is as slow as reading ``nbytes`` of metadata.
+
+        Raises:
+            LimitError: Nothing is left.
+        """
+        self.spent += nbytes
+        if self.spent > self.limits.max_header_bytes:
+            raise LimitError(
+                f"HDF5 metadata of more than {self.limits.max_header_bytes} bytes", where=self.name
+            )
 
     def _page(self, number: int) -> bytes:
         data = self._pages.get(number)
@@ -190,6 +202,8 @@ class Fields:
             CorruptError: They differ.
         """
         end = self.at
+        # A checksum takes longer than a look at the block, and large blocks are rare.
+        self.image.charge((3 if end <= SMALL else 8) * end)
         if self.uint(4) != lookup3(self.data[:end]):
             raise self.image.error("a block fails its checksum", self.address)
 

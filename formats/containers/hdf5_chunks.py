@@ -20,6 +20,8 @@ from formats.weights import CHUNK, Piece
 BOX = 1 << 25  # bytes put together at once; larger only where the chunks demand it
 JOIN = 1 << 20  # small chunks are put together until a box has this many bytes
 MAX_CHUNKS = 1 << 18  # of a dataset; each costs microseconds, whatever its size
+LEAST_STORED = 64  # bytes of a chunk with its entry in an index
+FREE_CELLS = 1 << 16  # chunks that any file may have
 UNLIMITED = (1 << 64) - 1
 
 Cell = tuple[int, ...]  # position of a chunk, counted in chunks
@@ -177,6 +179,17 @@ class Chunked:
         self.image.spent = spent
         return found
 
+    def _count(self, cells: int) -> None:
+        """Take note of chunks looked up: many datasets may have the same index, or need none.
+
+        Raises:
+            LimitError: They are more than three walks over a file of this size can take.
+        """
+        image = self.image
+        image.cells += cells
+        if image.cells > 3 * (FREE_CELLS + image.span.length // LEAST_STORED):
+            raise LimitError(f"datasets of {image.cells} chunks", where=image.name)
+
     def _read_index(self) -> dict[Cell, Stored]:
         image, layout = self.image, self.layout
         if not image.is_defined(layout.address):
@@ -185,6 +198,8 @@ class Chunked:
             return self._from_btree1()
         if layout.index == 5:
             return self._from_btree2()
+        cells = prod(self._grid(self.shape))
+        self._count(cells if layout.index == 2 else cells // 8)  # most may be unwritten
         if layout.index == 1:
             size, mask = layout.parameters or (self.chunk_bytes, 0)
             return {(0,) * len(self.shape): Stored(layout.address, size, mask)}
@@ -207,6 +222,7 @@ class Chunked:
             stored = self._stored(fields)
             if stored is not None:
                 found[cell] = stored
+                self._count(1)
         return found
 
     def _numbered(self, first_axis: int) -> Iterator[tuple[Cell, int]]:
@@ -239,8 +255,7 @@ class Chunked:
             ]
             size, mask = int.from_bytes(key[:4], "little"), int.from_bytes(key[4:8], "little")
             found[tuple(place)] = Stored(address, size, mask)
-            if len(found) > image.limits.max_members:
-                raise LimitError("a dataset of too many chunks", where=image.name)
+            self._count(1)
         return found
 
     def _from_btree2(self) -> dict[Cell, Stored]:
@@ -255,6 +270,7 @@ class Chunked:
                 for i in range(rank)
             ]
             stored = self._stored(Fields(record[:split], self.image, self.layout.address))
+            self._count(1)
             if stored is not None:
                 found[tuple(place)] = stored
         return found

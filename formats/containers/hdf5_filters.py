@@ -19,6 +19,7 @@ NAMES = {
 
 SLACK = 64  # bytes that a filter inside another may add to a chunk
 LARGE = 1 << 24  # bytes
+MANY_PLANES = 256
 
 
 def undo(data: bytes, pipeline: tuple[Filter, ...], mask: int, size: int, image: Image) -> bytes:
@@ -74,7 +75,8 @@ def unshuffled(data: bytes, width: int) -> bytes:
     if width < 2 or count < 2:
         return data
     rest = data[count * width :]  # bytes past the last whole element stay where they are
-    if len(data) > LARGE:  # at such sizes, the copy saved is worth importing numpy
+    # At such sizes, the copy saved is worth importing numpy; so are many planes.
+    if len(data) > LARGE or width > MANY_PLANES:
         import numpy as np
 
         planes = np.frombuffer(data, np.uint8, count * width).reshape(width, count)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from formats.containers.hdf5_bytes import Fields, Image
 from formats.errors import LimitError
 
+MAX_OBJECTS = 1 << 16  # of a global heap collection: an index has two bytes
 MAX_LEVELS = 64  # of a B-tree; real ones have at most four
 
 
@@ -33,7 +34,9 @@ def global_heap(image: Image, address: int) -> dict[int, tuple[int, int]]:
     block = image.read(address, head.length())
     objects: dict[int, tuple[int, int]] = {}
     at, prefix = 8 + size_field, 8 + size_field
-    while at + prefix <= len(block):
+    for _ in range(MAX_OBJECTS):
+        if at + prefix > len(block):
+            break
         index = int.from_bytes(block[at : at + 2], "little")
         if index == 0:  # the rest is free
             break

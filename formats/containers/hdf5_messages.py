@@ -70,6 +70,7 @@ def datatype(fields: Fields, depth: int = 0) -> Datatype:
     """
     if depth > MAX_NESTING:
         raise LimitError("datatypes nest too deeply", where=fields.image.name)
+    fields.image.charge(160)  # a compound may have thousands of members
     first = fields.uint(1)
     kind, version = first & 15, first >> 4
     bits, size = fields.uint(3), fields.uint(4)

@@ -31,6 +31,9 @@ UNDERSTOOD = frozenset(
     (*range(1, 9), FILTERS, ATTRIBUTE, CONTINUATION, SYMBOL_TABLE, ATTRIBUTE_INFO)
 )
 
+MAX_BLOCKS = 1024  # of an object header
+MAX_NAME = 1 << 16  # bytes of a name in a local heap
+
 OLD_HEADER = struct.Struct("<BxH4xL4x")  # IV.A.1.a: version, messages, bytes of them
 OLD_MESSAGE = struct.Struct("<HHB3x")  # IV.A.1.a: type, size, flags
 
@@ -136,8 +139,8 @@ class Headers:
     def _continue(self, message: Message, blocks: list[tuple[int, int]]) -> None:
         fields = Fields(message.data, self.image, message.address)
         block = fields.offset(), fields.length()
-        if block in blocks:
-            raise fields.error("an object header goes on in itself")
+        if block in blocks or len(blocks) >= MAX_BLOCKS:
+            raise fields.error("an object header goes on in itself, or without end")
         blocks.append(block)
 
     def fields(self, message: Message) -> Fields:
@@ -271,9 +274,10 @@ class Headers:
                     yield name, Link(int.from_bytes(block[at + o : at + 2 * o], "little"))
 
     def _heap_text(self, heap: bytes, at: int) -> str:
-        end = heap.find(b"\0", at)
+        end = heap.find(b"\0", at, at + MAX_NAME)
         if at > len(heap) or end < 0:
-            raise self.image.error("a name lies outside its heap")
+            raise self.image.error("a name lies outside its heap, or is far too long")
+        self.image.charge(end - at)  # many links may share one name
         return _text(heap[at:end])
 
     def value(self, attribute: Attribute) -> JSON:

@@ -32,14 +32,19 @@ def one_file(name: str, filename: str, data: bytes) -> Base:
 
 def fixtures() -> Iterator[Base]:
     """Yield every artifact of fixtures/."""
-    for family in sorted(p for p in FIXTURES.iterdir() if p.is_dir()):
+    families = [p for p in FIXTURES.iterdir() if p.is_dir()]
+    families += [p.parent for p in FIXTURES.glob("*/*/*.expected.*")]  # fixtures/keras/hdf5
+    for family in sorted(set(families)):
         for path in sorted(family.iterdir()):
             if ".expected" in path.name or path.suffix in (".py", ".md", ".npz", ".txt"):
+                continue
+            is_index = path.name.endswith((".index.json", ".weights.json"))
+            if path in families or (path.suffix == ".json" and not is_index):
                 continue
             name = f"{family.name}/{path.name}"
             if path.is_dir():
                 yield from _folder(name, path)
-            elif path.suffix == ".json":  # an index: its shards stand beside it
+            elif is_index:  # its shards stand beside it
                 text = path.read_bytes()
                 shards = {
                     p.name: p.read_bytes() for p in family.iterdir() if p.name.encode() in text

@@ -8,6 +8,7 @@ import io
 import pickletools
 import re
 import struct
+import warnings
 from collections.abc import Iterator
 
 HDF5_SIGNATURES = re.compile(
@@ -96,9 +97,10 @@ def _stream(data: bytes, base: int) -> Iterator[int]:
 def _pickle(data: bytes, base: int) -> Iterator[int]:
     stream = io.BytesIO(data)
     try:
-        for _, _, at in pickletools.genops(stream):
-            if at is not None:
-                yield base + at
+        with warnings.catch_warnings(action="ignore"):  # of escapes that Python 2 wrote
+            for _, _, at in pickletools.genops(stream):
+                if at is not None:
+                    yield base + at
     except (ValueError, OverflowError, IndexError, struct.error):
         return
 
