@@ -37,6 +37,7 @@ def finish(
     assets: Mapping[str, Span] | None = None,
     findings: Iterable[Finding] = (),
     framework: str | None = "torch",
+    distribution: Mapping[str, JSON] | None = None,
 ) -> Bundle:
     """Return the bundle of all that was found.
 
@@ -52,13 +53,16 @@ def finish(
     versions.update({k: v for k in VERSION_KEYS if isinstance(v := tree.user.get(k), str)})
     if topology is None and tree.modules:
         topology = module_topology(tree.modules)
+    spread = dict(distribution or {})
+    if tree.wrappers:
+        spread["wrappers"] = tree.wrappers
     metadata = Metadata(
         format=format,
         variant=variant,
         framework=framework,
         recorded=versions,
         devices=made.devices,
-        distribution={"wrappers": tree.wrappers} if tree.wrappers else {},
+        distribution=spread,
         user=tree.user,
         opaque=tree.opaque,
         tensor_notes=made.notes,

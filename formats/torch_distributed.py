@@ -61,14 +61,17 @@ def read(artifact: Artifact) -> Bundle:
     reader = _Reader(artifact, session, _places(places, where))
     for key, entry in entries.items():
         reader.entry(key_text(key), entry)
-    ranks = len({n.split("_")[2] for n in artifact.names if n.count("_") > 2})
+    shards = [n for n in artifact.names if n.endswith(".distcp")]
+    ranks = len({n.split("_")[2] for n in shards if n.count("_") > 2})  # __<rank>_<n>.distcp
     tree = reader.tree
-    if ranks > 1:
-        tree.wrappers["checkpoint"] = {"ranks": ranks}
+    for name in artifact.names:
+        if name != METADATA and name not in shards:
+            tree.leave_out(name, "another file of the folder")
     recorded = {k: v for k in ("version",) if isinstance(v := metadata.get(k), str)}
     return finish(
-        tree, session, format="torch-dcp", variant="distributed checkpoint", recorded=recorded
-    )
+        tree, session, format="torch-dcp", variant="distributed checkpoint", recorded=recorded,
+        distribution={"ranks": ranks} if ranks > 1 else {},
+    )  # fmt: skip
 
 
 def attributes(value: object) -> dict[object, object]:

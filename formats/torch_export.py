@@ -186,6 +186,7 @@ class _Reader:
             self.tree.add(loaded.value, path, member)
         else:
             self.opaque.append((path, "torch.ScriptObject"))
+            self.tree.leave_out(member, "a TorchScript object of the exported program")
 
     def _tensor(self, meta: JSON, member: str) -> TensorValue:
         if not isinstance(meta, dict):

@@ -10,7 +10,9 @@ Opcodes: https://github.com/python/cpython/blob/v3.13.0/Lib/pickletools.py
 """
 
 import re
+import re
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -27,6 +29,8 @@ BLOB = 1 << 16  # longer byte strings stay in their file, as a Span
 MAX_NAME = 1000  # characters of a global's dotted name
 MAX_GLOBALS = 50_000  # different names in one pickle
 MAX_LINE = 1 << 25  # bytes of one line of a text opcode
+MAX_TEXT = 1 << 25  # bytes of one text that is not all of latin-1
+WIDE = re.compile(rb"[\xc4-\xff]")  # UTF-8 of characters past latin-1 begins so
 MAX_CALLS = 1000  # different callables reported
 # What real unpicklers look up on an instance: set by one BUILD, a later opcode would call it.
 LOOKED_UP = ("__setstate__", "append", "extend", "add")
@@ -158,21 +162,33 @@ class Unpickler:
         start = self.base + len(rest)
         size = max(wanted - len(rest), WINDOW if self.fetched else FIRST_WINDOW)
         size = min(size, self.source.length - start)
-        self.fetched += size
-        if self.fetched > self.limits.max_pickle_bytes + WINDOW:
-            raise LimitError(
-                f"pickle of more than {self.limits.max_pickle_bytes} bytes", where=self.where
-            )
+        self._fetch(size)
         self.data = rest + self.source.read(start, size)
         self.pos = 0
 
     def take(self, n: int) -> bytes:
         """Return the next ``n`` bytes."""
         if self.pos + n > len(self.data):
+            if n > WINDOW:
+                return self._take_long(n)
             self.refill(n)
         start = self.pos
         self.pos = start + n
         return self.data[start : start + n]
+
+    def _take_long(self, n: int) -> bytes:
+        """Return very many bytes without a second copy of them in the window."""
+        run = self.source.sub(self.position, n)
+        self._fetch(n)
+        self.base, self.data, self.pos = self.position + n, b"", 0
+        return run.read()
+
+    def _fetch(self, n: int) -> None:
+        self.fetched += n
+        if self.fetched > self.limits.max_pickle_bytes + WINDOW:
+            raise LimitError(
+                f"pickle of more than {self.limits.max_pickle_bytes} bytes", where=self.where
+            )
 
     def byte(self) -> int:
         """Return the next byte."""
@@ -377,12 +393,16 @@ def _binunicode(width: int) -> Handler:
     def push(vm: Unpickler) -> None:
         size = vm.number(width)
         data = vm.take(size)
-        if size > 63:  # text takes up to four times as much in memory
-            vm.charge(size >> 5)
+        # Very long text is numpy's bytes in latin-1. Other text may take four bytes a character.
+        if size > MAX_TEXT and not data.isascii() and WIDE.search(data):
+            raise LimitError(f"pickle with a text of {size} bytes", where=vm.where)
         try:
-            vm.stack.append(data.decode("utf-8", "surrogatepass"))
+            text = data.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             raise vm.corrupt("has text that is not UTF-8") from None
+        if size > 63:
+            vm.charge(sys.getsizeof(text) >> 7)  # up to four bytes a character
+        vm.stack.append(text)
 
     return push
 

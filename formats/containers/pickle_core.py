@@ -72,7 +72,7 @@ def encoded(value: str, encoding: object) -> bytes | None:
 
 def _encode(vm: Unpickler, args: tuple[object, ...]) -> object:
     if args and isinstance(args[0], str):
-        vm.charge(len(args[0]) >> 6)
+        vm.charge(len(args[0]) >> 7)
         data = encoded(args[0], args[1] if len(args) > 1 else "utf-8")
         if data is not None:
             return data

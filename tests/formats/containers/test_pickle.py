@@ -223,8 +223,9 @@ def test_any_bytes(data: bytes) -> None:
         b"\x8b\xff\xff\xff\x7f.",
         b"L" + b"9" * 5000 + b"L\n.",
         b"](" + b"K\x01" * 100 + b"e" + b"2" * 2000 + b".",
-        b"X" + struct.pack("<I", 100_000) + b"x" * 100_000 + b".",
+        b"X" + struct.pack("<I", 1_000_000) + b"x" * 1_000_000 + b".",
         b"S'" + b"x" * (1 << 26),
+        b"X" + struct.pack("<I", 1 << 26) + "é".encode() * ((1 << 25) - 2) + "😀".encode() + b".",
     ],
 )
 def test_limits(data: bytes) -> None:
