@@ -2,6 +2,7 @@
 
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, Topology
+from formats.containers.pickle import OPCODES
 from formats.containers.zip import ZipArchive
 from formats.torch_bundle import finish, module_topology
 from formats.torch_streams import Session, find_prefix, is_legacy_tar, is_stream, read_any
@@ -20,7 +21,7 @@ def sniff(artifact: Artifact) -> str | None:
         return "torch's magic number"
     if is_legacy_tar(head):
         return "a tar archive that begins with a member of torch before 0.1.10"
-    if len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5:
+    if len(head) > 2 and head[0] == 0x80 and 2 <= head[1] <= 5 and head[2:3] in OPCODES:
         return f"a pickle of protocol {head[1]}"
     hinted = head.startswith(TEXT_STARTS) and any(h in head for h in TEXT_HINTS)
     # Text may look so too; a pickle ends with a full stop.

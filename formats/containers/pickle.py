@@ -10,7 +10,6 @@ Opcodes: https://github.com/python/cpython/blob/v3.13.0/Lib/pickletools.py
 """
 
 import re
-import re
 import struct
 import sys
 from collections.abc import Callable, Mapping
