@@ -5,7 +5,10 @@ import pytest
 
 import converter
 
-pytestmark = pytest.mark.keras
+pytestmark = [
+    pytest.mark.keras,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Keras's own, under numpy 2
+]
 
 
 @pytest.mark.parametrize("container", ["m.h5", "m.keras", "m.weights.h5", "exported"])
