@@ -25,6 +25,7 @@ class Limits:
     max_rank: int = 64
     max_files: int = 100_000  # files of one folder artifact
     max_values: int = 5_000_000  # values decoded from one protobuf; a message counts as five
+    max_tokens: int = 3_000_000  # of a text-format protobuf, at over a microsecond each
     max_key_bytes: int = 64 * KIB  # one key of an SSTable
     max_checked_block_bytes: int = 1 * MIB  # an SSTable block whose checksum is worth computing
     max_message_bytes: int = 2 * GIB  # one protobuf file; protobuf's own limit

@@ -114,7 +114,7 @@ class ObjectGraph:
         optimizers = {i for i, p in enumerate(protos) if p.slot_variables} | self._optimizers()
         metrics = self._metrics()
         scales = {i for kids in self._children for name, i in kids if name == "loss_scale"}
-        self._walk([0], optimizers | metrics | scales, None)
+        self._walk([0] if self.nodes else [], optimizers | metrics | scales, None)
         self._walk(sorted(optimizers), metrics | scales, "optimizer")
         self._walk(sorted(metrics | scales), set(), "training")
         for slot in slots:

@@ -13,7 +13,6 @@ A SavedModel of several MetaGraphs shares its variables; a constant that is the 
 comes out once, others get the tags of theirs in front.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from pathlib import Path
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, LeftOut, Metadata, Signature, Topology
 from formats.collect import Collector
+from formats.containers import jsontext
 from formats.containers.protobuf import Message, decode
 from formats.containers.tf_protos import SCHEMA
 from formats.errors import ConvertError, CorruptError, UnknownFormatError
@@ -286,12 +286,15 @@ def _keras(artifact: Artifact) -> tuple[Span, JSON] | None:
     root: dict[str, JSON] = {}
     try:
         for node in decode(span, SCHEMA["keras.SavedMetadata"], artifact.limits).nodes:
-            described = json.loads(node.metadata or "{}")
+            text = node.metadata or "{}"
+            described = jsontext.parse(
+                text, where=span.name, limit=artifact.limits.max_header_bytes
+            )
             kind = described.get("class_name") if isinstance(described, dict) else None
             kinds[kind if isinstance(kind, str) else node.identifier] += 1
             if node.node_path == "root" and isinstance(described, dict):
                 root = {k: described[k] for k in ("class_name", "name") if k in described}
-    except (ConvertError, ValueError, RecursionError):
+    except ConvertError:
         return span, None
     classes: dict[str, JSON] = dict(sorted(kinds.items()))
     return span, {"root": root, "objects": classes}

@@ -6,6 +6,8 @@ Spec: https://github.com/google/snappy/blob/1.2.1/format_description.txt (raw bl
 from formats.containers.packed import varint
 from formats.errors import CorruptError, LimitError
 
+MAX_ELEMENTS = 2_000_000  # literals and copies; each takes a microsecond
+
 
 def decompress(data: bytes, *, limit: int, where: str) -> bytes:
     """Return what ``data`` stands for.
@@ -23,10 +25,12 @@ def decompress(data: bytes, *, limit: int, where: str) -> bytes:
             f"a snappy block of {size} bytes", expected=f"at most {limit}", where=where
         )
     out = bytearray()
-    while at < len(data):
-        at = _element(data, at, out, where)
-        if len(out) > size:
+    for _ in range(MAX_ELEMENTS):
+        if at >= len(data) or len(out) > size:
             break
+        at = _element(data, at, out, where)
+    else:
+        raise LimitError(f"a snappy block of more than {MAX_ELEMENTS} elements", where=where)
     if len(out) != size:
         raise CorruptError(f"a snappy block has {len(out)} bytes, not {size}", where=where)
     return bytes(out)

@@ -91,6 +91,7 @@ class TensorBundle:
         self._limits = limits
         self._open = shard
         self._files: dict[int, File] = {}
+        self._strings = 0
         items = sstable.Table(index, limits).items()
         first = next(items, None)
         if first is None or first[0] != b"":
@@ -150,6 +151,9 @@ class TensorBundle:
             )
         span = self.span(entry)
         lengths, start = tf_tensors.string_lengths(span, prod(entry.shape), origin)
+        self._strings += len(lengths)  # entries may lie over one another
+        if self._strings > tf_tensors.MOST_STRINGS:
+            raise LimitError(f"a checkpoint of {self._strings} strings", where=self.where)
         start += _CHECKSUM
         return Strings.stored(
             entry.shape, lengths, span.sub(start, span.length - start), origin=origin

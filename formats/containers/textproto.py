@@ -7,6 +7,7 @@ no recursion, so depth costs nothing but is bounded all the same.
 """
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from formats.containers.packed import Packed
@@ -15,13 +16,15 @@ from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
 from formats.storage import Buffer, Span
 
-_BLANK = re.compile(rb"(?:\s++|#[^\n]*+)*+")
 _TOKEN = re.compile(
     rb"""
+    (?: \s++ | \#[^\n]*+ )*+
+    (?:
       (?P<string> "[^"\\\n]*+(?:\\.[^"\\\n]*+)*+" | '[^'\\\n]*+(?:\\.[^'\\\n]*+)*+' )
     | (?P<number> 0[xX][0-9a-fA-F]++ | (?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?[fF]? )
     | (?P<name>   [A-Za-z_][A-Za-z0-9_]*+ )
     | (?P<mark>   [-:{}<>\[\],;/.] )
+    )?
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -71,7 +74,7 @@ class _Parser:
         self.schema = schema
         self.limits = limits
         self.values_left = limits.max_values
-        self.tokens_left = 2 * limits.max_values
+        self.tokens_left = limits.max_tokens
         self.at = 0
         self.token, self.sort = b"", ""
         self.advance()
@@ -208,7 +211,7 @@ class _Parser:
             if kind in ("float", "double"):
                 return float(token.decode().rstrip("fF") if sort == "number" else token.decode())
             if kind == "enum" and sort == "name":
-                return self.enum_numbers(field.kind)[token.decode()]
+                return _numbers_of(self.schema, field.kind.split()[1])[token.decode()]
             allowed = _RANGES[kind]
             number = _integer(token)
         except (KeyError, ValueError):
@@ -216,9 +219,6 @@ class _Parser:
         if number not in allowed:
             raise self.error(f"{number} is out of range for field {field.name!r}")
         return number
-
-    def enum_numbers(self, kind: str) -> dict[str, int]:
-        return {name: n for n, name in self.schema.enums[kind.split()[1]].items()}
 
     def store(self, owner: Message, field: Field, value: Any) -> None:
         values = owner.__dict__
@@ -252,21 +252,18 @@ class _Parser:
         return True
 
     def advance(self) -> None:
-        blank = _BLANK.match(self.text, self.at)
-        start = blank.end() if blank else self.at
-        found = _TOKEN.match(self.text, start)
-        if found is None:
-            self.at = start
-            if start < len(self.text):
-                raise self.error(f"{self.text[start : start + 20]!r} is no token")
+        found = _TOKEN.match(self.text, self.at)
+        if found is None or found.lastindex is None:
+            self.at = found.end() if found is not None else self.at
+            if self.at < len(self.text):
+                raise self.error(f"{self.text[self.at : self.at + 20]!r} is no token")
             self.token, self.sort = b"", "end"
             return
-        self.token, self.sort, self.at = found.group(), found.lastgroup or "", found.end()
+        self.token, self.sort, self.at = found[found.lastindex], found.lastgroup or "", found.end()
         self.tokens_left -= 1
         if self.tokens_left < 0:
             raise LimitError(
-                f"a text protobuf of more than {2 * self.limits.max_values} tokens",
-                where=self.where,
+                f"a text protobuf of more than {self.limits.max_tokens} tokens", where=self.where
             )
 
     def unescaped(self, text: bytes) -> bytes:
@@ -298,6 +295,11 @@ class _Parser:
             offset=self.at,
             hint="The file is probably truncated" if self.at >= len(self.text) else None,
         )
+
+
+@lru_cache
+def _numbers_of(schema: Schema, enum: str) -> dict[str, int]:
+    return {name: n for n, name in schema.enums[enum].items()}
 
 
 def _integer(token: bytes) -> int:

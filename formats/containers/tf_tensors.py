@@ -11,12 +11,13 @@ from math import prod
 from formats.containers.packed import Packed, varint
 from formats.containers.protobuf import Message
 from formats.containers.tf_protos import ENUMS
-from formats.errors import CorruptError, UnsupportedError
+from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.storage import Span
 from formats.strings import Strings
 from formats.weights import CHUNK, DTYPES, ByteOrder, DType, Tensor, split
 
 STRING, RESOURCE, VARIANT = 7, 20, 21
+MOST_STRINGS = 10_000_000  # their lengths are held in memory
 
 # fmt: off
 _TYPES: dict[int, tuple[str, str]] = {  # DataType → our dtype, field of TensorProto
@@ -181,15 +182,23 @@ def string_lengths(span: Span, count: int, where: str) -> tuple[list[int], int]:
 
     Raises:
         CorruptError: There are fewer.
+        LimitError: There are too many.
     """
     if count > span.length:
         raise CorruptError(f"{count} strings in {span.length} bytes", where=where)
+    if count > MOST_STRINGS:
+        raise LimitError(f"{count} strings", expected=f"at most {MOST_STRINGS}", where=where)
     lengths: list[int] = []
     base, data, at = 0, b"", 0
     while len(lengths) < count:
         if at + 10 > len(data) and base + len(data) < span.length:
             base, at = base + at, 0
             data = span.read(base, min(CHUNK, span.length - base))
+            run = data[: count - len(lengths)]
+            if run.isascii():  # each is a length of its own
+                lengths += run
+                at = len(run)
+                continue
         try:
             length, at = varint(data, at)
         except (IndexError, ValueError) as e:

@@ -134,7 +134,7 @@ def test_limits():
     with pytest.raises(LimitError, match="deeper"):
         parsed("m {" * 300)
     with pytest.raises(LimitError, match="more than 20 tokens"):
-        parsed("[" + "a." * 11, Limits(max_values=10))
+        parsed("[" + "a." * 11, Limits(max_tokens=20))
     with pytest.raises(LimitError):
         parsed("i: 1", Limits(max_text_bytes=3))
 
