@@ -18,6 +18,7 @@ Each stays where taking it off would make two names equal.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from formats.bundle import Bundle, Group, LeftOut, Normalisation
 from formats.errors import UsageError
@@ -118,10 +119,9 @@ class _Names:
                 self.take_off(f"wrapper {segment}", _without_segment(segment))
         lightning = LIGHTNING in self.bundle.metadata.recorded
         for wrapper in ("module", "model") if lightning else ("module",):
-            prefix = f"{wrapper}."
-            while all(self.current[n].startswith(prefix) for n in self.scope):
-                if not self.take_off(f"wrapper {wrapper}", _without_prefix(prefix)):
-                    break
+            depth = min(_leading(wrapper, self.current[n]) for n in self.scope)
+            if depth:
+                self.take_off(f"wrapper {wrapper}", _without_prefix(f"{wrapper}." * depth))
 
     def take_off(self, what: str, rename: Callable[[str], str]) -> bool:
         """Rename all names in scope, or none where two would become equal; tell which."""
@@ -150,6 +150,11 @@ class _Names:
         )
         weights = {new[name]: tensor for name, tensor in bundle.weights.items()}
         return replace(bundle, metadata=metadata, weights=weights, encodings=encodings)
+
+
+def _leading(segment: str, name: str) -> int:
+    """Return how many times a name begins with a segment, before its last one."""
+    return sum(1 for _ in takewhile(segment.__eq__, name.split(".")[:-1]))
 
 
 def _without_prefix(prefix: str) -> Callable[[str], str]:

@@ -5,17 +5,18 @@ Nothing here prints.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
+from converter.background import Background
 from converter.normalise import select, strip_prefixes
 from converter.publish import check_target, publish, staging, sync_tree
 from converter.sizes import readable_size
-from converter.verify.weights import WeightsReport, compare
+from converter.verify.weights import WeightsReport, Written, compare
 from formats import catalog, digests, portable
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, LeftOut
@@ -30,7 +31,7 @@ from formats.errors import (
 from formats.limits import DEFAULT, Limits
 from formats.output import Output
 from formats.portable import Resource
-from formats.safetensors_files import DEFAULT_SHARD_BYTES, Plan, plan, write
+from formats.safetensors_files import DEFAULT_SHARD_BYTES, Plan, create, fill, plan
 from formats.storage import File, Span
 
 Target = Literal["portable", "safetensors"]
@@ -224,36 +225,15 @@ def steps(
         yield Result(None, source, bundle, None, match.format.id, match.evidence)
         return
     check_target(target, force=options.force)
-    with staging(target) as folder, ThreadPoolExecutor(1) as background:
+    with staging(target) as folder:
         payload = folder / "payload"
         payload.mkdir()
-        wanted = options.to == "portable"
-        # Both sides are hashed beside the copy and the comparison: digests of whole files cost
-        # one core, and there are two.
-        sources = background.submit(_file_digests, artifact.opened) if wanted else None
-        clock, done, total = perf_counter(), 0, layout.nbytes
         sync = options.sync or os.path.lexists(target)
-        for n in write(layout, payload, sync=sync):
-            done += n
-            yield Progress("written", done, total)
+        sources = digests.FileDigests(artifact.opened) if options.to == "portable" else None
+        report = yield from _transfer(bundle, layout, payload, sources, options, sync=sync)
         _write_assets(bundle, payload, sync=sync)
-        written = perf_counter() - clock
-        yield Step("written", _files_line(layout), written)
-
-        clock = perf_counter()
-        files = {p.relative_to(payload).as_posix(): File(p) for p in _files(payload)}
-        outputs = background.submit(_file_digests, files) if wanted else None
-        report = None
-        if bundle.weights and (wanted or options.verify != "none"):
-            output = catalog.read(Artifact(payload), "safetensors")
-            report = compare(bundle.weights, output.weights, with_digests=wanted)
-            if options.verify != "none":
-                size = readable_size(report.nbytes)
-                text = f"weights: {report.tensors} tensors, {size}, equal bit for bit"
-                yield Step("verified", text, perf_counter() - clock)
-        if sources is not None and outputs is not None:
-            found = (sources.result(), outputs.result())
-            document = _manifest(bundle, layout, artifact, *found, report, options)
+        if sources is not None:
+            document = _manifest(bundle, layout, artifact, payload, sources, report, options)
             portable.write_manifest(document, payload, sync=sync)
         for file in artifact.opened.values():
             file.check_unchanged()
@@ -264,6 +244,50 @@ def steps(
             payload / layout.shards[0].name if is_one_file else payload, target, force=options.force
         )
     yield Result(target, source, bundle, report, match.format.id, match.evidence)
+
+
+def _transfer(
+    bundle: Bundle,
+    layout: Plan,
+    payload: Path,
+    sources: digests.FileDigests | None,
+    options: Options,
+    *,
+    sync: bool,
+) -> Generator[Step | Progress, None, WeightsReport | None]:
+    """Write the weights, and compare what is written while the rest of it still is."""
+    begin = perf_counter()
+    create(layout, payload, sync=sync)
+    written, comparison = Written(), None
+    if bundle.weights and (sources is not None or options.verify != "none"):
+        output = catalog.read(Artifact(payload), "safetensors").weights
+        comparison = Background(
+            partial(
+                compare,
+                bundle.weights,
+                output,
+                with_digests=sources is not None,
+                written=written,
+            )
+        )
+    done, total = 0, layout.nbytes
+    try:
+        watch = None if sources is None else sources.follow
+        for n in fill(layout, payload, watch=watch, sync=sync):
+            written.advance(n)
+            done += n
+            yield Progress("written", done, total)
+    finally:
+        written.end()
+        if comparison is not None:
+            comparison.wait()
+    yield Step("written", _files_line(layout), perf_counter() - begin)
+    report = comparison.result() if comparison is not None else None
+    if report is not None and options.verify != "none":
+        size = readable_size(report.nbytes)
+        text = f"weights: {report.tensors} tensors, {size}, equal bit for bit"
+        yield Step("verified", text, perf_counter() - begin)
+    return report
 
 
 def _check(options: Options) -> None:
@@ -348,8 +372,8 @@ def _manifest(
     bundle: Bundle,
     layout: Plan,
     artifact: Artifact,
-    sources: Sequence[Resource],
-    outputs: Sequence[Resource],
+    payload: Path,
+    sources: digests.FileDigests,
     report: WeightsReport | None,
     options: Options,
 ) -> dict[str, JSON]:
@@ -362,24 +386,28 @@ def _manifest(
         "tensors": report.tensors if verified and report else 0,
         "bytes": report.nbytes if verified and report else 0,
     }
+    known = report.files if report else {}
+    files = {p.relative_to(payload).as_posix(): File(p) for p in _files(payload)}
+    found = {
+        name: known.get(file.path) or digests.of_span(Span.whole(file))
+        for name, file in files.items()
+    }
     from converter import environment  # 20 ms of importlib.metadata, for portable bundles only
 
     return portable.manifest(
         bundle,
         layout,
         source_name=artifact.name,
-        source_files=sources,
+        source_files=_resources(artifact.opened, sources.finish()),
         tensor_digests=report.digests if report else {},
-        resources=outputs,
+        resources=_resources(files, found),
         verification={"reached": "weights" if verified else "none", "weights": weights},
         environment=environment.describe(),
     )
 
 
-def _file_digests(files: Mapping[str, File]) -> list[Resource]:
-    return [
-        Resource(name, file.size, digests.of_span(Span.whole(file))) for name, file in files.items()
-    ]
+def _resources(files: Mapping[str, File], found: Mapping[str, str]) -> list[Resource]:
+    return [Resource(name, file.size, found[name]) for name, file in files.items()]
 
 
 def _read_line(bundle: Bundle) -> str:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from formats.storage import Span
+from formats.storage import File, Span
 from formats.weights import Tensor
 
 ALGORITHM = "blake3"
@@ -49,6 +49,37 @@ def of_tensor(tensor: Tensor) -> str:
         else:
             hasher.update(piece)
     return str(hasher.hexdigest())
+
+
+class FileDigests:
+    """Digests of files, taken while something else reads them.
+
+    Told of the runs that are read anyway, it hashes them while a cache still holds them. The runs
+    may come in any order and leave gaps: each file is hashed from front to back, once.
+    """
+
+    def __init__(self, files: Mapping[str, File]) -> None:
+        self._files = files
+        self._hashers = {id(file): (new(), file) for file in files.values()}
+        self._hashed = dict.fromkeys(self._hashers, 0)
+
+    def follow(self, span: Span) -> None:
+        """Take notice of a run that is being read; a run of another storage is none of ours."""
+        key, end = id(span.storage), span.offset + span.length
+        if key in self._hashers and end - self._hashed[key] >= STRIDE:
+            self._hash(key, end)
+
+    def finish(self) -> dict[str, str]:
+        """Return the digest of each file, in hexadecimal, by name."""
+        for key, (_, file) in self._hashers.items():
+            self._hash(key, file.size)
+        return {n: str(self._hashers[id(f)][0].hexdigest()) for n, f in self._files.items()}
+
+    def _hash(self, key: int, end: int) -> None:
+        hasher, file = self._hashers[key]
+        start = self._hashed[key]
+        feed(hasher, Span(file, start, end - start))
+        self._hashed[key] = end
 
 
 def of_weights(tensors: Mapping[str, tuple[str, Iterable[int], str]]) -> str:

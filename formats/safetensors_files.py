@@ -1,17 +1,17 @@
 """safetensors: one file, or shards with an index, as Hugging Face writes them.
 
 A file is a length (u64), a JSON header, and a body of raw tensors. Ours puts wider elements first,
-so that each tensor is aligned for the loaders that view it in place, and keeps the source's order
-otherwise. Tied tensors are written once; the other names go into the header's metadata, as
-``safetensors.torch.save_model`` does. What safetensors cannot express goes there as well, under
-keys that begin with ``convert.``.
+so that each tensor is aligned for the loaders that view it in place, and keeps the order of the
+source's bytes otherwise; its header keeps the order of the names. Tied tensors are written once;
+the other names go into the header's metadata, as ``safetensors.torch.save_model`` does. What
+safetensors cannot express goes there as well, under keys that begin with ``convert.``.
 
 Spec: https://github.com/huggingface/safetensors/blob/v0.8.0/README.md#format
 """
 
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeGuard
@@ -23,7 +23,7 @@ from formats.errors import CorruptError, LimitError, StorageError
 from formats.limits import Limits
 from formats.output import Output
 from formats.storage import File, Span
-from formats.weights import DTYPES, Computed, DType, Tensor
+from formats.weights import DTYPES, Computed, Tensor
 
 INDEX_SUFFIX = ".safetensors.index.json"
 SUFFIX = ".safetensors"
@@ -373,8 +373,8 @@ def plan(
     shards, files = [], {}
     for i, group in enumerate(groups, 1):
         name = f"{stem}{SUFFIX}" if count == 1 else f"{stem}-{i:05d}-of-{count:05d}{SUFFIX}"
-        ordered = sorted(group.items(), key=lambda item: -_alignment(item[1].dtype))
-        header = _header(ordered, notes if count == 1 else {"format": "pt"})
+        ordered = _ordered(group)
+        header = _header(group, ordered, notes if count == 1 else {"format": "pt"})
         shards.append(Shard(name, header, tuple(ordered)))
         files.update(dict.fromkeys(group, name))
     index = None
@@ -389,12 +389,44 @@ def plan(
     return Plan(tuple(shards), index, files, tied)
 
 
-def write(layout: Plan, folder: Path, *, sync: bool = False) -> Iterator[int]:
-    """Write the planned files into ``folder``, yielding the number of bytes of each step.
+def create(layout: Plan, folder: Path, *, sync: bool = False) -> None:
+    """Create the planned files with their headers and final sizes, and the index.
+
+    `read_files` can read them at once; the tensors are zeros until `fill` gets there.
 
     Args:
         layout: What to write.
         folder: An existing folder without files of these names.
+        sync: Wait until the index is on the disk.
+
+    Raises:
+        StorageError: The disk is full, or fails.
+    """
+    for shard in layout.shards:
+        with Output(folder / shard.name) as out:
+            out.write(shard.header)
+            out.reserve(shard.nbytes)
+    if layout.index is not None:
+        name, text = layout.index
+        with Output(folder / name) as out:
+            out.write(text)
+            if sync:
+                out.sync()
+
+
+def fill(
+    layout: Plan,
+    folder: Path,
+    *,
+    watch: Callable[[Span], object] | None = None,
+    sync: bool = False,
+) -> Iterator[int]:
+    """Write the tensors of files that `create` made, yielding the number of bytes of each step.
+
+    Args:
+        layout: As for `create`.
+        folder: As for `create`.
+        watch: Called with each run of a source file before it is copied.
         sync: Wait until the bytes are on the disk.
 
     Raises:
@@ -402,22 +434,15 @@ def write(layout: Plan, folder: Path, *, sync: bool = False) -> Iterator[int]:
         SourceError: A source file changed or is damaged where its weights are.
     """
     for shard in layout.shards:
-        with Output(folder / shard.name) as out:
-            out.write(shard.header)
+        with Output(folder / shard.name, at=len(shard.header)) as out:
             for name, tensor in shard.tensors:
                 before = out.position
-                yield from out.append(tensor.pieces())
+                yield from out.append(tensor.pieces(), watch)
                 if out.position - before != tensor.nbytes:
                     raise StorageError(f"wrote {out.position - before} bytes of {name!r}")
+            yield out.flush()
             if sync:
                 out.sync()
-    if layout.index is not None:
-        name, text = layout.index
-        with Output(folder / name) as out:
-            out.write(text)
-            if sync:
-                out.sync()
-            yield len(text)
 
 
 def _notes(stored: Mapping[str, Tensor], encodings: Mapping[str, Encoding]) -> dict[str, str]:
@@ -430,15 +455,37 @@ def _notes(stored: Mapping[str, Tensor], encodings: Mapping[str, Encoding]) -> d
     return notes
 
 
-def _header(tensors: Sequence[tuple[str, Tensor]], metadata: Mapping[str, str]) -> bytes:
-    entries: dict[str, object] = {"__metadata__": dict(metadata)}
+def _ordered(tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
+    """Return the tensors as they shall lie in the file.
+
+    Large elements first, so that every tensor is aligned to its own; then as they lie in the
+    source, so that both files are read and written front to back.
+    """
+    ranks: dict[int, int] = {}
+
+    def place(item: tuple[str, Tensor]) -> tuple[int, int, int]:
+        dtype, data = item[1].dtype, item[1].data
+        alignment = dtype.itemsize // dtype.parts
+        if isinstance(data, Computed):
+            return -alignment, len(tensors), 0
+        rank = ranks.setdefault(id(data.span.storage), len(ranks))
+        return -alignment, rank, data.span.offset + data.offset
+
+    return sorted(tensors.items(), key=place)
+
+
+def _header(
+    listed: Iterable[str], ordered: Iterable[tuple[str, Tensor]], metadata: Mapping[str, str]
+) -> bytes:
+    """Return the header: entries in the source's order, offsets in the file's."""
+    entries: dict[str, object] = {}
     position = 0
-    for name, tensor in tensors:
+    for name, tensor in ordered:
         code, shape = stored_as(tensor)
         end = position + tensor.nbytes
         entries[name] = {"dtype": code, "shape": shape, "data_offsets": [position, end]}
         position = end
-    text = _compact(entries).encode()
+    text = _compact({"__metadata__": dict(metadata), **{n: entries[n] for n in listed}}).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
 
@@ -453,10 +500,6 @@ def stored_as(tensor: Tensor) -> tuple[str, list[int]]:
         code = DTYPES[name].code
         return str(code), [*shape, parts] if parts > 1 else shape
     return "U8", [tensor.nbytes]
-
-
-def _alignment(dtype: DType) -> int:
-    return dtype.itemsize // dtype.parts
 
 
 def _compact(value: object) -> str:

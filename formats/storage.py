@@ -212,6 +212,36 @@ class Span:
         self.storage.readinto(run.offset, buffer)
 
 
+class ReadAhead:
+    """Reads of small runs that lie one after another, out of fewer and larger ones.
+
+    A model may have a hundred thousand tensors of a hundred bytes: not a system call for each.
+    """
+
+    def __init__(self, size: int = 1 << 18) -> None:
+        self._size = size
+        self._storage: Storage | None = None
+        self._start, self._data = 0, b""
+        self._last = 0  # where the last run ended
+
+    def read(self, span: Span) -> bytes:
+        """Return the bytes of a run.
+
+        Raises:
+            CorruptError: The storage ends before that.
+        """
+        same = span.storage is self._storage
+        at = span.offset - self._start
+        if not same or at < 0 or at + span.length > len(self._data):
+            length = span.length
+            if same and 0 <= span.offset - self._last < self._size:
+                length = max(length, min(self._size, span.storage.size - span.offset))
+            self._data = span.storage.read(span.offset, length)
+            self._storage, self._start, at = span.storage, span.offset, 0
+        self._last = span.offset + span.length
+        return self._data[at : at + span.length]
+
+
 def resolve_member(folder: Path, name: str) -> Path:
     """Return the path of a file that an artifact in ``folder`` names, once that is safe.
 

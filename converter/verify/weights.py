@@ -1,19 +1,21 @@
-"""Bit-for-bit comparison of what was written with what was read.
+"""Bit-for-bit comparison of what was written with what was read, while it is being written.
 
 The output is read again by its own reader, from its own headers, and each tensor's bytes are
-compared with the source's; digests are taken from the output's bytes on the way. Tensors are
-compared on as many threads as there are cores: reading, comparing and hashing release the GIL.
+compared with the source's. The comparison follows behind the writing on a second core, where the
+bytes are still in a cache; the digests of tensors and of files are taken from them on the way.
 """
 
-import os
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition
+from typing import Any
 
 from formats import digests
-from formats.errors import VerificationError
-from formats.storage import Buffer, Span
-from formats.weights import Tensor
+from formats.errors import InternalError, VerificationError
+from formats.output import SMALL
+from formats.storage import File, ReadAhead, Span
+from formats.weights import Piece, Tensor
 
 STRIDE = 1 << 18  # bytes compared at once
 
@@ -26,11 +28,46 @@ class WeightsReport:
         tensors: Number compared.
         nbytes: Bytes compared.
         digests: Tensor name → digest, where digests were asked for.
+        files: Path of an output file → digest of the whole of it, where digests were asked for.
     """
 
     tensors: int
     nbytes: int
     digests: Mapping[str, str]
+    files: Mapping[Path, str]
+
+
+class Written:
+    """How many bytes of tensors stand in the output by now; readers wait for those they want."""
+
+    def __init__(self) -> None:
+        self._nbytes = 0
+        self._ended = False
+        self._changed = Condition()
+
+    def advance(self, nbytes: int) -> None:
+        """Say that so many more are written."""
+        with self._changed:
+            self._nbytes += nbytes
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Say that no more will be: who waits for others must give up."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait(self, nbytes: int) -> None:
+        """Return once so many are written.
+
+        Raises:
+            InternalError: They never will be.
+        """
+        if self._nbytes < nbytes:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended or self._nbytes >= nbytes)
+        if self._nbytes < nbytes:
+            raise InternalError("the weights were not written to the end")
 
 
 def compare(
@@ -38,12 +75,20 @@ def compare(
     output: Mapping[str, Tensor],
     *,
     with_digests: bool,
-    threads: int | None = None,
+    written: Written | None = None,
 ) -> WeightsReport:
     """Compare two sets of weights.
 
+    Args:
+        source: As read.
+        output: As its own reader finds it in the files written.
+        with_digests: Whether to take digests.
+        written: How far the output is, in the order of its files and of the bytes in them, where
+            it is still being written.
+
     Raises:
         VerificationError: A tensor is missing, or differs; or there is nothing to compare.
+        InternalError: The writing ended early.
     """
     if not source:
         raise VerificationError("there is no tensor to compare")
@@ -56,59 +101,185 @@ def compare(
         )
     # Tied names are one tensor: compared and hashed once.
     keys = {name: (source[name].identity, output[name].identity) for name in source}
-    pairs = {key: name for name, key in reversed(keys.items())}
-    first = sorted(pairs.values(), key=lambda name: -source[name].nbytes)
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        found = pool.map(lambda n: _one(n, source[n], output[n], with_digests), first)
-        by_name = dict(zip(first, found, strict=True))
-    result = {name: by_name[pairs[key]] for name, key in keys.items()}
+    first = {key: name for name, key in reversed(keys.items())}
+    runs = [_Run(name, source[name], output[name], with_digests) for name in first.values()]
+    files: dict[Path, str] = {}
+    done = 0
+    for path, stored in _by_file(runs).items():
+        file = _OutputFile(path, stored[0].start, written, done, with_digests)
+        for run in stored:
+            file.compare(run)
+        done += file.body
+        digest = file.finish()
+        if with_digests:
+            files[path] = digest
+    found = {run.name: run.digest() for run in runs}
     return WeightsReport(
         tensors=len(source),
-        nbytes=sum(source[n].nbytes for n in first),
-        digests=result if with_digests else {},
+        nbytes=sum(run.source.nbytes for run in runs),
+        digests={n: found[first[key]] for n, key in keys.items()} if with_digests else {},
+        files=files,
     )
 
 
-def _one(name: str, source: Tensor, output: Tensor, with_digest: bool) -> str:
-    if (source.dtype, source.shape) != (output.dtype, output.shape):
-        raise VerificationError(
-            f"is {output.dtype}{list(output.shape)} in the output",
-            expected=f"{source.dtype}{list(source.shape)}",
-            where=name,
-        )
-    written = output.extent() if output.size else Span.whole(Buffer(b"", name))
-    if written is None:
-        raise VerificationError("is not one plain run of its file in the output", where=name)
-    hasher = digests.new() if with_digest else None
-    position = 0
-    for ours, theirs in _paired(source, written):
-        if ours != theirs:
-            raise VerificationError("differs from its source", where=name, offset=position)
-        if hasher is not None:
-            hasher.update(theirs)
-        position += len(theirs)
-    if position != source.nbytes:
-        raise VerificationError(f"only {position} of {source.nbytes} bytes compared", where=name)
-    return str(hasher.hexdigest()) if hasher is not None else ""
+class _Run:
+    """A tensor of the source, and where the output has it.
 
-
-def _paired(source: Tensor, written: Span) -> Iterator[tuple[bytearray | bytes, bytearray]]:
-    """Yield runs of the source's bytes beside the same runs of the output's.
-
-    The buffers are reused; bytearrays, because those compare with memcmp.
+    Attributes:
+        name: Of the tensor.
+        source: The tensor.
+        path: The output's file; None for a tensor without elements.
+        start: Its first byte there.
     """
-    ours, theirs = bytearray(0), bytearray(0)
-    position = 0
-    for piece in source.pieces():
-        length = piece.length if isinstance(piece, Span) else len(piece)
-        for start in range(0, length, STRIDE):
-            n = min(STRIDE, length - start)
-            if len(theirs) != n:
-                ours, theirs = bytearray(n), bytearray(n)
-            written.readinto(position, memoryview(theirs))
-            position += n
-            if isinstance(piece, Span):
-                piece.readinto(start, memoryview(ours))
-                yield ours, theirs
-            else:
-                yield piece[start : start + n], theirs
+
+    __slots__ = ("_hasher", "name", "path", "source", "start")
+
+    def __init__(self, name: str, source: Tensor, output: Tensor, with_digest: bool) -> None:
+        if (source.dtype, source.shape) != (output.dtype, output.shape):
+            raise VerificationError(
+                f"is {output.dtype}{list(output.shape)} in the output",
+                expected=f"{source.dtype}{list(source.shape)}",
+                where=name,
+            )
+        self.name, self.source = name, source
+        self.path: Path | None = None
+        self.start = 0
+        self._hasher: Any = digests.new() if with_digest else None
+        if output.size:
+            extent = output.extent()
+            if extent is None or not isinstance(extent.storage, File):
+                raise VerificationError(
+                    "is not one plain run of its file in the output", where=name
+                )
+            self.path, self.start = extent.storage.path, extent.offset
+
+    def hash(self, data: memoryview) -> None:
+        """Update the tensor's digest."""
+        if self._hasher is not None:
+            self._hasher.update(data)
+
+    def digest(self) -> str:
+        """Return the tensor's digest, in hexadecimal, where one was asked for."""
+        return str(self._hasher.hexdigest()) if self._hasher is not None else ""
+
+
+def _by_file(runs: Iterable[_Run]) -> dict[Path, list[_Run]]:
+    """Return the runs by file, in the order of names and of bytes: that of their writing."""
+    files: dict[Path, list[_Run]] = {}
+    for run in runs:
+        if run.path is not None:
+            files.setdefault(run.path, []).append(run)
+    return {
+        path: sorted(files[path], key=lambda run: run.start)
+        for path in sorted(files, key=lambda path: path.name)
+    }
+
+
+class _OutputFile:
+    """One file of the output, compared and hashed front to back.
+
+    The source's bytes are laid out in a buffer as they must stand in the file; when it is full,
+    the same run of the file is read and compared. Both are bytearrays: those compare with memcmp.
+
+    Attributes:
+        body: Bytes from its first tensor to its end.
+    """
+
+    def __init__(
+        self, path: Path, start: int, written: Written | None, before: int, with_digests: bool
+    ) -> None:
+        # A handle of our own: the reader's would refuse a file that changes while it is open.
+        self._file = File(path)
+        self.body = self._file.size - start
+        self._written, self._before = written, before - start
+        self._hasher: Any = digests.new() if with_digests else None
+        self._hashed = 0
+        self._ours, self._theirs = bytearray(STRIDE), bytearray(STRIDE)
+        self._source = ReadAhead()
+        self._begin = start  # where in the file the buffer stands
+        self._filled = 0
+        self._parts: list[tuple[_Run, int]] = []  # whose bytes are in the buffer, up to where
+
+    def compare(self, run: _Run) -> None:
+        """Compare a tensor's bytes, now or with the tensors that follow it.
+
+        Raises:
+            VerificationError: They differ.
+        """
+        if run.start != self._begin + self._filled:
+            self._compare()
+            self._begin = run.start
+        left = run.source.nbytes
+        for piece in run.source.pieces():
+            length = piece.length if isinstance(piece, Span) else len(piece)
+            left -= length
+            if left < 0:
+                break
+            start = 0
+            while start < length:
+                if self._filled == STRIDE:
+                    self._compare()
+                n = min(STRIDE - self._filled, length - start)
+                self._lay(piece, start, n)
+                start += n
+                self._parts.append((run, self._filled))
+        if left:
+            raise VerificationError("has another size than its source", where=run.name)
+
+    def finish(self) -> str:
+        """Compare what is left, and return the digest of the whole file where one is asked for.
+
+        Raises:
+            VerificationError: They differ.
+        """
+        self._compare()
+        if self._hasher is None:
+            return ""
+        self._hash_up_to(self._file.size)
+        return str(self._hasher.hexdigest())
+
+    def _lay(self, piece: Piece, start: int, n: int) -> None:
+        place = slice(self._filled, self._filled + n)
+        if not isinstance(piece, Span):
+            self._ours[place] = piece[start : start + n]
+        elif n < SMALL:
+            self._ours[place] = self._source.read(piece.sub(start, n))
+        else:
+            piece.readinto(start, memoryview(self._ours)[place])
+        self._filled += n
+
+    def _compare(self) -> None:
+        n, begin = self._filled, self._begin
+        if not n:
+            return
+        if self._written is not None:
+            self._written.wait(self._before + begin + n)
+        if n < STRIDE:  # the last one, or the last before a hole
+            del self._ours[n:], self._theirs[n:]
+        theirs = memoryview(self._theirs)
+        self._file.readinto(begin, theirs)
+        if self._ours != self._theirs:
+            at = next(i for i in range(n) if self._ours[i] != self._theirs[i])
+            run = next(run for run, end in self._parts if at < end)
+            raise VerificationError(
+                "differs from its source", where=run.name, offset=begin + at - run.start
+            )
+        if self._hasher is not None:
+            self._hash_up_to(begin)
+            if begin == self._hashed:  # else two names have the same bytes
+                self._hasher.update(theirs)
+                self._hashed += n
+            start = 0
+            for run, end in self._parts:
+                run.hash(theirs[start:end])
+                start = end
+        theirs.release()
+        if n < STRIDE:
+            self._ours, self._theirs = bytearray(STRIDE), bytearray(STRIDE)
+        self._begin, self._filled = begin + n, 0
+        self._parts.clear()
+
+    def _hash_up_to(self, position: int) -> None:
+        if position > self._hashed:
+            digests.feed(self._hasher, Span(self._file, self._hashed, position - self._hashed))
+            self._hashed = position

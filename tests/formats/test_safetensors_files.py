@@ -15,7 +15,7 @@ from formats import catalog
 from formats.artifact import Artifact
 from formats.bundle import Encoding
 from formats.errors import ConvertError, CorruptError, LimitError, SafetyError, SourceError
-from formats.safetensors_files import plan, read_header, write
+from formats.safetensors_files import create, fill, plan, read_header
 from formats.storage import Buffer, File, Span
 from formats.weights import DTYPES, Tensor, numpy_dtype
 
@@ -43,7 +43,10 @@ def tensor(array, origin=""):
 
 def written(tmp_path, weights, encodings=None, **options):
     layout = plan(weights, encodings or {}, **options)
-    assert sum(write(layout, tmp_path)) + sum(len(s.header) for s in layout.shards) == layout.nbytes
+    create(layout, tmp_path)
+    index = len(layout.index[1]) if layout.index else 0
+    headers = sum(len(s.header) for s in layout.shards)
+    assert sum(fill(layout, tmp_path)) + headers + index == layout.nbytes
     return layout
 
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from formats.errors import CorruptError, SafetyError, SourceError
-from formats.storage import Buffer, File, Span, resolve_member
+from formats.storage import Buffer, File, ReadAhead, Span, resolve_member
 
 
 def test_reads_are_exact_or_errors(tmp_path):
@@ -96,3 +96,18 @@ def test_the_hugging_face_cache_may_link_to_its_blobs(tmp_path):
     assert resolve_member(snapshot, "model.safetensors").read_bytes() == b"weights"
     with pytest.raises(SafetyError):
         resolve_member(snapshot, "other")
+
+
+def test_read_ahead_returns_what_single_reads_would(tmp_path):
+    data = bytes(i * 7 % 251 for i in range(5000))
+    (tmp_path / "f").write_bytes(data)
+    file, buffer = File(tmp_path / "f"), Buffer(data[::-1], "b")
+    ahead = ReadAhead(512)
+    for i in range(3000):
+        offset, length = (i * i * 31 + i // 3) % 4800, i % 190
+        if i % 5 < 3:  # a run of neighbours, which is what it reads ahead for
+            offset = i + 40 * (i % 5)
+        storage = buffer if i % 50 == 0 else file
+        assert ahead.read(Span(storage, offset, length)) == storage.read(offset, length)
+    with pytest.raises(CorruptError):
+        ahead.read(Span(file, 4990, 11))
