@@ -5,37 +5,35 @@ Nothing here prints.
 """
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Literal
 
-from converter.background import Background
+from converter import write
+from converter.events import Progress, Step
+from converter.lower import OPSET, OPSETS, lower
+from converter.lower.graph import Graph
 from converter.normalise import select, strip_prefixes
 from converter.publish import check_target, publish, staging, sync_tree
 from converter.sizes import readable_size
-from converter.verify.weights import WeightsReport, Written, compare
-from formats import catalog, digests, portable
+from converter.verify.weights import WeightsReport
+from formats import catalog, digests
 from formats.artifact import Artifact
-from formats.bundle import JSON, Bundle, LeftOut
+from formats.bundle import Bundle, LeftOut
 from formats.errors import (
     InternalError,
     SafetyError,
-    StorageError,
     UnsupportedError,
     UsageError,
     VerificationError,
 )
 from formats.limits import DEFAULT, Limits
-from formats.output import Output
-from formats.portable import Resource
-from formats.safetensors_files import DEFAULT_SHARD_BYTES, Plan, create, fill, plan
-from formats.storage import File, Span
+from formats.safetensors_files import DEFAULT_SHARD_BYTES, Plan, plan
 
-Target = Literal["portable", "safetensors"]
-TARGETS: tuple[Target, ...] = ("portable", "safetensors")
+Target = Literal["portable", "safetensors", "onnx"]
+TARGETS: tuple[Target, ...] = ("portable", "safetensors", "onnx")
 LEVELS = ("none", "weights", "cpu", "device")
 
 
@@ -51,6 +49,7 @@ class Options:
         verify: How far to verify: ``none``, ``weights``, or ``auto``, the most there is.
         require: The least that must be verified, or the conversion fails.
         max_shard_bytes: Where safetensors files are cut.
+        opset: Version of ONNX's operators.
         strict_safety: Refuse a source that names code or files outside itself.
         force: Replace an existing output.
         sync: Wait until the output is on the disk, not only in its cache. Without it, what
@@ -65,35 +64,11 @@ class Options:
     verify: str = "auto"
     require: str | None = None
     max_shard_bytes: int = DEFAULT_SHARD_BYTES
+    opset: int = OPSET
     strict_safety: bool = False
     force: bool = False
     sync: bool = False
     limits: Limits = DEFAULT
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of the road, done.
-
-    Attributes:
-        name: ``detected``, ``read``, ``normalised``, ``left out``, ``warning``, ``written``,
-            ``verified`` or ``planned``.
-        text: What there is to say of it.
-        seconds: How long it took, where that says something.
-    """
-
-    name: str
-    text: str
-    seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a step is."""
-
-    name: str
-    done: int
-    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +180,11 @@ def steps(
             hint="Without --strict-safety it converts; nothing of it is run",
         )
 
-    bundle = _graph_left_out(strip_prefixes(select(bundle, options.include), options.strip_prefix))
+    bundle = strip_prefixes(select(bundle, options.include), options.strip_prefix)
+    clock = perf_counter()
+    bundle, graph = _lowered(bundle, options)
+    if graph is not None:
+        yield Step("lowered", _graph_line(graph), perf_counter() - clock)
     for change in bundle.metadata.normalisations:
         yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
     if bundle.metadata.left_out:
@@ -221,7 +200,8 @@ def steps(
     layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.max_shard_bytes)
     target = _sharded_target(target, out, layout, options.to)
     if dry_run:
-        yield Step("planned", f"{target}: {_files_line(layout)}")
+        planned = _graph_line(graph) if options.to == "onnx" and graph else write.files_line(layout)
+        yield Step("planned", f"{target}: {planned}")
         yield Result(None, source, bundle, None, match.format.id, match.evidence)
         return
     check_target(target, force=options.force)
@@ -229,65 +209,83 @@ def steps(
         payload = folder / "payload"
         payload.mkdir()
         sync = options.sync or os.path.lexists(target)
-        sources = digests.FileDigests(artifact.opened) if options.to == "portable" else None
-        report = yield from _transfer(bundle, layout, payload, sources, options, sync=sync)
-        _write_assets(bundle, payload, sync=sync)
-        if sources is not None:
-            document = _manifest(bundle, layout, artifact, payload, sources, report, options)
-            portable.write_manifest(document, payload, sync=sync)
+        if options.to == "onnx" and graph is not None:
+            report, made = None, (yield from _write_graph(graph, bundle, payload, sync=sync))
+        else:
+            report = yield from _write_weights(
+                bundle, graph, layout, artifact, payload, options, sync=sync
+            )
+            is_one_file = options.to == "safetensors" and layout.index is None
+            made = payload / layout.shards[0].name if is_one_file else payload
         for file in artifact.opened.values():
             file.check_unchanged()
         if sync:
             sync_tree(payload)
-        is_one_file = options.to == "safetensors" and layout.index is None
-        publish(
-            payload / layout.shards[0].name if is_one_file else payload, target, force=options.force
-        )
+        publish(made, target, force=options.force)
     yield Result(target, source, bundle, report, match.format.id, match.evidence)
 
 
-def _transfer(
+def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, Graph | None]:
+    """Return the graph, where the target has one; a bundle does without, and says why."""
+    if options.to == "onnx":
+        return bundle, lower(bundle, options.opset)
+    if bundle.topology is None:
+        return bundle, None
+    if options.to == "portable":
+        try:
+            return bundle, lower(bundle, options.opset)
+        except UnsupportedError as e:
+            reason = e.found
+    else:
+        reason = "a safetensors file holds weights only"
+    entry = LeftOut(f"graph ({bundle.topology.kind})", reason)
+    metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
+    return replace(bundle, metadata=metadata), None
+
+
+def _write_weights(
     bundle: Bundle,
+    graph: Graph | None,
     layout: Plan,
+    artifact: Artifact,
     payload: Path,
-    sources: digests.FileDigests | None,
     options: Options,
     *,
     sync: bool,
 ) -> Generator[Step | Progress, None, WeightsReport | None]:
-    """Write the weights, and compare what is written while the rest of it still is."""
-    begin = perf_counter()
-    create(layout, payload, sync=sync)
-    written, comparison = Written(), None
-    if bundle.weights and (sources is not None or options.verify != "none"):
-        output = catalog.read(Artifact(payload), "safetensors").weights
-        comparison = Background(
-            partial(
-                compare,
-                bundle.weights,
-                output,
-                with_digests=sources is not None,
-                written=written,
-            )
-        )
-    done, total = 0, layout.nbytes
-    try:
-        watch = None if sources is None else sources.follow
-        for n in fill(layout, payload, watch=watch, sync=sync):
-            written.advance(n)
-            done += n
-            yield Progress("written", done, total)
-    finally:
-        written.end()
-        if comparison is not None:
-            comparison.wait()
-    yield Step("written", _files_line(layout), perf_counter() - begin)
-    report = comparison.result() if comparison is not None else None
-    if report is not None and options.verify != "none":
-        size = readable_size(report.nbytes)
-        text = f"weights: {report.tensors} tensors, {size}, equal bit for bit"
-        yield Step("verified", text, perf_counter() - begin)
+    verify = options.verify != "none"
+    if options.to == "safetensors":
+        return (yield from write.transfer(bundle, layout, payload, None, verify=verify, sync=sync))
+    sources = digests.FileDigests(artifact.opened)
+    report = yield from write.transfer(bundle, layout, payload, sources, verify=verify, sync=sync)
+    write.assets(bundle, payload, sync=sync)
+    described = None
+    if graph is not None:
+        from converter import write_graph
+
+        write_graph.beside_weights(graph, bundle, layout, payload, sync=sync)
+        described = write_graph.described(graph)
+    write.manifest(
+        bundle, layout, artifact, payload, sources, report,
+        verify=verify, graph=described, sync=sync,
+    )  # fmt: skip
     return report
+
+
+def _write_graph(
+    graph: Graph, bundle: Bundle, payload: Path, *, sync: bool
+) -> Generator[Step | Progress, None, Path]:
+    from converter import write_graph
+
+    begin = perf_counter()
+    made = yield from write_graph.alone(graph, bundle, payload, sync=sync)
+    size = sum(p.stat().st_size for p in payload.iterdir())
+    yield Step("written", readable_size(size), perf_counter() - begin)
+    return made
+
+
+def _graph_line(graph: Graph) -> str:
+    return f"{len(graph.nodes)} nodes, opset {graph.opset}"
 
 
 def _check(options: Options) -> None:
@@ -309,6 +307,10 @@ def _check(options: Options) -> None:
         )
     if options.require == "weights" and options.verify == "none":
         raise UsageError("--require weights contradicts --verify none")
+    if options.opset not in OPSETS:
+        raise UnsupportedError(
+            f"--opset {options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}"
+        )
     if options.max_shard_bytes < 1:
         raise UsageError(f"--max-shard-size {options.max_shard_bytes}", expected="at least 1 byte")
 
@@ -336,80 +338,6 @@ def _sharded_target(target: Path, out: str | Path | None, layout: Plan, to: Targ
     return target
 
 
-def _graph_left_out(bundle: Bundle) -> Bundle:
-    if bundle.topology is None:
-        return bundle
-    entry = LeftOut(
-        f"graph ({bundle.topology.kind})",
-        "computation is not converted yet: the manifest keeps what the source says about it",
-    )
-    metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
-    return replace(bundle, metadata=metadata)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*") if p.is_file())
-
-
-def _write_assets(bundle: Bundle, payload: Path, *, sync: bool) -> None:
-    for name, span in bundle.assets.items():
-        parts = name.split("/")
-        if not all(parts) or {".", ".."} & set(parts) or "\0" in name:
-            raise SafetyError(f"an asset is named {name!r:.80}", where=span.name)
-        path = payload.joinpath("assets", *parts)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as e:  # too long, or a folder where another asset is a file
-            raise StorageError.writing(path, e) from e
-        with Output(path) as out:
-            for _ in out.append([span]):
-                pass
-            if sync:
-                out.sync()
-
-
-def _manifest(
-    bundle: Bundle,
-    layout: Plan,
-    artifact: Artifact,
-    payload: Path,
-    sources: digests.FileDigests,
-    report: WeightsReport | None,
-    options: Options,
-) -> dict[str, JSON]:
-    verified = report is not None and options.verify != "none"
-    weights: dict[str, JSON] = {
-        "status": "passed" if verified else "not run",
-        "detail": "the output was read again and compared bit for bit with the source"
-        if verified
-        else ("--verify none" if report is not None else "there are no tensors"),
-        "tensors": report.tensors if verified and report else 0,
-        "bytes": report.nbytes if verified and report else 0,
-    }
-    known = report.files if report else {}
-    files = {p.relative_to(payload).as_posix(): File(p) for p in _files(payload)}
-    found = {
-        name: known.get(file.path) or digests.of_span(Span.whole(file))
-        for name, file in files.items()
-    }
-    from converter import environment  # 20 ms of importlib.metadata, for portable bundles only
-
-    return portable.manifest(
-        bundle,
-        layout,
-        source_name=artifact.name,
-        source_files=_resources(artifact.opened, sources.finish()),
-        tensor_digests=report.digests if report else {},
-        resources=_resources(files, found),
-        verification={"reached": "weights" if verified else "none", "weights": weights},
-        environment=environment.describe(),
-    )
-
-
-def _resources(files: Mapping[str, File], found: Mapping[str, str]) -> list[Resource]:
-    return [Resource(name, file.size, found[name]) for name, file in files.items()]
-
-
 def _read_line(bundle: Bundle) -> str:
     about = bundle.metadata
     total = sum(t.nbytes for t in {t.identity: t for t in bundle.weights.values()}.values())
@@ -417,11 +345,6 @@ def _read_line(bundle: Bundle) -> str:
     if about.devices:
         text += ", devices " + ", ".join(f"{d} x{n}" for d, n in about.devices.items())
     return text
-
-
-def _files_line(layout: Plan) -> str:
-    count = len(layout.shards)
-    return f"{count} file{'s' if count > 1 else ''}, {readable_size(layout.nbytes)}"
 
 
 def _left_out_line(entries: Sequence[LeftOut]) -> str:

@@ -21,7 +21,7 @@ class Limits:
     max_depth: int = 200  # nesting of containers, messages, groups
     max_members: int = 1_000_000  # zip or tar members, HDF5 objects, graph nodes
     max_objects: int = 100_000  # HDF5 groups and datasets, each of which costs 70 microseconds
-    max_tensors: int = 1_000_000
+    max_tensors: int = 250_000
     max_rank: int = 64
     max_files: int = 100_000  # files of one folder artifact
     max_values: int = 5_000_000  # values decoded from one protobuf; a message counts as five

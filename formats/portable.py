@@ -155,6 +155,7 @@ def manifest(
     resources: Sequence[Resource],
     verification: Mapping[str, JSON],
     environment: Mapping[str, JSON],
+    graph: Mapping[str, JSON] | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of a bundle whose other files are written and verified."""
     about = bundle.metadata
@@ -192,6 +193,7 @@ def manifest(
             "summary": dict(topology.summary),
             "content": _words(topology.content),
         },
+        "graph": graph and dict(graph),
         "signatures": [asdict(s) for s in bundle.signatures],
         "resources": [
             {"name": r.name, "algorithm": digests.ALGORITHM, "digest": r.digest, "size": r.size}

@@ -59,7 +59,8 @@ def convert(
         Path, typer.Argument(metavar="SOURCE", help="A file, a folder, or a checkpoint's prefix.")
     ],
     to: Annotated[
-        str, typer.Option("--to", metavar="TARGET", help="portable (default) or safetensors.")
+        str,
+        typer.Option("--to", metavar="TARGET", help="portable (default), safetensors or onnx."),
     ] = "portable",
     out: Annotated[
         Path | None,
@@ -91,6 +92,9 @@ def convert(
     max_shard_size: Annotated[
         str, typer.Option(metavar="SIZE", help="Cut safetensors files there: 500MB, 5GB, 2GiB.")
     ] = "50GB",
+    opset: Annotated[
+        int | None, typer.Option(metavar="N", help="Version of ONNX's operators: 18 to 22.")
+    ] = None,
     strict_safety: Annotated[
         bool,
         typer.Option(
@@ -122,6 +126,7 @@ def convert(
     """Convert SOURCE."""
     del verbose, config  # `run` and `_defaults` read them
     from converter.cli import follow
+    from converter.lower import OPSET
     from converter.pipeline import Options, steps
     from converter.sizes import parse_size
 
@@ -133,6 +138,7 @@ def convert(
         verify=verify,
         require=require,
         max_shard_bytes=parse_size(max_shard_size),
+        opset=OPSET if opset is None else opset,
         strict_safety=strict_safety,
         force=force,
         sync=sync,
@@ -182,6 +188,21 @@ def formats(json: Json = False) -> None:
     from formats.catalog import FORMATS
 
     render.formats(FORMATS, as_json=json)
+
+
+@app.command()
+def ops(
+    source: Annotated[str, typer.Argument(metavar="keras")],
+    json: Json = False,
+) -> None:
+    """List the layers and operations that become ONNX."""
+    from converter.cli import render
+
+    if source != "keras":
+        raise UsageError(f"ops {source}", expected="ops keras")
+    from converter.lower.keras.matrix import rows
+
+    render.operations(rows(), as_json=json)
 
 
 def run(arguments: list[str]) -> int:

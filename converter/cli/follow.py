@@ -8,7 +8,8 @@ from typing import Any
 
 from converter.cli.render import document
 from converter.cli.terminal import say
-from converter.pipeline import Progress, Result, Step
+from converter.events import Progress, Step
+from converter.pipeline import Result
 from converter.sizes import readable_size
 
 

@@ -72,6 +72,18 @@ def differences(found: "Sequence[Difference]", *, as_json: bool) -> bool:
     return same
 
 
+def operations(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print a support matrix: name, arguments, what is computed."""
+    if as_json:
+        document(list(rows))
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        say(f"{row['name']:<{width}}  {row['computes']}")
+        if row["arguments"]:
+            say(f"{'':<{width}}    {', '.join(row['arguments'])}")
+
+
 def formats(rows: "Iterable[Format]", *, as_json: bool) -> None:
     """Print the table of formats."""
     if as_json:

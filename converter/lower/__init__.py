@@ -1,0 +1,28 @@
+"""Lowering: what a source says about computation becomes an ONNX graph, natively."""
+
+from converter.lower.graph import Graph
+from formats.bundle import Bundle
+from formats.errors import UnsupportedError
+
+OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
+# From here on, every operator we use means the same up to the last; IR version 10 is the last one
+# that runtimes of 2024 read.
+OPSETS = (18, 19, 20, 21, 22)
+KINDS = ("keras_config",)
+
+
+def lower(bundle: Bundle, opset: int = OPSET) -> Graph:
+    """Return the graph that a bundle's topology describes; its weights are the bundle's.
+
+    Raises:
+        UnsupportedError: The topology is of another kind, or holds what we cannot lower yet; all
+            of it is named.
+        CorruptError: The topology is damaged.
+    """
+    if bundle.topology is None:
+        raise UnsupportedError("the source records no computation, only weights")
+    if bundle.topology.kind not in KINDS:
+        raise UnsupportedError(f"graphs of kind {bundle.topology.kind} are not converted yet")
+    from converter.lower.keras.lowering import lower as lower_keras
+
+    return lower_keras(bundle, opset=opset)

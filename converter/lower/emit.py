@@ -1,0 +1,275 @@
+"""A graph as an ONNX file, its weights streamed behind it or left where they are.
+
+A message's length stands before it, so sizes are computed first and bytes are walked once: memory
+does not grow with the weights. Importing onnx for this takes as long as converting a model, and its
+protobufs hold several copies of every tensor; tests have `onnx.checker` read what is written here.
+Spec: https://github.com/onnx/onnx/blob/v1.23.0/onnx/onnx.in.proto
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from converter.lower.builder import element_type
+from converter.lower.graph import Attribute, Folded, Graph, Node, Shape, Spec, Weight
+from converter.version import VERSION
+from formats.errors import InternalError
+from formats.weights import DTYPES, Piece, Tensor, numpy_dtype
+
+# Opset -> the IR version it came with, https://github.com/onnx/onnx/blob/v1.23.0/onnx/helper.py
+IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10}
+PRODUCER = "model-convert"
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """Bytes that are made when they are written."""
+
+    nbytes: int
+    make: Callable[[], Iterable[Piece]]
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """Where a weight's bytes are, outside the ONNX file."""
+
+    location: str
+    offset: int
+    length: int
+
+
+class Message:
+    """A protobuf message being encoded: bytes, and the places of lazy ones among them."""
+
+    __slots__ = ("nbytes", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | Lazy] = []
+        self.nbytes = 0
+
+    def number(self, field: int, value: int) -> None:
+        """Append a varint."""
+        self._append(_varint(field << 3) + _varint(value & (1 << 64) - 1))
+
+    def real(self, field: int, value: float) -> None:
+        """Append a 32-bit float."""
+        self._append(_varint(field << 3 | 5) + struct.pack("<f", value))
+
+    def data(self, field: int, value: "bytes | str | Message | Lazy") -> None:
+        """Append bytes, text, or another message."""
+        if isinstance(value, str):
+            value = value.encode("utf-8", "backslashreplace")
+        size = len(value) if isinstance(value, bytes) else value.nbytes
+        self._append(_varint(field << 3 | 2) + _varint(size))
+        if isinstance(value, Message):
+            for part in value.parts:
+                self._append(part)
+        else:
+            self._append(value)
+
+    def _append(self, part: bytes | Lazy) -> None:
+        if isinstance(part, bytes) and self.parts and isinstance(self.parts[-1], bytes):
+            self.parts[-1] += part
+        else:
+            self.parts.append(part)
+        self.nbytes += len(part) if isinstance(part, bytes) else part.nbytes
+
+    def pieces(self) -> Iterable[Piece]:
+        """Yield the message's bytes, in order."""
+        for part in self.parts:
+            if isinstance(part, bytes):
+                yield part
+            else:
+                yield from part.make()
+
+
+def model(
+    graph: Graph,
+    weights: Mapping[str, Tensor],
+    *,
+    external: Mapping[str, External] | None = None,
+) -> Message:
+    """Return a ModelProto.
+
+    Args:
+        graph: What to write.
+        weights: The tensors that it names.
+        external: Where initializers are outside the file; those that are not there go into it.
+    """
+    message = Message()
+    message.number(1, IR_VERSIONS[graph.opset])
+    message.data(2, PRODUCER)
+    message.data(3, VERSION)
+    message.data(7, _graph(graph, weights, external or {}))
+    opset = Message()
+    opset.data(1, "")
+    opset.number(2, graph.opset)
+    message.data(8, opset)
+    return message
+
+
+def _graph(
+    graph: Graph, weights: Mapping[str, Tensor], external: Mapping[str, External]
+) -> Message:
+    message = Message()
+    for node in graph.nodes:
+        message.data(1, _node(node))
+    message.data(2, graph.name)
+    for name, initializer in graph.initializers.items():
+        message.data(5, _initializer(name, initializer, weights, external))
+    for name in graph.inputs:
+        message.data(11, _value_info(name, graph.specs[name]))
+    for name in graph.outputs:
+        message.data(12, _value_info(name, graph.specs[name]))
+    return message
+
+
+def _node(node: Node) -> Message:
+    message = Message()
+    for name in node.inputs:
+        message.data(1, name)
+    for name in node.outputs:
+        message.data(2, name)
+    message.data(3, node.name)
+    message.data(4, node.op_type)
+    for name, value in node.attributes.items():
+        message.data(5, _attribute(name, value))
+    if node.domain:
+        message.data(7, node.domain)
+    return message
+
+
+def _attribute(name: str, value: Attribute) -> Message:
+    message = Message()
+    message.data(1, name)
+    if isinstance(value, bool | int | np.integer):
+        message.number(3, int(value))
+        message.number(20, 2)
+    elif isinstance(value, float | np.floating):
+        message.real(2, float(value))
+        message.number(20, 1)
+    elif isinstance(value, str | bytes):
+        message.data(4, value)
+        message.number(20, 3)
+    elif isinstance(value, np.ndarray):
+        message.data(5, _array("", value))
+        message.number(20, 4)
+    elif isinstance(value, Graph):
+        message.data(6, _graph(value, {}, {}))
+        message.number(20, 5)
+    elif all(isinstance(v, int) for v in value):
+        for v in value:
+            message.number(8, int(v))
+        message.number(20, 7)
+    elif all(isinstance(v, float) for v in value):
+        for v in value:
+            message.real(7, float(v))
+        message.number(20, 6)
+    else:
+        for v in value:
+            message.data(9, str(v))
+        message.number(20, 8)
+    return message
+
+
+def _initializer(
+    name: str,
+    value: Weight | Folded | np.ndarray,
+    weights: Mapping[str, Tensor],
+    external: Mapping[str, External],
+) -> Message:
+    if isinstance(value, np.ndarray):
+        return _array(name, value)
+    content = data(value, weights)
+    if isinstance(value, Folded):
+        message = _head(name, value.dtype, value.shape)
+    else:
+        tensor = weights[value.tensor]
+        message = _head(name, tensor.dtype.name, tensor.shape)
+    place = external.get(name)
+    if place is None:
+        message.data(9, content)
+        return message
+    for key, text in (
+        ("location", place.location), ("offset", place.offset), ("length", place.length),
+    ):  # fmt: skip
+        entry = Message()
+        entry.data(1, key)
+        entry.data(2, str(text))
+        message.data(13, entry)
+    message.number(14, 1)
+    return message
+
+
+def data(value: Weight | Folded, weights: Mapping[str, Tensor]) -> Lazy:
+    """Return the bytes of an initializer that is no small constant."""
+    if isinstance(value, Weight):
+        return Lazy(weights[value.tensor].nbytes, weights[value.tensor].pieces)
+    size = DTYPES[value.dtype].nbytes(prod(value.shape))
+    return Lazy(size, lambda: _contiguous(value))
+
+
+def _contiguous(value: Folded) -> Iterable[Piece]:
+    array = np.ascontiguousarray(value.make())
+    if array.shape != value.shape or array.dtype != numpy_dtype(DTYPES[value.dtype]):
+        raise InternalError(f"a constant is {array.dtype}{array.shape}, not {value}")
+    data = array.reshape(-1).view(np.uint8).data
+    for start in range(0, len(data), 1 << 20):
+        yield bytes(data[start : start + (1 << 20)])
+
+
+def _array(name: str, array: np.ndarray) -> Message:
+    kind = "string" if array.dtype.kind in "OUS" else array.dtype.name
+    message = _head(name, kind, array.shape)
+    if kind == "string":
+        for text in array.flat:
+            message.data(6, text if isinstance(text, bytes) else str(text))
+    else:
+        message.data(9, np.ascontiguousarray(array).tobytes())
+    return message
+
+
+def _head(name: str, dtype: str, shape: tuple[int, ...]) -> Message:
+    message = Message()
+    for n in shape:
+        message.number(1, n)
+    message.number(2, element_type(dtype))
+    if name:
+        message.data(8, name)
+    return message
+
+
+def _value_info(name: str, spec: Spec) -> Message:
+    tensor = Message()
+    tensor.number(1, element_type(spec.dtype))
+    tensor.data(2, _shape(spec.shape))
+    kind = Message()
+    kind.data(1, tensor)
+    message = Message()
+    message.data(1, name)
+    message.data(2, kind)
+    return message
+
+
+def _shape(shape: Shape) -> Message:
+    message = Message()
+    for n in shape:
+        dimension = Message()
+        if isinstance(n, int):
+            dimension.number(1, n)
+        elif n is not None:
+            dimension.data(2, n)
+        message.data(1, dimension)
+    return message
+
+
+def _varint(value: int) -> bytes:
+    result = bytearray()
+    while value > 0x7F:
+        result.append(value & 0x7F | 0x80)
+        value >>= 7
+    result.append(value)
+    return bytes(result)

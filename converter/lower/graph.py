@@ -1,0 +1,118 @@
+"""The graph that lowering builds: ONNX's own terms, without its protobufs and without data.
+
+A graph names its weights and never holds them: an initializer is either a `Weight` of the bundle or
+a small constant. ONNX files are written from this (`converter.lower.emit`), and graph passes
+rewrite it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Dim: TypeAlias = "int | str | None"  # a size, the name of a dynamic one, or one we do not know
+Shape: TypeAlias = tuple[Dim, ...]
+Attribute: TypeAlias = (
+    "int | float | str | bytes | list[int] | list[float] | list[str] | Graph | np.ndarray"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """An initializer that is a tensor of the bundle, as it is stored there."""
+
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """An initializer that a pass computed: made when it is written, and not kept."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    make: "Callable[[], np.ndarray]"
+
+
+@dataclass(slots=True)
+class Node:
+    """One operation. ``domain`` is ONNX's own where it is empty."""
+
+    op_type: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    name: str = ""
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """dtype (numpy's name) and shape of a value."""
+
+    dtype: str
+    shape: Shape
+
+
+@dataclass(slots=True)
+class Graph:
+    """Nodes in topological order, and what they name.
+
+    Attributes:
+        nodes: In an order in which each comes after those it needs.
+        inputs: Names of the graph's inputs, in the source's order.
+        outputs: Names of its outputs, likewise.
+        specs: What is known of each value.
+        initializers: Name → weight of the bundle, or a small constant.
+        opset: Version of ONNX's own operators.
+        name: Of the model.
+    """
+
+    name: str
+    opset: int
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    specs: dict[str, Spec] = field(default_factory=dict)
+    initializers: "dict[str, Weight | Folded | np.ndarray]" = field(default_factory=dict)
+
+
+def needed(graph: Graph) -> Graph:
+    """Return the graph without nodes and initializers that no output needs."""
+    wanted = set(graph.outputs)
+    nodes = []
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.outputs):
+            nodes.append(node)
+            wanted.update(node.inputs)
+            for value in node.attributes.values():
+                if isinstance(value, Graph):
+                    wanted.update(_free_names(value))
+    nodes.reverse()
+    initializers = {n: v for n, v in graph.initializers.items() if n in wanted}
+    specs = {n: s for n, s in graph.specs.items() if n in wanted or n in graph.inputs}
+    return Graph(graph.name, graph.opset, nodes, graph.inputs, graph.outputs, specs, initializers)
+
+
+def _free_names(graph: Graph) -> set[str]:
+    names = set(graph.outputs)
+    for node in graph.nodes:
+        names.update(node.inputs)
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                names |= _free_names(value)
+    return names
+
+
+def consumers(graph: Graph) -> Mapping[str, list[Node]]:
+    """Return the nodes that read each value; inner graphs count for the node that holds them."""
+    found: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        names = set(node.inputs)
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                names |= _free_names(value)
+        for name in names:
+            found.setdefault(name, []).append(node)
+    return found

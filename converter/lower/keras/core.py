@@ -1,0 +1,171 @@
+"""Dense, Embedding, and the layers that do nothing at inference.
+
+Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/core
+"""
+
+from typing import Any
+
+from converter.lower.builder import Builder
+from converter.lower.keras.activations import activate
+from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.values import Value, total
+
+
+@keras_layer("Dense", mask="pass")
+def dense(
+    op: Builder, w: Roles, x: Value, /, *,
+    units: int, activation: Any = None, use_bias: bool = True, input_dim: int | None = None,
+) -> Value:  # fmt: skip
+    """activation(x @ kernel + bias) over the last axis."""
+    del units, input_dim
+    kernel = w["kernel"]  # [in, out]
+    bias = w["bias"] if use_bias else None
+    return activate(op, product(op, x, kernel, bias), activation)
+
+
+def product(op: Builder, x: Value, kernel: Value, bias: Value | None) -> Value:
+    """X @ kernel + bias."""
+    if x.rank == 2 and x.is_float:
+        shape = (x.shape[0], kernel.shape[1])
+        return op.emit("Gemm", x, kernel, bias, dtype=x.dtype, shape=shape)
+    result = op.matmul(x, kernel)
+    return result if bias is None else op.add(result, bias)
+
+
+@keras_layer("EinsumDense", mask="pass")
+def einsum_dense(
+    op: Builder, w: Roles, x: Value, /, *,
+    equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
+) -> Value:  # fmt: skip
+    """activation(einsum(equation, x, kernel) + bias)."""
+    del output_shape
+    kernel = w["kernel"]
+    result = op.einsum(equation, x, kernel, shape=einsum_shape(equation, x, kernel))
+    if bias_axes:
+        result = op.add(result, w["bias"])
+    return activate(op, result, activation)
+
+
+def einsum_shape(equation: str, *operands: Value) -> tuple[Any, ...]:
+    """Return the shape of an einsum, whose ellipsis stands for leading axes of the first.
+
+    Raises:
+        Gap: The equation does not say its output.
+    """
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    if not arrow:
+        raise Gap(f"einsum {equation!r} without an output")
+    sizes: dict[str, Any] = {}
+    leading: tuple[Any, ...] = ()
+    for term, operand in zip(left.split(","), operands, strict=True):
+        letters = term.replace("...", "")
+        axes = list(operand.shape)
+        if "..." in term:
+            where = term.index("...")
+            count = operand.rank - len(letters)
+            leading = max(leading, tuple(axes[where : where + count]), key=len)
+            del axes[where : where + count]
+        for letter, size in zip(letters, axes, strict=True):
+            if not isinstance(sizes.get(letter), int):
+                sizes[letter] = size if size is not None else sizes.get(letter)
+    shape: list[Any] = []
+    letters = right
+    if "..." in right:
+        where = right.index("...")
+        shape = [sizes[c] for c in right[:where]] + list(leading)
+        letters = right[where + 3 :]
+    return (*shape, *(sizes[c] for c in letters))
+
+
+@keras_layer("Embedding")
+def embedding(
+    op: Builder, w: Roles, x: Value, /, *,
+    input_dim: int, output_dim: int, mask_zero: bool = False, input_length: Any = None,
+    weights: Any = None, dropout: float = 0.0,
+) -> Any:  # fmt: skip
+    """embeddings[x], with x cast to integers; masks zeros where it is asked to."""
+    del input_dim, output_dim, input_length, weights, dropout
+    numbers = x if x.dtype in ("int32", "int64") else op.cast(x, "int32")
+    result = op.gather(w["embeddings"], numbers)
+    if not mask_zero:
+        return result
+    zero = op.constant(0, numbers.dtype)
+    return Masked(result, op.unary("Not", op.elementwise("Equal", numbers, zero)))
+
+
+@keras_layer("Masking")
+def masking(op: Builder, w: Roles, x: Value, /, *, mask_value: float = 0.0) -> Masked:
+    """x, and a mask of the steps where any feature differs from mask_value."""
+    del w
+    same = op.elementwise("Equal", x, op.constant(mask_value, x.dtype))
+    differs = op.cast(op.unary("Not", same), x.dtype)
+    kept = op.reduce("ReduceMax", differs, [-1], keepdims=True)
+    mask = op.cast(op.squeeze(kept, [-1]), "bool")
+    return Masked(op.mul(x, kept), mask)
+
+
+@keras_layer(
+    "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianDropout",
+    "AlphaDropout", "GaussianNoise", mask="pass",
+)  # fmt: skip
+def dropout(
+    op: Builder, w: Roles, x: Value, /, *,
+    rate: float = 0.0, p: float = 0.0, stddev: float = 0.0, sigma: float = 0.0,
+    noise_shape: Any = None, seed: Any = None, data_format: Any = None, dim_ordering: Any = None,
+) -> Value:  # fmt: skip
+    """x: noise is for training."""
+    del op, w, rate, p, stddev, sigma, noise_shape, seed, data_format, dim_ordering
+    return x
+
+
+@keras_layer("ActivityRegularization", mask="pass")
+def activity_regularization(
+    op: Builder, w: Roles, x: Value, /, *, l1: float = 0.0, l2: float = 0.0
+) -> Value:
+    """x: regularisation is for training."""
+    del op, w, l1, l2
+    return x
+
+
+@keras_layer("Identity", mask="pass")
+def identity(op: Builder, w: Roles, x: Any, /) -> Any:
+    """X."""
+    del op, w
+    return x
+
+
+@keras_layer("Flatten")
+def flatten(op: Builder, w: Roles, x: Value, /, *, data_format: str | None = None) -> Value:
+    """X in two axes; channels go last first where data_format says they are not."""
+    del w
+    if data_format in ("channels_first", "th") and x.rank > 2:
+        x = op.transpose(x, [0, *range(2, x.rank), 1])
+    if x.rank < 2:
+        return op.unsqueeze(x, [1])
+    return op.reshape(x, (x.shape[0], total(x.shape[1:])))
+
+
+@keras_layer("Reshape")
+def reshape(op: Builder, w: Roles, x: Value, /, *, target_shape: list[int]) -> Value:
+    """X in another shape; the batch stays, and one size may be -1."""
+    del w
+    sizes: list[Any] = list(target_shape)
+    if -1 in sizes:
+        whole = total(x.shape[1:])
+        rest = total([n for n in sizes if n != -1]) or 1
+        sizes[sizes.index(-1)] = None if whole is None else whole // rest
+    return op.reshape(x, (x.shape[0], *sizes))
+
+
+@keras_layer("Permute")
+def permute(op: Builder, w: Roles, x: Value, /, *, dims: list[int]) -> Value:
+    """X with its axes, counted from one after the batch, in another order."""
+    del op, w
+    return x.transposed([0, *dims])
+
+
+@keras_layer("RepeatVector")
+def repeat_vector(op: Builder, w: Roles, x: Value, /, *, n: int) -> Value:
+    """X n times along a new axis 1."""
+    del w
+    return op.expand(op.unsqueeze(x, [1]), (x.shape[0], n, x.shape[1]))

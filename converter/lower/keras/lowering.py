@@ -1,0 +1,312 @@
+"""A Keras model, layer by layer, into a graph.
+
+First the whole model is looked through, so that everything it asks for and we lack is said at
+once; then every layer is called as often as the source calls it, with its masks and in its dtype.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from converter.lower.builder import Builder
+from converter.lower.graph import Dim, Graph, needed
+from converter.lower.keras import (
+    activations,
+    convolution,
+    core,
+    merging,
+    normalization,
+    pooling,
+    reshaping,
+)
+from converter.lower.keras.model import Call, Layer, Model, Reference, parse, references
+from converter.lower.keras.owners import Path, layers_of, owned
+from converter.lower.keras.rules import normalised
+from converter.lower.keras.table import (
+    LAYERS,
+    Gap,
+    Masked,
+    Roles,
+    known_arguments,
+    table_of,
+    unknown_arguments,
+)
+from converter.lower.values import Value
+from formats.bundle import Bundle
+from formats.errors import UnsupportedError
+
+FAMILIES = (activations, convolution, core, merging, normalization, pooling, reshaping)
+OPSET = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One input or output of a model."""
+
+    name: str
+    value: Any
+
+
+def lower(bundle: Bundle, *, opset: int = OPSET) -> Graph:
+    """Return the graph of a Keras model.
+
+    Raises:
+        UnsupportedError: The model needs what we do not do; all of it is named.
+        CorruptError: The configuration is not Keras's.
+    """
+    if bundle.topology is None or bundle.topology.kind != "keras_config":
+        raise UnsupportedError("has no Keras configuration")
+    version = str(bundle.metadata.recorded.get("keras_version", ""))
+    model = normalised(parse(bundle.topology.content), version)
+    _report(list(_gaps(model)))
+    graph = Graph(model.name, opset)
+    walk = _Walk(Builder(graph, bundle.weights), owned(model, bundle.weights))
+    walk.run(model)
+    _report(walk.gaps)
+    return needed(graph)
+
+
+def _gaps(model: Model) -> Iterator[str]:
+    """Yield what the table does not have."""
+    for path, layer in layers_of(model):
+        if layer.class_name == "InputLayer":
+            continue
+        table = table_of(layer.module)
+        row = table.get(layer.class_name)
+        if row is None:
+            near = get_close_matches(layer.class_name, table, 1)
+            hint = f", near match {near[0]}" if near else ""
+            kind = "layer class" if table is LAYERS else "operation"
+            yield f"{kind} {layer.class_name} ({'/'.join(path)}{hint})"
+            continue
+        for name in unknown_arguments(row, layer.config):
+            yield f"argument {name} of {layer.class_name} ({'/'.join(path)})"
+
+
+def _report(gaps: Sequence[str]) -> None:
+    if not gaps:
+        return
+    counts: dict[str, int] = {}
+    for gap in gaps:
+        counts[gap] = counts.get(gap, 0) + 1
+    listed = "; ".join(f"{gap} x{n}" if n > 1 else gap for gap, n in counts.items())
+    raise UnsupportedError(f"{len(gaps)} gaps: {listed}")
+
+
+class _Walk:
+    """A model being called: the values and masks of its tensors."""
+
+    def __init__(self, op: Builder, weights: Mapping[Path, Mapping[str, str]]) -> None:
+        self.op = op
+        self.weights = weights
+        self.gaps: list[str] = []
+
+    def run(self, model: Model) -> None:
+        """Build a whole graph: inputs, layers, outputs."""
+        values = {}
+        for reference in references(model.inputs):
+            layer = model.layers[reference.layer]
+            shape, dtype = input_spec(layer)
+            name = self.op.unique(layer.name)
+            values[reference] = self.op.input(name, dtype, shape)
+        result = self._call_model(model, (), values, {})
+        if self.gaps:
+            return
+        used: set[str] = set(self.op.graph.inputs)
+        for reference, value in zip(references(model.outputs), result, strict=True):
+            base = reference.layer if reference.layer not in used else f"{reference.layer}_out"
+            name, number = base, 1
+            while name in used:
+                name, number = f"{base}_{number}", number + 1
+            used.add(name)
+            self.op.output(value.value, name)
+
+    def _call_model(
+        self,
+        model: Model,
+        path: Path,
+        inputs: Mapping[Reference, Value],
+        masks: Mapping[Reference, Value],
+    ) -> "list[_Made]":
+        made: dict[Reference, _Made] = {r: _Made(v, masks.get(r)) for r, v in inputs.items()}
+        for layer, number in _order(model, made):
+            call = layer.calls[number]
+            wanted = [*references(call.arguments), *references(call.keywords)]
+            if any(r not in made for r in wanted):
+                continue  # a gap before this one
+            try:
+                with self.op.scope(layer.name):
+                    results = self._call_layer(layer, (*path, layer.name), call, made)
+            except Gap as gap:
+                self.gaps.append(f"{gap} ({layer.class_name} {'/'.join((*path, layer.name))})")
+                continue
+            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as e:
+                # Arguments that do not go together: a damaged file, or Keras knows better.
+                raise UnsupportedError(
+                    f"does not add up: {e!r}",
+                    where=f"layer {'/'.join((*path, layer.name))} ({layer.class_name})",
+                ) from e
+            for i, result in enumerate(results):
+                made[Reference(layer.name, number, i)] = result
+        return [made[r] for r in references(model.outputs) if r in made]
+
+    def _call_layer(
+        self, layer: Layer, path: Path, call: Call, made: "Mapping[Reference, _Made]"
+    ) -> "list[_Made]":
+        arguments = [_filled(part, made) for part in call.arguments]
+        keywords = {key: _filled(part, made) for key, part in call.keywords.items()}
+        given = [made[r] for r in references(call.arguments)]
+        if layer.model is not None:
+            wanted = list(references(layer.model.inputs))
+            inputs = {r: m.value for r, m in zip(wanted, given, strict=True)}
+            masks = {r: m.mask for r, m in zip(wanted, given, strict=True) if m.mask is not None}
+            return self._call_model(layer.model, path, inputs, masks)
+        if layer.class_name == "InputLayer":
+            return given
+        for key, part in call.keywords.items():
+            mask = f"{key}_mask"
+            wanted_mask = mask in table_of(layer.module)[layer.class_name].arguments
+            if isinstance(part, Reference) and wanted_mask and keywords.get(mask) is None:
+                keywords[mask] = made[part].mask
+        return self.apply(layer, self._roles(layer, path), arguments, keywords, given)
+
+    def _roles(self, layer: Layer, path: Path) -> Roles:
+        return Roles(self.op, "/".join(path), self.weights.get(path, {}), compute_dtype(layer))
+
+    def apply(
+        self, layer: Layer, roles: Roles, arguments: Sequence[Any], keywords: Mapping[str, Any],
+        given: "Sequence[_Made]",
+    ) -> "list[_Made]":  # fmt: skip
+        """Call a layer's handler."""
+        row = table_of(layer.module)[layer.class_name]
+        settings = known_arguments(row, layer.config)
+        for name, value in keywords.items():
+            if name in row.arguments:
+                settings[name] = self._cast(value, roles.dtype) if row.is_layer else value
+            elif name == "training" and not value:
+                continue
+            elif value is not None and name not in ("mask", "name"):
+                raise Gap(f"argument {name} of the call")
+        if not row.is_layer:
+            result = row.handler(self.op, *arguments, **settings)
+            return [_Made(v, None) for v in _flat(result)]
+        masks = [m.mask for m in given]
+        if row.takes_mask and settings.get("mask") is None:
+            settings["mask"] = masks[0] if len(masks) == 1 else masks
+        tensors = [self._cast(v, roles.dtype) for part in arguments for v in _flat(part)]
+        result = row.handler(self.op, roles, *tensors, **settings)
+        if isinstance(result, Masked):
+            outputs = list(_flat(result.value))
+            return [_Made(v, result.mask if i == 0 else None) for i, v in enumerate(outputs)]
+        mask = self._passed_on(row.mask, masks)
+        return [_Made(v, mask) for v in _flat(result)]
+
+    def _cast(self, value: Any, dtype: str | None) -> Any:
+        """Keras casts floating point inputs to what the layer computes in."""
+        if isinstance(value, Value) and dtype and value.is_float:
+            return self.op.cast(value, dtype)
+        return value
+
+    def _passed_on(self, rule: str, masks: "Sequence[Value | None]") -> Value | None:
+        if rule == "pass":
+            return masks[0] if masks else None
+        if rule == "merge" and masks and all(m is not None for m in masks):
+            found = [m for m in masks if m is not None]
+            result = found[0]
+            for other in found[1:]:
+                result = self.op.elementwise("And", result, other)
+            return result
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A tensor of the source, and its mask."""
+
+    value: Value
+    mask: Value | None
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for key in sorted(value):
+            yield from _flat(value[key])
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _flat(part)
+    else:
+        yield value
+
+
+def _filled(structure: Any, made: Mapping[Reference, _Made]) -> Any:
+    if isinstance(structure, Reference):
+        return made[structure].value
+    if isinstance(structure, Mapping):
+        return {key: _filled(part, made) for key, part in structure.items()}
+    if isinstance(structure, tuple):
+        return tuple(_filled(part, made) for part in structure)
+    if isinstance(structure, list):
+        return [_filled(part, made) for part in structure]
+    return structure
+
+
+def _order(model: Model, made: Iterable[Reference]) -> list[tuple[Layer, int]]:
+    """Return the calls that the outputs need, each after those it needs itself."""
+    done = {(r.layer, r.call) for r in made}
+    order: list[tuple[Layer, int]] = []
+    todo: list[tuple[str, int, bool]] = [
+        (r.layer, r.call, False) for r in reversed(list(references(model.outputs)))
+    ]
+    while todo:
+        name, number, ready = todo.pop()
+        if (name, number) in done:
+            continue
+        layer = model.layers[name]
+        if ready:
+            done.add((name, number))
+            order.append((layer, number))
+            continue
+        todo.append((name, number, True))
+        call = layer.calls[number]
+        wanted = [*references(call.arguments), *references(call.keywords)]
+        todo += [(r.layer, r.call, False) for r in reversed(wanted)]
+    return order
+
+
+def compute_dtype(layer: Layer) -> str | None:
+    """Return what a layer computes in, by its dtype policy; None where the config is silent."""
+    policy = layer.config.get("dtype")
+    if isinstance(policy, Mapping):
+        inner = policy.get("config")
+        inner = inner if isinstance(inner, Mapping) else {}
+        policy = inner.get("name") or inner.get("source_name")
+    if not isinstance(policy, str):
+        return None
+    name = policy.removeprefix("mixed_").rpartition("_from_")[2]
+    return name if "float" in name else None
+
+
+def input_spec(layer: Layer) -> tuple[tuple[Dim, ...], str]:
+    """Return shape and dtype of an input layer, dynamic sizes named.
+
+    Raises:
+        Gap: Its shape is not recorded.
+    """
+    config = layer.config
+    sizes = config.get("batch_shape") or config.get("batch_input_shape")
+    if sizes is None and config.get("input_shape") is not None:
+        sizes = [None, *config["input_shape"]]
+    if sizes is None:
+        raise UnsupportedError(
+            f"input {layer.name!r} has no recorded shape",
+            hint="The model was saved before it was built",
+        )
+    dtype = config.get("dtype") or config.get("input_dtype") or "float32"
+    if isinstance(dtype, Mapping):
+        dtype = compute_dtype(layer) or "float32"
+    shape: list[Dim] = [
+        n if isinstance(n, int) else "batch" if i == 0 else f"{layer.name}_{i}"
+        for i, n in enumerate(sizes)
+    ]
+    return tuple(shape), str(dtype)

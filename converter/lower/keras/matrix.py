@@ -1,0 +1,30 @@
+"""The support matrix of Keras, printed from the table; importing the families fills that."""
+
+from typing import Any
+
+from converter.lower.keras.activations import FUNCTIONS
+from converter.lower.keras.lowering import FAMILIES
+from converter.lower.keras.table import LAYERS
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return a row for each layer, and for each activation that is named as a string."""
+    modules = {family.__name__ for family in FAMILIES}
+    layers = [
+        {
+            "name": name,
+            "computes": _first_line(row.handler.__doc__),
+            "arguments": sorted(row.arguments - {"config", "mask"}),
+        }
+        for name, row in sorted(LAYERS.items())
+        if row.handler.__module__ in modules
+    ]
+    activations = [
+        {"name": f"activation {name}", "computes": _first_line(f.__doc__), "arguments": []}
+        for name, f in sorted(FUNCTIONS.items())
+    ]
+    return layers + activations
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().split("\n")[0]

@@ -1,0 +1,299 @@
+"""One form for the models of every Keras: layers, the calls made of them, inputs and outputs.
+
+Keras 1 to 3 and tf.keras write the same facts in four spellings of ``inbound_nodes``, and
+Sequential models write none. Nothing is interpreted here but that; what a layer's own arguments
+mean is its handler's.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import numpy_type
+from formats.errors import CorruptError
+
+MODELS = frozenset(("Sequential", "Functional", "Model", "Graph", "Container"))
+CONSTANT = "_CONSTANT_VALUE"  # tf.keras's name for a first argument that is no tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One tensor: which layer made it, in which of its calls, and which of its outputs it is."""
+
+    layer: str
+    call: int
+    tensor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a layer; tensors are `Reference`s, at any depth of lists and dicts."""
+
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer, or a model used as one.
+
+    Attributes:
+        name: Unique in its model.
+        class_name: As recorded, without the package of a registered class.
+        module: Where Keras or the author keeps the class, where that is recorded.
+        config: Its arguments.
+        calls: In the order that references count.
+        model: What it holds, where it is a model.
+    """
+
+    name: str
+    class_name: str
+    module: str | None
+    config: Mapping[str, Any]
+    calls: tuple[Call, ...]
+    model: "Model | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model: what is called on what.
+
+    Attributes:
+        name: Its own.
+        layers: By name, in the order of the configuration.
+        inputs: A reference, or references in lists and dicts, as the model takes them.
+        outputs: Likewise, as it returns them.
+    """
+
+    name: str
+    layers: Mapping[str, Layer]
+    inputs: Any
+    outputs: Any
+
+
+def references(structure: Any) -> Iterator[Reference]:
+    """Yield the references in lists and dicts, in order; dicts by their sorted keys, as Keras."""
+    if isinstance(structure, Reference):
+        yield structure
+    elif isinstance(structure, Mapping):
+        for key in sorted(structure):
+            yield from references(structure[key])
+    elif isinstance(structure, list | tuple):
+        for part in structure:
+            yield from references(part)
+
+
+def parse(config: Any, where: str = "model") -> Model:
+    """Return a model from its configuration: ``class_name`` and ``config``.
+
+    Raises:
+        CorruptError: It is not what a Keras of any age writes.
+    """
+    try:
+        return _model(config, where)
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as e:
+        raise CorruptError(f"the configuration is not Keras's ({e!r})", where=where) from e
+
+
+def is_model(entry: Mapping[str, Any]) -> bool:
+    """Tell whether a layer's entry describes a model made of layers."""
+    config = entry.get("config")
+    if entry.get("class_name") not in MODELS:
+        return False
+    return isinstance(config, list) or (isinstance(config, Mapping) and "layers" in config)
+
+
+def _model(entry: Mapping[str, Any], where: str) -> Model:
+    if not is_model(entry):
+        raise CorruptError(f"{entry.get('class_name')!r} holds no layers", where=where)
+    config = entry["config"]
+    if isinstance(config, list):  # Sequential of Keras before 2.2.3
+        config = {"name": entry.get("name", where), "layers": config}
+    name = str(config.get("name") or where)
+    if "input_layers" in config:
+        return _functional(config, name)
+    return _sequential(config, name)
+
+
+def _layer(entry: Mapping[str, Any], calls: Sequence[Call]) -> Layer:
+    config = entry.get("config")
+    # Keras 1 kept the arguments of merged Sequential models beside the others.
+    arguments: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {}
+    name = str(entry.get("name") or arguments.get("name") or entry["class_name"].lower())
+    class_name = str(entry["class_name"]).rpartition(">")[2]
+    module = entry.get("module")
+    model = _model(entry, name) if is_model(entry) else None
+    return Layer(name, class_name, module, arguments, tuple(calls), model)
+
+
+# -- Sequential ----------------------------------------------------------------------------------
+
+
+def _sequential(config: Mapping[str, Any], name: str) -> Model:
+    layers: dict[str, Layer] = {}
+    last: Reference | None = None
+    first: Reference | None = None
+    for entry in config["layers"]:
+        layer = _layer(entry, ())
+        if last is None and layer.class_name != "InputLayer":
+            source = _input_for(layer, config)
+            layers[source.name] = source
+            first = last = Reference(source.name, 0, 0)
+        if layer.class_name == "InputLayer":
+            if last is not None:
+                continue  # Keras 2 kept those of models that were added
+            first = last = Reference(layer.name, 0, 0)
+            layers[layer.name] = layer
+            continue
+        unique = _unused(layer.name, layers)
+        layers[unique] = Layer(
+            unique,
+            layer.class_name,
+            layer.module,
+            layer.config,
+            (Call((last,)),),
+            layer.model,
+        )
+        last = Reference(unique, 0, 0)
+    if last is None:
+        raise CorruptError("a Sequential model without layers", where=name)
+    return Model(name, layers, first, last)
+
+
+def _unused(name: str, taken: Mapping[str, object]) -> str:
+    number, unique = 0, name
+    while unique in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    return unique
+
+
+def _input_for(first: Layer, config: Mapping[str, Any]) -> Layer:
+    """Return the input layer that a Sequential model leaves to its first layer's arguments."""
+    inner: Layer | None = first
+    shape: Any = None
+    dtype: Any = None
+    while inner is not None and shape is None:
+        arguments = inner.config
+        shape = arguments.get("batch_input_shape") or arguments.get("batch_shape")
+        dtype = arguments.get("input_dtype") or arguments.get("dtype")
+        if shape is None and arguments.get("input_shape") is not None:
+            shape = [None, *arguments["input_shape"]]
+        if shape is None and arguments.get("input_dim") is not None:
+            shape = [None, arguments["input_dim"]]
+            if arguments.get("input_length") is not None and inner.class_name != "Embedding":
+                shape = [None, arguments["input_length"], arguments["input_dim"]]
+            if inner.class_name == "Embedding":
+                shape = [None, arguments.get("input_length")]
+        if inner.model is not None and shape is None:
+            (source,) = references(inner.model.inputs)
+            inner = inner.model.layers[source.layer]
+        else:
+            wrapped = arguments.get("layer")
+            inner = _layer(wrapped, ()) if shape is None and isinstance(wrapped, Mapping) else None
+    if shape is None:
+        shape = config.get("build_input_shape")
+    if first.class_name == "Embedding" and not str(dtype).startswith("int"):
+        dtype = "float32" if dtype is None else dtype
+    if isinstance(dtype, Mapping) or dtype is None:
+        dtype = "float32"
+    arguments = {"name": f"{first.name}_input", "batch_shape": shape, "dtype": dtype}
+    return Layer(f"{first.name}_input", "InputLayer", "keras.layers", arguments, ())
+
+
+# -- Functional ----------------------------------------------------------------------------------
+
+
+def _functional(config: Mapping[str, Any], name: str) -> Model:
+    layers: dict[str, Layer] = {}
+    for entry in config["layers"]:
+        nodes = entry.get("inbound_nodes") or []
+        layer = _layer(entry, [_call(node) for node in nodes])
+        layers[layer.name] = layer
+    return Model(
+        name, layers, _endpoints(config["input_layers"]), _endpoints(config["output_layers"])
+    )
+
+
+def _endpoints(entry: Any) -> Any:
+    """Return ``input_layers`` or ``output_layers``; of Keras 1 and 2 always a list."""
+    if _is_reference(entry):
+        return Reference(entry[0], int(entry[1]), int(entry[2]))
+    if isinstance(entry, Mapping):
+        return {key: _endpoints(part) for key, part in entry.items()}
+    parts = [_endpoints(part) for part in entry]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _is_reference(entry: Any) -> bool:
+    return (
+        isinstance(entry, list | tuple)
+        and len(entry) in (3, 4)
+        and isinstance(entry[0], str)
+        and all(isinstance(n, int) and not isinstance(n, bool) for n in entry[1:3])
+        and (len(entry) == 3 or isinstance(entry[3], Mapping))
+    )
+
+
+def _call(node: Any) -> Call:
+    if isinstance(node, Mapping) and "args" in node:  # Keras 3
+        arguments = tuple(_keras_3(part) for part in node["args"])
+        return Call(arguments, {k: _keras_3(v) for k, v in node.get("kwargs", {}).items()})
+    keywords: dict[str, Any] = {}
+    structure = _keras_2(node, keywords)
+    if isinstance(structure, list) and len(structure) == 1 and not isinstance(structure[0], list):
+        structure = structure[0]
+    return Call((structure,), keywords)
+
+
+def _keras_3(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        kind = value.get("class_name")
+        if kind == "__keras_tensor__":
+            layer, call, tensor = value["config"]["keras_history"]
+            return Reference(layer, call, tensor)
+        if kind == "__tuple__":
+            return tuple(_keras_3(part) for part in value["items"])
+        if kind == "__slice__":
+            return slice(*(_keras_3(value["config"][k]) for k in ("start", "stop", "step")))
+        if kind == "__ellipsis__":
+            return ...
+        if kind in ("__numpy__", "__tensor__"):
+            return np.array(value["config"]["value"], numpy_type(value["config"]["dtype"]))
+        if kind == "__bytes__":
+            return value["config"]["value"].encode()
+        return {key: _keras_3(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_keras_3(part) for part in value]
+    return value
+
+
+def _keras_2(node: Any, keywords: dict[str, Any]) -> Any:
+    """Return a node's tensors; the keyword arguments stand with the first of them."""
+    if isinstance(node, Mapping):
+        return {key: _keras_2(part, keywords) for key, part in node.items()}
+    if isinstance(node, list) and len(node) in (3, 4) and node[0] == CONSTANT and node[1] == -1:
+        keywords.update(_keywords(node[3] if len(node) == 4 else {}))
+        return node[2]
+    if _is_reference(node):
+        keywords.update(_keywords(node[3] if len(node) == 4 else {}))
+        return Reference(node[0], node[1], node[2])
+    return [_keras_2(part, keywords) for part in node]
+
+
+def _keywords(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _nested(value) for key, value in arguments.items()}
+
+
+def _nested(value: Any) -> Any:
+    if _is_reference(value):
+        return Reference(value[0], value[1], value[2])
+    if isinstance(value, list):
+        if len(value) >= 3 and value[0] == CONSTANT:
+            return value[2]
+        return [_nested(part) for part in value]
+    if isinstance(value, Mapping):
+        return {key: _nested(part) for key, part in value.items()}
+    return value

@@ -1,0 +1,80 @@
+"""Which tensors of a bundle are whose: the weights of each layer, by role.
+
+A reader names a tensor ``<layer>/<role>``, with the models around the layer in front where two
+would be equal. In an HDF5 file a tensor's origin also says which layer of the outermost model it
+belongs to, whatever an old Keras called the variable.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from converter.lower.keras.model import Layer, Model
+from formats.keras_names import Object, variables
+from formats.weights import Tensor
+
+Path = tuple[str, ...]  # names of the models around a layer, and its own
+
+
+def layers_of(model: Model, above: Path = ()) -> Iterator[tuple[Path, Layer]]:
+    """Yield every layer that is no model, with its path."""
+    for name, layer in model.layers.items():
+        if layer.model is not None:
+            yield from layers_of(layer.model, (*above, name))
+        else:
+            yield (*above, name), layer
+
+
+def owned(model: Model, weights: Mapping[str, Tensor]) -> dict[Path, dict[str, str]]:
+    """Return for each layer its tensors: role, below the layer → name in the bundle."""
+    layers = dict(layers_of(model))
+    by_label: dict[str, list[Path]] = {}
+    for path in layers:
+        for n in range(1, len(path) + 1):
+            by_label.setdefault("/".join(path[-n:]), []).append(path)
+    found: dict[Path, dict[str, str]] = {path: {} for path in layers}
+    leftover: dict[str, list[str]] = {}
+    for name, tensor in weights.items():
+        top = _top_group(tensor.origin)
+        owner = _owner(name, top, by_label)
+        if owner is None:
+            if top is not None:
+                leftover.setdefault(top, []).append(name)
+            continue
+        labels = ("/".join(owner[-n:]) for n in range(len(owner), 0, -1))
+        label = next(label for label in labels if name.startswith(f"{label}/"))
+        found[owner][name.removeprefix(f"{label}/")] = name
+    for top, names in leftover.items():
+        if (top,) in found and not found[top,]:
+            found[top,] = _by_order(layers[top,], names)
+    return found
+
+
+def _top_group(origin: str) -> str | None:
+    """Return the group of an HDF5 file that a tensor lies in; groups are layers there."""
+    parts = [part for part in origin.split("/") if part]
+    if parts[:1] == ["model_weights"]:
+        parts = parts[1:]
+    return (
+        parts[0]
+        if len(parts) > 1 and parts[0] not in ("layers", "_layer_checkpoint_dependencies")
+        else None
+    )
+
+
+def _owner(name: str, top: str | None, by_label: Mapping[str, Sequence[Path]]) -> Path | None:
+    cuts = [i for i, c in enumerate(name) if c == "/"]
+    for cut in reversed(cuts):  # the longest name of a layer that this one begins with
+        paths = by_label.get(name[:cut], ())
+        if len(paths) > 1:
+            paths = [p for p in paths if p[0] == top] or [min(paths, key=len)]
+        if paths:
+            return paths[0]
+    return None
+
+
+def _by_order(layer: Layer, names: Sequence[str]) -> dict[str, str]:
+    """Return roles by position, as Keras itself assigns weights."""
+    described = Object(layer.name, layer.class_name, layer.config)
+    roles = variables(described, len(names))
+    if not roles:
+        roles = tuple(str(i) for i in range(len(names)))
+    return dict(zip(roles, names, strict=True))

@@ -1,0 +1,216 @@
+"""THE table of Keras layers: a function each, whose signature is its specification.
+
+A handler takes the builder, the layer's weights, and its tensors as positional arguments; the
+layer's arguments and those of the call are keyword-only, under Keras's names and defaults. An
+argument that is in no signature is a gap, never ignored. The docstring's first line is the cell of
+the support matrix (``convert ops keras``).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, TypeVar
+
+from converter.lower.builder import Builder
+from converter.lower.values import Value
+
+Handler = Callable[..., Any]
+H = TypeVar("H", bound=Handler)
+
+# What says nothing about inference: names, training, and what the dispatcher uses itself.
+# fmt: off
+IGNORED = frozenset((
+    "name", "trainable", "dtype", "batch_input_shape", "batch_shape", "input_shape",
+    "input_dtype", "autocast", "build_config", "shared_object_id", "training", "registered_name",
+    "lora_rank", "lora_alpha", "quantization_config", "synchronized",
+    # Keras 1 let every layer declare its input
+    "cacheable", "create_input_layer", "is_placeholder", "sparse", "ragged",
+))
+IGNORED_ENDINGS = ("_initializer", "_regularizer", "_constraint", "initializer")
+# fmt: on
+
+
+class Gap(Exception):  # noqa: N818 - it is collected, with others, into one error
+    """Something that this layer asks for and that we do not do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One layer of Keras.
+
+    Attributes:
+        handler: Builds it.
+        arguments: Names of the keyword arguments it takes.
+        mask: ``pass`` where Keras hands the mask of the input on, ``drop`` where it does not;
+            a handler that takes ``mask`` decides itself.
+        is_layer: Whether it has weights and a dtype. Operations have neither: their handlers take
+            the arguments of the call as they stand, numbers, slices and lists among them.
+    """
+
+    handler: Handler
+    arguments: frozenset[str]
+    mask: str
+    is_layer: bool = True
+
+    @property
+    def takes_mask(self) -> bool:
+        """Whether the handler wants the mask of its inputs."""
+        return "mask" in self.arguments
+
+    @property
+    def takes_everything(self) -> bool:
+        """Whether the handler looks through the configuration itself."""
+        return "config" in self.arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A handler's result where it makes a mask of its own."""
+
+    value: Any
+    mask: Value | None
+
+
+LAYERS: dict[str, Row] = {}
+OPERATIONS: dict[str, Row] = {}  # classes of keras.ops, many of which are named as layers are
+TF_FUNCTIONS: dict[str, Row] = {}  # "math.multiply": what a TFOpLambda calls
+TF_OPS: dict[str, Row] = {}  # "Mul": the op of a TensorFlowOpLayer
+
+# A module begins with one of these; everything else is a layer.
+TABLES = {
+    "keras.src.ops.": OPERATIONS,
+    "keras.src.activations.": OPERATIONS,
+    "keras.src.quantizers.": OPERATIONS,
+    "tensorflow.raw_ops": TF_OPS,
+    "tensorflow": TF_FUNCTIONS,
+}
+
+
+def table_of(module: str | None) -> dict[str, Row]:
+    """Return the table that has the classes of a module."""
+    found = (table for prefix, table in TABLES.items() if (module or "").startswith(prefix))
+    return next(found, LAYERS)
+
+
+def keras_layer(*class_names: str, mask: str = "drop") -> Callable[[H], H]:
+    """Enter a handler into the table under these class names.
+
+    Raises:
+        ValueError: One of them is taken.
+    """
+
+    def enter(handler: H) -> H:
+        for name in class_names:
+            _enter(LAYERS, name, Row(handler, _keywords(handler), mask))
+        return handler
+
+    return enter
+
+
+def operation(table: dict[str, Row], *names: str) -> Callable[[H], H]:
+    """Enter a handler into a table of operations under these names.
+
+    It takes the builder, then what the call has, by position or under the names Keras gives it;
+    the operation's own arguments are keyword-only.
+
+    Raises:
+        ValueError: One of them is taken.
+    """
+
+    def enter(handler: H) -> H:
+        for name in names:
+            _enter(table, name, Row(handler, _keywords(handler), "drop", is_layer=False))
+        return handler
+
+    return enter
+
+
+def _keywords(handler: Handler) -> frozenset[str]:
+    kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    found = [p.name for p in signature(handler).parameters.values() if p.kind in kinds]
+    return frozenset(found) - {"op", "w"}
+
+
+def _enter(table: dict[str, Row], name: str, row: Row) -> None:
+    if name in table:
+        raise ValueError(f"two handlers for {name}")
+    table[name] = row
+
+
+def unknown_arguments(row: Row, config: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of a layer that its handler does not take."""
+    if row.takes_everything:
+        return []
+    if not row.is_layer:
+        return [name for name in config if name not in row.arguments and name != "name"]
+    return [
+        name
+        for name in config
+        if name not in row.arguments and name not in IGNORED and not name.endswith(IGNORED_ENDINGS)
+    ]
+
+
+def known_arguments(row: Row, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a layer that its handler takes."""
+    found = {name: value for name, value in config.items() if name in row.arguments}
+    if row.takes_everything:
+        found["config"] = config
+    return found
+
+
+class Roles:
+    """The weights of one layer, by role.
+
+    Attributes:
+        layer: Name of the layer.
+        tensors: Name below the layer (``kernel``, ``lstm_cell/kernel``) → tensor of the bundle.
+        dtype: What the layer computes in; floating point weights are cast to it.
+    """
+
+    def __init__(
+        self, op: Builder, layer: str, tensors: Mapping[str, str], dtype: str | None = None
+    ) -> None:
+        self._op = op
+        self.layer = layer
+        self.tensors = tensors
+        self.dtype = dtype
+
+    def __getitem__(self, role: str) -> Value:
+        """Return a weight in the layer's dtype.
+
+        Raises:
+            Gap: The layer has none of that name.
+        """
+        value = self._op.weight(self._tensor(role))
+        return self._op.cast(value, self.dtype) if self.dtype and value.is_float else value
+
+    def __contains__(self, role: str) -> bool:
+        return self._found(role) is not None
+
+    def exact(self, role: str) -> Value:
+        """Return a weight in the dtype it is stored in."""
+        return self._op.weight(self._tensor(role))
+
+    def below(self, part: str) -> "Roles":
+        """Return the weights of a part of the layer, such as a cell or a wrapped layer."""
+        head = f"{part}/"
+        inner = {n.removeprefix(head): t for n, t in self.tensors.items() if n.startswith(head)}
+        return Roles(self._op, f"{self.layer}/{part}", inner, self.dtype)
+
+    def parts(self) -> Iterator[str]:
+        """Yield the names of parts that have weights."""
+        yield from dict.fromkeys(n.split("/")[0] for n in self.tensors if "/" in n)
+
+    def _tensor(self, role: str) -> str:
+        found = self._found(role)
+        if found is None:
+            have = ", ".join(self.tensors) or "none"
+            raise Gap(f"has no weight {role!r} (it has {have})")
+        return found
+
+    def _found(self, role: str) -> str | None:
+        if role in self.tensors:
+            return self.tensors[role]
+        # "lstm_cell/kernel": the cell of a layer whose other weights, if any, have other names.
+        ends = [t for n, t in self.tensors.items() if n.endswith(f"/{role}")]
+        return ends[0] if len(ends) == 1 else None

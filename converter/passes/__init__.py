@@ -1,0 +1,21 @@
+"""Graph passes: each is a function of a graph and the weights it names, and changes the graph."""
+
+from collections.abc import Mapping
+
+from converter.lower.graph import Graph, needed
+from converter.passes.fold_batchnorm import fold_batchnorm
+from converter.passes.fold_constants import fold_constants
+from formats.weights import Tensor
+
+# In this order, each with its reason.
+PASSES = (
+    fold_constants,  # kernels in ONNX's layout, so that what follows sees initializers
+    fold_batchnorm,  # runtimes do it at load; here it halves the nodes and costs nothing
+)
+
+
+def run(graph: Graph, weights: Mapping[str, Tensor]) -> Graph:
+    """Return the graph after all passes: for an output that holds its weights itself."""
+    for apply in PASSES:
+        apply(graph, weights)
+    return needed(graph)

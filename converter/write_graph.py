@@ -1,0 +1,98 @@
+"""What the targets write of a graph: an ONNX file that points into weights, or that holds them.
+
+Apart from `converter.write`, because a conversion of weights alone shall not import numpy.
+"""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from converter import passes
+from converter.events import Progress
+from converter.lower import emit
+from converter.lower.graph import Folded, Graph, Weight
+from formats.bundle import JSON, Bundle
+from formats.output import Output
+from formats.safetensors_files import Plan
+
+GRAPH = "model.onnx"
+GRAPH_DATA = "model.onnx.data"
+PROTOBUF_LIMIT = (1 << 31) - 1
+
+
+def beside_weights(graph: Graph, bundle: Bundle, layout: Plan, payload: Path, *, sync: bool) -> int:
+    """Write ``model.onnx`` beside the weights, which it points into; return its bytes."""
+    places: dict[str, emit.External] = {}
+    for shard in layout.shards:
+        position = len(shard.header)
+        for name, tensor in shard.tensors:
+            places[name] = emit.External(shard.name, position, tensor.nbytes)
+            position += tensor.nbytes
+    places.update((name, places[twin]) for name, twin in layout.tied.items())
+    message = emit.model(graph, bundle.weights, external=places)
+    for _ in _written(message, payload / GRAPH, sync=sync):
+        pass
+    return message.nbytes
+
+
+def alone(
+    graph: Graph, bundle: Bundle, payload: Path, *, sync: bool
+) -> Generator[Progress, None, Path]:
+    """Write a graph that holds its weights, and return what was written.
+
+    Past the 2 GiB that one protobuf may have, the weights go into a file beside it.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    graph = passes.run(graph, bundle.weights)
+    message = emit.model(graph, bundle.weights)
+    done = 0
+    if message.nbytes <= PROTOBUF_LIMIT:
+        for n in _written(message, payload / GRAPH, sync=sync):
+            done += n
+            yield Progress("written", done, message.nbytes)
+        return payload / GRAPH
+    places, parts, position = {}, [], 0
+    for name, value in graph.initializers.items():
+        if isinstance(value, Weight | Folded):
+            part = emit.data(value, bundle.weights)
+            places[name] = emit.External(GRAPH_DATA, position, part.nbytes)
+            parts.append(part)
+            position += part.nbytes
+    with Output(payload / GRAPH_DATA) as out:
+        for part in parts:
+            for n in out.append(part.make()):
+                done += n
+                yield Progress("written", done, position)
+        if sync:
+            out.sync()
+    for _ in _written(
+        emit.model(graph, bundle.weights, external=places), payload / GRAPH, sync=sync
+    ):
+        pass
+    return payload
+
+
+def _written(message: emit.Message, path: Path, *, sync: bool) -> Iterator[int]:
+    with Output(path) as out:
+        yield from out.append(message.pieces())
+        if sync:
+            out.sync()
+
+
+def described(graph: Graph) -> dict[str, JSON]:
+    """Return what a manifest says of a graph."""
+
+    def specs(names: list[str]) -> list[JSON]:
+        return [
+            {"name": n, "dtype": graph.specs[n].dtype, "shape": list(graph.specs[n].shape)}
+            for n in names
+        ]
+
+    return {
+        "file": GRAPH,
+        "opset": graph.opset,
+        "nodes": len(graph.nodes),
+        "inputs": specs(graph.inputs),
+        "outputs": specs(graph.outputs),
+    }

@@ -1,0 +1,71 @@
+"""Every row of fixtures/keras_layers: our graph, run by onnxruntime, gives what Keras gave."""
+
+import io
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import converter
+from converter.lower import emit
+from converter.lower.keras.lowering import lower
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras_layers"
+
+
+@cache
+def archive(family):
+    return zipfile.ZipFile(FIXTURES / f"{family}.zip")
+
+
+def rows():
+    for path in sorted(FIXTURES.glob("*.zip")):
+        for name in archive(path.stem).namelist():
+            if not name.endswith(".npz"):
+                yield pytest.param(path.stem, name, id=f"{path.stem}:{name}")
+
+
+def onnx_file(path, graph, bundle):
+    with path.open("wb") as f:
+        for piece in emit.model(graph, bundle.weights).pieces():
+            f.write(piece if isinstance(piece, bytes) else piece.read())
+    return path
+
+
+def session(path):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize(("family", "name"), list(rows()))
+def test_the_graph_computes_what_keras_computes(tmp_path, family, name):
+    data = archive(family)
+    source = tmp_path / f"model{Path(name).suffix}"
+    source.write_bytes(data.read(name))
+    stored = np.load(io.BytesIO(data.read(f"{Path(name).stem}.npz")))
+    bundle = converter.read(source)
+    graph = lower(bundle)
+    model = session(onnx_file(tmp_path / "model.onnx", graph, bundle))
+    inputs = [stored[f"in{i}"] for i in range(len(model.get_inputs()))]
+    fed = {
+        spec.name: array.astype(np.int32) if spec.type == "tensor(int32)" else array
+        for spec, array in zip(model.get_inputs(), inputs, strict=True)
+    }
+    found = model.run(None, fed)
+    expected = [stored[k] for k in stored.files if k.startswith("out")]
+    assert len(found) == len(expected)
+    for ours, theirs, spec in zip(found, expected, model.get_outputs(), strict=True):
+        assert ours.shape == theirs.shape
+        assert ours.dtype == theirs.dtype
+        scale = max(float(np.abs(theirs.astype(np.float64)).max()), 1e-3)
+        wide = [a.astype(np.float64) for a in (ours, theirs)]
+        tolerance = 5e-3 if theirs.dtype == np.float16 else 2e-5
+        assert np.abs(wide[0] - wide[1]).max() <= tolerance * scale, spec.name
+        # What the graph declares of its outputs must be what it computes.
+        for declared, size in zip(spec.shape, ours.shape, strict=True):
+            assert not isinstance(declared, int) or declared == size
