@@ -4,8 +4,9 @@ Whatever an artifact is, `convert` reads it or refuses it with an error of ours,
 and one GiB, leaves nothing half-written and touches nothing but its output. `Arena.run` holds many
 artifacts to that and returns what broke it.
 
-CONVERTER_ATTACK_ROUNDS=N tries N times as much, CONVERTER_ATTACK_SECONDS=N waits longer, and
-CONVERTER_ATTACK_KEEP=folder keeps every artifact that got through.
+CONVERTER_ATTACK_ROUNDS=N tries N times as much and, from 2 on, attacks in full size: see `size`.
+CONVERTER_ATTACK_SECONDS=N waits longer, and CONVERTER_ATTACK_KEEP=folder keeps every artifact that
+got through.
 """
 
 import json
@@ -21,15 +22,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 SECONDS = float(os.environ.get("CONVERTER_ATTACK_SECONDS", "10"))
 ROUNDS = float(os.environ.get("CONVERTER_ATTACK_ROUNDS", "1"))
+DEEP = ROUNDS > 1  # takes minutes more
 MEMORY = 1 << 30
 HARD_MEMORY = MEMORY + (256 << 20)  # a child that wants more gets a MemoryError
 OPERATIONS = ("inspect", "safetensors", "portable")
 CHILD = Path(__file__).with_name("child.py")
 REPOSITORY = CHILD.parents[2]
+
+
+def size(quick: int, full: int) -> int:
+    """Return the size of an attack: ``full``, which takes seconds, or enough to tell what is wrong.
+
+    What takes quadratic time or memory does not pass in quick size either.
+    """
+    return full if DEEP else quick
 
 
 @dataclass(frozen=True)
@@ -126,16 +137,22 @@ class Arena:
             corner.end()
             corner.errors.close()
 
-    def run(self, attacks: Iterable[Attack], operations: tuple[str, ...] = OPERATIONS) -> Report:
-        """Meet all artifacts, on as many children as there are."""
-        report, pending, lock = Report(), iter(attacks), threading.Lock()
+    def run(self, attacks: Iterable[Attack], *turns: tuple[str, ...]) -> Report:
+        """Meet all artifacts, on as many children as there are.
+
+        Args:
+            attacks: The artifacts.
+            turns: The operations that the first artifact meets, the second, and so on, over again.
+        """
+        pending = zip(attacks, cycle(turns or (OPERATIONS,)), strict=False)
+        report, lock = Report(), threading.Lock()
         errors: list[BaseException] = []
 
         def work(corner: _Corner) -> None:
             try:
                 while not errors:
                     with lock:
-                        attack = next(pending, None)
+                        attack, operations = next(pending, (None, ()))
                     if attack is None:
                         return
                     outcomes = corner.meet(attack, operations)
@@ -162,9 +179,11 @@ class Arena:
         assert not failed, "\n".join(failed)
         return outcomes
 
-    def refused(self, attack: Attack, code: int = 3) -> str:
+    def refused(
+        self, attack: Attack, code: int = 3, operations: tuple[str, ...] = OPERATIONS
+    ) -> str:
         """Meet one artifact that every operation refuses with this exit code; return why."""
-        outcomes = self.one(attack)
+        outcomes = self.one(attack, operations)
         assert {(o.kind, o.code) for o in outcomes} == {("refused", code)}, outcomes
         return outcomes[0].text
 

@@ -115,10 +115,10 @@ class File:
         length = len(body) if size is None else size
         return self.put(struct.pack("<BxHII4x", 1, n, 1, length) + body)
 
-    def new_header(self, body: bytes) -> int:
-        """Return a header of version 2, with its checksum."""
+    def new_header(self, body: bytes, checksum: int | None = None) -> int:
+        """Return a header of version 2, with its checksum or another one."""
         block = b"OHDR" + struct.pack("<BBI", 2, 2, len(body)) + body
-        return self.put(block + struct.pack("<I", lookup3(block)))
+        return self.put(block + struct.pack("<I", lookup3(block) if checksum is None else checksum))
 
     def dataset(self, kind: bytes, space: bytes, layout: bytes, *more: bytes) -> int:
         return self.header(

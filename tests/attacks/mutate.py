@@ -5,6 +5,7 @@ The same base and seed always give the same artifacts, in the same order.
 
 import random
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from structure import joints
@@ -140,6 +141,6 @@ def damaged(data: bytes, count: int, seed: str) -> Iterator[tuple[str, bytes]]:
             if not copy:
                 break
             kind = rng.choice(KINDS)
-            kind(copy, [p for p in places if p <= len(copy)] or [0], rng)
+            kind(copy, places[: bisect_right(places, len(copy))] or [0], rng)
             names.append(kind.__name__)
         yield f"{i}:{'+'.join(names)}", bytes(copy)

@@ -1,17 +1,19 @@
 """Every reader over sound artifacts, damaged: cut at each joint, and changed in a thousand ways.
 
-CONVERTER_ATTACK_ROUNDS=N tries N times as many.
+CONVERTER_ATTACK_ROUNDS=N tries N times as many, and each with every operation.
 """
 
 import time
 
 import pytest
-from arena import ROUNDS, a_folder
+from arena import DEEP, OPERATIONS, ROUNDS, a_folder
 from bases import fixtures, generated
 from mutate import cuts, damaged
 
 BASES = {base.name: base for base in (*generated(), *fixtures())}
 CUTS, DAMAGES = 4, 8  # of each base, in one round
+# Both conversions read the same: one artifact meets the one, the next artifact the other.
+TURNS = (OPERATIONS,) if DEEP else (("inspect", "safetensors"), ("inspect", "portable"))
 
 
 @pytest.mark.parametrize("name", BASES)
@@ -30,7 +32,7 @@ def test_damaged(arena, name, record_property):
 
     arena.read(a_folder(f"{name} sound", base.files, base.target))
     start = time.monotonic()
-    report = arena.run(attacks())
+    report = arena.run(attacks(), *TURNS)
     record_property("report", str(report))
     print(f"{name}: {time.monotonic() - start:.1f} s\n{report}")
     report.check()

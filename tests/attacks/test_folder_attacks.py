@@ -5,7 +5,7 @@ import socket
 
 import numpy as np
 import pytest
-from arena import ROUNDS, Attack, a_file, a_folder
+from arena import Attack, a_file, a_folder, size
 from bases import BASES_BY_KIND
 from pickles import state_dict, torch_zip, weights
 from safetensors.numpy import save
@@ -120,7 +120,7 @@ def test_a_sound_folder_with_strangers_in_it(arena, base, kind):
 
 
 def test_a_folder_of_very_many_files(arena):
-    count = 200_000 if ROUNDS > 1 else 20_000
+    count = size(20_000, 200_000)
 
     def build(folder):
         here = os.open(folder, os.O_RDONLY)

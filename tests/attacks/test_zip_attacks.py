@@ -4,7 +4,7 @@ import stat
 import struct
 
 import pytest
-from arena import ROUNDS, a_file
+from arena import DEEP, a_file, size
 from bases import keras_archive, weights_h5
 from pickles import PROTO, STOP, state_dict, storage, value, weights
 from zips import Entry, deflated, zeros, zip64, zip_of
@@ -150,15 +150,15 @@ def test_storages_that_overlap(arena):
 
     https://www.bamsoftware.com/hacks/zipbomb/
     """
-    count, size = 20_000, 1 << 16
-    refs = {f"w{i}": storage(str(i), size // 4) for i in range(count)}
+    count, nbytes = size(5000, 20_000), 1 << 16
+    refs = {f"w{i}": storage(str(i), nbytes // 4) for i in range(count)}
     entries = [
-        Entry(f"m/data/{i}".encode().ljust(10), header=b"PK\x03\x04", packed=size, size=size)
+        Entry(f"m/data/{i}".encode().ljust(10), header=b"PK\x03\x04", packed=nbytes, size=nbytes)
         for i in range(count)
     ]
     for entry in entries:  # torch would look for "m/data/7", so the padding is on the local name
         entry.local_name, entry.name = entry.name, entry.name.rstrip()
-    tail = Entry(b"m/x", bytes(size))
+    tail = Entry(b"m/x", bytes(nbytes))
     pickle = Entry(b"m/data.pkl", PROTO + value(refs) + STOP)
     arena.refused(a_file("overlap", "m.pt", zip_of([*entries, tail, pickle])))
 
@@ -209,12 +209,12 @@ def test_zips_of_torch_files_in_zips(arena, name):
 
 def test_very_many_members(arena):
     """65000 are still a zip; what they are called and where does not matter."""
-    entries = members() + [Entry(f"m/x/{i}".encode()) for i in range(65_000)]
+    entries = members() + [Entry(f"m/x/{i}".encode()) for i in range(size(20_000, 65_000))]
     arena.read(a_file("65000 members", "m.pt", zip_of(entries)))
 
 
 def test_more_members_than_there_may_be(arena):
-    if ROUNDS <= 1:
+    if not DEEP:
         pytest.skip("takes seconds: set CONVERTER_ATTACK_ROUNDS")
     count = 1_100_000
     entries = [Entry(b"m/%d" % i, absent=True, offset=0) for i in range(count)]
