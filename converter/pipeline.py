@@ -23,6 +23,7 @@ from formats import catalog, digests
 from formats.artifact import Artifact
 from formats.bundle import Bundle, LeftOut
 from formats.errors import (
+    CorruptError,
     InternalError,
     SafetyError,
     UnsupportedError,
@@ -234,8 +235,8 @@ def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, Graph | None]:
     if options.to == "portable":
         try:
             return bundle, lower(bundle, options.opset)
-        except UnsupportedError as e:
-            reason = e.found
+        except (UnsupportedError, CorruptError) as e:
+            reason = e.found  # the weights are no worse for it
     else:
         reason = "a safetensors file holds weights only"
     entry = LeftOut(f"graph ({bundle.topology.kind})", reason)

@@ -2,13 +2,18 @@
 
 from converter.lower.graph import Graph
 from formats.bundle import Bundle
-from formats.errors import UnsupportedError
+from formats.errors import CorruptError, UnsupportedError
 
 OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
 # From here on, every operator we use means the same up to the last; IR version 10 is the last one
 # that runtimes of 2024 read.
 OPSETS = (18, 19, 20, 21, 22)
 KINDS = ("keras_config",)
+# What arguments raise that no framework would have written: a reader has only parsed them.
+DAMAGE = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError,
+    ZeroDivisionError, MemoryError,
+)  # fmt: skip
 
 
 def lower(bundle: Bundle, opset: int = OPSET) -> Graph:
@@ -25,4 +30,10 @@ def lower(bundle: Bundle, opset: int = OPSET) -> Graph:
         raise UnsupportedError(f"graphs of kind {bundle.topology.kind} are not converted yet")
     from converter.lower.keras.lowering import lower as lower_keras
 
-    return lower_keras(bundle, opset=opset)
+    try:
+        return lower_keras(bundle, opset=opset)
+    except DAMAGE as e:
+        raise CorruptError(
+            f"the configuration does not add up ({type(e).__name__}: {e!s:.200})",
+            where=bundle.topology.kind,
+        ) from e

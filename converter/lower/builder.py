@@ -22,6 +22,10 @@ COMPARISONS = frozenset((
     "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not",
     "IsNaN", "IsInf",
 ))
+# onnxruntime computes these in float32, and in no wider type.
+SINGLE = frozenset((
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cosh", "Erf", "Sinh", "Tan",
+))
 # fmt: on
 
 
@@ -36,6 +40,7 @@ class Builder:
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         self.graph = graph
         self.weights = weights
+        self._outermost = graph
         self._scope: list[str] = []
         self._counts: dict[str, int] = {}
         self._constants: dict[object, Value] = {}
@@ -52,8 +57,27 @@ class Builder:
         finally:
             self._scope.pop()
 
+    @contextmanager
+    def body(self, name: str) -> Iterator[Graph]:
+        """Build an inner graph, as a loop's; it sees what is outside, and constants stay there."""
+        outer, cache = self.graph, dict(self._cache)
+        self.graph = Graph(
+            self.unique(name), outer.opset, specs=outer.specs, initializers=outer.initializers
+        )
+        try:
+            yield self.graph
+        finally:
+            self.graph.initializers = {}
+            self.graph, self._cache = outer, cache
+
     def input(self, name: str, dtype: str, shape: Shape) -> Value:
-        """Add an input to the graph."""
+        """Add an input to the graph.
+
+        Raises:
+            ValueError: ONNX has no such dtype.
+        """
+        if dtype not in ELEMENT_TYPES:
+            raise ValueError(f"an input of dtype {dtype!r}")
         self.graph.inputs.append(name)
         self.graph.specs[name] = Spec(dtype, shape)
         self._counts.setdefault(name, 1)
@@ -132,15 +156,17 @@ class Builder:
             stored: Order of axes that the outputs have in the graph; the source's by default.
             domain: Of the operator, where it is not ONNX's own.
         """
+        for value in (attributes or {}).values():
+            _check_range(value)
         constant = all(v.is_constant for v in inputs if v is not None) and bool(inputs)
         name = self.unique(op_type)
         names = [name if len(outputs) == 1 else f"{name}:{i}" for i in range(len(outputs))]
         names_in = ["" if v is None else v.name for v in inputs]
         while names_in and not names_in[-1]:
             names_in.pop()
-        self.graph.nodes.append(
-            Node(op_type, names_in, names, dict(attributes or {}), name, domain)
-        )
+        # What is constant is made once, and never inside a loop.
+        graph = self._outermost if constant else self.graph
+        graph.nodes.append(Node(op_type, names_in, names, dict(attributes or {}), name, domain))
         result = []
         for out, (dtype, shape) in zip(names, outputs, strict=True):
             order = identity(len(shape)) if stored is None else stored
@@ -193,10 +219,18 @@ class Builder:
         self, op_type: str, x: Value, *, dtype: str | None = None, **attributes: Attribute
     ) -> Value:
         """Apply an operation to each element."""
+        if x.dtype == "float64" and op_type in SINGLE:
+            single = self.cast(x, "float32")
+            made = self.node(
+                op_type, [single], [("float32", x.shape)], attributes=attributes, stored=x.stored
+            )
+            return self.cast(made[0], x.dtype)
         kind = dtype or ("bool" if op_type in COMPARISONS else x.dtype)
         return self.node(op_type, [x], [(kind, x.shape)], attributes=attributes, stored=x.stored)[0]
 
-    def elementwise(self, op_type: str, *operands: Operand, dtype: str | None = None) -> Value:
+    def elementwise(
+        self, op_type: str, *operands: Operand, dtype: str | None = None, **attributes: Attribute
+    ) -> Value:
         """Apply an operation to elements of several values, which are broadcast."""
         like = next(v for v in reversed(operands) if isinstance(v, Value))
         for v in operands:
@@ -217,7 +251,7 @@ class Builder:
         )
         kind = dtype or ("bool" if op_type in COMPARISONS else like.dtype)
         aligned = [self._aligned(v, order) for v in values]
-        return self.node(op_type, aligned, [(kind, shape)], stored=order)[0]
+        return self.node(op_type, aligned, [(kind, shape)], attributes=attributes, stored=order)[0]
 
     def _aligned(self, value: Value, order: Permutation) -> Value:
         """Return a value that broadcasts as it should against others kept in this order."""
@@ -246,6 +280,10 @@ class Builder:
 
     def where(self, condition: Value, a: Operand, b: Operand) -> Value:
         """A where the condition holds, else b."""
+        if isinstance(a, Value) and isinstance(b, Value) and a.dtype == "bool":
+            # onnxruntime's Where does not take booleans.
+            other = self.elementwise("And", self.unary("Not", condition), b)
+            return self.elementwise("Or", self.elementwise("And", condition, a), other)
         return self.elementwise("Where", condition, a, b)
 
     def clip(self, x: Value, low: float | None, high: float | None) -> Value:
@@ -461,6 +499,7 @@ class Builder:
         return self.emit("Einsum", *operands, dtype=dtype, shape=shape, equation=equation)
 
 
+MAX_FLOAT = 3.4028234663852886e38
 END = 1 << 31  # as the end of a slice: to the end
 
 
@@ -477,6 +516,16 @@ def known(sizes: Sequence[Dim]) -> Dim:
             if isinstance(n, kind):
                 return n
     return None
+
+
+def _check_range(value: Attribute) -> None:
+    """Raise where a number has no place in an ONNX attribute: 64-bit integers, 32-bit floats."""
+    numbers = value if isinstance(value, list) else [value]
+    for n in numbers:
+        if isinstance(n, int) and not -(1 << 63) <= n < 1 << 63:
+            raise ValueError(f"an integer of {n.bit_length()} bits")
+        if isinstance(n, float) and abs(n) > MAX_FLOAT and n not in (float("inf"), -float("inf")):
+            raise ValueError(f"{n} is no 32-bit number")
 
 
 def _at_most_one_unknown(shape: Shape) -> bool:
