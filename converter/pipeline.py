@@ -1,4 +1,4 @@
-"""The spine: detect, read, normalise, write, verify, publish. It reads as that sentence.
+"""The spine: detect, read, normalise, lower, write, verify, publish. It reads as that sentence.
 
 `steps` yields what happened as it happens, and last the `Result`; `convert` only returns that.
 Nothing here prints.

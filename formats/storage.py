@@ -122,9 +122,9 @@ class File:
 
     def close(self) -> None:
         """Give the descriptor back; the next read reopens the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        fd, self._fd = self._fd, -1  # first, or an interrupt in between closes it twice
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
         if getattr(self, "_fd", -1) >= 0:
