@@ -2,8 +2,8 @@
 
 import os
 import sys
+from functools import cache
 from contextlib import suppress
-from pathlib import Path
 
 from converter.version import VERSION
 from formats.bundle import JSON
@@ -21,6 +21,7 @@ def describe() -> dict[str, JSON]:
     }
 
 
+@cache
 def _version(name: str) -> str:
     """Return the version in the name of the package's record, without importing either.
 
@@ -29,8 +30,9 @@ def _version(name: str) -> str:
     """
     head, tail = f"{name}-", ".dist-info"
     for folder in sys.path:
-        with suppress(OSError):  # sys.path names archives and folders that are not there, too
-            for record in (path.name for path in Path(folder).iterdir()):
-                if record.startswith(head) and record.endswith(tail):
-                    return record[len(head) : -len(tail)]
+        # sys.path names archives and folders that are not there, too
+        with suppress(OSError), os.scandir(folder or ".") as records:
+            for record in records:
+                if record.name.startswith(head) and record.name.endswith(tail):
+                    return record.name[len(head) : -len(tail)]
     return "unknown"  # vendored or zipped: present, but without its record
