@@ -2,8 +2,8 @@
 
 import os
 import sys
-from functools import cache
 from contextlib import suppress
+from functools import cache
 
 from converter.version import VERSION
 from formats.bundle import JSON

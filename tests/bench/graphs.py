@@ -127,14 +127,18 @@ def table(folder: Path, model: str, options: argparse.Namespace) -> None:
             [sys.executable, "-c", "import onnx, sys; print(len(onnx.load(sys.argv[1]).graph.node))", outs[name]],
             capture_output=True, text=True, check=False,
         ).stdout.strip()  # fmt: skip
-        print(f"  {name:<14} {wall:6.2f} {cpu:7.2f} {ratio:11.1f} {peak:9.0f} {nodes:>7}", flush=True)
+        print(
+            f"  {name:<14} {wall:6.2f} {cpu:7.2f} {ratio:11.1f} {peak:9.0f} {nodes:>7}", flush=True
+        )
     if "tf2onnx" not in failed:
         done = subprocess.run(
             [sys.executable, "-c", LATENCY, outs["convert"], outs["tf2onnx"]],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         a, b = map(float, done.stdout.split())
-        print(f"  onnxruntime, one thread: {a * 1e3:.2f} ms, tf2onnx's {b * 1e3:.2f} ms, {a / b:.2f} x")
+        print(
+            f"  onnxruntime, one thread: {a * 1e3:.2f} ms, tf2onnx's {b * 1e3:.2f} ms, {a / b:.2f} x"
+        )
     for path in (source, *outs.values()):
         remove(path)
 
