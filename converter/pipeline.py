@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from converter import write
 from converter.events import Progress, Step
@@ -24,6 +24,7 @@ from formats.artifact import Artifact
 from formats.bundle import Bundle, LeftOut
 from formats.errors import (
     CorruptError,
+    EnvironmentFault,
     InternalError,
     SafetyError,
     UnsupportedError,
@@ -32,6 +33,9 @@ from formats.errors import (
 )
 from formats.limits import DEFAULT, Limits
 from formats.safetensors_files import DEFAULT_SHARD_BYTES, Plan, plan
+
+if TYPE_CHECKING:
+    from converter.verify.report import GraphReport
 
 Target = Literal["portable", "safetensors", "onnx"]
 TARGETS: tuple[Target, ...] = ("portable", "safetensors", "onnx")
@@ -47,7 +51,8 @@ class Options:
         from_format: The source's format, where detection shall not decide it.
         include: Groups of training state to keep with the weights.
         strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
-        verify: How far to verify: ``none``, ``weights``, or ``auto``, the most there is.
+        verify: How far to verify: ``none``, ``weights``, ``cpu``, or ``auto``, the most that this
+            machine can do.
         require: The least that must be verified, or the conversion fails.
         max_shard_bytes: Where safetensors files are cut.
         opset: Version of ONNX's operators.
@@ -81,6 +86,7 @@ class Result:
         source: The artifact converted.
         bundle: What was written, its weights still in the source's files.
         report: The comparison of weights, or None where none was asked for.
+        graph: The comparison of graphs, or None where there is no graph, or none was asked for.
         format: Row id of the source's format.
         evidence: Why it was taken for that.
     """
@@ -91,6 +97,7 @@ class Result:
     report: WeightsReport | None
     format: str
     evidence: str
+    graph: "GraphReport | None" = None
     steps: tuple[Step, ...] = field(default=())
 
 
@@ -186,6 +193,8 @@ def steps(
     bundle, graph = _lowered(bundle, options)
     if graph is not None:
         yield Step("lowered", _graph_line(graph), perf_counter() - clock)
+    elif "cpu" in (options.require, options.verify):
+        raise VerificationError("there is no graph to compare, as was asked", where=source)
     for change in bundle.metadata.normalisations:
         yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
     if bundle.metadata.left_out:
@@ -210,11 +219,13 @@ def steps(
         payload = folder / "payload"
         payload.mkdir()
         sync = options.sync or os.path.lexists(target)
+        report = compared = None
         if options.to == "onnx" and graph is not None:
-            report, made = None, (yield from _write_graph(graph, bundle, payload, sync=sync))
+            made = yield from _write_graph(graph, bundle, payload, sync=sync)
+            compared = yield from _verify_graph(source, bundle, payload, options)
         else:
-            report = yield from _write_weights(
-                bundle, graph, layout, artifact, payload, options, sync=sync
+            report, compared = yield from _write_weights(
+                source, bundle, graph, layout, artifact, payload, options, sync=sync
             )
             is_one_file = options.to == "safetensors" and layout.index is None
             made = payload / layout.shards[0].name if is_one_file else payload
@@ -222,8 +233,9 @@ def steps(
             file.check_unchanged()
         if sync:
             sync_tree(payload)
+        _check_reached(options, report, compared)
         publish(made, target, force=options.force)
-    yield Result(target, source, bundle, report, match.format.id, match.evidence)
+    yield Result(target, source, bundle, report, match.format.id, match.evidence, compared)
 
 
 def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, Graph | None]:
@@ -245,6 +257,7 @@ def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, Graph | None]:
 
 
 def _write_weights(
+    source: Path,
     bundle: Bundle,
     graph: Graph | None,
     layout: Plan,
@@ -253,24 +266,67 @@ def _write_weights(
     options: Options,
     *,
     sync: bool,
-) -> Generator[Step | Progress, None, WeightsReport | None]:
+) -> Generator[Step | Progress, None, tuple[WeightsReport | None, "GraphReport | None"]]:
     verify = options.verify != "none"
     if options.to == "safetensors":
-        return (yield from write.transfer(bundle, layout, payload, None, verify=verify, sync=sync))
+        report = yield from write.transfer(bundle, layout, payload, None, verify=verify, sync=sync)
+        return report, None
     sources = digests.FileDigests(artifact.opened)
     report = yield from write.transfer(bundle, layout, payload, sources, verify=verify, sync=sync)
     write.assets(bundle, payload, sync=sync)
-    described = None
+    described = compared = None
     if graph is not None:
         from converter import write_graph
 
         write_graph.beside_weights(graph, bundle, layout, payload, sync=sync)
         described = write_graph.described(graph)
+        compared = yield from _verify_graph(source, bundle, payload, options)
     write.manifest(
         bundle, layout, artifact, payload, sources, report,
-        verify=verify, graph=described, sync=sync,
+        verify=verify, graph=described, compared=compared, sync=sync,
     )  # fmt: skip
+    return report, compared
+
+
+def _verify_graph(
+    source: Path, bundle: Bundle, payload: Path, options: Options
+) -> Generator[Step | Progress, None, "GraphReport | None"]:
+    """Run the source and the graph beside each other, where both runtimes are here.
+
+    Raises:
+        VerificationError: They differ.
+    """
+    if options.verify in ("none", "weights"):
+        return None
+    from converter.verify.graphs import verify_graph
+    from converter.write_graph import GRAPH
+
+    report = verify_graph(source, bundle, payload / GRAPH)
+    if report.status == "failed":
+        where = report.first_difference
+        raise VerificationError(
+            f"the graph does not compute what the source does: {report.reason}",
+            where=None if where is None else f"layer {where}",
+        )
+    if report.status == "passed":
+        count = len(report.outputs)
+        text = f"graph: {count} output{'s' if count > 1 else ''}, max rel {report.max_rel:.1e}, "
+        yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
+    else:
+        yield Step("not run", f"comparison of graphs: {report.reason}")
     return report
+
+
+def _check_reached(
+    options: Options, weights: WeightsReport | None, graph: "GraphReport | None"
+) -> None:
+    wanted = "cpu" in (options.require, options.verify)
+    if wanted and graph is not None and graph.status != "passed":
+        kind = EnvironmentFault if graph.lacking else VerificationError
+        raise kind(f"the graph was not compared, as was asked: {graph.reason}", hint=graph.lacking)
+    passed = weights is not None or (graph is not None and graph.status == "passed")
+    if options.require == "weights" and not passed:
+        raise VerificationError("--require weights: nothing was compared")
 
 
 def _write_graph(
@@ -296,18 +352,15 @@ def _check(options: Options) -> None:
         raise UsageError(f"--verify {options.verify}", expected=", ".join((*LEVELS, "auto")))
     if options.require not in (None, *LEVELS[1:]):
         raise UsageError(f"--require {options.require}", expected=", ".join(LEVELS[1:]))
-    if options.verify in ("cpu", "device"):
-        raise UnsupportedError(
-            f"--verify {options.verify} needs a graph, and graphs are not converted yet",
-            expected="weights",
-        )
-    if options.require in ("cpu", "device"):
+    if options.verify == "device":
+        raise UnsupportedError("--verify device", expected="none, weights, cpu or auto")
+    if options.require == "device":
         raise VerificationError(
-            f"--require {options.require} cannot be met: graphs are not converted yet",
-            expected="--require weights",
+            "--require device cannot be met: nothing runs on devices yet", expected="--require cpu"
         )
-    if options.require == "weights" and options.verify == "none":
-        raise UsageError("--require weights contradicts --verify none")
+    least, most = options.require, options.verify
+    if least is not None and (most == "none" or (least == "cpu" and most == "weights")):
+        raise UsageError(f"--require {least} contradicts --verify {most}")
     if options.opset not in OPSETS:
         raise UnsupportedError(
             f"--opset {options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}"

@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from converter.background import Background
 from converter.events import Progress, Step
@@ -21,6 +22,9 @@ from formats.output import Output
 from formats.portable import Resource
 from formats.safetensors_files import Plan, create, fill
 from formats.storage import File, Span
+
+if TYPE_CHECKING:
+    from converter.verify.report import GraphReport
 
 
 def transfer(
@@ -116,6 +120,7 @@ def manifest(
     *,
     verify: bool,
     graph: Mapping[str, JSON] | None,
+    compared: "GraphReport | None",
     sync: bool,
 ) -> None:
     """Write the manifest of a bundle whose other files are there."""
@@ -144,11 +149,26 @@ def manifest(
         source_files=_resources(artifact.opened, sources.finish()),
         tensor_digests=report.digests if report else {},
         resources=_resources(files, found),
-        verification={"reached": "weights" if verified else "none", "weights": weights},
+        verification={
+            "reached": _reached(verified, compared),
+            "weights": weights,
+            "graph": None if compared is None else _without_time(compared.plain()),
+        },
         environment=environment.describe(),
         graph=graph,
     )
     portable.write_manifest(document, payload, sync=sync)
+
+
+def _reached(weights: bool, graph: "GraphReport | None") -> str:
+    if graph is not None and graph.status == "passed":
+        return "cpu"
+    return "weights" if weights else "none"
+
+
+def _without_time(report: dict[str, JSON]) -> dict[str, JSON]:
+    """The same conversion gives the same bytes, however long it took."""
+    return {key: value for key, value in report.items() if key != "seconds"}
 
 
 def _resources(files: Mapping[str, File], found: Mapping[str, str]) -> list[Resource]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from formats.bundle import JSON, Encoding, Group, LeftOut, Metadata
+from formats.errors import LimitError
+from formats.limits import Limits
 from formats.names import unique_names
 from formats.strings import Strings
 from formats.weights import Tensor
@@ -42,8 +44,9 @@ class Collected:
 
 @dataclass(slots=True)
 class Collector:
-    """Tensors found so far."""
+    """Tensors found so far, and how many there may be."""
 
+    limits: Limits
     _found: list[_Found] = field(default_factory=list)
     _left_out: list[LeftOut] = field(default_factory=list)
 
@@ -59,10 +62,16 @@ class Collector:
     ) -> None:
         """Take a tensor; its first candidate that is nobody else's becomes its name."""
         self._found.append(_Found(tuple(candidates), value, group, note or {}))
+        self._check()
 
     def leave_out(self, name: str, reason: str) -> None:
         """Name something that the bundle will not hold."""
         self._left_out.append(LeftOut(name, reason))
+        self._check()
+
+    def _check(self) -> None:
+        if len(self._found) + len(self._left_out) > self.limits.max_described:
+            raise LimitError(f"more than {self.limits.max_described} tensors")
 
     def finish(self) -> Collected:
         """Name everything; a string tensor becomes two, ``.bytes`` and ``.offsets``."""

@@ -35,6 +35,7 @@ from formats.storage import Span
 from formats.weights import Tensor
 
 INDEX = b'"weight_map"'
+ZIP = b"PK\x03\x04"
 
 # Attributes of the root that have a place of their own.
 KNOWN = ("model_config", "training_config", "keras_version", "backend", "layer_names", "nb_layers")
@@ -48,6 +49,8 @@ def sniff(artifact: Artifact) -> str | None:
         at = find_signature(artifact.span)
     except SourceError:
         return None
+    if at and artifact.head.startswith(ZIP):
+        return None  # a .keras archive, whose weights happen to begin where HDF5 may
     if at is not None:
         return "HDF5 signature" + (f" at byte {at}" if at else "")
     head = artifact.head.lstrip()

@@ -76,7 +76,7 @@ QUANTIZED["EinsumDense"] = QUANTIZED["Dense"]
 # Class -> attributes that lead to layers which Keras itself names.
 ATTENTION = {
     "query_dense": "query", "key_dense": "key", "value_dense": "value",
-    "output_dense": "attention_output",
+    "output_dense": "attention_output", "gate_dense": "gate",
 }
 CELLS = {
     "LSTM": "LSTMCell", "GRU": "GRUCell", "SimpleRNN": "SimpleRNNCell",

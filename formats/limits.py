@@ -19,8 +19,11 @@ class Limits:
     max_pickle_opcodes: int = 4_000_000
     max_integer_bytes: int = 1 * KIB  # one pickled big integer
     max_depth: int = 200  # nesting of containers, messages, groups
-    max_members: int = 1_000_000  # zip or tar members, HDF5 objects, graph nodes
-    max_objects: int = 100_000  # HDF5 groups and datasets, each of which costs 70 microseconds
+    max_members: int = 1_000_000  # zip or tar members, HDF5 objects
+    # HDF5 groups and datasets; inputs, functions and constants of graphs: 70 microseconds each
+    max_objects: int = 100_000
+    max_nodes: int = 300_000  # of graphs, and ONNX's attributes: up to 25 microseconds each
+    max_described: int = 40_000  # tensors and slices that protobufs describe: 200 microseconds each
     max_tensors: int = 250_000
     max_rank: int = 64
     max_files: int = 100_000  # files of one folder artifact
@@ -28,6 +31,7 @@ class Limits:
     max_tokens: int = 3_000_000  # of a text-format protobuf, at over a microsecond each
     max_key_bytes: int = 64 * KIB  # one key of an SSTable
     max_checked_block_bytes: int = 1 * MIB  # an SSTable block whose checksum is worth computing
+    max_checked_bytes: int = 16 * MIB  # all such blocks of a checkpoint
     max_message_bytes: int = 2 * GIB  # one protobuf file; protobuf's own limit
     max_chunk_bytes: int = 256 * MIB  # one compressed chunk, inflated
     max_inflated_bytes: int = 256 * MIB  # one inflated member that must be held as a whole

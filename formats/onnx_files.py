@@ -65,10 +65,11 @@ class _Model:
     """What a walk over all graphs of a model found."""
 
     artifact: Artifact
-    collector: Collector = field(default_factory=Collector)
+    collector: Collector
     ops: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     nodes: int = 0
+    attributes: int = 0
     subgraphs: int = 0
     files: set[str] = field(default_factory=set)
     sparse: list[tuple[str, tuple[int, ...], Tensor, Tensor]] = field(default_factory=list)
@@ -115,7 +116,8 @@ def read(artifact: Artifact) -> Bundle:
         model = decode(span, SCHEMA["ModelProto"], artifact.limits)
     if not model.has("graph"):
         raise CorruptError("the model has no graph", where=span.name)
-    walk = _Model(artifact)
+    _check_counts(model, artifact.limits.max_objects, span.name)
+    walk = _Model(artifact, Collector(artifact.limits))
     _walk(walk, [("", model.graph)], None)
     steps = [g for t in model.training_info for g in (t.initialization, t.algorithm)]
     _walk(walk, [("training", g) for g in steps], "training")
@@ -195,6 +197,19 @@ def _evidence(data: bytes) -> str | None:
     return "ModelProto with a graph" + (" and opset imports" if 8 in numbers else "")
 
 
+def _check_counts(model: Message, most: int, where: str) -> None:
+    """Raise LimitError where a model declares more than anyone can look at in time."""
+    graph = model.graph
+    declared = (
+        graph.input, graph.output, model.training_info, model.functions, model.opset_import,
+        model.configuration, model.metadata_props,
+    )  # fmt: skip
+    if sum(map(len, declared)) > most:
+        raise LimitError(
+            f"more than {most} inputs, outputs, functions and other declarations", where=where
+        )
+
+
 def _walk(walk: _Model, graphs: list[tuple[str, Message]], group: Group | None) -> None:
     """Collect the tensors of graphs and functions, and of all graphs in them."""
     pending = graphs[::-1]
@@ -216,15 +231,15 @@ def _visit(
     walk: _Model, path: str, node: Message, group: Group | None
 ) -> Iterator[tuple[str, Message]]:
     """Count a node and collect the tensors in its attributes; yield the graphs in them."""
+    attributes = node.attribute
     walk.nodes += 1
-    if walk.nodes > walk.artifact.limits.max_members:
-        raise LimitError(
-            f"more than {walk.artifact.limits.max_members} nodes", where=walk.artifact.path
-        )
+    walk.attributes += len(attributes)
+    most = walk.artifact.limits.max_nodes
+    if walk.nodes + walk.attributes > most:
+        raise LimitError(f"more than {most} nodes and attributes", where=walk.artifact.path)
     op = node.op_type
     walk.ops[f"{node.domain}.{op}" if node.domain not in ("", "ai.onnx") else op] += 1
     output = next((o for o in node.output if o), node.name or op)
-    attributes = node.attribute
     if op.startswith(_PYTHON_OPS):
         walk.findings.append(Finding("py-func", op, output))
     elif op == "EPContext" and any(a.name == "embed_mode" and not a.i for a in attributes):
@@ -266,15 +281,21 @@ def _plain_constant(attribute: Message, name: str) -> Tensor | Strings | None:
     """Return the tensor of a Constant that is written as numbers or strings."""
     what = attribute.name
     if what in ("value_int", "value_ints"):
-        ints = [attribute.i] if what == "value_int" else list(attribute.ints)
-        shape = () if what == "value_int" else (len(ints),)
-        data = b"".join(v.to_bytes(8, "little", signed=True) for v in ints)
-        return Tensor.inline(DTYPES["int64"], shape, data, origin=name)
+        if what == "value_int":
+            data = attribute.i.to_bytes(8, "little", signed=True)
+            return Tensor.inline(DTYPES["int64"], (), data, origin=name)
+        ints = attribute.ints
+        return Tensor.computed(
+            DTYPES["int64"], (len(ints),), lambda: ints.little_endian(8), origin=name
+        )
     if what in ("value_float", "value_floats"):
-        floats = [attribute.f] if what == "value_float" else list(attribute.floats)
-        shape = () if what == "value_float" else (len(floats),)
-        data = b"".join(Packed.encoded("float", v) for v in floats)
-        return Tensor.inline(DTYPES["float32"], shape, data, origin=name)
+        if what == "value_float":
+            data = Packed.encoded("float", attribute.f)
+            return Tensor.inline(DTYPES["float32"], (), data, origin=name)
+        floats = attribute.floats
+        return Tensor.computed(
+            DTYPES["float32"], (len(floats),), lambda: floats.little_endian(4), origin=name
+        )
     if what in ("value_string", "value_strings"):
         texts = [attribute.s] if what == "value_string" else list(attribute.strings)
         return Strings.of(() if what == "value_string" else (len(texts),), texts, origin=name)

@@ -7,6 +7,7 @@ named and grouped is said in `formats.tf_variables`.
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,11 +58,12 @@ def sniff(artifact: Artifact) -> str | None:
         if not sstable.has_magic(span):
             # A cut index is still one when its prefix was given.
             return None if place.tables or artifact.is_file else f"{name} beside its shards"
+    except ConvertError:
+        return None
+    with suppress(ConvertError):  # a damaged table is still one; `read` says what is wrong
         first = next(sstable.Table(span, artifact.limits).items(), (b"?", span))
         if first[0] != b"":
             return None
-    except ConvertError:
-        return None
     if place.tables:
         return f"SSTable of a V1 checkpoint ({len(place.tables)} file(s))"
     return f"SSTable index of tensor bundle {place.stem!r}"
@@ -81,7 +83,7 @@ def read(artifact: Artifact) -> Bundle:
     limits = artifact.limits
     source = open_checkpoint(place, artifact)
     graph, content = object_graph(source, None, limits, place.stem)
-    collector = Collector()
+    collector = Collector(limits)
     gathered = gather(source, graph, collector, is_savedmodel=False)
     left_out = list(missing_slices(source))
     recorded = {"shards": str(source.shards), "byteorder": byteorder(source)}

@@ -89,8 +89,10 @@ def survey(graph: Message, limits: Limits, where: str, into: Survey | None = Non
     result = into or Survey()
     for function, node in _nodes(graph):
         result.nodes += 1
-        if result.nodes > limits.max_members:
-            raise LimitError(f"a graph of more than {limits.max_members} nodes", where=where)
+        if result.nodes > limits.max_nodes:
+            raise LimitError(f"a graph of more than {limits.max_nodes} nodes", where=where)
+        if len(result.constants) > limits.max_objects:
+            raise LimitError(f"more than {limits.max_objects} constants", where=where)
         op = node.op
         name = f"{function}/{node.name}" if function else node.name
         result.ops[op] += 1

@@ -74,7 +74,7 @@ def read(artifact: Artifact) -> Bundle:
     message = parse(span, kind, limits, is_text=is_text)
     graph = message.graph_def if kind == META_GRAPH else message
     facts = survey(graph, limits, span.name)
-    collector = Collector()
+    collector = Collector(limits)
     for constant in facts.constants:
         add_constant(constant, collector, [constant.name])
     for name in facts.variables:

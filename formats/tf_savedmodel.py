@@ -25,7 +25,7 @@ from formats.collect import Collector
 from formats.containers import jsontext
 from formats.containers.protobuf import Message, decode
 from formats.containers.tf_protos import SCHEMA
-from formats.errors import ConvertError, CorruptError, UnknownFormatError
+from formats.errors import ConvertError, CorruptError, LimitError, UnknownFormatError
 from formats.limits import Limits
 from formats.storage import File, Span
 from formats.strings import Strings
@@ -107,10 +107,12 @@ def read(artifact: Artifact) -> Bundle:
     message = parse(span, SAVED_MODEL, limits, is_text=is_text)
     if not message.meta_graphs:
         raise CorruptError("the SavedModel holds no MetaGraph", where=span.name)
+    if len(message.meta_graphs) > limits.max_objects:
+        raise LimitError(f"{len(message.meta_graphs)} MetaGraphs", where=span.name)
     found = _meta_graphs(message, limits, span.name)
     found.recorded["saved_model_schema_version"] = str(message.saved_model_schema_version)
 
-    collector = Collector()
+    collector = Collector(limits)
     gathered, left_out, objects = _variables(artifact, found, collector)
     left_out += _constants(found, collector, in_front="const/" if len(collector) else "")
     collected = collector.finish()

@@ -3,7 +3,7 @@
 import os
 import sys
 
-COMMANDS = frozenset({"inspect", "diff", "formats", "ops"})
+COMMANDS = frozenset({"inspect", "verify", "diff", "formats", "ops"})
 GLOBAL = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
 DEFAULT = "SOURCE"  # stands for the main job in --help, and is put in front of its arguments
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from converter.cli.terminal import say
+from converter.cli.verify import verify
 from formats.errors import ConvertError, UsageError
 
 app = typer.Typer(
@@ -80,7 +81,8 @@ def convert(
     verify: Annotated[
         str,
         typer.Option(
-            metavar="none|weights|auto", help="How far to verify; auto is the most there is."
+            metavar="none|weights|cpu|auto",
+            help="How far to verify; auto is the most that this machine can do.",
         ),
     ] = "auto",
     require: Annotated[
@@ -162,6 +164,9 @@ def inspect(
     from converter.inspection import inspect as describe
 
     render.inspection(describe(source, from_format=from_format), as_json=json, every=weights)
+
+
+app.command()(verify)
 
 
 @app.command()

@@ -80,6 +80,7 @@ def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
         "output": None if result.path is None else str(result.path),
         "tensors": len(result.bundle.weights),
         "verified": report and {"tensors": report.tensors, "bytes": report.nbytes},
+        "graph": result.graph and result.graph.plain(),
         "normalisations": [asdict(n) for n in about.normalisations],
         "left_out": [asdict(x) for x in about.left_out],
         "findings": [asdict(f) for f in about.findings],

@@ -21,6 +21,7 @@ from formats.weights import DTYPES, Piece, Tensor, numpy_dtype
 
 # Opset -> the IR version it came with, https://github.com/onnx/onnx/blob/v1.23.0/onnx/helper.py
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10}
+DOMAINS = {"ai.onnx.ml": 3}
 PRODUCER = "model-convert"
 
 
@@ -104,11 +105,24 @@ def model(
     message.data(2, PRODUCER)
     message.data(3, VERSION)
     message.data(7, _graph(graph, weights, external or {}))
-    opset = Message()
-    opset.data(1, "")
-    opset.number(2, graph.opset)
-    message.data(8, opset)
+    for domain, version in {"": graph.opset, **_domains(graph)}.items():
+        opset = Message()
+        opset.data(1, domain)
+        opset.number(2, version)
+        message.data(8, opset)
     return message
+
+
+def _domains(graph: Graph) -> dict[str, int]:
+    """Return the other domains that a graph's operators are of, with the version we write for."""
+    found = {}
+    for node in graph.nodes:
+        if node.domain:
+            found[node.domain] = DOMAINS[node.domain]
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                found.update(_domains(value))
+    return found
 
 
 def _graph(
@@ -213,7 +227,7 @@ def data(value: Weight | Folded, weights: Mapping[str, Tensor]) -> Lazy:
 
 
 def _contiguous(value: Folded) -> Iterable[Piece]:
-    array = np.ascontiguousarray(value.make())
+    array = np.asarray(value.make(), order="C")  # a scalar stays one
     if array.shape != value.shape or array.dtype != numpy_dtype(DTYPES[value.dtype]):
         raise InternalError(f"a constant is {array.dtype}{array.shape}, not {value}")
     data = array.reshape(-1).view(np.uint8).data

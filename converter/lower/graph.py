@@ -55,6 +55,25 @@ class Spec:
     shape: Shape
 
 
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Which value of the graph is what a layer of the source yields: for verification.
+
+    Attributes:
+        layer: Names of the models it is in and its own, between slashes.
+        class_name: The source's.
+        output: Which of the layer's outputs this is.
+        value: Name in the graph.
+        stored: Axis ``i`` of that value is axis ``stored[i]`` of the layer's output.
+    """
+
+    layer: str
+    class_name: str
+    output: int
+    value: str
+    stored: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Graph:
     """Nodes in topological order, and what they name.
@@ -67,6 +86,8 @@ class Graph:
         initializers: Name → weight of the bundle, or a small constant.
         opset: Version of ONNX's own operators.
         name: Of the model.
+        traces: Outputs of layers that are values here, each after those it is made of; one layer
+            called several times has several. A pass may take the value away: so goes its trace.
     """
 
     name: str
@@ -76,6 +97,7 @@ class Graph:
     outputs: list[str] = field(default_factory=list)
     specs: dict[str, Spec] = field(default_factory=dict)
     initializers: "dict[str, Weight | Folded | np.ndarray]" = field(default_factory=dict)
+    traces: list[Trace] = field(default_factory=list)
 
 
 def needed(graph: Graph) -> Graph:
@@ -91,8 +113,13 @@ def needed(graph: Graph) -> Graph:
                     wanted.update(_free_names(value))
     nodes.reverse()
     initializers = {n: v for n, v in graph.initializers.items() if n in wanted}
-    specs = {n: s for n, s in graph.specs.items() if n in wanted or n in graph.inputs}
-    return Graph(graph.name, graph.opset, nodes, graph.inputs, graph.outputs, specs, initializers)
+    made = {name for node in nodes for name in node.outputs}
+    named = wanted | made | set(graph.inputs)
+    specs = {n: s for n, s in graph.specs.items() if n in named}
+    traces = [t for t in graph.traces if t.value in made]
+    return Graph(
+        graph.name, graph.opset, nodes, graph.inputs, graph.outputs, specs, initializers, traces
+    )
 
 
 def _free_names(graph: Graph) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from converter.lower.graph import Folded, Graph, Node, consumers
+from converter.lower.graph import Folded, Graph, Node, Spec, consumers
 from converter.passes.fold_constants import constant_of
 from formats.weights import Tensor
 
@@ -76,3 +76,4 @@ def _initialize(
     graph: Graph, name: str, dtype: str, shape: tuple[int, ...], make: Callable[[], np.ndarray]
 ) -> None:
     graph.initializers[name] = Folded(dtype, shape, lambda: make().astype(dtype, copy=False))
+    graph.specs[name] = Spec(dtype, shape)

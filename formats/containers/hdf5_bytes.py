@@ -30,11 +30,12 @@ class Image:
         spent: Bytes of metadata read so far, and other work in terms of them.
         cells: Chunks looked up in indexes so far.
         discarded: Bytes inflated that were no part of any dataset.
+        steps: Steps of LZF beyond what their bytes explain.
     """
 
     __slots__ = (
         "_pages", "_undefined", "cells", "discarded", "length_size", "limits", "name",
-        "offset_size", "span", "spent",
+        "offset_size", "span", "spent", "steps",
     )  # fmt: skip
 
     def __init__(self, span: Span, limits: Limits, offset_size: int, length_size: int) -> None:
@@ -48,6 +49,7 @@ class Image:
         self.spent = 0
         self.cells = 0
         self.discarded = 0
+        self.steps = 0
 
     def is_defined(self, address: int) -> bool:
         """Tell an address from the mark that there is none."""

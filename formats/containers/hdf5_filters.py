@@ -8,6 +8,7 @@ import zlib
 
 from formats.containers.hdf5_bytes import Image
 from formats.containers.hdf5_messages import Filter
+from formats.errors import LimitError
 
 DEFLATE, SHUFFLE, FLETCHER32, LZF = 1, 2, 3, 32000
 
@@ -20,6 +21,8 @@ NAMES = {
 SLACK = 64  # bytes that a filter inside another may add to a chunk
 LARGE = 1 << 24  # bytes
 MANY_PLANES = 256
+# LZF's literals and copies take half a microsecond each: so many, and one for so many bytes.
+STEPS, STEP_BYTES = 2_000_000, 24
 
 
 def undo(data: bytes, pipeline: tuple[Filter, ...], mask: int, size: int, image: Image) -> bytes:
@@ -131,11 +134,15 @@ def lzf(data: bytes, limit: int, image: Image) -> bytes:
 
     Raises:
         CorruptError: The data end early, refer to before their start, or exceed ``limit`` bytes.
+        LimitError: They are literals and copies of few bytes each, and so take very long.
     """
     out = bytearray()
-    at, end = 0, len(data)
+    at, end, steps = 0, len(data), 0
     try:
         while at < end:
+            steps += 1
+            if not steps & 0xFFFF and image.steps + steps - len(out) // STEP_BYTES > STEPS:
+                raise LimitError("LZF data in very many small steps", where=image.name)
             control = data[at]
             at += 1
             if control < 32:
@@ -159,4 +166,5 @@ def lzf(data: bytes, limit: int, image: Image) -> bytes:
                 out += (run * (length // distance + 1))[:length]
     except IndexError:
         raise image.error("a chunk of LZF data ends early") from None
+    image.steps = max(0, image.steps + steps - len(out) // STEP_BYTES)
     return bytes(out)

@@ -194,8 +194,7 @@ class Packed:
         """
         for run in self._runs:
             if isinstance(run, bytearray):
-                yield bytes(run)
-                continue
+                run = Span.whole(Buffer(bytes(run), "values"))
             at = 0
             while at < run.length:
                 data = run.read(at, min(RUN, run.length - at))

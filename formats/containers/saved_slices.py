@@ -6,6 +6,7 @@ its own. The interface is that of `tensor_bundle.TensorBundle`.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from formats.containers import slices, sstable, tf_tensors, wire
 from formats.containers.protobuf import Message, decode
@@ -45,8 +46,10 @@ class SavedSlices:
         self._limits = limits
         self.entries: dict[str, Entry] = {}
         self._slices: dict[bytes, Span] = {}
+        self._described = 0
+        checked = replace(limits, max_checked_bytes=limits.max_checked_bytes // len(files))
         for file in files:
-            items = sstable.Table(file, limits).items()
+            items = sstable.Table(file, checked).items()
             first = next(items, None)
             if first is None or first[0] != b"":
                 raise CorruptError("the table has no list of tensors", where=file.name)
@@ -89,6 +92,11 @@ class SavedSlices:
             proto.shape, f"{self.where}#{proto.name}", self._limits.max_rank
         )
         parts: tuple[Extents, ...] = tuple(extents_of(s, shape, self.where) for s in proto.slice)
+        self._described += 1 + len(parts)
+        if self._described > self._limits.max_described:
+            raise LimitError(
+                f"more than {self._limits.max_described} tensors and slices", where=self.where
+            )
         known = self.entries.get(proto.name)
         if known is not None:
             if (known.shape, known.number) != (shape, proto.type):

@@ -18,6 +18,7 @@ MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 FOOTER = 48  # bytes
 TRAILER = 5  # bytes behind each block: compression, masked CRC-32C
 _WINDOW = 1 << 16
+_SNAPPY = 64  # inflated bytes that a compressed one counts as, for the time it takes
 _MASK_DELTA = 0xA282EAD8  # a CRC of bytes that hold CRCs is weak, so stored ones are masked
 
 
@@ -38,6 +39,7 @@ class Table:
         self._span = span
         self._limits = limits
         self._inflatable = limits.max_inflated_bytes  # values keep their blocks alive
+        self._checkable = limits.max_checked_bytes
         if not has_magic(span):
             raise CorruptError(
                 "does not end like an SSTable",
@@ -96,7 +98,8 @@ class Table:
             )
         block = self._span.sub(offset, size)
         compression, stored = struct.unpack("<BI", self._span.read(offset + size, TRAILER))
-        if size <= self._limits.max_checked_block_bytes:
+        if size <= min(self._limits.max_checked_block_bytes, self._checkable):
+            self._checkable -= size
             data = block.read()
             crc = crc32c(data + bytes([compression]))
             if (((crc >> 15 | crc << 17) & 0xFFFFFFFF) + _MASK_DELTA) & 0xFFFFFFFF != stored:
@@ -115,6 +118,7 @@ class Table:
                 where=self._span.name,
             )
         name = f"{self._span.name}@{offset}"
+        self._inflatable -= _SNAPPY * size
         data = snappy.decompress(block.read(), limit=self._inflatable, where=name)
         self._inflatable -= len(data)
         return Span.whole(Buffer(data, name))

@@ -104,8 +104,14 @@ class TensorBundle:
             raise CorruptError(f"the index names {self.shards} shards", where=self.where)
         self.entries: dict[str, Entry] = {}
         self._slices: dict[bytes, Entry] = {}
+        count = 0
         for key, value in items:
             entry = self._entry(key, decode(value, SCHEMA["BundleEntryProto"], limits))
+            count += 1 + len(entry.slices)
+            if count > limits.max_described:
+                raise LimitError(
+                    f"more than {limits.max_described} tensors and slices", where=self.where
+                )
             if entry.is_slice:
                 self._slices[key] = entry
             elif self.entries.setdefault(entry.name, entry) is not entry:

@@ -6,7 +6,9 @@ decoded from one buffer. A larger one is walked through small windows that jump 
 where it is, so that looking through a graph does not read its weights.
 """
 
+import re
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from formats.containers.packed import FIXED, Packed, signed, varint
@@ -32,7 +34,7 @@ SMALL = 1 << 12  # a message up to this many bytes is kept in memory while its p
 LARGEST_WINDOW = 1 << 16
 FIRST_WINDOW = 1 << 9
 LONGEST_HEADER = 20  # bytes of a tag and a length, or of a tag and a number
-RUN = 4096  # unpacked numbers taken together
+RUN = 4096  # unpacked numbers of a fixed width, or bytes of others, taken together
 _DEEPEST_GROUP = 100
 _DEEPEST_MERGE = 50  # merging recurses
 _MESSAGE = 4  # values that a message counts as beside itself, as looking into it costs time
@@ -328,15 +330,22 @@ class _Cursor:
     def _left(self, packed: Packed, action: int, position: int, end: int) -> int:
         """Put an unpacked number aside; return where it ends.
 
-        Numbers of a fixed width come in runs, each behind the same tag, which are taken together:
-        a decision tree has millions of them.
+        They come in runs, each behind the same tag, which are taken together: a decision tree has
+        millions of them.
         """
         data, tag_at = self.data, self.position
         if action == VARINT_LAZY:
-            _, stop = varint(data, position)
-            packed.append_bytes(data[position:stop])
-            self.context.pass_by(1, self.storage.name)
-            return stop
+            several, one = _varint_patterns(data[tag_at:position])
+            run = several.match(data, tag_at, min(end, tag_at + RUN))
+            if run is None:  # it is longer than it may be, or is cut
+                _, stop = varint(data, position)
+                packed.append_bytes(data[position:stop])
+                self.context.pass_by(1, self.storage.name)
+                return stop
+            values = one.findall(data, tag_at, run.end())
+            packed.append_bytes(b"".join(values))
+            self.context.pass_by(len(values), self.storage.name)
+            return run.end()
         header = position - tag_at
         stride = header + packed.width
         end = min(end, len(data), tag_at + RUN * stride)
@@ -348,10 +357,10 @@ class _Cursor:
         else:
             tags = data[tag_at:end:stride]
             count = min(count, len(tags) - len(tags.lstrip(tags[:1])))
-        run = bytearray(data[tag_at : tag_at + count * stride])
+        numbers = bytearray(data[tag_at : tag_at + count * stride])
         for left in range(header):
-            del run[:: stride - left]
-        packed.append_bytes(run)
+            del numbers[:: stride - left]
+        packed.append_bytes(numbers)
         return tag_at + count * stride
 
     def _skip(self, tag: int, position: int, end: int) -> int:
@@ -378,6 +387,14 @@ class _Cursor:
         if position > end:
             raise ValueError("a field is longer than its message")
         return position
+
+
+@lru_cache(256)  # a tag may be written in several ways
+def _varint_patterns(tag: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Return what matches numbers that each stand behind ``tag``, and one of them."""
+    number = b"[\x80-\xff]{0,9}[\x00-\x7f]"
+    tag = re.escape(tag)
+    return re.compile(b"(?:%b%b)+" % (tag, number)), re.compile(b"%b(%b)" % (tag, number))
 
 
 def outline(data: bytes, most: int) -> list[tuple[int, int, int, int]]:

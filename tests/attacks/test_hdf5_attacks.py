@@ -391,6 +391,7 @@ DATA = {
     "checksum of nothing": with_dataset(filtered(b"", (64,), (64,), (FLETCHER, ()))),
     "LZF bomb": with_dataset(filtered(b"\0x" + b"\xe0\xff\0" * 100_000, (1 << 20,), (1 << 20,), (LZF, ()))),
     "LZF in small steps": with_dataset(filtered(b"\0x" + b"\x20\0" * size(1 << 17, 1 << 20), (size(3 << 17, 3 << 20),), (size(3 << 17, 3 << 20),), (LZF, ()))),
+    "LZF in very many small steps": with_dataset(filtered(b"\0x" + b"\x20\0" * size(1 << 17, 1 << 24), (3 * size(1 << 17, 1 << 24) + 1,), (3 * size(1 << 17, 1 << 24) + 1,), (LZF, ()))),
     "LZF backwards": with_dataset(filtered(b"\x20\xff", (64,), (64,), (LZF, ()))),
     "an unknown filter": with_dataset(filtered(b"x" * 64, (64,), (64,), (31_999, (1, 2, 3)))),
     "filter values that lie": plain(dataspace(12), chunked(NOWHERE, (12,)), message(FILTERS, struct.pack("<BB6xHHHH", 1, 1, 1, 0, 0, 0xFFFF))),

@@ -149,6 +149,7 @@ TABLES = {
     "snappy literals of one byte": lambda: snappy(3_000_000, b"\0x" * 3_000_000),
     "snappy too short": lambda: snappy(64, b"\0x"),
     "large blocks": lambda: many_large_blocks(size(2, 400)),
+    "200 large blocks": lambda: many_large_blocks(size(2, 200)),
 }
 # fmt: on
 
@@ -242,6 +243,10 @@ BUNDLES = {
     "fifty million empty strings": lambda: bundle(*strings(1, 50_000_000)),
     "two million empty strings, often": lambda: bundle(*strings(200, 2_000_000)),
     "very many entries": lambda: bundle({b"w%07d" % i: entry() for i in range(size(1000, 250_000))}),
+    "as many entries as may be": lambda: bundle({b"w%07d" % i: entry() for i in range(size(1000, 24_000))}),
+    "100 slices in two axes, as many as may be": lambda: bundle(boxes(size(500, 12_000), 100)),
+    "100 slices in two axes, 80000 of them": lambda: bundle(boxes(size(500, 80_000), 100)),
+    "100000 entries": lambda: bundle({b"w%07d" % i: entry() for i in range(size(1000, 100_000))}),
     "keys of 60 kB": lambda: bundle({b"%04d" % i + b"k" * 60_000: entry() for i in range(size(15, 500))}),
     "keys with escapes": lambda: bundle({b"\x1b[2J\nroot#": entry(), b"\xff\xfe": entry(), b"a\0b": entry()}),
     "keys of one text": lambda: bundle({b"\xff": entry(), b"\\xff": entry()}),
@@ -254,6 +259,14 @@ BUNDLES = {
 def test_bundles(arena, name):
     outcomes = arena.one(checkpoint(name, BUNDLES[name]()), both(name))
     assert {o.code for o in outcomes} <= {0, 3, 4}, outcomes
+
+
+def test_a_damaged_index_is_told_from_no_model(arena):
+    files = bundle({b"w": entry()}, RAW)
+    index = bytearray(files["ckpt.index"])
+    index[3] ^= 1
+    text = arena.refused(checkpoint("a flipped byte", {**files, "ckpt.index": bytes(index)}))
+    assert "checksum" in text
 
 
 # -- object graphs -------------------------------------------------------------------------------
@@ -337,6 +350,10 @@ PROTOS = {
     "an unknown rank": lambda: constant("c", num(1, FLOAT) + run(2, num(3, 1)) + run(4, RAW)),
     "a million axes": lambda: constant("c", num(1, FLOAT) + run(2, run(2, num(1, 1)) * size(20_000, 1_000_000)) + run(4, RAW[:4])),
     "varints that never end": lambda: splat((3,), run(7, b"\xff" * 100), 3),
+    "unpacked varints without number": lambda: splat((3,), num(7, 1) * size(200_000, 10_000_000), 3) + SOUND,
+    "unpacked varints of ten bytes": lambda: splat((3,), num(7, -1) * size(200_000, 5_000_000), 3) + SOUND,
+    "as many constants as may be": lambda: b"".join(constant(f"c{i}", tensor_proto(FLOAT, (3, 4), run(4, RAW))) for i in range(size(1000, 24_000))),
+    "100000 constants": lambda: b"".join(constant(f"c{i}", tensor_proto(FLOAT, (3, 4), run(4, RAW))) for i in range(size(1000, 100_000))),
     "varints without number": lambda: splat((3,), run(7, b"\1" * size(1_000_000, 5_000_000)), 3),
     "unpacked without number": lambda: splat((3,), num(7, 1) * size(50_000, 2_000_000), 3),
     "a variant": lambda: splat((1,), run(15, run(1, "t")), 21),
@@ -403,6 +420,8 @@ FOLDERS = {
     "an asset that is absolute": lambda: {"saved_model.pb": saved_model(SOUND, run(6, run(2, "/etc/passwd")))},
     "an asset that is missing": lambda: {"saved_model.pb": saved_model(SOUND, run(6, run(2, "words.txt")))},
     "meta graphs without number": lambda: {"saved_model.pb": num(1, 1) + run(2, b"") * (MANY // 4)},
+    "200000 meta graphs": lambda: {"saved_model.pb": num(1, 1) + run(2, b"") * size(2000, 200_000)},
+    "100000 meta graphs": lambda: {"saved_model.pb": num(1, 1) + run(2, b"") * size(2000, 99_000)},
     "signatures without number": lambda: {"saved_model.pb": saved_model(SOUND, b"".join(run(5, run(1, f"s{i}") + run(2, b"")) for i in range(MANY // 10)))},
     "signatures of types": lambda: {"saved_model.pb": saved_model(SOUND, run(5, run(1, "s") + run(2, run(1, run(1, "x") + run(2, run(3, b"".join(run(2, num(1, -9)) for _ in range(size(5000, 100_000)))))))))},
     "no meta graph": lambda: {"saved_model.pb": num(1, 1)},

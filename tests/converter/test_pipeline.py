@@ -136,7 +136,8 @@ def test_shards_become_a_folder(source, tmp_path):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        (Options(verify="cpu"), UnsupportedError),
+        (Options(verify="cpu"), VerificationError),
+        (Options(verify="device"), UnsupportedError),
         (Options(require="device"), VerificationError),
         (Options(verify="none", require="weights"), UsageError),
         (Options(verify="much"), UsageError),

@@ -99,14 +99,14 @@ def relu(
     max_value: float | None = None,
     threshold: float = 0.0,
 ) -> Value:
-    """max_value if x >= max_value; x if threshold <= x; else negative_slope * (x - threshold)."""
+    """max_value if x >= max_value; x if x > threshold; else negative_slope * (x - threshold)."""
     if threshold == 0 and negative_slope == 0:
         return op.unary("Relu", x) if max_value is None else op.clip(x, 0.0, max_value)
     if threshold == 0 and max_value is None:
         return op.unary("LeakyRelu", x, alpha=float(negative_slope))
     below = op.mul(op.sub(x, threshold), negative_slope)
-    above = x if max_value is None else op.clip(x, None, max_value)
-    return op.where(op.elementwise("GreaterOrEqual", x, threshold), above, below)
+    above = x if max_value is None else op.clip(x, 0.0, max_value)
+    return op.where(op.elementwise("Greater", x, threshold), above, below)
 
 
 @activation("relu6")
@@ -269,7 +269,7 @@ def glu(op: Builder, x: Value, axis: int = -1) -> Value:
 
 @activation("sparsemax")
 def sparsemax(op: Builder, x: Value, axis: int = -1) -> Value:
-    """The Euclidean projection of x on the probability simplex."""
+    """max(x - tau, 0), with Keras's tau."""
     axis = x.axis(axis)
     x = op.plain(x)
     size = x.shape[axis]
@@ -287,10 +287,9 @@ def sparsemax(op: Builder, x: Value, axis: int = -1) -> Value:
     ranks = op.reshape(op.constant([float(i + 1) for i in range(size)], x.dtype), shape)
     support = op.elementwise("Greater", op.add(op.mul(ordered, ranks), 1.0), sums)
     count = op.reduce("ReduceSum", op.cast(support, x.dtype), [axis], keepdims=True)
-    last = op.sub(op.cast(count, "int64"), op.constant(1, "int64"))
-    shape_out = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
-    at = op.emit("GatherElements", sums, last, dtype=x.dtype, shape=shape_out, axis=axis)
-    tau = op.div(op.sub(at, 1.0), count)
+    # The projection would take the last of these sums; every backend of Keras takes all of them.
+    inside = op.reduce("ReduceSum", op.where(support, sums, 0.0), [axis], keepdims=True)
+    tau = op.div(op.sub(inside, 1.0), count)
     return op.unary("Relu", op.sub(x, tau))
 
 
@@ -310,7 +309,7 @@ def relu_layer(
     max_value: float | None = None, negative_slope: float | None = 0.0,
     threshold: float | None = 0.0,
 ) -> Value:  # fmt: skip
-    """max_value if x >= max_value; x if threshold <= x; else negative_slope * (x - threshold)."""
+    """max_value if x >= max_value; x if x > threshold; else negative_slope * (x - threshold)."""
     del w
     return relu(op, x, float(negative_slope or 0), max_value, float(threshold or 0))
 
@@ -352,11 +351,15 @@ def thresholded_relu(op: Builder, w: Roles, x: Value, /, *, theta: float = 1.0) 
 @keras_layer("Softmax", mask="pass")
 def softmax_layer(
     op: Builder, w: Roles, x: Value, /, *,
-    axis: int | list[int] = -1, mask: Value | None = None,
+    axis: int | list[int] = -1, mask: Value | None = None, robust_masking: bool = True,
 ) -> Value:  # fmt: skip
-    """exp(x) / sum(exp(x)) over an axis or several, masked where there is a mask."""
+    """exp(x) / sum(exp(x)) over an axis or several, of what is not masked."""
     del w
-    if mask is not None:
-        away = op.mul(op.sub(1.0, op.cast(mask, x.dtype)), -3.4028235e38 / 2)
-        x = op.add(x, away)
-    return softmax(op, x, axis)
+    if mask is None:
+        return softmax(op, x, axis)
+    low = -3e4 if x.dtype == "float16" else -1e9
+    if not robust_masking:  # Keras 2, unless asked; what is wholly masked does not become zero
+        hidden = op.sub(1.0, op.cast(mask, x.dtype))
+        return softmax(op, op.add(x, op.mul(hidden, low)), axis)
+    kept = mask if mask.dtype == "bool" else op.elementwise("Greater", mask, 0.5)
+    return op.where(kept, softmax(op, op.where(kept, x, low), axis), 0.0)

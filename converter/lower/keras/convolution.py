@@ -7,7 +7,7 @@ Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/convolut
 from collections.abc import Sequence
 from typing import Any
 
-from converter.lower.builder import Builder
+from converter.lower.builder import END, Builder
 from converter.lower.graph import Attribute, Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.table import Gap, Roles, keras_layer
@@ -20,6 +20,31 @@ def numbers(value: Any, rank: int) -> list[int]:
         return [value] * rank
     result = [int(n) for n in value]
     return result * rank if len(result) == 1 and rank > 1 else result
+
+
+def stored_kernel(
+    op: Builder, kernel: Value, rank: int, order: Sequence[int] | None, flipped: bool
+) -> Value:
+    """Return a kernel in today's order of axes, [*spatial, …, …], not turned around.
+
+    Args:
+        op: Builder.
+        kernel: As it is stored.
+        rank: Number of spatial axes.
+        order: Which of its axes come first, second, …; None where they are today's.
+        flipped: Whether its spatial axes run backwards, as Theano has them.
+    """
+    if rank == 1 and kernel.rank == 4:
+        # Keras 1 convolved images of one column; before 1.1 in Theano's order.
+        if kernel.shape[3] == 1 and kernel.shape[1] != 1:
+            kernel = op.transpose(kernel, [2, 3, 1, 0])
+        kernel = op.squeeze(kernel, [1])
+    if order is not None:
+        kernel = op.transpose(kernel, order)
+    if flipped:
+        axes = list(range(rank))
+        kernel = op.slice(kernel, axes, [-1] * rank, [-END] * rank, [-1] * rank)
+    return kernel
 
 
 def channels_first(op: Builder, x: Value, data_format: str | None) -> Value:
@@ -103,23 +128,25 @@ def _windows(n: Dim, kernel: int, stride: int, dilation: int, pad: int) -> Dim:
     return n if (kernel - 1) * dilation == pad and stride == 1 else None
 
 
-@keras_layer("Conv1D", "Conv2D", "Conv3D", mask="pass")
+@keras_layer("Conv1D", "Conv2D", "Conv3D")
 def conv(
     op: Builder, w: Roles, x: Value, /, *,
     filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
     data_format: str | None = "channels_last", dilation_rate: Any = 1, groups: int = 1,
     activation: Any = None, use_bias: bool = True,
+    kernel_order: Sequence[int] | None = None, flipped: bool = False,
 ) -> Value:  # fmt: skip
     """Cross-correlation with groups, strides, dilation; valid, same or causal padding."""
     del filters, kernel_size
+    kernel = stored_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
     result = convolve(
-        op, x, w["kernel"], w["bias"] if use_bias else None, strides=strides, padding=padding,
+        op, x, kernel, w["bias"] if use_bias else None, strides=strides, padding=padding,
         data_format=data_format, dilations=dilation_rate, groups=groups,
     )  # fmt: skip
     return activate(op, result, activation)
 
 
-@keras_layer("DepthwiseConv1D", "DepthwiseConv2D", mask="pass")
+@keras_layer("DepthwiseConv1D", "DepthwiseConv2D")
 def depthwise_conv(
     op: Builder, w: Roles, x: Value, /, *,
     kernel_size: Any, strides: Any = 1, padding: str = "valid", depth_multiplier: int = 1,
@@ -153,56 +180,84 @@ def depthwise(
     )  # fmt: skip
 
 
-@keras_layer("SeparableConv1D", "SeparableConv2D", mask="pass")
+@keras_layer("SeparableConv1D", "SeparableConv2D")
 def separable_conv(
     op: Builder, w: Roles, x: Value, /, *,
     filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
     depth_multiplier: int = 1, data_format: str | None = "channels_last", dilation_rate: Any = 1,
     activation: Any = None, use_bias: bool = True, groups: Any = None, rank: Any = None,
+    kernel_order: Sequence[int] | None = None,
 ) -> Value:  # fmt: skip
     """A depthwise convolution, then one of size one."""
     del filters, kernel_size, depth_multiplier, groups, rank
-    spread = w["depthwise_kernel"]
+    spread, point = (
+        stored_kernel(op, w[role], x.rank - 2, kernel_order, flipped=False)
+        for role in ("depthwise_kernel", "pointwise_kernel")
+    )
     inner = depthwise(op, x, spread, None, strides, padding, data_format, dilation_rate)
     result = convolve(
-        op, inner, w["pointwise_kernel"], w["bias"] if use_bias else None, strides=1,
-        padding="valid", data_format=data_format, dilations=1,
+        op, inner, point, w["bias"] if use_bias else None, strides=1, padding="valid",
+        data_format=data_format, dilations=1,
     )  # fmt: skip
     return activate(op, result, activation)
 
 
-@keras_layer("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose", mask="pass")
+@keras_layer("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose")
 def conv_transpose(
     op: Builder, w: Roles, x: Value, /, *,
     filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",
     output_padding: Any = None, data_format: str | None = "channels_last", dilation_rate: Any = 1,
     activation: Any = None, use_bias: bool = True, groups: int = 1, output_shape: Any = None,
+    kernel_order: Sequence[int] | None = None, flipped: bool = False,
 ) -> Value:  # fmt: skip
     """The gradient of a convolution, as an operation: kernels of [*spatial, out, in]."""
-    del filters, kernel_size, output_shape
+    del filters, kernel_size
     if groups != 1:
         raise Gap("groups in a transposed convolution")
+    result = convolve_transposed(
+        op, x, stored_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped),
+        w["bias"] if use_bias else None, strides=strides, padding=padding,
+        output_padding=output_padding, data_format=data_format, dilations=dilation_rate,
+        output_shape=output_shape,
+    )  # fmt: skip
+    return activate(op, result, activation)
+
+
+def convolve_transposed(
+    op: Builder, x: Value, kernel: Value, bias: Value | None, *,
+    strides: Any, padding: str, output_padding: Any, data_format: str | None, dilations: Any,
+    output_shape: Any = None,
+) -> Value:  # fmt: skip
+    """Return the gradient of a convolution with a kernel of [*spatial, out, in]."""
     rank = x.rank - 2
-    kernel = w["kernel"]
     sizes = [n if isinstance(n, int) else 0 for n in kernel.shape[:rank]]
-    steps, spread = numbers(strides, rank), numbers(dilation_rate, rank)
+    steps, spread = numbers(strides, rank), numbers(dilations, rank)
     extra = [None] * rank if output_padding is None else numbers(output_padding, rank)
     image = channels_first(op, x, data_format)
     weight = op.transpose(kernel, [rank + 1, rank, *range(rank)])  # [in, out, *spatial]
+    # Keras 1 was told the shape of the output.
+    wanted = [None] * rank if output_shape is None else list(output_shape[-rank:])
+    if output_shape is not None and data_format != "channels_first":
+        wanted = list(output_shape[-rank - 1 : -1])
     pads_before, pads_after, more, out = [], [], [], []
-    for n, k, s, d, e in zip(image.shape[2:], sizes, steps, spread, extra, strict=True):
-        before, after, grow, size = _transposed_axis(n, k, s, d, padding, e)
+    axes = zip(image.shape[2:], sizes, steps, spread, extra, wanted, strict=True)
+    for n, k, s, d, e, size in axes:
+        if size is None:
+            before, after, grow, size = _transposed_axis(n, k, s, d, padding, e)
+        elif isinstance(n, int):
+            before, after, grow = _cut((n - 1) * s + (k - 1) * d + 1 - size, padding)
+        else:
+            raise Gap("an output shape for an input of unknown size")
         pads_before.append(before)
         pads_after.append(after)
         more.append(grow)
         out.append(size)
     shape = (image.shape[0], kernel.shape[rank], *out)
     result = op.emit(
-        "ConvTranspose", image, weight, w["bias"] if use_bias else None, dtype=x.dtype,
-        shape=shape, kernel_shape=sizes, strides=steps, dilations=spread,
-        pads=[*pads_before, *pads_after], output_padding=more,
+        "ConvTranspose", image, weight, bias, dtype=x.dtype, shape=shape, kernel_shape=sizes,
+        strides=steps, dilations=spread, pads=[*pads_before, *pads_after], output_padding=more,
     )  # fmt: skip
-    return activate(op, as_given(op, result, data_format), activation)
+    return as_given(op, result, data_format)
 
 
 def _transposed_axis(
@@ -221,9 +276,13 @@ def _transposed_axis(
         cut = reach // 2 * 2 if padding == "same" else 0
         return (m - 1) * stride + reach - cut + output_padding
 
-    # The whole result has (n - 1) * stride + reach elements; what is over is cut as SAME pads.
-    surplus = reach - length(1)
+    # The whole result has (n - 1) * stride + reach elements.
+    size = length(n) if isinstance(n, int) else None
+    return *_cut(reach - length(1), padding), size
+
+
+def _cut(surplus: int, padding: str) -> tuple[int, int, int]:
+    """Return what is cut before and after an axis, as SAME pads, and what is added behind it."""
     before = max(surplus, 0) // 2 if padding == "same" else 0
     after = surplus - before
-    size = length(n) if isinstance(n, int) else None
-    return before, max(after, 0), max(-after, 0), size
+    return before, max(after, 0), max(-after, 0)

@@ -32,7 +32,7 @@ def product(op: Builder, x: Value, kernel: Value, bias: Value | None) -> Value:
     return result if bias is None else op.add(result, bias)
 
 
-@keras_layer("EinsumDense", mask="pass")
+@keras_layer("EinsumDense")
 def einsum_dense(
     op: Builder, w: Roles, x: Value, /, *,
     equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
@@ -93,15 +93,34 @@ def embedding(
     return Masked(result, op.unary("Not", op.elementwise("Equal", numbers, zero)))
 
 
+@keras_layer("ReversibleEmbedding")
+def reversible_embedding(
+    op: Builder, w: Roles, x: Value, /, *,
+    input_dim: int, output_dim: int, tie_weights: bool = True, mask_zero: bool = False,
+    reverse_dtype: str | None = None, logit_soft_cap: float | None = None, reverse: bool = False,
+) -> Any:  # fmt: skip
+    """embeddings[x], or with ``reverse`` x @ embeddings.T, held within a soft cap."""
+    if not reverse:
+        return embedding(op, w, x, input_dim=input_dim, output_dim=output_dim, mask_zero=mask_zero)
+    role = "embeddings" if tie_weights else "reverse_embeddings"
+    kernel = op.transpose(w[role], [1, 0]) if tie_weights else w[role]
+    if reverse_dtype is not None:
+        x, kernel = op.cast(x, reverse_dtype), op.cast(kernel, reverse_dtype)
+    logits = op.matmul(x, kernel)
+    if logit_soft_cap is None:
+        return logits
+    return op.mul(op.unary("Tanh", op.div(logits, logit_soft_cap)), logit_soft_cap)
+
+
 @keras_layer("Masking")
 def masking(op: Builder, w: Roles, x: Value, /, *, mask_value: float = 0.0) -> Masked:
     """x, and a mask of the steps where any feature differs from mask_value."""
     del w
     same = op.elementwise("Equal", x, op.constant(mask_value, x.dtype))
-    differs = op.cast(op.unary("Not", same), x.dtype)
-    kept = op.reduce("ReduceMax", differs, [-1], keepdims=True)
-    mask = op.cast(op.squeeze(kept, [-1]), "bool")
-    return Masked(op.mul(x, kept), mask)
+    # ONNX reduces truth values from opset 20 on.
+    differs = op.cast(op.unary("Not", same), "float32")
+    kept = op.cast(op.reduce("ReduceMax", differs, [-1], keepdims=True), "bool")
+    return Masked(op.where(kept, x, 0.0), op.squeeze(kept, [-1]))
 
 
 @keras_layer(
@@ -127,11 +146,14 @@ def activity_regularization(
     return x
 
 
-@keras_layer("Identity", mask="pass")
-def identity(op: Builder, w: Roles, x: Any, /) -> Any:
+@keras_layer("Identity")
+def identity(
+    op: Builder, w: Roles, *values: Value, mask: Any = None, passes_mask: bool = True
+) -> Any:
     """X."""
     del op, w
-    return x
+    whole = list(values) if len(values) > 1 else values[0]
+    return Masked(whole, mask) if passes_mask and isinstance(mask, Value) else whole
 
 
 @keras_layer("Flatten")

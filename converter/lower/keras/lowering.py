@@ -7,27 +7,44 @@ once; then every layer is called as often as the source calls it, with its masks
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+
 from converter.lower.builder import Builder
-from converter.lower.graph import Dim, Graph, needed
+from converter.lower.graph import Dim, Graph, Trace, needed
 from converter.lower.keras import (
     activations,
+    attention,
+    cells,
     convolution,
+    convolutional_recurrent,
     core,
+    images,
+    legacy,
+    lookup,
     merging,
     normalization,
+    operations,
     pooling,
+    preprocessing,
+    recurrent,
     reshaping,
+    rules_operations,  # noqa: F401 - importing it enters its rules
+    rules_recurrent,  # noqa: F401 - importing it enters its rules
+    wrappers,
 )
 from converter.lower.keras.model import Call, Layer, Model, Reference, parse, references
 from converter.lower.keras.owners import Path, layers_of, owned
 from converter.lower.keras.rules import normalised
+from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import (
     LAYERS,
     Gap,
     Masked,
     Roles,
+    compute_dtype,
     known_arguments,
     table_of,
     unknown_arguments,
@@ -36,7 +53,12 @@ from converter.lower.values import Value
 from formats.bundle import Bundle
 from formats.errors import UnsupportedError
 
-FAMILIES = (activations, convolution, core, merging, normalization, pooling, reshaping)
+FAMILIES = (
+    activations, attention, cells, convolution, convolutional_recurrent, core, images, legacy,
+    lookup,
+    merging, normalization, pooling, preprocessing, recurrent, reshaping, wrappers,
+    *operations.FAMILIES,
+)  # fmt: skip
 OPSET = 18
 
 
@@ -55,16 +77,29 @@ def lower(bundle: Bundle, *, opset: int = OPSET) -> Graph:
         UnsupportedError: The model needs what we do not do; all of it is named.
         CorruptError: The configuration is not Keras's.
     """
-    if bundle.topology is None or bundle.topology.kind != "keras_config":
-        raise UnsupportedError("has no Keras configuration")
-    version = str(bundle.metadata.recorded.get("keras_version", ""))
-    model = normalised(parse(bundle.topology.content), version)
+    model = model_of(bundle)
     _report(list(_gaps(model)))
     graph = Graph(model.name, opset)
     walk = _Walk(Builder(graph, bundle.weights), owned(model, bundle.weights))
     walk.run(model)
     _report(walk.gaps)
     return needed(graph)
+
+
+def model_of(bundle: Bundle) -> Model:
+    """Return the Keras model that a bundle describes, in today's words.
+
+    Raises:
+        UnsupportedError: It describes none.
+        CorruptError: The configuration is not Keras's.
+    """
+    if bundle.topology is None or bundle.topology.kind != "keras_config":
+        raise UnsupportedError("has no Keras configuration")
+    recorded = bundle.metadata.recorded
+    version, backend = str(recorded.get("keras_version", "")), recorded.get("backend")
+    config = bundle.topology.content
+    model = lookup.vocabularies(parse(config), config, bundle.assets)
+    return normalised(model, version, str(backend or "") or None)
 
 
 def _gaps(model: Model) -> Iterator[str]:
@@ -149,7 +184,13 @@ class _Walk:
                 ) from e
             for i, result in enumerate(results):
                 made[Reference(layer.name, number, i)] = result
+                self._trace(layer, path, i, result.value)
         return [made[r] for r in references(model.outputs) if r in made]
+
+    def _trace(self, layer: Layer, path: Path, output: int, value: Value) -> None:
+        name = "/".join((*path, layer.name))
+        trace = Trace(name, layer.class_name, output, value.name, value.stored)
+        self.op.graph.traces.append(trace)
 
     def _call_layer(
         self, layer: Layer, path: Path, call: Call, made: "Mapping[Reference, _Made]"
@@ -157,11 +198,10 @@ class _Walk:
         arguments = [_filled(part, made) for part in call.arguments]
         keywords = {key: _filled(part, made) for key, part in call.keywords.items()}
         given = [made[r] for r in references(call.arguments)]
+        if layer.model is not None and layer.class_name in wrappers.ON_STEPS:
+            return self._call_on_steps(layer, layer.model, path, given)
         if layer.model is not None:
-            wanted = list(references(layer.model.inputs))
-            inputs = {r: m.value for r, m in zip(wanted, given, strict=True)}
-            masks = {r: m.mask for r, m in zip(wanted, given, strict=True) if m.mask is not None}
-            return self._call_model(layer.model, path, inputs, masks)
+            return self._call_inner(layer.model, path, given)
         if layer.class_name == "InputLayer":
             return given
         for key, part in call.keywords.items():
@@ -171,8 +211,28 @@ class _Walk:
                 keywords[mask] = made[part].mask
         return self.apply(layer, self._roles(layer, path), arguments, keywords, given)
 
+    def _call_inner(self, model: Model, path: Path, given: "Sequence[_Made]") -> "list[_Made]":
+        wanted = list(references(model.inputs))
+        inputs = {r: m.value for r, m in zip(wanted, given, strict=True)}
+        masks = {r: m.mask for r, m in zip(wanted, given, strict=True) if m.mask is not None}
+        return self._call_model(model, path, inputs, masks)
+
+    def _call_on_steps(
+        self, layer: Layer, model: Model, path: Path, given: "Sequence[_Made]"
+    ) -> "list[_Made]":
+        x, mask = given[0].value, given[0].mask
+        values = [folded(self.op, m.value) for m in given]
+        masks = [None if m.mask is None else folded(self.op, m.mask) for m in given]
+        inside = [_Made(v, m) for v, m in zip(values, masks, strict=True)]
+        made = self._call_inner(model, path, inside)
+        mask_after = wrappers.ON_STEPS[layer.class_name]
+        return [
+            _Made(unfolded(self.op, m.value, x), mask_after(self.op, x, mask, m.mask)) for m in made
+        ]
+
     def _roles(self, layer: Layer, path: Path) -> Roles:
-        return Roles(self.op, "/".join(path), self.weights.get(path, {}), compute_dtype(layer))
+        dtype = compute_dtype(layer.config)
+        return Roles(self.op, "/".join(path), self.weights.get(path, {}), dtype)
 
     def apply(
         self, layer: Layer, roles: Roles, arguments: Sequence[Any], keywords: Mapping[str, Any],
@@ -193,17 +253,20 @@ class _Walk:
             return [_Made(v, None) for v in _flat(result)]
         masks = [m.mask for m in given]
         if row.takes_mask and settings.get("mask") is None:
-            settings["mask"] = masks[0] if len(masks) == 1 else masks
+            alone = len(masks) == 1 and not any(isinstance(v, Value) for v in _flat(keywords))
+            settings["mask"] = masks[0] if alone else masks
         tensors = [self._cast(v, roles.dtype) for part in arguments for v in _flat(part)]
         result = row.handler(self.op, roles, *tensors, **settings)
         if isinstance(result, Masked):
             outputs = list(_flat(result.value))
-            return [_Made(v, result.mask if i == 0 else None) for i, v in enumerate(outputs)]
+            own = [result.mask] if isinstance(result.mask, Value | None) else result.mask
+            return [_Made(v, m) for v, m in zip_longest(outputs, own)]
         mask = self._passed_on(row.mask, masks)
         return [_Made(v, mask) for v in _flat(result)]
 
     def _cast(self, value: Any, dtype: str | None) -> Any:
         """Keras casts floating point inputs to what the layer computes in."""
+        value = self.op.constant(value) if isinstance(value, np.ndarray) else value
         if isinstance(value, Value) and dtype and value.is_float:
             return self.op.cast(value, dtype)
         return value
@@ -274,19 +337,6 @@ def _order(model: Model, made: Iterable[Reference]) -> list[tuple[Layer, int]]:
     return order
 
 
-def compute_dtype(layer: Layer) -> str | None:
-    """Return what a layer computes in, by its dtype policy; None where the config is silent."""
-    policy = layer.config.get("dtype")
-    if isinstance(policy, Mapping):
-        inner = policy.get("config")
-        inner = inner if isinstance(inner, Mapping) else {}
-        policy = inner.get("name") or inner.get("source_name")
-    if not isinstance(policy, str):
-        return None
-    name = policy.removeprefix("mixed_").rpartition("_from_")[2]
-    return name if "float" in name else None
-
-
 def input_spec(layer: Layer) -> tuple[tuple[Dim, ...], str]:
     """Return shape and dtype of an input layer, dynamic sizes named.
 
@@ -304,7 +354,7 @@ def input_spec(layer: Layer) -> tuple[tuple[Dim, ...], str]:
         )
     dtype = config.get("dtype") or config.get("input_dtype") or "float32"
     if isinstance(dtype, Mapping):
-        dtype = compute_dtype(layer) or "float32"
+        dtype = compute_dtype(config) or "float32"
     shape: list[Dim] = [
         n if isinstance(n, int) else "batch" if i == 0 else f"{layer.name}_{i}"
         for i, n in enumerate(sizes)

@@ -1,14 +1,21 @@
 """Layers of several inputs.
 
+Keras 3 joins the masks of merged inputs by Or, and lets them change what Maximum, Minimum and
+Multiply compute; Keras 1 and 2 join them by And (``masks="all"``, a word of ours: see `rules`).
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/merging
 """
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.graph import Dim
+from converter.lower.keras.normalization import unit
+from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
 from converter.lower.values import Value
+
+Masks = Sequence[Value | None]
 
 
 def _aligned(op: Builder, values: Sequence[Value]) -> Sequence[Value]:
@@ -19,49 +26,141 @@ def _aligned(op: Builder, values: Sequence[Value]) -> Sequence[Value]:
     ]
 
 
-def _merge(op_type: str, *names: str, formula: str) -> None:
-    def handler(op: Builder, w: Roles, *values: Value) -> Value:
+def _list(mask: Any, count: int) -> Masks:
+    return list(mask) if isinstance(mask, list | tuple) else [mask] * count
+
+
+def _joined(op: Builder, op_type: str, masks: Masks) -> Value | None:
+    found = [m for m in masks if m is not None]
+    return reduce(lambda a, b: op.elementwise(op_type, a, b), found) if found else None
+
+
+def _merged_mask(op: Builder, masks: Masks, rule: str) -> Value | None:
+    """Return the mask of a merge: of Keras 3 where all inputs have one, before where any has."""
+    if rule == "all":
+        return _joined(op, "And", masks)
+    return None if any(m is None for m in masks) else _joined(op, "Or", masks)
+
+
+def _plain_merge(op_type: str, name: str, formula: str) -> None:
+    def handler(
+        op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str = "any"
+    ) -> Masked:
         del w
-        aligned = _aligned(op, values)
-        return reduce(lambda a, b: op.elementwise(op_type, a, b), aligned)
+        result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
+        return Masked(result, _merged_mask(op, _list(mask, len(values)), masks))
 
     handler.__doc__ = formula
-    keras_layer(*names, mask="merge")(handler)
+    keras_layer(name)(handler)
 
 
-_merge("Add", "Add", formula="The sum of the inputs.")
-_merge("Mul", "Multiply", formula="The product of the inputs.")
-_merge("Max", "Maximum", formula="The largest of the inputs.")
-_merge("Min", "Minimum", formula="The smallest of the inputs.")
+_plain_merge("Add", "Add", "The sum of the inputs.")
 
 
-@keras_layer("Subtract", mask="merge")
-def subtract(op: Builder, w: Roles, *values: Value) -> Value:
+@keras_layer("Subtract")
+def subtract(
+    op: Builder, w: Roles, a: Value, b: Value, /, *, mask: Any = None, masks: str = "any"
+) -> Masked:
     """A - b."""
     del w
-    a, b = _aligned(op, values)
-    return op.sub(a, b)
+    a, b = _aligned(op, (a, b))
+    return Masked(op.sub(a, b), _merged_mask(op, _list(mask, 2), masks))
 
 
-@keras_layer("Average", mask="merge")
-def average(op: Builder, w: Roles, *values: Value) -> Value:
+@keras_layer("Average")
+def average(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str = "any") -> Masked:
     """The mean of the inputs."""
     del w
     whole = reduce(op.add, _aligned(op, values))
-    return op.div(whole, float(len(values)))
+    result = op.div(whole, float(len(values)))
+    return Masked(result, _merged_mask(op, _list(mask, len(values)), masks))
 
 
-@keras_layer("Concatenate", mask="merge")
-def concatenate(op: Builder, w: Roles, *values: Value, axis: int = -1) -> Value:
+def _extreme(op_type: str, name: str, formula: str) -> None:
+    def handler(
+        op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str = "any"
+    ) -> Masked:
+        del w
+        given = _list(mask, len(values))
+        whole = _merged_mask(op, given, masks)
+        if masks == "all" or len({v.rank for v in values}) > 1:
+            result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
+            return Masked(result, whole)
+        result, seen = values[0], _over(op, values[0], given[0])
+        for value, part in zip(values[1:], given[1:], strict=True):
+            own = _over(op, value, part)
+            # Where one side is masked, the other stands for it.
+            value = value if own is None else op.where(own, value, result)
+            result = result if seen is None else op.where(seen, result, value)
+            both = own is not None and seen is not None
+            seen = _joined(op, "Or", (seen, own)) if both else None
+            result = op.elementwise(op_type, result, value)
+        return Masked(result, whole)
+
+    handler.__doc__ = formula
+    keras_layer(name)(handler)
+
+
+_extreme("Max", "Maximum", "The largest of the inputs, of those that are not masked.")
+_extreme("Min", "Minimum", "The smallest of the inputs, of those that are not masked.")
+
+
+@keras_layer("Multiply")
+def multiply(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str = "any") -> Masked:
+    """The product of the inputs, of those that are not masked."""
+    del w
+    given = _list(mask, len(values))
+    whole = _merged_mask(op, given, masks)
+    if masks == "all" or len({v.rank for v in values}) > 1:
+        return Masked(reduce(op.mul, _aligned(op, values)), whole)
+    over = [_over(op, v, m) for v, m in zip(values, given, strict=True)]
+    kept = [v if m is None else op.where(m, v, 1.0) for v, m in zip(values, over, strict=True)]
+    result = reduce(op.mul, kept)
+    if whole is not None and (seen := _joined(op, "Or", over)) is not None:
+        result = op.where(seen, result, 0.0)
+    return Masked(result, whole)
+
+
+def _over(op: Builder, value: Value, mask: Value | None) -> Value | None:
+    """Return a mask of steps, to be broadcast over a value's features."""
+    if mask is None:
+        return None
+    if mask.rank != value.rank - 1:
+        raise Gap(f"a mask of {mask.rank} axes for {value.rank}")
+    return op.unsqueeze(mask, [-1])
+
+
+@keras_layer("Concatenate")
+def concatenate(
+    op: Builder, w: Roles, *values: Value, axis: int = -1, mask: Any = None, masks: str = "any"
+) -> Masked:
     """The inputs one after another along an axis."""
     del w
-    return op.concat(values, axis)
+    result = op.concat(values, axis)
+    given = _list(mask, len(values))
+    if all(m is None for m in given):
+        return Masked(result, None)
+    place = values[0].axis(axis)
+    whole = [_steps(op, v, m) for v, m in zip(values, given, strict=True)]
+    if place < values[0].rank - 1:
+        return Masked(result, op.concat(whole, place))
+    # Along the features each step has several masks, one of each input.
+    return Masked(result, _joined(op, "And" if masks == "all" else "Or", whole))
+
+
+def _steps(op: Builder, value: Value, mask: Value | None) -> Value:
+    """Return the mask of an input's steps, which are all there where it has none."""
+    if mask is not None:
+        if mask.rank != value.rank - 1:
+            raise Gap(f"a mask of {mask.rank} axes for {value.rank}")
+        return mask
+    return op.expand(op.constant(value=True, dtype="bool"), value.shape[:-1], like=value)
 
 
 @keras_layer("Dot")
 def dot(
     op: Builder, w: Roles, a: Value, b: Value, /, *,
-    axes: int | list[int], normalize: bool = False,
+    axes: int | list[int], normalize: bool = False, least_power: float = 1e-14,
 ) -> Value:  # fmt: skip
     """The product of two inputs summed over an axis of each, batch by batch."""
     del w
@@ -70,7 +169,7 @@ def dot(
     if 0 in (i, j):
         raise Gap("a product over the batch")
     if normalize:
-        a, b = (_unit(op, v, axis) for v, axis in ((a, i), (b, j)))
+        a, b = unit(op, a, [i], least_power), unit(op, b, [j], least_power)
     rest_a = [k for k in range(1, a.rank) if k != i]
     rest_b = [k for k in range(1, b.rank) if k != j]
     letters = "abcdefghijklmnopqrstuvw"
@@ -79,11 +178,6 @@ def dot(
     left = "".join("z" if k == 0 else "y" if k == i else names_a[k] for k in range(a.rank))
     right = "".join("z" if k == 0 else "y" if k == j else names_b[k] for k in range(b.rank))
     out = "z" + "".join(names_a.values()) + "".join(names_b.values())
-    shape = (a.shape[0], *(a.shape[k] for k in rest_a), *(b.shape[k] for k in rest_b))
-    result = op.einsum(f"{left},{right}->{out}", a, b, shape=shape)
+    sizes: list[Dim] = [a.shape[0], *(a.shape[k] for k in rest_a), *(b.shape[k] for k in rest_b)]
+    result = op.einsum(f"{left},{right}->{out}", a, b, shape=tuple(sizes))
     return op.unsqueeze(result, [1]) if result.rank == 1 else result
-
-
-def _unit(op: Builder, x: Value, axis: int) -> Value:
-    power = op.reduce("ReduceSum", op.mul(x, x), [axis], keepdims=True)
-    return op.div(x, op.unary("Sqrt", op.elementwise("Max", power, op.constant(1e-12, x.dtype))))

@@ -6,13 +6,13 @@ mean is its handler's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from converter.lower.builder import numpy_type
-from formats.errors import CorruptError
+from formats.errors import CorruptError, UnsupportedError
 
 MODELS = frozenset(("Sequential", "Functional", "Model", "Graph", "Container"))
 CONSTANT = "_CONSTANT_VALUE"  # tf.keras's name for a first argument that is no tensor
@@ -107,7 +107,10 @@ def is_model(entry: Mapping[str, Any]) -> bool:
 
 def _model(entry: Mapping[str, Any], where: str) -> Model:
     if not is_model(entry):
-        raise CorruptError(f"{entry.get('class_name')!r} holds no layers", where=where)
+        raise UnsupportedError(
+            f"model class {entry.get('class_name')} of {entry.get('module') or 'its author'}",
+            where=where,
+        )
     config = entry["config"]
     if isinstance(config, list):  # Sequential of Keras before 2.2.3
         config = {"name": entry.get("name", where), "layers": config}
@@ -124,8 +127,24 @@ def _layer(entry: Mapping[str, Any], calls: Sequence[Call]) -> Layer:
     name = str(entry.get("name") or arguments.get("name") or entry["class_name"].lower())
     class_name = str(entry["class_name"]).rpartition(">")[2]
     module = entry.get("module")
-    model = _model(entry, name) if is_model(entry) else None
+    model = _model(entry, name) if is_model(entry) else _wrapped(class_name, arguments, name)
     return Layer(name, class_name, module, arguments, tuple(calls), model)
+
+
+def _wrapped(class_name: str, arguments: Mapping[str, Any], name: str) -> Model | None:
+    """Return a model that a wrapper calls on each step, as the only layer of one."""
+    entry = arguments.get("layer")
+    if class_name != "TimeDistributed" or not isinstance(entry, Mapping):
+        return None
+    inner = _layer(entry, ())
+    wrapped = inner.model
+    if wrapped is None:
+        return None
+    count = len(list(references(wrapped.inputs)))
+    inputs = [Reference(f"{name}_step", 0, i) for i in range(count)]
+    inner = replace(inner, calls=(Call((inputs,)),))
+    outputs = [Reference(inner.name, 0, i) for i, _ in enumerate(references(wrapped.outputs))]
+    return Model(name, {inner.name: inner}, inputs, outputs)
 
 
 # -- Sequential ----------------------------------------------------------------------------------
@@ -134,9 +153,12 @@ def _layer(entry: Mapping[str, Any], calls: Sequence[Call]) -> Layer:
 def _sequential(config: Mapping[str, Any], name: str) -> Model:
     layers: dict[str, Layer] = {}
     last: Reference | None = None
-    first: Reference | None = None
+    first: Any = None
     for entry in config["layers"]:
         layer = _layer(entry, ())
+        if last is None and isinstance(layer.config.get("layers"), list) and layer.model is None:
+            first, last = _merged(layer, layers)
+            continue
         if last is None and layer.class_name != "InputLayer":
             source = _input_for(layer, config)
             layers[source.name] = source
@@ -160,6 +182,29 @@ def _sequential(config: Mapping[str, Any], name: str) -> Model:
     if last is None:
         raise CorruptError("a Sequential model without layers", where=name)
     return Model(name, layers, first, last)
+
+
+def _merged(merge: Layer, layers: dict[str, Layer]) -> tuple[Any, Reference]:
+    """Add the models that a Sequential model of Keras 1 begins by merging; return both its ends."""
+    inputs, outputs = [], []
+    for entry in merge.config["layers"]:
+        branch = _layer(entry, ())
+        name = _unused(branch.name, layers)
+        if branch.model is None:
+            sources = [_input_for(branch, {})]
+        else:
+            sources = [branch.model.layers[r.layer] for r in references(branch.model.inputs)]
+        own = []
+        for source in sources:
+            unique = _unused(source.name, layers)
+            layers[unique] = replace(source, name=unique)
+            own.append(Reference(unique, 0, 0))
+        call = Call((own if len(own) > 1 else own[0],))
+        layers[name] = replace(branch, name=name, calls=(call,))
+        inputs += own
+        outputs.append(Reference(name, 0, 0))
+    layers[merge.name] = replace(merge, calls=(Call((outputs,)),))
+    return inputs, Reference(merge.name, 0, 0)
 
 
 def _unused(name: str, taken: Mapping[str, object]) -> str:
@@ -212,9 +257,28 @@ def _functional(config: Mapping[str, Any], name: str) -> Model:
         nodes = entry.get("inbound_nodes") or []
         layer = _layer(entry, [_call(node) for node in nodes])
         layers[layer.name] = layer
-    return Model(
-        name, layers, _endpoints(config["input_layers"]), _endpoints(config["output_layers"])
-    )
+    outputs = _endpoints(config["output_layers"])
+    layers = _counted(layers, outputs)
+    return Model(name, layers, _endpoints(config["input_layers"]), outputs)
+
+
+def _counted(layers: Mapping[str, Layer], outputs: Any) -> dict[str, Layer]:
+    """Return the layers with a call more where references begin to count at one.
+
+    A nested Functional model had been called once when it was made: that call is number 0, and is
+    not written. All others are referred to, or they would not have been written either.
+    """
+    first: dict[str, int] = {}
+    structures = [c for layer in layers.values() for c in layer.calls]
+    for structure in (outputs, *((c.arguments, c.keywords) for c in structures)):
+        for reference in references(structure):
+            first[reference.layer] = min(first.get(reference.layer, 1), reference.call)
+    return {
+        name: replace(layer, calls=(Call(()), *layer.calls))
+        if layer.model is not None and first.get(name) == 1
+        else layer
+        for name, layer in layers.items()
+    }
 
 
 def _endpoints(entry: Any) -> Any:

@@ -28,8 +28,8 @@ def owned(model: Model, weights: Mapping[str, Tensor]) -> dict[Path, dict[str, s
     layers = dict(layers_of(model))
     by_label: dict[str, list[Path]] = {}
     for path in layers:
-        for n in range(1, len(path) + 1):
-            by_label.setdefault("/".join(path[-n:]), []).append(path)
+        for label in _labels(path):
+            by_label.setdefault(label, []).append(path)
     found: dict[Path, dict[str, str]] = {path: {} for path in layers}
     leftover: dict[str, list[str]] = {}
     for name, tensor in weights.items():
@@ -39,13 +39,42 @@ def owned(model: Model, weights: Mapping[str, Tensor]) -> dict[Path, dict[str, s
             if top is not None:
                 leftover.setdefault(top, []).append(name)
             continue
-        labels = ("/".join(owner[-n:]) for n in range(len(owner), 0, -1))
-        label = next(label for label in labels if name.startswith(f"{label}/"))
+        label = next(label for label in _labels(owner) if name.startswith(f"{label}/"))
         found[owner][name.removeprefix(f"{label}/")] = name
     for top, names in leftover.items():
-        if (top,) in found and not found[top,]:
-            found[top,] = _by_order(layers[top,], names)
+        for path, own in _unnamed(top, names, layers).items():
+            if not found[path]:
+                found[path] = _by_order(layers[path], own)
     return found
+
+
+def _unnamed(top: str, names: Sequence[str], layers: Mapping[Path, Layer]) -> dict[Path, list[str]]:
+    """Return the tensors of a group that no layer's name leads to, by layer.
+
+    Args:
+        top: The group.
+        names: Of its tensors, in order.
+        layers: All there are.
+    """
+    alone = [path for path in layers if path[-1] == top]
+    if (top,) in layers or len(alone) == 1:
+        return {(top,) if (top,) in layers else alone[0]: list(names)}
+    # A model's group: Keras 1 calls weights "dense_1_W".
+    found: dict[Path, list[str]] = {}
+    inside = sorted((p for p in layers if top in p), key=lambda p: len(p[-1]), reverse=True)
+    for name in names:
+        own = name.rpartition("/")[2]
+        path = next((p for p in inside if own.startswith(f"{p[-1]}_")), None)
+        if path is not None:
+            found.setdefault(path, []).append(name)
+    return found
+
+
+def _labels(path: Path) -> list[str]:
+    """Return what the names of a layer's tensors may begin with, the longest first."""
+    labels = ["/".join(path[-n:]) for n in range(len(path), 0, -1)]
+    # A model inside a wrapper may go without its name.
+    return labels if len(path) < 3 else [*labels[:1], "/".join((path[0], *path[2:])), *labels[1:]]
 
 
 def _top_group(origin: str) -> str | None:

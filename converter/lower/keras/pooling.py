@@ -77,6 +77,70 @@ def average_pooling(
     )  # fmt: skip
 
 
+@keras_layer("AdaptiveMaxPooling1D", "AdaptiveMaxPooling2D", "AdaptiveMaxPooling3D")
+def adaptive_max_pooling(
+    op: Builder, w: Roles, x: Value, /, *,
+    output_size: Any, data_format: str | None = "channels_last",
+) -> Value:  # fmt: skip
+    """The largest of each of as many windows as are wanted."""
+    del w
+    return _adaptive(op, x, "MaxPool", output_size, data_format)
+
+
+@keras_layer("AdaptiveAveragePooling1D", "AdaptiveAveragePooling2D", "AdaptiveAveragePooling3D")
+def adaptive_average_pooling(
+    op: Builder, w: Roles, x: Value, /, *,
+    output_size: Any, data_format: str | None = "channels_last",
+) -> Value:  # fmt: skip
+    """The mean of each of as many windows as are wanted."""
+    del w
+    return _adaptive(op, x, "AveragePool", output_size, data_format)
+
+
+def _adaptive(
+    op: Builder, x: Value, op_type: str, output_size: Any, data_format: str | None
+) -> Value:
+    """Pool windows from floor(i * size / count) to ceil((i + 1) * size / count) of each axis.
+
+    They have one of two lengths: every window of each length is pooled, and those wanted taken.
+    """
+    image = channels_first(op, x, data_format)
+    counts = numbers(output_size, x.rank - 2)
+    sizes = [n for n in image.shape[2:] if isinstance(n, int)]
+    if len(sizes) < len(counts):
+        raise Gap("adaptive pooling of an unknown size")
+    even = [n // count if n % count == 0 else 1 for n, count in zip(sizes, counts, strict=True)]
+    if any(k > 1 for k in even):
+        image = _pooled(op, image, op_type, even, even)
+    for axis, (n, count) in enumerate(zip(sizes, counts, strict=True)):
+        if n % count == 0:
+            continue
+        starts = [i * n // count for i in range(count)]
+        lengths = [-(-(i + 1) * n // count) - start for i, start in enumerate(starts)]
+        parts, offsets, whole = [], {}, 0
+        for length in sorted(set(lengths)):
+            kernel = [length if i == axis else 1 for i in range(len(counts))]
+            parts.append(_pooled(op, image, op_type, kernel, [1] * len(counts)))
+            offsets[length] = whole
+            whole += n - length + 1
+        wanted = [offsets[length] + start for start, length in zip(starts, lengths, strict=True)]
+        every = op.concat(parts, 2 + axis)
+        image = op.gather(every, op.constant(wanted, "int64"), 2 + axis)
+    return as_given(op, image, data_format)
+
+
+def _pooled(
+    op: Builder, image: Value, op_type: str, kernel: list[int], strides: list[int]
+) -> Value:
+    """Pool windows of a channels-first image of known size."""
+    spatial = zip(image.shape[2:], kernel, strides, strict=True)
+    out = [(n - k) // s + 1 if isinstance(n, int) else None for n, k, s in spatial]
+    return op.emit(
+        op_type, image, dtype=image.dtype, shape=(*image.shape[:2], *out), kernel_shape=kernel,
+        strides=strides,
+    )  # fmt: skip
+
+
 def _spatial(x: Value, data_format: str | None) -> list[int]:
     first = data_format == "channels_first"
     return list(range(2, x.rank) if first else range(1, x.rank - 1))

@@ -6,9 +6,9 @@ Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/reshapin
 from typing import Any
 
 from converter.lower.builder import END, Builder
-from converter.lower.graph import Attribute
 from converter.lower.keras.convolution import as_given, channels_first, numbers
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.resizing import scaled
+from converter.lower.keras.table import Roles, keras_layer
 from converter.lower.values import Value
 
 
@@ -61,33 +61,6 @@ def up_sampling(
 ) -> Value:  # fmt: skip
     """X with each spatial axis made larger by a whole factor."""
     del w
-    factors = numbers(size, x.rank - 2)
     image = channels_first(op, x, data_format)
-    result = resize(op, image, factors, interpolation)
+    result = scaled(op, image, numbers(size, x.rank - 2), interpolation)
     return as_given(op, result, data_format)
-
-
-def resize(op: Builder, image: Value, factors: list[int], interpolation: str) -> Value:
-    """Scale the spatial axes of a channels-first image by whole factors."""
-    how: dict[str, dict[str, Attribute]] = {
-        "nearest": {
-            "mode": "nearest", "coordinate_transformation_mode": "asymmetric",
-            "nearest_mode": "floor",
-        },
-        "bilinear": {"mode": "linear", "coordinate_transformation_mode": "half_pixel"},
-        "bicubic": {
-            "mode": "cubic", "coordinate_transformation_mode": "half_pixel",
-            "cubic_coeff_a": -0.5, "exclude_outside": 1,
-        },
-    }  # fmt: skip
-    if interpolation not in how:
-        raise Gap(f"interpolation {interpolation!r}")
-    scales = op.constant([1.0, 1.0, *map(float, factors)], "float32")
-    spatial = [
-        n * f if isinstance(n, int) else None for n, f in zip(image.shape[2:], factors, strict=True)
-    ]
-    plain = op.plain(image)
-    return op.node(
-        "Resize", [plain, None, scales], [(image.dtype, (*image.shape[:2], *spatial))],
-        attributes=how[interpolation],
-    )[0]  # fmt: skip

@@ -6,7 +6,7 @@ argument that is in no signature is a gap, never ignored. The docstring's first 
 the support matrix (``convert ops keras``).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ H = TypeVar("H", bound=Handler)
 IGNORED = frozenset((
     "name", "trainable", "dtype", "batch_input_shape", "batch_shape", "input_shape",
     "input_dtype", "autocast", "build_config", "shared_object_id", "training", "registered_name",
-    "lora_rank", "lora_alpha", "quantization_config", "synchronized",
+    "lora_rank", "lora_alpha", "quantization_config", "synchronized", "rng_type",
     # Keras 1 let every layer declare its input
     "cacheable", "create_input_layer", "is_placeholder", "sparse", "ragged",
 ))
@@ -65,10 +65,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """A handler's result where it makes a mask of its own."""
+    """A handler's result where it makes a mask of its own: of the first output, or of each."""
 
     value: Any
-    mask: Value | None
+    mask: Value | Sequence[Value | None] | None
 
 
 LAYERS: dict[str, Row] = {}
@@ -156,6 +156,23 @@ def known_arguments(row: Row, config: Mapping[str, Any]) -> dict[str, Any]:
     if row.takes_everything:
         found["config"] = config
     return found
+
+
+def compute_dtype(config: Mapping[str, Any]) -> str | None:
+    """Return what a layer computes in, by its dtype policy; None where the config is silent.
+
+    What bfloat16 layers do is done in float32, of which it is a part: runtimes have hardly any
+    kernels for it.
+    """
+    policy = config.get("dtype")
+    if isinstance(policy, Mapping):
+        inner = policy.get("config")
+        inner = inner if isinstance(inner, Mapping) else {}
+        policy = inner.get("name") or inner.get("source_name")
+    if not isinstance(policy, str):
+        return None
+    name = policy.removeprefix("mixed_").rpartition("_from_")[2].removeprefix("mixed_")
+    return {"bfloat16": "float32"}.get(name, name) if "float" in name else None
 
 
 class Roles:

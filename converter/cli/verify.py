@@ -1,0 +1,231 @@
+"""``convert verify SOURCE CONVERTED``: what was converted, against what it was converted from.
+
+Weights are compared bit for bit where the converted artifact keeps them under the source's names;
+a graph is computed beside the source's own. The figures go to standard output.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from converter.cli.terminal import say
+from formats.errors import UsageError
+
+if TYPE_CHECKING:  # `--help` need not pay for these
+    from converter.verify.report import GraphReport
+    from formats.bundle import Bundle
+
+LEVELS = ("weights", "cpu", "device")
+GRAPH = "model.onnx"
+KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
+
+Bounds = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[OUT:]X", help="What may differ, of one output or of all; repeatable."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What the comparison of weights found."""
+
+    equal: int
+    different: tuple[str, ...]
+
+
+def verify(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE")],
+    converted: Annotated[
+        Path,
+        typer.Argument(metavar="CONVERTED", help="An .onnx file, or what convert wrote of SOURCE."),
+    ],
+    atol: Bounds = None,
+    rtol: Bounds = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npz", help="An array for each input, in place of random ones."),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of random inputs.")] = 0,
+    samples: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Random inputs for each combination of sizes.")
+    ] = 1,
+    require: Annotated[
+        str | None,
+        typer.Option(
+            metavar="weights|cpu|device", help="Fail (exit 1) unless that much was verified."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For each of the two runtimes.")
+    ] = 900,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document on standard output.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show tracebacks of errors.")
+    ] = False,
+) -> None:
+    """Compare a converted artifact with its source: weights bit by bit, graphs by running both."""
+    del verbose
+    if require not in (None, *LEVELS):
+        raise UsageError(f"--require {require}", expected=", ".join(LEVELS))
+    from converter.pipeline import read
+
+    bundle = read(source)
+    model = _graph_of(converted)
+    weights = _weights(bundle, converted)
+    report = None
+    if model is not None:
+        from converter.verify.child import Allowance
+        from converter.verify.graphs import Options, verify_graph
+
+        options = Options(
+            _bounds("--atol", atol), _bounds("--rtol", rtol), inputs, seed, samples,
+            Allowance(timeout),
+        )  # fmt: skip
+        report = verify_graph(source, bundle, model, options=options)
+    level = _level(weights, report)
+    code = _exit_code(weights, report, level, require)
+    if json:
+        _document(source, converted, weights, report, level)
+    else:
+        _lines(weights, report, level, require)
+    raise typer.Exit(code)
+
+
+def _graph_of(converted: Path) -> Path | None:
+    """Return the ONNX file that an artifact is, or holds."""
+    if converted.is_dir():
+        return converted / GRAPH if (converted / GRAPH).is_file() else None
+    return converted if converted.suffix == ".onnx" else None
+
+
+def _weights(bundle: "Bundle", converted: Path) -> Weights | None:
+    """Compare the weights, where the converted artifact keeps them as the source has them."""
+    from formats import catalog
+    from formats.artifact import Artifact
+
+    artifact = Artifact(converted)
+    match = catalog.detect(artifact)
+    if match.format.id not in KEEPS_WEIGHTS or not bundle.weights:
+        return None
+    from converter.compare import diff
+
+    found = diff(bundle, match.format.read(artifact))
+    equal = [d for d in found if d.kind in ("equal", "renamed")]
+    wrong = [f"{d.a} ({d.kind})" for d in found if d.kind in ("changed", "only in A")]
+    return Weights(len(equal), tuple(wrong))
+
+
+def _bounds(option: str, given: Sequence[str] | None) -> dict[str, float]:
+    """Return bounds by output; an empty name stands for all."""
+    found = {}
+    for text in given or ():
+        name, _, number = text.rpartition(":")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            found[name] = -1.0
+        if not 0 <= found[name] < float("inf"):
+            raise UsageError(f"{option} {text}", expected="[OUT:]X with X a number, zero or more")
+    return found
+
+
+def _level(weights: Weights | None, report: "GraphReport | None") -> str | None:
+    """Return how far it is verified."""
+    if report is not None and report.status == "passed":
+        return "cpu"
+    return "weights" if weights is not None and weights.equal and not weights.different else None
+
+
+def _exit_code(
+    weights: Weights | None, report: "GraphReport | None", level: str | None, require: str | None
+) -> int:
+    failed = report is not None and report.status == "failed"
+    if failed or (weights is not None and weights.different):
+        return 1
+    if require is not None and (level is None or LEVELS.index(level) < LEVELS.index(require)):
+        return 1
+    if level is not None:
+        return 0
+    return 7 if report is not None and report.lacking else 1
+
+
+def _document(
+    source: Path,
+    converted: Path,
+    weights: Weights | None,
+    report: "GraphReport | None",
+    level: str | None,
+) -> None:
+    from converter.cli.render import document
+
+    compared: dict[str, Any] | None = None
+    if weights is not None:
+        compared = {"equal": weights.equal, "different": list(weights.different)}
+    document({
+        "source": str(source),
+        "converted": str(converted),
+        "verified": level,
+        "weights": compared,
+        "graph": None if report is None else report.plain(),
+    })  # fmt: skip
+
+
+def _lines(
+    weights: Weights | None,
+    report: "GraphReport | None",
+    level: str | None,
+    require: str | None,
+) -> None:
+    if weights is None:
+        say("weights     not compared: the converted artifact keeps none as the source has them")
+    else:
+        say(f"weights     {weights.equal} equal, {len(weights.different)} different")
+        for name in weights.different[:20]:
+            say(f"            {name}")
+    if report is None:
+        say("graph       not run: the converted artifact has none")
+    else:
+        _graph_lines(report)
+    text = level or "nothing"
+    if require is not None and text != require:
+        text += f" (required: {require})"
+    say(f"verified    {text}")
+
+
+def _graph_lines(report: "GraphReport") -> None:
+    say(f"graph       {report.status}" + (f": {report.reason}" if report.reason else ""))
+    if report.lacking:
+        say(f"            try {report.lacking}")
+    if report.source and report.converted:
+        say(f"source      {report.source}")
+        say(f"converted   {report.converted}")
+        seed = "" if report.seed is None else f"; seed {report.seed}"
+        say(f"inputs      {', '.join(case.name for case in report.cases)}{seed}")
+    for text in report.skipped:
+        say(f"skipped     {text}")
+    for text in report.notes:
+        say(f"note        {text}")
+    width = max((len(name) for name in report.outputs), default=0)
+    for m in report.outputs.values():
+        verdict = "same" if m.passed else "DIFFERS"
+        say(
+            f"{verdict:<11} {m.name:<{width}}  max abs {m.max_abs:.3g}  max rel {m.max_rel:.3g}"
+            f"  cosine {m.cosine:.7f}"
+        )
+        if not m.passed:
+            where = "" if m.worst_index is None else f" at {list(m.worst_index)}"
+            say(f"{'':<11} {'; '.join(m.problems)}")
+            say(f"{'':<11} worst{where}: {m.found}, not {m.expected}")
+            say(
+                f"{'':<11} would pass with atol {m.smallest_atol:.3g} or rtol {m.smallest_rtol:.3g}"
+            )
+    first = report.first_difference
+    if first is not None:
+        say(f"layer       {first}: max rel {first.measure.max_rel:.3g}")
+        if first.last_equal is not None:
+            say(f"            {first.last_equal!r} before it is the same")

@@ -1,0 +1,436 @@
+"""Attention: of one head, additive, of several heads, and of heads in groups.
+
+Masked places are left out as each version of Keras does it, which shows in rows that are masked
+altogether: Keras 3 yields zeros where it computes the scores itself, and the mean elsewhere.
+Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/attention
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.graph import Dim
+from converter.lower.keras.core import product
+from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.values import Value, total
+
+Masks: TypeAlias = "Value | Sequence[Value | None] | None"
+HALVES = ("float16", "bfloat16")
+
+# -- masks -----------------------------------------------------------------------------------------
+
+
+def mask_list(mask: Masks, count: int) -> list[Value | None]:
+    """Return the masks of so many inputs, None where there is none."""
+    found = [mask] if isinstance(mask, Value | None) else list(mask)
+    return [*found, *[None] * (count - len(found))]
+
+
+def steps(op: Builder, x: Value, axis: int = 1) -> Value:
+    """Return the numbers of the steps along an axis."""
+    size = x.shape[x.axis(axis)]
+    if isinstance(size, int):
+        return op.constant(np.arange(size), "int64")
+    count = op.squeeze(op.size(x, x.axis(axis)), [0])
+    ends = [op.constant(0, "int64"), count, op.constant(1, "int64")]
+    return op.emit("Range", *ends, dtype="int64", shape=(size,))
+
+
+def causal_mask(op: Builder, query: Value, value: Value, axis: int = 1) -> Value:
+    """Return [1, T, S]: whether a step of the query is not before one of the value."""
+    rows, columns = (steps(op, v, axis) for v in (query, value))
+    rows, columns = op.unsqueeze(rows, [0, 2]), op.unsqueeze(columns, [0, 1])
+    return op.elementwise("GreaterOrEqual", rows, columns)
+
+
+def window_mask(op: Builder, query: Value, value: Value, width: int) -> Value:
+    """Return [1, T, S]: whether a step of the query is nearer than a width to one of the value."""
+    rows, columns = (steps(op, v) for v in (query, value))
+    apart = op.sub(op.unsqueeze(rows, [0, 2]), op.unsqueeze(columns, [0, 1]))
+    return op.elementwise("Less", op.unary("Abs", apart), width)
+
+
+def both(op: Builder, *masks: Value | None) -> Value | None:
+    """Return what all of several masks let through."""
+    found = [m for m in masks if m is not None]
+    result = found[0] if found else None
+    for other in found[1:]:
+        result = op.elementwise("And", result, other) if result is not None else other
+    return result
+
+
+def expanded(op: Builder, mask: Value, rank: int, heads: int) -> Value:
+    """Return a mask with axes of one element where the scores have their heads.
+
+    Args:
+        op: Builder.
+        mask: [batch, query axes, key axes], of as many or fewer axes than the scores.
+        rank: Of the scores.
+        heads: Where their heads stand, from the end.
+    """
+    missing = rank - mask.rank
+    if missing <= 0:
+        return mask
+    place = mask.rank + heads + 1
+    if place < 0:
+        raise Gap(f"a mask of {mask.rank} axes for scores of {rank}")
+    return op.unsqueeze(mask, list(range(place, place + missing)))
+
+
+# -- one head --------------------------------------------------------------------------------------
+
+
+def attended(
+    op: Builder, scores: Value, value: Value, masks: Sequence[Value | None], *,
+    query: Value, causal: bool, return_scores: bool,
+) -> Masked:  # fmt: skip
+    """Return softmax(scores) @ value, without what is masked.
+
+    Args:
+        op: Builder.
+        scores: [..., T, S].
+        value: [..., S, V].
+        masks: Of query and value: [..., T] and [..., S].
+        query: [..., T, D]; its axis of steps gives T.
+        causal: Whether a step sees only the steps up to it.
+        return_scores: Whether the shares are an output of their own.
+    """
+    query_mask, value_mask = masks[0], masks[1]
+    seen = None if value_mask is None else op.unsqueeze(value_mask, [-2])
+    if causal:
+        seen = both(op, seen, causal_mask(op, query, value, axis=-2))
+    if seen is not None:
+        # So far away from zero, halves are all the same: as if there were no scores.
+        half = scores.dtype in HALVES
+        scores = op.where(seen, scores, -65504.0 if half else op.sub(scores, 1e9))
+    shares = op.softmax(scores, -1)
+    result = op.matmul(shares, value)
+    if query_mask is not None:
+        result = op.where(op.unsqueeze(query_mask, [-1]), result, 0.0)
+    return Masked([result, shares] if return_scores else result, query_mask)
+
+
+@keras_layer("Attention")
+def attention(
+    op: Builder, w: Roles, query: Value, value: Value, key: Value | None = None, /, *,
+    use_scale: bool = False, score_mode: str = "dot", dropout: float = 0.0, seed: Any = None,
+    causal: bool = False, mask: Masks = None, return_attention_scores: bool = False,
+    use_causal_mask: bool = False,
+) -> Masked:  # fmt: skip
+    """softmax(query @ key) @ value, or of summed tanh(query + key); scaled, masked, causal."""
+    del dropout, seed  # for training
+    key = value if key is None else key
+    scale = w["scale"] if use_scale else None
+    if score_mode == "dot":
+        order = [*range(key.rank - 2), key.rank - 1, key.rank - 2]
+        scores = op.matmul(query, op.transpose(key, order))
+        scores = scores if scale is None else op.mul(scores, scale)
+    else:
+        pairs = op.add(op.unsqueeze(query, [-2]), op.unsqueeze(key, [-3]))
+        pairs = pairs if scale is None else op.mul(pairs, scale)
+        sums = op.reduce("ReduceSum", op.unary("Tanh", pairs), [-1])
+        scores = op.mul(sums, w["concat_score_weight"])
+    return attended(
+        op, scores, value, mask_list(mask, 2), query=query, causal=causal or use_causal_mask,
+        return_scores=return_attention_scores,
+    )  # fmt: skip
+
+
+@keras_layer("AdditiveAttention")
+def additive_attention(
+    op: Builder, w: Roles, query: Value, value: Value, key: Value | None = None, /, *,
+    use_scale: bool = True, dropout: float = 0.0, seed: Any = None, causal: bool = False,
+    mask: Masks = None, return_attention_scores: bool = False, use_causal_mask: bool = False,
+) -> Masked:  # fmt: skip
+    """softmax(sum(scale * tanh(query + key))) @ value; masked, causal."""
+    del dropout, seed  # for training
+    key = value if key is None else key
+    pairs = op.unary("Tanh", op.add(op.unsqueeze(query, [-2]), op.unsqueeze(key, [-3])))
+    pairs = op.mul(pairs, w["scale"]) if use_scale else pairs
+    scores = op.reduce("ReduceSum", pairs, [-1])
+    return attended(
+        op, scores, value, mask_list(mask, 2), query=query, causal=causal or use_causal_mask,
+        return_scores=return_attention_scores,
+    )  # fmt: skip
+
+
+# -- several heads ---------------------------------------------------------------------------------
+
+
+def dot_product(
+    op: Builder, query: Value, key: Value, value: Value, *,
+    scale: float, bias: Value | None = None, mask: Value | None = None, causal: bool = False,
+) -> Value:  # fmt: skip
+    """Return softmax(query @ key * scale + bias) @ value, as `keras.ops.dot_product_attention`.
+
+    Args:
+        op: Builder.
+        query: [B, T, N, H].
+        key: [B, S, N, H], or of fewer heads, each for several of the query's.
+        value: [B, S, N, V].
+        scale: Of the products.
+        bias: Added to them; [B, N, T, S].
+        mask: True where the query may look; likewise.
+        causal: Whether a step of the query sees only the steps up to it.
+    """
+    key, value = (repeated(op, v, query.shape[2]) for v in (key, value))
+    scores = scores_of(op, query, key)
+    single = op.cast(scores, "float32") if scores.dtype in HALVES else scores
+    single = op.mul(single, scale)
+    single = single if bias is None else op.add(single, op.cast(bias, single.dtype))
+    seen = both(op, mask, causal_mask(op, query, value) if causal else None)
+    if seen is not None:
+        single = op.where(seen, single, op.constant(-3.38953e38 * 0.7, single.dtype))
+    return combined(op, op.cast(op.softmax(single, -1), value.dtype), value)
+
+
+def repeated(op: Builder, x: Value, heads: Dim) -> Value:
+    """Return keys or values with as many heads as a query: each several times."""
+    own = x.shape[2]
+    if own in (heads, 1) or not isinstance(own, int) or not isinstance(heads, int):
+        return x
+    return op.gather(x, op.constant(np.repeat(np.arange(own), heads // own), "int64"), 2)
+
+
+def scores_of(op: Builder, query: Value, key: Value) -> Value:
+    """Return [B, N, T, S] of a query [B, T, N, H] and a key [B, S, N, H]."""
+    return op.matmul(op.transpose(query, [0, 2, 1, 3]), op.transpose(key, [0, 2, 3, 1]))
+
+
+def combined(op: Builder, shares: Value, value: Value) -> Value:
+    """Return [B, T, N, V] of shares [B, N, T, S] and a value [B, S, N, V]."""
+    order = [0, 2, 1, 3]
+    return op.transpose(op.matmul(shares, op.transpose(value, order)), order)
+
+
+def shares_of(
+    op: Builder, scores: Value, mask: Value | None, axes: int, robust: bool | None
+) -> Value:
+    """Return Keras's softmax of scores over their last axes, masked where there is a mask.
+
+    Args:
+        op: Builder.
+        scores: [..., query axes, key axes].
+        mask: True where the query may look.
+        axes: How many key axes there are.
+        robust: Keras 2's argument; None for Keras 3, which leaves zeros where all is masked.
+    """
+    if mask is not None:
+        # So far away from zero, halves are all the same: as if there were no scores.
+        half = scores.dtype in HALVES
+        lowest = -1e9 if not half else -3e4 if robust is None else -65504.0 / 2
+        least = op.constant(lowest, scores.dtype)
+        replaced = robust is None or robust or half
+        scores = op.where(mask, scores, least if replaced else op.add(scores, least))
+    flat = (*scores.shape[: scores.rank - axes], total(scores.shape[scores.rank - axes :]))
+    shares = op.softmax(scores if axes == 1 else op.reshape(scores, flat), -1)
+    shares = shares if axes == 1 else op.reshape(shares, scores.shape)
+    return shares if mask is None or robust is not None else op.where(mask, shares, 0.0)
+
+
+def projected(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
+    """Return x [..., D] times a kernel [D, N, H], in N heads of H."""
+    kernel = w["kernel"]
+    *_, heads, size = kernel.shape
+    width = total((heads, size))
+    bias = op.reshape(w["bias"], (width,)) if use_bias else None
+    wide = product(op, x, op.reshape(kernel, (kernel.shape[0], width)), bias)
+    return op.reshape(wide, (*x.shape[:-1], heads, size))
+
+
+def joined(op: Builder, w: Roles, x: Value, *, use_bias: bool) -> Value:
+    """Return x [..., N, V] times a kernel [N, V, *out], as [..., *out]."""
+    kernel = w["kernel"]
+    out = kernel.shape[2:]
+    depth, width = total(kernel.shape[:2]), total(out)
+    flat = op.reshape(x, (*x.shape[:-2], depth))
+    bias = op.reshape(w["bias"], (width,)) if use_bias else None
+    result = product(op, flat, op.reshape(kernel, (depth, width)), bias)
+    return result if len(out) == 1 else op.reshape(result, (*x.shape[:-2], *out))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a layer of several heads is called with, whatever way it was written."""
+
+    query: Value
+    value: Value
+    key: Value
+    masks: tuple[Value | None, Value | None, Value | None]
+    seen: Value | None
+    has_scores: bool
+    is_causal: bool
+
+
+NAMES = (
+    "query", "value", "key", "query_mask", "value_mask", "key_mask", "attention_mask",
+    "return_attention_scores",
+)  # fmt: skip
+
+
+def _call(tensors: Sequence[Any], mask: Masks, given: dict[str, Any]) -> _Call:
+    """Return a call's arguments, of which the first ones may stand without their names."""
+    count = sum(isinstance(t, Value) for t in tensors[:3])
+    own = dict(zip(("query_mask", "value_mask", "key_mask"), mask_list(mask, count), strict=False))
+    found = {k: v for k, v in own.items() if v is not None}
+    found |= {k: v for k, v in given.items() if v is not None}
+    found |= {k: v for k, v in zip(NAMES, tensors, strict=False) if v is not None}
+    if "value" not in found:
+        raise Gap("a call without value")
+    masks = (found.get("query_mask"), found.get("value_mask"), found.get("key_mask"))
+    return _Call(
+        found["query"], found["value"], found.get("key", found["value"]), masks,
+        found.get("attention_mask"), bool(found.get("return_attention_scores")),
+        bool(found.get("use_causal_mask")),
+    )  # fmt: skip
+
+
+def _seen(op: Builder, call: _Call, window: int | None) -> Value | None:
+    """Return [B, T, S]: what all masks of a call let through."""
+    query_mask, value_mask, key_mask = call.masks
+    masks = [None if call.seen is None else op.cast(call.seen, "bool")]
+    masks.append(None if query_mask is None else op.unsqueeze(query_mask, [-1]))
+    masks += [None if m is None else op.unsqueeze(m, [-2]) for m in (value_mask, key_mask)]
+    masks.append(causal_mask(op, call.query, call.value) if call.is_causal else None)
+    masks.append(None if window is None else window_mask(op, call.query, call.value, window))
+    return both(op, *masks)
+
+
+@keras_layer("MultiHeadAttention")
+def multi_head_attention(
+    op: Builder, w: Roles, *tensors: Any,
+    num_heads: int, key_dim: int, value_dim: int | None = None, dropout: float = 0.0,
+    use_bias: bool = True, output_shape: Any = None, attention_axes: Any = None,
+    sliding_window: int | None = None, flash_attention: bool | None = None,
+    use_gate: bool = False, seed: Any = None, softmax_robust_masking: bool | None = None,
+    query_shape: Any = None, value_shape: Any = None, key_shape: Any = None,
+    mask: Masks = None, value: Value | None = None, key: Value | None = None,
+    query_mask: Value | None = None, value_mask: Value | None = None,
+    key_mask: Value | None = None, attention_mask: Value | None = None,
+    return_attention_scores: bool = False, use_causal_mask: bool = False,
+) -> Masked:  # fmt: skip
+    """Attention of several heads over one axis or several; masked, causal, windowed, gated."""
+    del value_dim, output_shape, flash_attention, seed  # weights have these shapes
+    del num_heads, query_shape, value_shape, key_shape
+    del query_mask  # Keras takes that of the query itself, always
+    call = _call(tensors, mask, {
+        "value": value, "key": key, "value_mask": value_mask, "key_mask": key_mask,
+        "attention_mask": attention_mask, "return_attention_scores": return_attention_scores,
+        "use_causal_mask": use_causal_mask,
+    })  # fmt: skip
+    seen = _seen(op, call, sliding_window)
+    q, k, v = (
+        projected(op, w.below(role), x, use_bias=use_bias)
+        for role, x in (("query", call.query), ("key", call.key), ("value", call.value))
+    )
+    scale = 1 / sqrt(key_dim)
+    shares: Value | None = None
+    keras_3 = softmax_robust_masking is None
+    if keras_3 and q.rank == 4 and not dropout and not call.has_scores:
+        seen = None if seen is None else expanded(op, seen, 4, -3)
+        result = dot_product(op, q, k, v, scale=scale, mask=seen)
+    else:
+        axes = _axes(attention_axes, q.rank)
+        result, shares = _over_axes(op, op.mul(q, scale), k, v, seen, axes, softmax_robust_masking)
+    if use_gate:
+        gate = projected(op, w.below("gate"), call.query, use_bias=use_bias)
+        result = op.mul(result, op.unary("Sigmoid", gate))
+    output = joined(op, w.below("attention_output"), result, use_bias=use_bias)
+    return Masked([output, shares] if call.has_scores else output, call.masks[0])
+
+
+def _axes(attention_axes: Any, rank: int) -> list[int]:
+    """Return the axes of a query of a rank, heads included, that attention goes over."""
+    if attention_axes is None:
+        return list(range(1, rank - 2))
+    given = [attention_axes] if isinstance(attention_axes, int) else attention_axes
+    return [axis + rank - 1 if axis < 0 else axis for axis in given]
+
+
+def _over_axes(
+    op: Builder, query: Value, key: Value, value: Value, mask: Value | None, axes: list[int],
+    robust: bool | None,
+) -> tuple[Value, Value]:  # fmt: skip
+    """Return the result and the shares of attention over some of the axes.
+
+    Args:
+        op: Builder.
+        query: [B, *axes, N, H], scaled.
+        key: The same, with other sizes of the axes that attention goes over.
+        value: As the key.
+        mask: [B, other axes, query axes, key axes].
+        axes: That attention goes over.
+        robust: See `shares_of`.
+    """
+    rank, count = query.rank, len(axes)
+    batch = [i for i in range(rank - 1) if i not in axes]  # heads are the last of them
+    order = [*batch, *axes, rank - 1]
+    lines = []
+    for x in (query, key, value):
+        moved = op.transpose(x, order)
+        head, middle = moved.shape[: len(batch)], moved.shape[len(batch) : -1]
+        lines.append(op.reshape(moved, (*head, _size(middle), moved.shape[-1])))
+    q, k, v = lines
+    swapped = [*range(k.rank - 2), k.rank - 1, k.rank - 2]
+    scores = op.matmul(q, op.transpose(k, swapped))
+    sizes = [[x.shape[i] for i in axes] for x in (query, key)]
+    if count > 1:
+        scores = op.reshape(scores, (*q.shape[:-2], *sizes[0], *sizes[1]))
+    seen = None if mask is None else expanded(op, mask, scores.rank, -2 * count - 1)
+    shares = shares_of(op, scores, seen, count, robust)
+    flat = shares
+    if count > 1:
+        flat = op.reshape(shares, (*q.shape[:-2], _size(sizes[0]), _size(sizes[1])))
+    result = op.matmul(flat, v)
+    if count > 1:
+        result = op.reshape(result, (*q.shape[:-2], *sizes[0], v.shape[-1]))
+    back = [0] * rank
+    for i, axis in enumerate(order):
+        back[axis] = i
+    return op.transpose(result, back), shares
+
+
+def _size(sizes: Sequence[Dim]) -> Dim:
+    return sizes[0] if len(sizes) == 1 else total(sizes)
+
+
+@keras_layer("GroupedQueryAttention", "GroupQueryAttention")
+def grouped_query_attention(
+    op: Builder, w: Roles, *tensors: Any,
+    head_dim: int, num_query_heads: int, num_key_value_heads: int, dropout: float = 0.0,
+    use_bias: bool = True, sliding_window: int | None = None, flash_attention: bool | None = None,
+    use_gate: bool = False, seed: Any = None, mask: Masks = None, value: Value | None = None,
+    key: Value | None = None, query_mask: Value | None = None, value_mask: Value | None = None,
+    key_mask: Value | None = None, attention_mask: Value | None = None,
+    return_attention_scores: bool = False, use_causal_mask: bool = False,
+) -> Masked:  # fmt: skip
+    """Attention in which several heads of the query share one of key and value."""
+    del flash_attention, seed, num_key_value_heads
+    call = _call(tensors, mask, {
+        "value": value, "key": key, "query_mask": query_mask, "value_mask": value_mask,
+        "key_mask": key_mask, "attention_mask": attention_mask,
+        "return_attention_scores": return_attention_scores, "use_causal_mask": use_causal_mask,
+    })  # fmt: skip
+    seen = _seen(op, call, sliding_window)
+    q, k, v = (
+        projected(op, w.below(role), x, use_bias=use_bias)
+        for role, x in (("query", call.query), ("key", call.key), ("value", call.value))
+    )
+    seen = None if seen is None else expanded(op, seen, 4, -3)
+    scale = 1 / sqrt(head_dim)
+    shares: Value | None = None
+    if not dropout and not call.has_scores:
+        result = dot_product(op, q, k, v, scale=scale, mask=seen)
+    else:
+        k, v = (repeated(op, x, num_query_heads) for x in (k, v))
+        shares = shares_of(op, scores_of(op, op.mul(q, scale), k), seen, 1, None)
+        result = combined(op, shares, v)
+    if use_gate:
+        gate = projected(op, w.below("gate"), call.query, use_bias=use_bias)
+        result = op.mul(result, op.unary("Sigmoid", gate))
+    output = joined(op, w.below("attention_output"), result, use_bias=use_bias)
+    return Masked([output, shares] if call.has_scores else output, call.masks[0])

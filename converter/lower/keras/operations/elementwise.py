@@ -1,0 +1,609 @@
+"""Operations on each element: mathematics, comparison, logic, bits.
+
+Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import e, log, pi
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.keras.operations.operands import (
+    floating,
+    promoted,
+    tensor,
+)
+from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.values import Value
+
+Unary = Callable[[Builder, Value], Value]
+
+# -- functions of floating point numbers: integers become float32 ---------------------------------
+
+# fmt: off
+FLOATING = {
+    "Arccos": "Acos",   "Arcsin": "Asin",   "Arctan": "Atan", "Arccosh": "Acosh",
+    "Arcsinh": "Asinh", "Arctanh": "Atanh", "Ceil": "Ceil",   "Cos": "Cos",
+    "Cosh": "Cosh",     "Erf": "Erf",       "Exp": "Exp",     "Floor": "Floor",
+    "Log": "Log",       "Sin": "Sin",       "Sinh": "Sinh",   "Sqrt": "Sqrt",
+    "Tan": "Tan",       "Tanh": "Tanh",
+}
+# fmt: on
+
+
+def _enter(name: str, formula: str, compute: Unary) -> None:
+    def handler(op: Builder, x: Any) -> Value:
+        return compute(op, floating(op, x))
+
+    handler.__doc__ = formula
+    operation(OPERATIONS, name)(handler)
+
+
+def _named(op: Builder, x: Value, op_type: str) -> Value:
+    return op.unary(op_type, x)
+
+
+for _name, _op_type in FLOATING.items():
+    _enter(_name, f"{_op_type.lower()}(x).", partial(_named, op_type=_op_type))
+
+
+def expm1(op: Builder, x: Value) -> Value:
+    """exp(x) - 1, exact near zero: with u = exp(x), (u - 1) * x / log(u)."""
+    u = op.unary("Exp", x)
+    near = op.sub(u, 1.0)
+    # log(u) is 0 where u is 1, where the result is x; and where u is 0 or infinite it is u - 1.
+    plain = op.elementwise("Or", op.elementwise("Less", u, 1e-7), op.elementwise("Greater", u, 3.0))
+    safe = op.where(op.elementwise("Equal", u, 1.0), op.constant(e, x.dtype), u)
+    exact = op.div(op.mul(near, x), op.unary("Log", safe))
+    inner = op.where(op.elementwise("Equal", u, 1.0), x, exact)
+    return op.where(plain, near, inner)
+
+
+def log1p(op: Builder, x: Value) -> Value:
+    """log(1 + x), exact near zero: with u = 1 + x, log(u) * x / (u - 1)."""
+    u = op.add(x, 1.0)
+    near = op.sub(u, 1.0)
+    same = op.elementwise("Equal", near, 0.0)
+    exact = op.div(op.mul(op.unary("Log", u), x), op.where(same, 1.0, near))
+    far = op.elementwise("Greater", op.unary("Abs", x), 0.5)
+    return op.where(far, op.unary("Log", u), op.where(same, x, exact))
+
+
+def rsqrt(op: Builder, x: Value) -> Value:
+    """1 / sqrt(x)."""
+    return op.unary("Reciprocal", op.unary("Sqrt", x))
+
+
+def sinc(op: Builder, x: Value) -> Value:
+    """sin(pi x) / (pi x), and 1 at zero."""
+    angle = op.mul(x, pi)
+    zero = op.elementwise("Equal", x, 0.0)
+    wave = op.div(op.unary("Sin", angle), op.where(zero, 1.0, angle))
+    return op.where(zero, 1.0, wave)
+
+
+def erfinv(op: Builder, x: Value) -> Value:
+    """The inverse of erf, by Giles's polynomials and a step of Newton's method.
+
+    Spec: https://people.maths.ox.ac.uk/gilesm/files/gems_erfinv.pdf
+    """
+    w = op.unary("Neg", log1p(op, op.unary("Neg", op.mul(x, x))))
+    middle = _polynomial(op, op.sub(w, 2.5), CENTRE)
+    root = op.unary("Sqrt", op.elementwise("Max", w, op.constant(0.0, x.dtype)))
+    tail = _polynomial(op, op.sub(root, 3.0), TAIL)
+    inner = op.mul(op.where(op.elementwise("Less", w, 5.0), middle, tail), x)
+    infinite = op.mul(op.unary("Sign", x), float("inf"))
+    return op.where(op.elementwise("Equal", op.unary("Abs", x), 1.0), infinite, inner)
+
+
+# fmt: off
+CENTRE = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)
+TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)
+# fmt: on
+
+
+def _polynomial(op: Builder, x: Value, coefficients: tuple[float, ...]) -> Value:
+    first, *others = coefficients
+    result = op.add(op.mul(x, first), others[0])
+    for c in others[1:]:
+        result = op.add(op.mul(result, x), c)
+    return result
+
+
+def cbrt(op: Builder, x: Value) -> Value:
+    """The cube root, of negative numbers too."""
+    root = op.elementwise("Pow", op.unary("Abs", x), op.constant(1 / 3, x.dtype))
+    return op.mul(op.unary("Sign", x), root)
+
+
+for _name, _formula, _compute in (
+    ("Cbrt", "The cube root, of negative numbers too.", cbrt),
+    ("Deg2rad", "x * pi / 180.", lambda op, x: op.mul(x, pi / 180)),
+    ("Erfc", "1 - erf(x).", lambda op, x: op.sub(1.0, op.unary("Erf", x))),
+    ("Erfinv", "The inverse of erf.", erfinv),
+    ("Exp2", "2 ** x.", lambda op, x: op.unary("Exp", op.mul(x, log(2)))),
+    ("Expm1", "exp(x) - 1.", expm1),
+    ("Log10", "log(x) / log(10).", lambda op, x: op.div(op.unary("Log", x), log(10))),
+    ("Log1p", "log(1 + x).", log1p),
+    ("Log2", "log(x) / log(2).", lambda op, x: op.div(op.unary("Log", x), log(2))),
+    ("Rad2deg", "x * 180 / pi.", lambda op, x: op.mul(x, 180 / pi)),
+    ("Rsqrt", "1 / sqrt(x).", rsqrt),
+    ("Sinc", "sin(pi x) / (pi x), and 1 at zero.", sinc),
+):
+    _enter(_name, _formula, _compute)
+
+
+# -- functions that keep the dtype ----------------------------------------------------------------
+
+
+@operation(OPERATIONS, "Abs", "Absolute", "Fabs")
+def absolute(op: Builder, x: Any) -> Value:
+    """X without its sign."""
+    value = tensor(op, x)
+    return value if value.dtype == "bool" else op.unary("Abs", value)
+
+
+@operation(OPERATIONS, "Negative")
+def negative(op: Builder, x: Any) -> Value:
+    """-x."""
+    return op.unary("Neg", tensor(op, x))
+
+
+@operation(OPERATIONS, "Reciprocal")
+def reciprocal(op: Builder, x: Any) -> Value:
+    """1 / x."""
+    return op.unary("Reciprocal", floating(op, x))
+
+
+@operation(OPERATIONS, "Sign")
+def sign(op: Builder, x: Any) -> Value:
+    """-1, 0 or 1."""
+    return op.unary("Sign", tensor(op, x))
+
+
+@operation(OPERATIONS, "Signbit")
+def signbit(op: Builder, x: Any) -> Value:
+    """Whether x is negative; of floating point numbers, -0 is."""
+    value = tensor(op, x)
+    if value.dtype == "bool":
+        return op.elementwise("And", value, op.unary("Not", value))
+    if not value.is_float:
+        return op.elementwise("Less", value, 0)
+    # 1 / -0 is minus infinity.
+    zero = op.elementwise("Equal", value, 0.0)
+    below = op.elementwise("Less", op.unary("Reciprocal", value), 0.0)
+    return op.where(zero, below, op.elementwise("Less", value, 0.0))
+
+
+@operation(OPERATIONS, "Square")
+def square(op: Builder, x: Any) -> Value:
+    """X * x."""
+    value = tensor(op, x)
+    value = op.cast(value, "int32") if value.dtype == "bool" else value
+    return op.mul(value, value)
+
+
+@operation(OPERATIONS, "Round")
+def round_(op: Builder, x: Any, *, decimals: int = 0) -> Value:
+    """X to the nearest number of so many decimals, halves to the even one."""
+    value = tensor(op, x)
+    if not value.is_float and decimals >= 0:
+        return value
+    if decimals == 0:
+        return op.unary("Round", value)
+    wide = floating(op, value)
+    factor = 10.0**decimals
+    return op.cast(op.div(op.unary("Round", op.mul(wide, factor)), factor), value.dtype)
+
+
+@operation(OPERATIONS, "Trunc")
+def trunc(op: Builder, x: Any) -> Value:
+    """X without what is behind the point."""
+    value = tensor(op, x)
+    if not value.is_float:
+        return value
+    below = op.elementwise("Less", value, 0.0)
+    return op.where(below, op.unary("Ceil", value), op.unary("Floor", value))
+
+
+@operation(OPERATIONS, "Clip")
+def clip(op: Builder, x: Any, *, x_min: Any, x_max: Any) -> Value:
+    """x, held between two bounds."""
+    value = tensor(op, x)
+    value = op.cast(value, "int32") if value.dtype == "bool" else value
+    bounds = [None if n is None else tensor(op, n, value.dtype) for n in (x_min, x_max)]
+    if any(b is not None and b.rank for b in bounds):
+        raise Gap("bounds that are no numbers")
+    return op.node("Clip", [value, *bounds], [(value.dtype, value.shape)], stored=value.stored)[0]
+
+
+@operation(OPERATIONS, "NanToNum")
+def nan_to_num(
+    op: Builder, x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = None
+) -> Value:
+    """X with numbers in place of NaN and of the infinities."""
+    value = tensor(op, x)
+    if not value.is_float:
+        return value
+    most = float(np.finfo(value.dtype).max) if value.dtype != "bfloat16" else 3.38953139e38
+    value = op.where(op.unary("IsNaN", value), nan, value)
+    for positive, new, default in ((1, posinf, most), (0, neginf, -most)):
+        found = op.unary("IsInf", value, detect_positive=positive, detect_negative=1 - positive)
+        value = op.where(found, default if new is None else new, value)
+    return value
+
+
+@operation(OPERATIONS, "Copy", "StopGradient", "Conj", "Conjugate", "Real")
+def copy(op: Builder, x: Any) -> Value:
+    """X."""
+    return tensor(op, x)
+
+
+# -- of two ---------------------------------------------------------------------------------------
+
+Binary = Callable[[Builder, Value, Value], Value]
+
+# fmt: off
+PROMOTED = {
+    "Add": "Add", "Subtract": "Sub", "Multiply": "Mul", "Maximum": "Max", "Minimum": "Min",
+    "Greater": "Greater", "GreaterEqual": "GreaterOrEqual", "Less": "Less",
+    "LessEqual": "LessOrEqual", "Equal": "Equal",
+}
+LOGICAL = {"LogicalAnd": "And", "LogicalOr": "Or", "LogicalXor": "Xor"}
+BITWISE = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
+# fmt: on
+
+
+def _joined(op: Builder, a: Value, b: Value, op_type: str) -> Value:
+    return op.elementwise(op_type, a, b)
+
+
+def _pair(names: tuple[str, ...], formula: str, compute: Binary, *also: str) -> None:
+    def handler(op: Builder, x1: Any, x2: Any) -> Value:
+        return compute(op, *promoted(op, x1, x2, also=also))
+
+    handler.__doc__ = formula
+    operation(OPERATIONS, *names)(handler)
+
+
+def not_equal(op: Builder, a: Value, b: Value) -> Value:
+    """Whether a is not b."""
+    return op.unary("Not", op.elementwise("Equal", a, b))
+
+
+def floor_mod(op: Builder, a: Value, b: Value) -> Value:
+    """The remainder, with the sign of b."""
+    if not a.is_float:
+        return op.elementwise("Mod", a, b)
+    left = op.elementwise("Mod", a, b, fmod=1)
+    zero = op.constant(0.0, a.dtype)
+    signs = [op.elementwise("Less", v, zero) for v in (left, b)]
+    apart = op.elementwise("And", op.elementwise("Xor", *signs), not_equal(op, left, zero))
+    return op.where(apart, op.add(left, b), left)
+
+
+def fmod(op: Builder, a: Value, b: Value) -> Value:
+    """The remainder, with the sign of a."""
+    if a.dtype == "bool":
+        a, b = op.cast(a, "int32"), op.cast(b, "int32")
+    return op.elementwise("Mod", a, b, fmod=1)
+
+
+def mod(op: Builder, a: Value, b: Value) -> Value:
+    """The remainder, with the sign of b; booleans are integers."""
+    if a.dtype == "bool":
+        a, b = op.cast(a, "int32"), op.cast(b, "int32")
+    return floor_mod(op, a, b)
+
+
+def floor_divide(op: Builder, a: Value, b: Value) -> Value:
+    """The largest whole number not above a / b."""
+    if a.is_float:
+        return op.unary("Floor", op.div(a, b))
+    return op.div(op.sub(a, op.elementwise("Mod", a, b)), b)
+
+
+def divide_no_nan(op: Builder, a: Value, b: Value) -> Value:
+    """A / b, and 0 where b is 0."""
+    zero = op.elementwise("Equal", b, 0.0)
+    return op.where(zero, 0.0, op.div(a, op.where(zero, 1.0, b)))
+
+
+def power(op: Builder, a: Value, b: Value) -> Value:
+    """A ** b."""
+    return op.elementwise("Pow", a, b)
+
+
+def arctan2(op: Builder, y: Value, x: Value) -> Value:
+    """The angle of the point (x, y), in all four quadrants."""
+    zero = op.constant(0.0, y.dtype)
+    level = op.elementwise("Equal", x, zero)
+    near = op.unary("Atan", op.div(y, op.where(level, 1.0, x)))
+    up = op.where(op.elementwise("Less", y, zero), -pi, op.constant(pi, y.dtype))
+    behind = op.where(op.elementwise("Less", x, zero), op.add(near, up), near)
+    upright = op.mul(op.unary("Sign", y), pi / 2)
+    return op.where(level, upright, behind)
+
+
+def hypot(op: Builder, a: Value, b: Value) -> Value:
+    """sqrt(a * a + b * b), without overflow."""
+    a, b = op.unary("Abs", a), op.unary("Abs", b)
+    most, least = op.elementwise("Max", a, b), op.elementwise("Min", a, b)
+    ratio = divide_no_nan(op, least, most)
+    return op.mul(most, op.unary("Sqrt", op.add(op.mul(ratio, ratio), 1.0)))
+
+
+def logaddexp(op: Builder, a: Value, b: Value) -> Value:
+    """log(exp(a) + exp(b))."""
+    away = op.unary("Neg", op.unary("Abs", op.sub(a, b)))
+    return op.add(op.elementwise("Max", a, b), log1p(op, op.unary("Exp", away)))
+
+
+def logaddexp2(op: Builder, a: Value, b: Value) -> Value:
+    """log2(2 ** a + 2 ** b)."""
+    both = logaddexp(op, op.mul(a, log(2)), op.mul(b, log(2)))
+    return op.div(both, log(2))
+
+
+def heaviside(op: Builder, a: Value, b: Value) -> Value:
+    """0 below zero, 1 above, b at zero."""
+    above = op.where(op.elementwise("Greater", a, 0.0), op.constant(1.0, a.dtype), b)
+    return op.where(op.elementwise("Less", a, 0.0), 0.0, above)
+
+
+def fmax(op: Builder, a: Value, b: Value) -> Value:
+    """The larger; a number before NaN."""
+    return _without_nan(op, "Max", a, b)
+
+
+def fmin(op: Builder, a: Value, b: Value) -> Value:
+    """The smaller; a number before NaN."""
+    return _without_nan(op, "Min", a, b)
+
+
+def _without_nan(op: Builder, op_type: str, a: Value, b: Value) -> Value:
+    result = op.elementwise(op_type, a, b)
+    if not a.is_float:
+        return result
+    return op.where(op.unary("IsNaN", a), b, op.where(op.unary("IsNaN", b), a, result))
+
+
+def left_shift(op: Builder, a: Value, b: Value) -> Value:
+    """A * 2 ** b."""
+    return op.mul(a, _two_to(op, b))
+
+
+def right_shift(op: Builder, a: Value, b: Value) -> Value:
+    """A / 2 ** b, rounded down."""
+    return floor_divide(op, a, _two_to(op, b))
+
+
+def _two_to(op: Builder, b: Value) -> Value:
+    wide = op.elementwise("Pow", op.constant(2, "int64"), op.cast(b, "int64"))
+    return op.cast(wide, b.dtype)
+
+
+for _name, _op_type in PROMOTED.items():
+    _pair((_name,), f"{_op_type.lower()}(x1, x2).", partial(_joined, op_type=_op_type))
+
+PAIRS: tuple[tuple[tuple[str, ...], Binary, tuple[str, ...]], ...] = (
+    (("NotEqual",), not_equal, ()),
+    (("Mod",), mod, ()),
+    (("Fmod",), fmod, ()),
+    (("FloorDivide",), floor_divide, ()),
+    (("Divide", "TrueDivide"), lambda op, a, b: op.div(a, b), ("float",)),
+    (("DivideNoNan",), divide_no_nan, ("float",)),
+    (("Power",), power, ()),
+    (("Arctan2",), arctan2, ("float",)),
+    (("Hypot",), hypot, ("float",)),
+    (("Logaddexp",), logaddexp, ("float",)),
+    (("Logaddexp2",), logaddexp2, ("float",)),
+    (("Heaviside",), heaviside, ("float",)),
+    (("Fmax",), fmax, ()),
+    (("Fmin",), fmin, ()),
+)
+for _names, _join, _also in PAIRS:
+    _pair(_names, _join.__doc__ or "x1 / x2.", _join, *_also)
+
+
+def _logic(name: str, op_type: str) -> None:
+    def handler(op: Builder, x1: Any, x2: Any) -> Value:
+        return op.elementwise(op_type, truth(op, x1), truth(op, x2))
+
+    handler.__doc__ = f"{op_type.lower()} of x1 and x2, in which anything but zero is true."
+    operation(OPERATIONS, name)(handler)
+
+
+def _bits(names: tuple[str, ...], formula: str, compute: Binary) -> None:
+    def handler(op: Builder, x: Any, y: Any) -> Value:
+        return compute(op, *promoted(op, x, y))
+
+    handler.__doc__ = formula
+    operation(OPERATIONS, *names)(handler)
+
+
+def _bitwise(op: Builder, a: Value, b: Value, op_type: str) -> Value:
+    return op.elementwise(op_type if a.dtype == "bool" else f"Bitwise{op_type}", a, b)
+
+
+def truth(op: Builder, x: Any) -> Value:
+    """Whether elements are anything but zero."""
+    return tensor(op, x, "bool")
+
+
+for _name, _op_type in LOGICAL.items():
+    _logic(_name, _op_type)
+for _name, _op_type in BITWISE.items():
+    _bits((_name,), f"{_op_type.lower()} of the bits.", partial(_bitwise, op_type=_op_type))
+_bits(("BitwiseLeftShift", "LeftShift"), "x * 2 ** y.", left_shift)
+_bits(("BitwiseRightShift", "RightShift"), "x / 2 ** y, rounded down.", right_shift)
+
+
+@operation(OPERATIONS, "BitwiseNot", "BitwiseInvert")
+def bitwise_not(op: Builder, x: Any) -> Value:
+    """X with every bit turned."""
+    value = tensor(op, x)
+    return op.unary("Not" if value.dtype == "bool" else "BitwiseNot", value)
+
+
+@operation(OPERATIONS, "LogicalNot")
+def logical_not(op: Builder, x: Any) -> Value:
+    """Whether x is zero."""
+    return op.unary("Not", truth(op, x))
+
+
+@operation(OPERATIONS, "Ldexp")
+def ldexp(op: Builder, x1: Any, x2: Any) -> Value:
+    """x1 * 2 ** x2."""
+    a, b = promoted(op, x1, x2, also=("float",))
+    return op.mul(a, op.elementwise("Pow", op.constant(2.0, b.dtype), b))
+
+
+# -- questions -------------------------------------------------------------------------------------
+
+
+def _question(name: str, formula: str, of_integers: bool, ask: Unary) -> None:
+    def handler(op: Builder, x: Any) -> Value:
+        value = tensor(op, x)
+        if value.is_float:
+            return ask(op, value)
+        same = op.elementwise("Equal", value, value)
+        return same if of_integers else op.unary("Not", same)
+
+    handler.__doc__ = formula
+    operation(OPERATIONS, name)(handler)
+
+
+def is_inf(op: Builder, x: Value, *, positive: bool = True, negative: bool = True) -> Value:
+    """Whether elements are infinite."""
+    wide = op.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    return op.unary("IsInf", wide, detect_positive=int(positive), detect_negative=int(negative))
+
+
+def is_finite(op: Builder, x: Value) -> Value:
+    """Whether elements are neither infinite nor NaN."""
+    return op.unary("Not", op.elementwise("Or", op.unary("IsNaN", x), is_inf(op, x)))
+
+
+for _name, _formula, _of_integers, _ask in (
+    ("Isnan", "Whether x is NaN.", False, lambda op, x: op.unary("IsNaN", x)),
+    ("Isinf", "Whether x is infinite.", False, is_inf),
+    ("Isfinite", "Whether x is neither infinite nor NaN.", True, is_finite),
+    ("Isposinf", "Whether x is infinity.", False, partial(is_inf, negative=False)),
+    ("Isneginf", "Whether x is minus infinity.", False, partial(is_inf, positive=False)),
+):
+    _question(_name, _formula, _of_integers, _ask)
+
+
+@operation(OPERATIONS, "Isreal")
+def is_real(op: Builder, x: Any) -> Value:
+    """True: there are no complex numbers here."""
+    value = tensor(op, x)
+    same = op.elementwise("Equal", value, value)
+    return op.elementwise("Or", same, op.unary("Not", same))
+
+
+@operation(OPERATIONS, "Isclose")
+def is_close(
+    op: Builder, x1: Any, x2: Any, rtol: Any = 1e-5, atol: Any = 1e-8, *, equal_nan: bool = False
+) -> Value:
+    """Whether abs(x1 - x2) <= atol + rtol * abs(x2)."""
+    a, b = promoted(op, x1, x2)
+    if not a.is_float:
+        return op.elementwise("Equal", a, b)
+    near = op.add(op.mul(op.unary("Abs", b), rtol), atol)
+    result = op.elementwise("LessOrEqual", op.unary("Abs", op.sub(a, b)), near)
+    if not equal_nan:
+        return result
+    both = op.elementwise("And", op.unary("IsNaN", a), op.unary("IsNaN", b))
+    return op.elementwise("Or", result, both)
+
+
+@operation(OPERATIONS, "Angle")
+def angle(op: Builder, x: Any) -> Value:
+    """0, and pi where x is negative: there are no complex numbers here."""
+    value = floating(op, x)
+    return op.where(op.elementwise("Less", value, 0.0), pi, op.constant(0.0, value.dtype))
+
+
+@operation(OPERATIONS, "Where")
+def where(op: Builder, condition: Any, x1: Any = None, x2: Any = None) -> Any:
+    """x1 where the condition holds, else x2; with the condition alone, where it holds."""
+    if x1 is None and x2 is None:
+        return nonzero(op, condition)
+    return op.where(truth(op, condition), *promoted(op, x1, x2))
+
+
+@operation(OPERATIONS, "Nonzero")
+def nonzero(op: Builder, x: Any) -> list[Value]:
+    """The indices of what is not zero, an output for each axis."""
+    value = op.plain(truth(op, x))
+    found = op.emit("NonZero", value, dtype="int64", shape=(value.rank, None))
+    rows = op.split(op.cast(found, "int32"), 0, [1] * value.rank)
+    return [op.squeeze(row, [0]) for row in rows]
+
+
+@operation(OPERATIONS, "Select")
+def select(op: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Value:
+    """The choice of the first condition that holds, else the default."""
+    *choices, result = promoted(op, *choicelist, default)
+    for condition, choice in zip(reversed(condlist), reversed(choices), strict=True):
+        result = op.where(truth(op, condition), choice, result)
+    return result
+
+
+# -- dtypes ----------------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "Cast")
+def cast(op: Builder, x: Any, *, dtype: str) -> Value:
+    """X in another dtype; floating point numbers are cut off to integers."""
+    return tensor(op, x, dtype)
+
+
+@operation(OPERATIONS, "SaturateCast")
+def saturate_cast(op: Builder, x: Any, *, dtype: str) -> Value:
+    """X in another dtype, held between its bounds."""
+    value = tensor(op, x)
+    if dtype == "bool" or value.dtype in (dtype, "bool"):
+        return op.cast(value, dtype)
+    low, high = (_limit(dtype, k) for k in ("min", "max"))
+    own_low, own_high = (_limit(value.dtype, k) for k in ("min", "max"))
+    bounds = [op.constant(max(low, own_low), value.dtype)]
+    bounds.append(op.constant(_below(min(high, own_high), value.dtype), value.dtype))
+    held = op.node("Clip", [value, *bounds], [(value.dtype, value.shape)], stored=value.stored)[0]
+    return op.cast(held, dtype)
+
+
+def _limit(dtype: str, which: str) -> float:
+    if dtype == "bfloat16":
+        return 3.3895314e38 if which == "max" else -3.3895314e38
+    info: Any = np.finfo(dtype) if "float" in dtype else np.iinfo(dtype)
+    return float(getattr(info, which)) if "float" in dtype else int(getattr(info, which))
+
+
+def _below(bound: float, dtype: str) -> float:
+    """Return the largest number of a dtype that is not above a bound."""
+    if "float" not in dtype or dtype == "bfloat16":
+        return bound
+    near = np.asarray(bound, dtype)
+    return float(near if near <= bound else np.nextafter(near, np.asarray(0, dtype)))
+
+
+@operation(OPERATIONS, "ConvertToTensor", "Array")
+def convert_to_tensor(
+    op: Builder, x: Any, *, dtype: str | None = None, sparse: Any = None, ragged: Any = None
+) -> Value:
+    """X, in another dtype where one is given."""
+    if sparse or ragged:
+        raise Gap("sparse or ragged tensors")
+    return tensor(op, x, dtype)

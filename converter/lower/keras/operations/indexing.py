@@ -1,0 +1,451 @@
+"""Operations by index: taking, putting, diagonals, one-hot, searching.
+
+Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import END, Builder
+from converter.lower.graph import Dim
+from converter.lower.keras.operations.operands import (
+    flattened,
+    known_size,
+    promoted,
+    tensor,
+)
+from converter.lower.keras.operations.shaping import moved
+from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.values import Value, total
+
+# -- taking ----------------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "GetItem")
+def get_item(op: Builder, x: Any, key: Any) -> Value:
+    """x[key], for numbers, slices, an ellipsis, new axes, and a tensor of numbers."""
+    parts = list(key) if isinstance(key, list | tuple) else [key]
+    return item(op, tensor(op, x), parts)
+
+
+def item(op: Builder, x: Value, parts: Sequence[Any]) -> Value:
+    """Return a part of a value, as ``x[parts]`` of Python has it.
+
+    Raises:
+        Gap: It is indexed by booleans, or by several tensors.
+    """
+    parts = _spelled_out(x, parts)
+    axes: list[int] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    steps: list[int] = []
+    numbers: list[int] = []  # axes that a number takes away
+    tensors: list[tuple[int, Value]] = []
+    new: list[int] = []  # places of new axes in the result
+    computed: list[tuple[int, slice]] = []  # slices whose bounds are tensors
+    axis = place = 0
+    for part in parts:
+        if part is None:
+            new.append(place)
+            place += 1
+            continue
+        if isinstance(part, slice) and _is_computed(part):
+            computed.append((axis, part))
+            place += 1
+        elif isinstance(part, slice):
+            bounds = _bounds(part)
+            if bounds is not None:
+                axes.append(axis)
+                for found, number in zip((starts, ends, steps), bounds, strict=True):
+                    found.append(number)
+            place += 1
+        elif isinstance(part, int) and not isinstance(part, bool):
+            axes.append(axis)
+            starts.append(part)
+            ends.append(part + 1 if part != -1 else END)
+            steps.append(1)
+            numbers.append(axis)
+        else:
+            index = tensor(op, part)
+            if index.dtype == "bool":
+                raise Gap("an index of booleans")
+            tensors.append((axis, index))
+            place += index.rank
+        axis += 1
+    if len(tensors) > 1:
+        raise Gap("an index of several tensors")
+    result = op.slice(x, axes, starts, ends, steps) if axes else x
+    for at, part in computed:
+        result = _cut_at(op, result, at, part)
+    result = op.squeeze(result, numbers) if numbers else result
+    for at, index in tensors:
+        where = at - sum(n < at for n in numbers)
+        result = op.gather(result, _whole(op, index), where)
+    return op.unsqueeze(result, new) if new else result
+
+
+def _spelled_out(x: Value, parts: Sequence[Any]) -> list[Any]:
+    """Return an index with a slice in place of each axis that the ellipsis stands for."""
+    found = list(parts)
+    given = sum(part is not None and part is not ... for part in found)
+    where = next((i for i, part in enumerate(found) if part is ...), None)
+    if where is None:
+        found.append(...)
+        where = len(found) - 1
+    found[where : where + 1] = [slice(None)] * (x.rank - given)
+    return found
+
+
+def _bounds(part: slice) -> tuple[int, int, int] | None:
+    """Return start, end and step of a slice; None where it takes everything."""
+    step = 1 if part.step is None else int(part.step)
+    start = (0 if step > 0 else -1) if part.start is None else int(part.start)
+    end = (END if step > 0 else -END) if part.stop is None else int(part.stop)
+    return None if (start, end, step) == (0, END, 1) else (start, end, step)
+
+
+def _is_computed(part: slice) -> bool:
+    return any(isinstance(n, Value) for n in (part.start, part.stop))
+
+
+def _cut_at(op: Builder, x: Value, axis: int, part: slice) -> Value:
+    """Return a slice of an axis whose bounds are tensors."""
+    if part.step not in (None, 1):
+        raise Gap("steps of a slice whose bounds are computed")
+    bounds = [
+        op.reshape(tensor(op, default if n is None else n, "int64"), (1,))
+        for n, default in ((part.start, 0), (part.stop, END))
+    ]
+    shape = (*x.shape[:axis], None, *x.shape[axis + 1 :])
+    place = op.constant([axis], "int64")
+    return op.emit("Slice", x, *bounds, place, dtype=x.dtype, shape=shape)
+
+
+def _whole(op: Builder, numbers: Value) -> Value:
+    return numbers if numbers.dtype in ("int32", "int64") else op.cast(numbers, "int64")
+
+
+@operation(OPERATIONS, "Take")
+def take(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value:
+    """Elements of x along an axis, by number; below zero from the end."""
+    value = tensor(op, x)
+    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    return op.gather(value, _whole(op, tensor(op, indices)), axis)
+
+
+@operation(OPERATIONS, "TakeAlongAxis")
+def take_along_axis(op: Builder, x: Any, indices: Any, *, axis: int | None = None) -> Value:
+    """For each number the element of x that is that far along an axis at the same place."""
+    value, numbers = tensor(op, x), op.cast(tensor(op, indices), "int64")
+    value, axis = (flattened(op, value), 0) if axis is None else (value, value.axis(axis))
+    for one, other in ((0, 1), (1, 0)):
+        pair = [value, numbers]
+        sizes = [
+            m if i != axis and n == 1 else n
+            for i, (n, m) in enumerate(zip(pair[one].shape, pair[other].shape, strict=True))
+        ]
+        if tuple(sizes) != pair[one].shape:
+            wide = op.emit(
+                "Expand", pair[one], _sizes(op, pair[one], pair[other], sizes),
+                dtype=pair[one].dtype, shape=tuple(sizes),
+            )  # fmt: skip
+            value, numbers = (wide, numbers) if one == 0 else (value, wide)
+    return op.emit(
+        "GatherElements", value, numbers, dtype=value.dtype, shape=numbers.shape, axis=axis
+    )
+
+
+def _sizes(op: Builder, own: Value, other: Value, sizes: Sequence[Dim]) -> Value:
+    parts = [
+        op.constant([n], "int64") if isinstance(n, int) else op.size(own if n == m else other, i)
+        for i, (n, m) in enumerate(zip(sizes, own.shape, strict=True))
+    ]
+    return op.concat(parts, 0)
+
+
+@operation(OPERATIONS, "Slice")
+def slice_(op: Builder, inputs: Any, start_indices: Any, *, shape: Sequence[int]) -> Value:
+    """A part of so many elements from given places on; -1 takes the rest."""
+    value, start = tensor(op, inputs), tensor(op, start_indices, "int64")
+    sizes = np.asarray(shape)
+    count = op.constant(np.where(sizes < 0, END, sizes), "int64")
+    place = op.constant(list(range(value.rank)), "int64")
+    out: list[Dim] = [int(n) if n >= 0 else None for n in sizes]
+    known = op.array(start)
+    if known is not None:
+        out = [
+            n - int(s) if m is None and isinstance(n, int) else n if m is None and not s else m
+            for n, m, s in zip(value.shape, out, known, strict=True)
+        ]
+    end = op.add(start, count)
+    return op.emit("Slice", value, start, end, place, dtype=value.dtype, shape=tuple(out))
+
+
+# -- putting ---------------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "SliceUpdate")
+def slice_update(op: Builder, inputs: Any, start_indices: Any, updates: Any) -> Value:
+    """The inputs with updates in their place, from given numbers on.
+
+    As TensorFlow's dynamic_update_slice, moves a start that leaves too little room.
+    """
+    value, new = tensor(op, inputs), tensor(op, updates)
+    start = tensor(op, start_indices, "int64")
+    known = op.array(start)
+    if known is not None:
+        widths = [_room(*axis) for axis in zip(value.shape, new.shape, known.tolist(), strict=True)]
+        before, after = [low for low, _ in widths], [high for _, high in widths]
+        there = op.pad(op.cast(op.elementwise("Equal", new, new), "int32"), before, after)
+        wide = op.pad(new, before, after)
+        return op.where(op.cast(there, "bool"), wide, value)
+    sizes = [known_size(new, i, "updating") for i in range(new.rank)]
+    whole = [known_size(value, i, "updating") for i in range(value.rank)]
+    room = op.constant([n - m for n, m in zip(whole, sizes, strict=True)], "int64")
+    zero = op.constant(0, "int64")
+    start = op.elementwise("Min", op.elementwise("Max", start, zero), room)
+    grid = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), -1)
+    places = op.add(op.constant(grid, "int64"), start)
+    return op.emit("ScatterND", value, places, new, dtype=value.dtype, shape=value.shape)
+
+
+def _room(whole: Dim, part: Dim, start: int) -> tuple[int, int]:
+    """Return how much of an axis is before and after a part that starts somewhere."""
+    if isinstance(whole, int) and isinstance(part, int):
+        start = min(max(start, 0), whole - part)
+        return start, whole - part - start
+    if whole != part or start:
+        raise Gap("updating a part of an axis of unknown size")
+    return 0, 0
+
+
+@operation(OPERATIONS, "Scatter")
+def scatter(op: Builder, indices: Any, values: Any, *, shape: Sequence[int]) -> Value:
+    """Zeros of a shape, with values added at places."""
+    new = tensor(op, values)
+    start = op.expand(op.constant(0, new.dtype), tuple(shape))
+    return put(op, start, indices, new, "add")
+
+
+@operation(OPERATIONS, "ScatterUpdate")
+def scatter_update(
+    op: Builder, inputs: Any, indices: Any, updates: Any, *, reduction: str | None = None
+) -> Value:
+    """The inputs with updates at places: put there, added, multiplied, or the larger or smaller."""
+    value = tensor(op, inputs)
+    return put(op, value, indices, tensor(op, updates, value.dtype), reduction or "none")
+
+
+def put(op: Builder, x: Value, indices: Any, updates: Value, reduction: str) -> Value:
+    """Return a value with others at places, joined by a reduction with what was there."""
+    places = op.cast(tensor(op, indices), "int64")
+    return op.emit(
+        "ScatterND", x, places, updates, dtype=x.dtype, shape=x.shape, reduction=reduction
+    )
+
+
+# -- diagonals -------------------------------------------------------------------------------------
+
+
+def triangle(op: Builder, x: Value, k: int, *, upper: bool) -> Value:
+    """Return matrices with zeros on one side of a diagonal."""
+    value = x if x.dtype in ("float32", "float64", "int64", "int32", "bool") else None
+    wide = op.cast(x, "float32" if x.is_float else "int32") if value is None else value
+    side = op.constant(k, "int64")
+    result = op.emit("Trilu", wide, side, dtype=wide.dtype, shape=wide.shape, upper=int(upper))
+    return op.cast(result, x.dtype)
+
+
+@operation(OPERATIONS, "Tril")
+def tril(op: Builder, x: Any, *, k: int = 0) -> Value:
+    """X with zeros above a diagonal."""
+    return triangle(op, tensor(op, x), k, upper=False)
+
+
+@operation(OPERATIONS, "Triu")
+def triu(op: Builder, x: Any, *, k: int = 0) -> Value:
+    """X with zeros below a diagonal."""
+    return triangle(op, tensor(op, x), k, upper=True)
+
+
+@operation(OPERATIONS, "Diagonal")
+def diagonal(op: Builder, x: Any, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+    """The diagonal of the plane of two axes, as the last axis."""
+    value = tensor(op, x)
+    rows, columns = (known_size(value, a, "a diagonal") for a in (axis1, axis2))
+    last = moved(op, value, [axis1, axis2], [-2, -1])
+    first, second = max(-offset, 0), max(offset, 0)
+    length = max(min(rows - first, columns - second), 0)
+    places = (first + np.arange(length)) * columns + second + np.arange(length)
+    line = op.reshape(last, (*last.shape[:-2], rows * columns))
+    return op.gather(line, op.constant(places, "int64"), -1)
+
+
+@operation(OPERATIONS, "Trace")
+def trace(op: Builder, x: Any, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+    """The sum of a diagonal."""
+    found = diagonal(op, x, offset=offset, axis1=axis1, axis2=axis2)
+    wide = op.cast(found, "int32") if found.dtype in ("bool", "int8", "int16") else found
+    return op.reduce("ReduceSum", wide, [-1])
+
+
+@operation(OPERATIONS, "Diag")
+def diag(op: Builder, x: Any, *, k: int = 0) -> Value:
+    """A matrix with a vector as diagonal, or the diagonal of a matrix."""
+    value = tensor(op, x)
+    return diagonal(op, value, offset=k) if value.rank == 2 else diagonal_matrix(op, value, k)
+
+
+@operation(OPERATIONS, "Diagflat")
+def diagflat(op: Builder, x: Any, *, k: int = 0) -> Value:
+    """A matrix with all elements of x as diagonal."""
+    return diagonal_matrix(op, flattened(op, tensor(op, x)), k)
+
+
+def diagonal_matrix(op: Builder, x: Value, k: int) -> Value:
+    """Return a matrix with a vector as its diagonal."""
+    size = known_size(x, 0, "a diagonal")
+    eye = op.constant(np.eye(size + abs(k), k=k)[:, max(k, 0) : max(k, 0) + size], x.dtype)
+    wide = op.mul(eye, x)
+    before, after = (0, max(k, 0)), (0, max(-k, 0))
+    return op.pad(wide, [before[0], before[1]], [after[0], after[1]])
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def hot(op: Builder, x: Any, classes: int, axis: int, dtype: str) -> Value:
+    """Return 1 where a new axis has the number of x, else 0."""
+    value = op.cast(tensor(op, x), "int64")
+    place = axis + value.rank + 1 if axis < 0 else axis
+    numbers = [classes if i == place else 1 for i in range(value.rank + 1)]
+    line = op.constant(np.arange(classes).reshape(numbers), "int64")
+    return op.cast(op.elementwise("Equal", op.unsqueeze(value, [place]), line), dtype)
+
+
+@operation(OPERATIONS, "OneHot")
+def one_hot(
+    op: Builder, x: Any, *,
+    num_classes: int, axis: int = -1, dtype: str | None = None, sparse: bool = False,
+) -> Value:  # fmt: skip
+    """1 where a new axis has the number of x, else 0."""
+    if sparse:
+        raise Gap("sparse tensors")
+    return hot(op, x, num_classes, axis, dtype or "float32")
+
+
+@operation(OPERATIONS, "MultiHot")
+def multi_hot(
+    op: Builder, inputs: Any, *,
+    num_classes: int | None = None, axis: int = -1, dtype: str | None = None,
+    sparse: bool = False, num_tokens: int | None = None,
+) -> Value:  # fmt: skip
+    """1 for the numbers that are in a row of the inputs, else 0."""
+    if sparse:
+        raise Gap("sparse tensors")
+    classes = num_classes if num_classes is not None else num_tokens
+    if classes is None:
+        raise Gap("num_classes")
+    value = tensor(op, inputs)
+    ones = hot(op, value, classes, axis, "int32")
+    return op.cast(op.reduce("ReduceMax", ones, [1 if value.rank > 1 else 0]), dtype or "float32")
+
+
+def placed(op: Builder, rising: Value, values: Value, *, right: bool) -> Value:
+    """Return how many of a rising sequence are before each value; equal ones too, if right."""
+    how = "LessOrEqual" if right else "Less"
+    before = op.elementwise(how, rising, op.unsqueeze(values, [-1]))
+    return op.reduce("ReduceSum", op.cast(before, "int32"), [-1])
+
+
+@operation(OPERATIONS, "SearchSorted")
+def search_sorted(op: Builder, sorted_sequence: Any, values: Any, *, side: str = "left") -> Value:
+    """Where values would have to stand in a rising sequence."""
+    rising, value = promoted(op, sorted_sequence, values)
+    return placed(op, rising, value, right=side == "right")
+
+
+@operation(OPERATIONS, "Digitize")
+def digitize(op: Builder, x: Any, bins: Any) -> Value:
+    """The number of the bin of each element."""
+    value, rising = promoted(op, x, tensor(op, bins, "float32"))
+    return placed(op, rising, value, right=True)
+
+
+@operation(OPERATIONS, "IsIn")
+def is_in(
+    op: Builder, x1: Any, x2: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Value:
+    """Whether each element of x1 is one of x2."""
+    del assume_unique  # a hint
+    a, b = promoted(op, x1, x2)
+    same = op.elementwise("Equal", op.unsqueeze(a, [-1]), flattened(op, b))
+    found = op.cast(op.reduce("ReduceMax", op.cast(same, "int32"), [-1]), "bool")
+    return op.unary("Not", found) if invert else found
+
+
+@operation(OPERATIONS, "UnravelIndex")
+def unravel_index(op: Builder, indices: Any, *, shape: Sequence[int]) -> list[Value]:
+    """The places in a shape of numbers that count its elements."""
+    rest = tensor(op, indices)
+    rest = op.where(op.elementwise("Less", rest, 0), op.add(rest, total(shape) or 0), rest)
+    found = []
+    for n in reversed(shape):
+        found.append(op.elementwise("Mod", rest, op.constant(n, rest.dtype)))
+        rest = op.div(rest, n)
+    return list(reversed(found))
+
+
+@operation(OPERATIONS, "Bincount")
+def bincount(
+    op: Builder, x: Any, *, weights: Any = None, minlength: int = 0, sparse: bool = False
+) -> Value:
+    """How often each number from 0 on is in the last axis of x, or the sum of its weights there."""
+    if sparse:
+        raise Gap("sparse tensors")
+    value = op.cast(tensor(op, x), "int64")
+    most = op.reduce("ReduceMax", value, list(range(value.rank)))
+    count = op.elementwise("Max", op.add(most, 1), op.constant(minlength, "int64"))
+    ends = [op.constant(0, "int64"), count, op.constant(1, "int64")]
+    line = op.emit("Range", *ends, dtype="int64", shape=(None,))
+    column = op.unsqueeze(line, [1])
+    same = op.elementwise("Equal", column, op.unsqueeze(value, [-2]))
+    if weights is None:
+        return op.reduce("ReduceSum", op.cast(same, "int32"), [-1])
+    weight = tensor(op, weights)
+    chosen = op.mul(op.cast(same, weight.dtype), op.unsqueeze(weight, [-2]))
+    return op.reduce("ReduceSum", chosen, [-1])
+
+
+@operation(OPERATIONS, "Unique")
+def unique(
+    op: Builder, x: Any, *,
+    sorted: bool = True, return_index: bool = False, return_inverse: bool = False,
+    return_counts: bool = False, axis: int | None = None, size: int | None = None,
+    fill_value: Any = None,
+) -> Any:  # fmt: skip
+    """The different elements of x, or its different slices along an axis, and their places."""
+    del fill_value
+    if size is not None:
+        raise Gap("size")
+    given = tensor(op, x)
+    value = op.plain(op.cast(given, "int64") if given.dtype in ("int32", "bool") else given)
+    attributes: dict[str, Any] = {"sorted": int(sorted)}
+    shape: tuple[Dim, ...] = (None,)
+    if axis is not None:
+        place = attributes["axis"] = value.axis(axis)
+        shape = (*value.shape[:place], None, *value.shape[place + 1 :])
+    some: tuple[Dim, ...] = (None,)
+    made = op.node(
+        "Unique", [value], [(value.dtype, shape), *[("int64", some)] * 3], attributes=attributes
+    )
+    inverse = op.cast(made[2], "int32")
+    if axis is None:
+        inverse = op.reshape(inverse, value.shape)
+    found = [op.cast(made[0], given.dtype)]
+    found += [op.cast(made[1], "int32")] if return_index else []
+    found += [inverse] if return_inverse else []
+    found += [op.cast(made[3], "int32")] if return_counts else []
+    return found if len(found) > 1 else found[0]

@@ -1,0 +1,445 @@
+"""Operations of neural networks: activations, convolution, pooling, normalisation, attention.
+
+Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/nn.py
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.keras import activations
+from converter.lower.keras.attention import dot_product
+from converter.lower.keras.convolution import (
+    as_given,
+    channels_first,
+    convolve,
+    depthwise,
+    numbers,
+)
+from converter.lower.keras.normalization import along, standardized
+from converter.lower.keras.operations.operands import Axes, all_axes, floating, known_size, tensor
+from converter.lower.keras.operations.products import norm
+from converter.lower.keras.operations.reductions import mean, variance
+from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max_pooling, pool
+from converter.lower.keras.table import OPERATIONS, Gap, Roles, operation
+from converter.lower.values import Value, total
+
+EPSILON = 1e-7  # keras.config.epsilon()
+
+# -- activations -----------------------------------------------------------------------------------
+
+# fmt: off
+ACTIVATIONS = {
+    "HardSigmoid": "hard_sigmoid", "HardSilu": "hard_silu", "HardTanh": "hard_tanh",
+    "LogSigmoid": "log_sigmoid", "Mish": "mish", "Relu": "relu", "Relu6": "relu6", "Selu": "selu",
+    "Sigmoid": "sigmoid", "Silu": "silu", "Softplus": "softplus", "Softsign": "softsign",
+    "SparsePlus": "sparse_plus", "SparseSigmoid": "sparse_sigmoid", "TanhShrink": "tanh_shrink",
+}
+# fmt: on
+
+
+def _activation(name: str, function: str) -> None:
+    def handler(op: Builder, x: Any) -> Value:
+        value = tensor(op, x)
+        integers = not value.is_float and function not in ("relu", "relu6")
+        return activations.FUNCTIONS[function](op, floating(op, x) if integers else value)
+
+    handler.__doc__ = activations.FUNCTIONS[function].__doc__ or f"{function}(x)."
+    operation(OPERATIONS, name)(handler)
+
+
+for _name, _function in ACTIVATIONS.items():
+    _activation(_name, _function)
+
+
+@operation(OPERATIONS, "ReLU")
+def relu(
+    op: Builder, x: Any, *,
+    negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0,
+) -> Value:  # fmt: skip
+    """max_value if x >= max_value; x if threshold <= x; else negative_slope * (x - threshold)."""
+    return activations.relu(op, floating(op, x), negative_slope, max_value, threshold)
+
+
+@operation(OPERATIONS, "LeakyRelu")
+def leaky_relu(op: Builder, x: Any, *, negative_slope: float = 0.2) -> Value:
+    """X if x > 0 else negative_slope * x."""
+    return activations.leaky_relu(op, floating(op, x), negative_slope)
+
+
+@operation(OPERATIONS, "Elu")
+def elu(op: Builder, x: Any, *, alpha: float = 1.0) -> Value:
+    """X if x > 0 else alpha * (exp(x) - 1)."""
+    return activations.elu(op, floating(op, x), alpha)
+
+
+@operation(OPERATIONS, "Celu")
+def celu(op: Builder, x: Any, *, alpha: float = 1.0) -> Value:
+    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)."""
+    return activations.celu(op, floating(op, x), alpha)
+
+
+@operation(OPERATIONS, "Gelu")
+def gelu(op: Builder, x: Any, *, approximate: bool = True) -> Value:
+    """X * P(X <= x) for a normal X, by tanh or exactly."""
+    return activations.gelu(op, floating(op, x), approximate)
+
+
+@operation(OPERATIONS, "Glu")
+def glu(op: Builder, x: Any, *, axis: int = -1) -> Value:
+    """A * sigmoid(b) for the halves a, b of x."""
+    return activations.glu(op, floating(op, x), axis)
+
+
+@operation(OPERATIONS, "HardShrink")
+def hard_shrink(op: Builder, x: Any, *, threshold: float = 0.5) -> Value:
+    """X beyond the threshold, zero within it."""
+    return activations.hard_shrink(op, floating(op, x), threshold)
+
+
+@operation(OPERATIONS, "SoftShrink")
+def soft_shrink(op: Builder, x: Any, *, threshold: float = 0.5) -> Value:
+    """X moved towards zero by the threshold, and zero within it."""
+    return activations.soft_shrink(op, floating(op, x), threshold)
+
+
+@operation(OPERATIONS, "Squareplus")
+def squareplus(op: Builder, x: Any, *, b: float = 4.0) -> Value:
+    """(x + sqrt(x * x + b)) / 2."""
+    return activations.squareplus(op, floating(op, x), b)
+
+
+@operation(OPERATIONS, "Threshold")
+def threshold_(op: Builder, x: Any, *, threshold: float, default_value: float) -> Value:
+    """X beyond the threshold, else the default."""
+    return activations.threshold_function(op, floating(op, x), threshold, default_value)
+
+
+@operation(OPERATIONS, "Softmax")
+def softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
+    """exp(x) / sum(exp(x)) over an axis, or several, or all."""
+    value = floating(op, x)
+    return activations.softmax(op, value, axis if isinstance(axis, int) else all_axes(value, axis))
+
+
+@operation(OPERATIONS, "LogSoftmax")
+def log_softmax(op: Builder, x: Any, *, axis: Axes = -1) -> Value:
+    """X - log(sum(exp(x))) over an axis, or several, or all."""
+    value = floating(op, x)
+    if isinstance(axis, int):
+        return op.softmax(value, axis, "LogSoftmax")
+    axes = all_axes(value, axis)
+    away = op.sub(value, op.reduce("ReduceMax", value, axes, keepdims=True))
+    whole = op.reduce("ReduceSum", op.unary("Exp", away), axes, keepdims=True)
+    return op.sub(away, op.unary("Log", whole))
+
+
+@operation(OPERATIONS, "Sparsemax")
+def sparsemax(op: Builder, x: Any, *, axis: int = -1) -> Value:
+    """max(x - tau, 0), with Keras's tau."""
+    return activations.sparsemax(op, floating(op, x), axis)
+
+
+# -- convolution and pooling -----------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "Conv")
+def conv(
+    op: Builder, inputs: Any, kernel: Any, *,
+    strides: Any = 1, padding: str = "valid", data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Value:  # fmt: skip
+    """Cross-correlation; groups are as many as fit the kernel's channels."""
+    image, weight = tensor(op, inputs), tensor(op, kernel)
+    channels = known_size(image, 1 if data_format == "channels_first" else -1, "a convolution")
+    return convolve(
+        op, image, weight, None, strides=strides, padding=padding, data_format=data_format,
+        dilations=dilation_rate, groups=channels // known_size(weight, -2, "a convolution"),
+    )  # fmt: skip
+
+
+@operation(OPERATIONS, "DepthwiseConv")
+def depthwise_conv(
+    op: Builder, inputs: Any, kernel: Any, *,
+    strides: Any = 1, padding: str = "valid", data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Value:  # fmt: skip
+    """One kernel, or several, for each channel."""
+    return depthwise(
+        op, tensor(op, inputs), tensor(op, kernel), None, strides, padding, data_format,
+        dilation_rate,
+    )  # fmt: skip
+
+
+@operation(OPERATIONS, "SeparableConv")
+def separable_conv(
+    op: Builder, inputs: Any, depthwise_kernel: Any, pointwise_kernel: Any, *,
+    strides: Any = 1, padding: str = "valid", data_format: str | None = None,
+    dilation_rate: Any = 1,
+) -> Value:  # fmt: skip
+    """A depthwise convolution, then one of size one."""
+    inner = depthwise(
+        op, tensor(op, inputs), tensor(op, depthwise_kernel), None, strides, padding, data_format,
+        dilation_rate,
+    )  # fmt: skip
+    return convolve(
+        op, inner, tensor(op, pointwise_kernel), None, strides=1, padding="valid",
+        data_format=data_format, dilations=1,
+    )  # fmt: skip
+
+
+def _pool(name: str, op_type: str, formula: str) -> None:
+    def handler(
+        op: Builder, inputs: Any, *,
+        pool_size: Any, strides: Any = None, padding: str = "valid",
+        data_format: str | None = None,
+    ) -> Value:  # fmt: skip
+        return pool(
+            op, tensor(op, inputs), op_type, pool_size=pool_size, strides=strides,
+            padding=padding.lower(), data_format=data_format,
+        )  # fmt: skip
+
+    handler.__doc__ = formula
+    operation(OPERATIONS, name)(handler)
+
+
+_pool("MaxPool", "MaxPool", "The largest of each window.")
+_pool("AveragePool", "AveragePool", "The mean of each window.")
+
+
+@operation(OPERATIONS, "AdaptiveMaxPool")
+def adaptive_max_pool(
+    op: Builder, inputs: Any, *, output_size: Any, data_format: str | None = None
+) -> Value:
+    """The largest of each of as many windows as are wanted."""
+    value = tensor(op, inputs)
+    none = Roles(op, "", {})
+    return adaptive_max_pooling(op, none, value, output_size=output_size, data_format=data_format)
+
+
+@operation(OPERATIONS, "AdaptiveAveragePool")
+def adaptive_average_pool(
+    op: Builder, inputs: Any, *, output_size: Any, data_format: str | None = None
+) -> Value:
+    """The mean of each of as many windows as are wanted."""
+    value, none = tensor(op, inputs), Roles(op, "", {})
+    return adaptive_average_pooling(
+        op, none, value, output_size=output_size, data_format=data_format
+    )
+
+
+def blocks(op: Builder, x: Value, size: int, data_format: str | None, *, to_space: bool) -> Value:
+    """Move blocks of channels into space, or back; channels of a block are apart the furthest."""
+    image = channels_first(op, x, data_format)
+    n, c, h, w = image.shape
+    factor = size if to_space else 1 / size
+    channels = None if not isinstance(c, int) else int(c / factor**2)
+    sides = [int(side * factor) if isinstance(side, int) else None for side in (h, w)]
+    shape = (n, channels, *sides)
+    if to_space:
+        made = op.emit(
+            "DepthToSpace", image, dtype=x.dtype, shape=shape, blocksize=size, mode="DCR"
+        )
+    else:
+        made = op.emit("SpaceToDepth", image, dtype=x.dtype, shape=shape, blocksize=size)
+    return as_given(op, made, data_format)
+
+
+@operation(OPERATIONS, "DepthToSpace")
+def depth_to_space(
+    op: Builder, x: Any, *, block_size: int, data_format: str = "channels_last"
+) -> Value:
+    """Blocks of channels, moved into space."""
+    return blocks(op, tensor(op, x), block_size, data_format, to_space=True)
+
+
+@operation(OPERATIONS, "SpaceToDepth")
+def space_to_depth(
+    op: Builder, x: Any, *, block_size: int, data_format: str = "channels_last"
+) -> Value:
+    """Blocks of space, moved into channels."""
+    return blocks(op, tensor(op, x), block_size, data_format, to_space=False)
+
+
+def windows(
+    op: Builder, image: Value, kernel: Sequence[int], stride: Sequence[int],
+    dilation: Sequence[int],
+) -> Value:  # fmt: skip
+    """Return [N, C, kH, outH, kW, outW]: the windows of a channels-first image."""
+    result = image
+    for i, axis in ((0, 2), (1, 4)):
+        size = known_size(result, axis, "windows")
+        count = (size - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1
+        places = np.add.outer(np.arange(kernel[i]) * dilation[i], np.arange(count) * stride[i])
+        result = op.gather(result, op.constant(places, "int64"), axis)
+    return result
+
+
+@operation(OPERATIONS, "Unfold")
+def unfold(
+    op: Builder, x: Any, *, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Value:
+    """The windows of a channels-first image, one in each column."""
+    image = tensor(op, x)
+    pads = [0, 0, *numbers(padding, 2)]
+    image = op.pad(image, pads, pads)
+    kernel = numbers(kernel_size, 2)
+    cut = windows(op, image, kernel, numbers(stride, 2), numbers(dilation, 2))
+    cut = op.transpose(cut, [0, 1, 2, 4, 3, 5])
+    return op.reshape(cut, (cut.shape[0], total(cut.shape[1:4]), total(cut.shape[4:])))
+
+
+@operation(OPERATIONS, "Fold")
+def fold(
+    op: Builder, x: Any, *,
+    output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1,
+) -> Value:  # fmt: skip
+    """The sum of windows at their places in a channels-first image."""
+    value = tensor(op, x)
+    attributes: dict[str, Any] = {
+        "dilations": numbers(dilation, 2), "pads": numbers(padding, 2) * 2,
+        "strides": numbers(stride, 2),
+    }  # fmt: skip
+    size, kernel = numbers(output_size, 2), numbers(kernel_size, 2)
+    channels = known_size(value, 1, "windows") // (kernel[0] * kernel[1])
+    return op.emit(
+        "Col2Im", value, op.constant(size, "int64"), op.constant(kernel, "int64"),
+        dtype=value.dtype, shape=(value.shape[0], channels, *size), **attributes,
+    )  # fmt: skip
+
+
+# -- normalisation ---------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "BatchNorm")
+def batch_norm(
+    op: Builder, x: Any, mean: Any, variance: Any, offset: Any = None, scale: Any = None, *,
+    axis: int, epsilon: float = 1e-3,
+) -> Value:  # fmt: skip
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
+    value = tensor(op, x)
+    axes = [value.axis(axis)]
+    spread = op.unary("Reciprocal", op.unary("Sqrt", op.add(tensor(op, variance), epsilon)))
+    factor = spread if scale is None else op.mul(spread, tensor(op, scale))
+    away = op.unary("Neg", op.mul(tensor(op, mean), factor))
+    away = away if offset is None else op.add(away, tensor(op, offset))
+    return op.add(op.mul(value, along(op, value, factor, axes)), along(op, value, away, axes))
+
+
+@operation(OPERATIONS, "LayerNorm")
+def layer_norm(
+    op: Builder, x: Any, gamma: Any = None, beta: Any = None, *,
+    axis: Axes = -1, epsilon: float | None = None, rms_scaling: bool = False,
+) -> Value:  # fmt: skip
+    """(x - mean(x)) / sqrt(var(x) + epsilon) * gamma + beta, over axes."""
+    value = tensor(op, x)
+    axes = all_axes(value, axis)
+    wide = op.cast(value, "float32") if value.dtype in ("float16", "bfloat16") else value
+    least = EPSILON if epsilon is None else epsilon
+    if rms_scaling:
+        spread = variance(op, wide, axis=axes, keepdims=True)
+        result = op.div(wide, op.unary("Sqrt", op.add(spread, least)))
+        beta = None
+    else:
+        result = standardized(op, wide, axes, least)
+    for parameter, join in ((gamma, op.mul), (beta, op.add)):
+        if parameter is not None:
+            number = along(op, value, tensor(op, parameter, wide.dtype), axes)
+            result = join(result, number)
+    return op.cast(result, value.dtype)
+
+
+@operation(OPERATIONS, "RMSNorm")
+def rms_norm(
+    op: Builder, x: Any, scale: Any = None, *, axis: Axes = -1, epsilon: float | None = None
+) -> Value:
+    """X / sqrt(mean(x * x) + epsilon) * scale, over axes."""
+    value = tensor(op, x)
+    axes = all_axes(value, axis)
+    wide = op.cast(value, "float32") if value.dtype in ("float16", "bfloat16") else value
+    power = mean(op, op.mul(wide, wide), axis=axes, keepdims=True)
+    least = EPSILON if epsilon is None else epsilon
+    result = op.div(wide, op.unary("Sqrt", op.add(power, least)))
+    if scale is not None:
+        result = op.mul(result, along(op, value, tensor(op, scale, wide.dtype), axes))
+    return op.cast(result, value.dtype)
+
+
+@operation(OPERATIONS, "Normalize")
+def normalize(
+    op: Builder, x: Any, *, axis: Axes = -1, order: int = 2, epsilon: float | None = None
+) -> Value:
+    """X / max(its length of an order over axes, epsilon)."""
+    value = floating(op, x)
+    kind = None if order == 2 else order
+    length = norm(op, value, ord=kind, axis=all_axes(value, axis), keepdims=True)
+    least = op.constant(EPSILON if epsilon is None else epsilon, value.dtype)
+    return op.div(value, op.elementwise("Max", length, least))
+
+
+@operation(OPERATIONS, "Moments")
+def moments(
+    op: Builder, x: Any, *, axes: Axes, keepdims: bool = False, synchronized: bool = False
+) -> list[Value]:
+    """Mean and variance over axes."""
+    del synchronized
+    value = tensor(op, x)
+    return [mean(op, value, axis=axes, keepdims=keepdims),
+            variance(op, value, axis=axes, keepdims=keepdims)]  # fmt: skip
+
+
+@operation(OPERATIONS, "PSNR")
+def psnr(op: Builder, x1: Any, x2: Any, *, max_val: float) -> Value:
+    """20 * log10(max_val) - 10 * log10(mean((x1 - x2) ** 2))."""
+    away = op.sub(tensor(op, x1), tensor(op, x2))
+    power = mean(op, op.mul(away, away))
+    decibels = op.mul(op.unary("Log", power), -10 / float(np.log(10)))
+    return op.add(decibels, 20 * float(np.log10(max_val)))
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "DotProductAttention")
+def dot_product_attention(
+    op: Builder, query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None,
+    scale: float | None = None, *,
+    is_causal: bool = False, flash_attention: bool | None = None,
+    attn_logits_soft_cap: float | None = None,
+) -> Value:  # fmt: skip
+    """softmax(query @ key * scale + bias) @ value, where the mask lets the query look."""
+    del flash_attention  # another way to the same numbers
+    if attn_logits_soft_cap is not None:
+        raise Gap("attn_logits_soft_cap")
+    q, k, v = (tensor(op, t) for t in (query, key, value))
+    size = known_size(k, -1, "attention")
+    return dot_product(
+        op, q, k, v, scale=size**-0.5 if scale is None else scale,
+        bias=None if bias is None else tensor(op, bias, q.dtype),
+        mask=None if mask is None else tensor(op, mask, "bool"), causal=is_causal,
+    )  # fmt: skip
+
+
+# -- quantisation ----------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "FakeQuantWithMinMaxVars")
+def fake_quant(
+    op: Builder, inputs: Any, min_vals: Any, max_vals: Any, *,
+    num_bits: int = 8, narrow_range: bool = False, axis: int | None = None,
+) -> Value:  # fmt: skip
+    """X as whole steps between two bounds, so many bits of them, that have zero among them."""
+    value = floating(op, inputs)
+    low, high = (tensor(op, n, value.dtype) for n in (min_vals, max_vals))
+    if axis is not None and low.rank:
+        low, high = (along(op, value, n, [value.axis(axis)]) for n in (low, high))
+    first, last = float(narrow_range), float(2**num_bits - 1)
+    step = op.div(op.sub(high, low), last - first)
+    start = op.sub(first, op.div(low, step))
+    zero = op.unary("Round", op.clip(start, first, last))
+    least, most = op.mul(op.sub(first, zero), step), op.mul(op.sub(last, zero), step)
+    held = op.elementwise("Min", op.elementwise("Max", value, least), most)
+    count = op.unary("Floor", op.add(op.div(op.sub(held, least), step), 0.5))
+    return op.add(op.mul(count, step), least)

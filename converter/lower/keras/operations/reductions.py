@@ -1,0 +1,319 @@
+"""Operations over axes: sums, extremes, statistics, sorting.
+
+Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
+"""
+
+from typing import Any
+
+from converter.lower.builder import END, Builder
+from converter.lower.graph import Dim
+from converter.lower.keras.operations.elementwise import is_close, truth
+from converter.lower.keras.operations.operands import (
+    Axes,
+    all_axes,
+    flattened,
+    floating,
+    known_size,
+    promoted,
+    tensor,
+)
+from converter.lower.keras.table import OPERATIONS, operation
+from converter.lower.values import Value
+
+# Small integers are summed as larger ones.
+WIDER = {
+    "bool": "int32", "int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32",
+}  # fmt: skip
+
+
+def reduced(op: Builder, op_type: str, x: Value, axis: Axes, keepdims: bool) -> Value:
+    """Reduce over the axes that an argument names."""
+    axes = all_axes(x, axis)
+    if not axes:
+        return x
+    if x.dtype == "uint32":  # onnxruntime has no sums of these
+        return op.cast(op.reduce(op_type, op.cast(x, "int64"), axes, keepdims=keepdims), x.dtype)
+    return op.reduce(op_type, x, axes, keepdims=keepdims)
+
+
+@operation(OPERATIONS, "Sum")
+def total(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The sum over axes."""
+    value = tensor(op, x)
+    return reduced(op, "ReduceSum", op.cast(value, WIDER.get(value.dtype, value.dtype)), axis,
+                   keepdims)  # fmt: skip
+
+
+@operation(OPERATIONS, "Prod")
+def product(
+    op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, dtype: str | None = None
+) -> Value:
+    """The product over axes."""
+    value = tensor(op, x)
+    wide = op.cast(value, dtype or WIDER.get(value.dtype, value.dtype))
+    return reduced(op, "ReduceProd", wide, axis, keepdims)
+
+
+@operation(OPERATIONS, "Mean")
+def mean(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The mean over axes."""
+    return reduced(op, "ReduceMean", floating(op, x), axis, keepdims)
+
+
+def extreme(op: Builder, x: Any, op_type: str, axis: Axes, keepdims: bool) -> Value:
+    """The largest or smallest over axes, of booleans too."""
+    value = tensor(op, x)
+    if value.dtype in ("bool", "int16", "uint16", "uint32"):
+        wide = op.cast(value, "int64" if value.dtype == "uint32" else "int32")
+        return op.cast(reduced(op, op_type, wide, axis, keepdims), value.dtype)
+    return reduced(op, op_type, value, axis, keepdims)
+
+
+@operation(OPERATIONS, "Max", "Amax")
+def maximum(
+    op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, initial: Any = None
+) -> Value:
+    """The largest over axes, and not less than an initial one."""
+    result = extreme(op, x, "ReduceMax", axis, keepdims)
+    return result if initial is None else op.elementwise("Max", result, initial)
+
+
+@operation(OPERATIONS, "Min", "Amin")
+def minimum(
+    op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False, initial: Any = None
+) -> Value:
+    """The smallest over axes, and not more than an initial one."""
+    result = extreme(op, x, "ReduceMin", axis, keepdims)
+    return result if initial is None else op.elementwise("Min", result, initial)
+
+
+@operation(OPERATIONS, "Ptp")
+def spread(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The largest less the smallest over axes."""
+    value = tensor(op, x)
+    most = extreme(op, value, "ReduceMax", axis, keepdims)
+    return op.sub(most, extreme(op, value, "ReduceMin", axis, keepdims))
+
+
+@operation(OPERATIONS, "All")
+def every(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """Whether nothing over axes is zero."""
+    return extreme(op, truth(op, x), "ReduceMin", axis, keepdims)
+
+
+@operation(OPERATIONS, "Any")
+def some(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """Whether anything over axes is not zero."""
+    return extreme(op, truth(op, x), "ReduceMax", axis, keepdims)
+
+
+@operation(OPERATIONS, "AllClose")
+def all_close(
+    op: Builder, x1: Any, x2: Any, *,
+    rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False,
+) -> Value:  # fmt: skip
+    """Whether abs(x1 - x2) <= atol + rtol * abs(x2) everywhere."""
+    near = is_close(op, x1, x2, rtol, atol, equal_nan=equal_nan)
+    a, b = promoted(op, x1, x2)
+    return every(op, op.elementwise("Or", near, op.elementwise("Equal", a, b)))
+
+
+@operation(OPERATIONS, "CountNonzero")
+def count_nonzero(op: Builder, x: Any, *, axis: Axes = None) -> Value:
+    """How many over axes are not zero."""
+    return reduced(op, "ReduceSum", op.cast(truth(op, x), "int32"), axis, keepdims=False)
+
+
+def squares(op: Builder, x: Value, axis: Axes, keepdims: bool) -> Value:
+    """The mean square of what differs from the mean, over axes."""
+    away = op.sub(x, reduced(op, "ReduceMean", x, axis, keepdims=True))
+    return reduced(op, "ReduceMean", op.mul(away, away), axis, keepdims)
+
+
+@operation(OPERATIONS, "Var")
+def variance(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The variance over axes."""
+    value = floating(op, x)
+    wide = op.cast(value, "float32") if value.dtype in ("float16", "bfloat16") else value
+    return op.cast(squares(op, wide, axis, keepdims), value.dtype)
+
+
+@operation(OPERATIONS, "Std")
+def deviation(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The standard deviation over axes."""
+    return op.unary("Sqrt", squares(op, floating(op, x), axis, keepdims))
+
+
+@operation(OPERATIONS, "Average")
+def average(op: Builder, x: Any, weights: Any = None, *, axis: int | None = None) -> Value:
+    """The mean over an axis, weighted where there are weights."""
+    if weights is None:
+        return mean(op, x, axis=axis)
+    value, weight = promoted(op, x, weights, also=("float",))
+    if weight.rank < value.rank and axis is not None:
+        place = value.axis(axis)
+        weight = op.reshape(
+            weight, tuple(weight.shape[0] if i == place else 1 for i in range(value.rank))
+        )
+    whole = reduced(op, "ReduceSum", op.mul(value, weight), axis, keepdims=False)
+    return op.div(whole, reduced(op, "ReduceSum", weight, axis, keepdims=False))
+
+
+@operation(OPERATIONS, "Logsumexp")
+def logsumexp(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """log(sum(exp(x))) over axes, without overflow."""
+    value = floating(op, x)
+    peak = reduced(op, "ReduceMax", value, axis, keepdims=True)
+    powers = op.unary("Exp", op.sub(value, peak))
+    result = op.add(op.unary("Log", reduced(op, "ReduceSum", powers, axis, keepdims=True)), peak)
+    return result if keepdims else op.squeeze(result, all_axes(value, axis))
+
+
+# -- positions -------------------------------------------------------------------------------------
+
+
+def position(op: Builder, op_type: str, x: Any, axis: int | None, keepdims: bool) -> Value:
+    """The number of the largest or smallest along an axis; of equal ones the first."""
+    value = tensor(op, x)
+    rank = value.rank
+    if value.dtype in ("bool", "int16", "uint16", "uint32"):
+        value = op.cast(value, "int32")
+    if axis is None:
+        value, axis = flattened(op, value), 0
+        keep: tuple[Dim, ...] = (1,) * rank if keepdims else ()
+        found = op.emit(op_type, value, dtype="int64", shape=(), axis=0, keepdims=0)
+        return op.reshape(op.cast(found, "int32"), keep)
+    place = value.axis(axis)
+    shape = tuple(1 if i == place else n for i, n in enumerate(value.shape))
+    if not keepdims:
+        shape = (*shape[:place], *shape[place + 1 :])
+    found = op.emit(op_type, value, dtype="int64", shape=shape, axis=place, keepdims=int(keepdims))
+    return op.cast(found, "int32")
+
+
+@operation(OPERATIONS, "Argmax")
+def argmax(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Value:
+    """The number of the largest along an axis."""
+    return position(op, "ArgMax", x, axis, keepdims)
+
+
+@operation(OPERATIONS, "Argmin")
+def argmin(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Value:
+    """The number of the smallest along an axis."""
+    return position(op, "ArgMin", x, axis, keepdims)
+
+
+def ordered(
+    op: Builder, x: Value, axis: int, count: int | None, largest: bool
+) -> tuple[Value, Value]:
+    """Return the first elements along an axis in order, and their numbers (int64).
+
+    Args:
+        op: Builder.
+        x: Numbers.
+        axis: Which.
+        count: How many; None for all.
+        largest: Whether the largest come first.
+    """
+    place = x.axis(axis)
+    value = op.plain(op.cast(x, "int32") if x.dtype in ("bool", "int8", "uint8", "int16") else x)
+    size = value.shape[place] if count is None else count
+    number = op.size(value, place) if count is None else op.constant([count], "int64")
+    shape = (*value.shape[:place], size, *value.shape[place + 1 :])
+    first, second = op.node(
+        "TopK", [value, number], [(value.dtype, shape), ("int64", shape)],
+        attributes={"axis": place, "largest": int(largest), "sorted": 1},
+    )  # fmt: skip
+    return op.cast(first, x.dtype), second
+
+
+@operation(OPERATIONS, "TopK")
+def top_k(op: Builder, x: Any, *, k: int, sorted: bool = True) -> list[Value]:
+    """The k largest along the last axis, and their numbers."""
+    del sorted  # in order is also a legal answer where none is asked for
+    values, numbers = ordered(op, tensor(op, x), -1, k, largest=True)
+    return [values, op.cast(numbers, "int32")]
+
+
+@operation(OPERATIONS, "Sort")
+def sort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
+    """X in ascending order along an axis."""
+    value = tensor(op, x)
+    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    return ordered(op, value, axis, None, largest=False)[0]
+
+
+@operation(OPERATIONS, "Argsort")
+def argsort(op: Builder, x: Any, *, axis: int | None = -1) -> Value:
+    """The numbers of x in ascending order along an axis."""
+    value = tensor(op, x)
+    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    return op.cast(ordered(op, value, axis, None, largest=False)[1], "int32")
+
+
+@operation(OPERATIONS, "InTopK")
+def in_top_k(op: Builder, targets: Any, predictions: Any, *, k: int) -> Value:
+    """Whether fewer than k predictions are larger than that of the target."""
+    value = tensor(op, predictions)
+    number = op.unsqueeze(op.cast(tensor(op, targets), "int64"), [-1])
+    shape = (*number.shape[:-1], 1)
+    own = op.emit("GatherElements", value, number, dtype=value.dtype, shape=shape, axis=1)
+    larger = op.cast(op.elementwise("Greater", value, own), "int32")
+    count = op.reduce("ReduceSum", larger, [-1])
+    return op.elementwise("Less", count, k)
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "Cumsum")
+def cumsum(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = None) -> Value:
+    """The sum of everything up to each element along an axis."""
+    value = tensor(op, x, dtype)
+    value = op.cast(value, "int32") if value.dtype == "bool" else value
+    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    place = op.constant(value.axis(axis), "int64")
+    return op.emit("CumSum", value, place, dtype=value.dtype, shape=value.shape)
+
+
+@operation(OPERATIONS, "Cumprod")
+def cumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = None) -> Value:
+    """The product of everything up to each element along an axis."""
+    value = tensor(op, x, dtype)
+    value = op.cast(value, "int32") if value.dtype == "bool" else value
+    value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
+    # Doubling: after step i each element is the product of the 2**i before it and itself.
+    place, reach = value.axis(axis), 1
+    size = known_size(value, place, "a running product")
+    one = op.constant(1, value.dtype)
+    while reach < size:
+        before, after = [0] * value.rank, [0] * value.rank
+        before[place], after[place] = reach, -reach
+        cut = op.slice(value, [place], [0], [size - reach])
+        pads = op.constant([*before, *[0] * value.rank], "int64")
+        moved = op.emit("Pad", cut, pads, one, dtype=value.dtype, shape=value.shape)
+        value, reach = op.mul(value, moved), reach * 2
+    return value
+
+
+@operation(OPERATIONS, "Diff")
+def diff(op: Builder, a: Any, *, n: int = 1, axis: int = -1) -> Value:
+    """Each element less the one before it along an axis, n times."""
+    value = tensor(op, a)
+    for _ in range(n):
+        after = op.slice(value, [axis], [1], [END])
+        before = op.slice(value, [axis], [0], [-1])
+        kind = "Xor" if value.dtype == "bool" else "Sub"
+        value = op.elementwise(kind, after, before)
+    return value
+
+
+@operation(OPERATIONS, "Trapezoid")
+def trapezoid(op: Builder, y: Any, *, x: Any = None, dx: float = 1.0, axis: int = -1) -> Value:
+    """The integral along an axis of straight lines between the points."""
+    value = floating(op, y)
+    width = dx if x is None else diff(op, tensor(op, x, value.dtype), axis=-1)
+    if isinstance(width, Value) and width.rank == 1 and value.axis(axis) != value.rank - 1:
+        width = op.unsqueeze(width, list(range(1, value.rank - value.axis(axis))))
+    heights = op.add(op.slice(value, [axis], [1], [END]), op.slice(value, [axis], [0], [-1]))
+    return op.reduce("ReduceSum", op.mul(op.mul(heights, 0.5), width), [axis])

@@ -1,0 +1,478 @@
+"""Operations on axes: shapes, orders, joining and cutting, padding, new tensors.
+
+Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import END, Builder
+from converter.lower.graph import Dim
+from converter.lower.keras.operations.operands import (
+    Axes,
+    all_axes,
+    flattened,
+    known_size,
+    promoted,
+    reshaped,
+    tensor,
+)
+from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.values import Value, broadcast
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "Reshape")
+def reshape(op: Builder, x: Any, *, newshape: int | Sequence[int | None]) -> Value:
+    """X in another shape; one size may be -1."""
+    sizes = [newshape] if isinstance(newshape, int) else newshape
+    return reshaped(op, tensor(op, x), sizes)
+
+
+@operation(OPERATIONS, "Ravel")
+def ravel(op: Builder, x: Any) -> Value:
+    """X in one axis."""
+    return flattened(op, tensor(op, x))
+
+
+@operation(OPERATIONS, "ExpandDims")
+def expand_dims(op: Builder, x: Any, *, axis: int | Sequence[int]) -> Value:
+    """X with new axes of one element."""
+    return op.unsqueeze(tensor(op, x), [axis] if isinstance(axis, int) else list(axis))
+
+
+@operation(OPERATIONS, "Squeeze")
+def squeeze(op: Builder, x: Any, *, axis: Axes = None) -> Value:
+    """X without axes of one element: those named, or all."""
+    value = tensor(op, x)
+    axes = all_axes(value, axis) if axis is not None else [
+        i for i, n in enumerate(value.shape) if n == 1
+    ]  # fmt: skip
+    return op.squeeze(value, axes) if axes else value
+
+
+@operation(OPERATIONS, "BroadcastTo")
+def broadcast_to(op: Builder, x: Any, *, shape: Sequence[int | None]) -> Value:
+    """X, repeated to a shape."""
+    value = tensor(op, x)
+    sizes: list[Dim] = [n if n is not None and n >= 0 else None for n in shape]
+    wide = (1,) * (len(sizes) - value.rank) + value.shape
+    sizes = [m if n is None else n for n, m in zip(sizes, wide, strict=True)]
+    like = op.reshape(value, wide) if len(wide) > value.rank else value
+    return op.expand(value, tuple(sizes), like=like)
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "Transpose")
+def transpose(op: Builder, x: Any, *, axes: Sequence[int] | None = None) -> Value:
+    """X with its axes in another order, reversed by default."""
+    value = tensor(op, x)
+    order = [value.axis(a) for a in axes] if axes else list(reversed(range(value.rank)))
+    return op.transpose(value, order)
+
+
+@operation(OPERATIONS, "Swapaxes")
+def swapaxes(op: Builder, x: Any, *, axis1: int, axis2: int) -> Value:
+    """X with two axes exchanged."""
+    value = tensor(op, x)
+    order = list(range(value.rank))
+    a, b = value.axis(axis1), value.axis(axis2)
+    order[a], order[b] = b, a
+    return op.transpose(value, order)
+
+
+def moved(op: Builder, x: Value, source: Axes, destination: Axes) -> Value:
+    """Return a value with axes moved to other places."""
+    sources = [x.axis(a) for a in ([source] if isinstance(source, int) else source or [])]
+    places = [
+        x.axis(a) for a in ([destination] if isinstance(destination, int) else destination or [])
+    ]
+    order = [i for i in range(x.rank) if i not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
+    return op.transpose(x, order)
+
+
+@operation(OPERATIONS, "Moveaxis")
+def moveaxis(op: Builder, x: Any, *, source: Axes, destination: Axes) -> Value:
+    """X with axes moved to other places."""
+    return moved(op, tensor(op, x), source, destination)
+
+
+def flipped(op: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """Return a value with axes reversed."""
+    count = len(axes)
+    return op.slice(x, axes, [-1] * count, [-END] * count, [-1] * count) if axes else x
+
+
+@operation(OPERATIONS, "Flip")
+def flip(op: Builder, x: Any, *, axis: Axes = None) -> Value:
+    """X with axes reversed, all by default."""
+    value = tensor(op, x)
+    return flipped(op, value, all_axes(value, axis))
+
+
+@operation(OPERATIONS, "Fliplr")
+def fliplr(op: Builder, x: Any) -> Value:
+    """X with its second axis reversed."""
+    return flipped(op, tensor(op, x), [1])
+
+
+@operation(OPERATIONS, "Flipud")
+def flipud(op: Builder, x: Any) -> Value:
+    """X with its first axis reversed."""
+    return flipped(op, tensor(op, x), [0])
+
+
+@operation(OPERATIONS, "Rot90")
+def rot90(op: Builder, array: Any, *, k: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
+    """X turned by quarters in the plane of two axes."""
+    value = tensor(op, array)
+    first, second = (value.axis(a) for a in axes)
+    for _ in range(k % 4):
+        value = flipped(op, value, [second])
+        order = list(range(value.rank))
+        order[first], order[second] = second, first
+        value = op.transpose(value, order)
+    return value
+
+
+@operation(OPERATIONS, "Roll")
+def roll(op: Builder, x: Any, *, shift: int | Sequence[int], axis: Axes = None) -> Value:
+    """X moved along axes, what leaves at one end coming back at the other."""
+    value = tensor(op, x)
+    if axis is None:
+        line = flattened(op, value)
+        amount = shift if isinstance(shift, int) else sum(shift)
+        return op.reshape(_rolled(op, line, 0, amount), value.shape)
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    amounts = [shift] * len(axes) if isinstance(shift, int) else list(shift)
+    for place, amount in zip(axes, amounts, strict=True):
+        value = _rolled(op, value, place, amount)
+    return value
+
+
+def _rolled(op: Builder, x: Value, axis: int, amount: int) -> Value:
+    amount %= known_size(x, axis, "rolling")
+    if not amount:
+        return x
+    end = op.slice(x, [axis], [-amount], [END])
+    return op.concat([end, op.slice(x, [axis], [0], [-amount])], axis)
+
+
+# -- joining and cutting ---------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "Concatenate")
+def concatenate(op: Builder, xs: Sequence[Any], *, axis: int = 0) -> Value:
+    """Tensors one after another along an axis."""
+    return op.concat(promoted(op, *xs), axis)
+
+
+@operation(OPERATIONS, "Append")
+def append(op: Builder, x1: Any, x2: Any, *, axis: int | None = None) -> Value:
+    """x2 behind x1 along an axis, or both flattened."""
+    values = promoted(op, x1, x2)
+    if axis is None:
+        return op.concat([flattened(op, v) for v in values], 0)
+    return op.concat(values, axis)
+
+
+@operation(OPERATIONS, "Stack")
+def stack(op: Builder, x: Sequence[Any], *, axis: int = 0) -> Value:
+    """Tensors one after another along a new axis."""
+    values = promoted(op, *x)
+    place = axis + values[0].rank + 1 if axis < 0 else axis
+    return op.concat([op.unsqueeze(v, [place]) for v in values], place)
+
+
+@operation(OPERATIONS, "Hstack")
+def hstack(op: Builder, xs: Sequence[Any]) -> Value:
+    """Tensors one after another along the second axis, or the only one."""
+    values = promoted(op, *xs)
+    return op.concat(values, min(1, values[0].rank - 1))
+
+
+@operation(OPERATIONS, "Vstack")
+def vstack(op: Builder, xs: Sequence[Any]) -> Value:
+    """Tensors one after another along the first axis."""
+    return op.concat(promoted(op, *xs), 0)
+
+
+@operation(OPERATIONS, "Dstack")
+def dstack(op: Builder, xs: Sequence[Any]) -> Value:
+    """Tensors one after another along the third axis, new where they have fewer."""
+    new = {0: [0, 1, 2], 1: [0, 2], 2: [2]}
+    values = [op.unsqueeze(v, new[v.rank]) if v.rank < 3 else v for v in promoted(op, *xs)]
+    return op.concat(values, 2)
+
+
+def cut(op: Builder, x: Value, sections: Any, axis: int) -> list[Value]:
+    """Return a value cut in equal parts, or at places."""
+    axis = x.axis(axis)
+    if isinstance(sections, int):
+        if isinstance(x.shape[axis], int):
+            size = known_size(x, axis, "cutting")
+            return op.split(x, axis, [size // sections] * sections)
+        shape = (*x.shape[:axis], None, *x.shape[axis + 1 :])
+        return op.node(
+            "Split", [x], [(x.dtype, shape)] * sections, stored=x.stored,
+            attributes={"axis": x.stored.index(axis), "num_outputs": sections},
+        )  # fmt: skip
+    places = [0, *(int(n) for n in np.asarray(sections).reshape(-1)), END]
+    if isinstance(x.shape[axis], int):
+        places[-1] = known_size(x, axis, "cutting")
+        return op.split(x, axis, [b - a for a, b in pairwise(places)])
+    return [op.slice(x, [axis], [a], [b]) for a, b in pairwise(places)]
+
+
+@operation(OPERATIONS, "Split")
+def split(op: Builder, x: Any, *, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+    """X cut along an axis, in equal parts or at places."""
+    return cut(op, tensor(op, x), indices_or_sections, axis)
+
+
+@operation(OPERATIONS, "Hsplit")
+def hsplit(op: Builder, x: Any, *, indices_or_sections: Any) -> list[Value]:
+    """X cut along its second axis, or its only one."""
+    value = tensor(op, x)
+    return cut(op, value, indices_or_sections, min(1, value.rank - 1))
+
+
+@operation(OPERATIONS, "Vsplit")
+def vsplit(op: Builder, x: Any, *, indices_or_sections: Any) -> list[Value]:
+    """X cut along its first axis."""
+    return cut(op, tensor(op, x), indices_or_sections, 0)
+
+
+@operation(OPERATIONS, "Dsplit")
+def dsplit(op: Builder, x: Any, *, indices_or_sections: Any) -> list[Value]:
+    """X cut along its third axis."""
+    return cut(op, tensor(op, x), indices_or_sections, 2)
+
+
+@operation(OPERATIONS, "ArraySplit")
+def array_split(op: Builder, x: Any, *, indices_or_sections: int, axis: int = 0) -> list[Value]:
+    """X cut along an axis in parts that differ by one at most."""
+    value = tensor(op, x)
+    small, more = divmod(known_size(value, axis, "cutting"), indices_or_sections)
+    sizes = [small + 1] * more + [small] * (indices_or_sections - more)
+    return op.split(value, axis, sizes)
+
+
+@operation(OPERATIONS, "Unstack")
+def unstack(op: Builder, x: Any, *, num: int | None = None, axis: int = 0) -> list[Value]:
+    """The slices of x along an axis, without it."""
+    value = tensor(op, x)
+    count = num if num is not None else known_size(value, axis, "unstacking")
+    return [op.squeeze(part, [axis]) for part in op.split(value, axis, [1] * count)]
+
+
+# -- repeating and padding -------------------------------------------------------------------------
+
+
+@operation(OPERATIONS, "Tile")
+def tile(op: Builder, x: Any, *, repeats: int | Sequence[int]) -> Value:
+    """X as a whole, again and again along its axes."""
+    value = tensor(op, x)
+    counts = [repeats] if isinstance(repeats, int) else list(repeats)
+    counts = [1] * (value.rank - len(counts)) + counts
+    if len(counts) > value.rank:
+        value = op.unsqueeze(value, list(range(len(counts) - value.rank)))
+    shape = tuple(
+        n * c if isinstance(n, int) else n if c == 1 else None
+        for n, c in zip(value.shape, counts, strict=True)
+    )
+    return op.emit("Tile", value, op.constant(counts, "int64"), dtype=value.dtype, shape=shape)
+
+
+@operation(OPERATIONS, "Repeat")
+def repeat(op: Builder, x: Any, *, repeats: int | Sequence[int], axis: int | None = None) -> Value:
+    """X, each element again and again along an axis."""
+    value = tensor(op, x)
+    value, axis = (flattened(op, value), 0) if axis is None else (value, value.axis(axis))
+    size = value.shape[axis]
+    counts = [repeats] if isinstance(repeats, int) else [int(n) for n in repeats]
+    if isinstance(size, int):
+        return op.gather(value, op.constant(np.repeat(np.arange(size), counts), "int64"), axis)
+    if len(counts) != 1:
+        raise Gap("repeats of an axis of unknown size")
+    wide = op.unsqueeze(value, [axis + 1])
+    many = [counts[0] if i == axis + 1 else 1 for i in range(wide.rank)]
+    shape: tuple[Dim, ...] = (*value.shape[:axis], None, *value.shape[axis + 1 :])
+    return op.reshape(tile(op, wide, repeats=many), shape)
+
+
+@operation(OPERATIONS, "Pad")
+def pad(
+    op: Builder, x: Any, constant_values: Any = None, *, pad_width: Any, mode: str = "constant"
+) -> Value:
+    """X with more elements at the ends of its axes: one number, or x mirrored."""
+    value = tensor(op, x)
+    return padded(op, value, pairs(pad_width, value.rank), mode, constant_values)
+
+
+def pairs(pad_width: Any, rank: int) -> list[tuple[int, int]]:
+    """Return an argument that says how much to pad, for each axis."""
+    if isinstance(pad_width, int):
+        return [(pad_width, pad_width)] * rank
+    if isinstance(pad_width[0], int):
+        found = [(int(pad_width[0]), int(pad_width[-1]))]
+    else:
+        found = [(int(low), int(high)) for low, high in pad_width]
+    return found * rank if len(found) == 1 else found
+
+
+def padded(
+    op: Builder, x: Value, widths: Sequence[tuple[int, int]], mode: str, number: Any = None
+) -> Value:
+    """Return a value with more elements at the ends of its axes."""
+    before, after = [low for low, _ in widths], [high for _, high in widths]
+    mode = mode.lower()
+    if mode == "symmetric":
+        return _mirrored(op, x, widths)
+    if mode not in ("constant", "reflect"):
+        raise Gap(f"padding mode {mode!r}")
+    if x.dtype in ("bool", "int16", "uint16"):  # not padded by onnxruntime
+        filled = None if number is None else int(number)
+        return op.cast(op.pad(op.cast(x, "int32"), before, after, mode=mode, value=filled), x.dtype)
+    return op.pad(x, before, after, mode=mode, value=number)
+
+
+def _mirrored(op: Builder, x: Value, widths: Sequence[tuple[int, int]]) -> Value:
+    for axis, (low, high) in enumerate(widths):
+        parts = [x]
+        if low:
+            parts.insert(0, flipped(op, op.slice(x, [axis], [0], [low]), [axis]))
+        if high:
+            parts.append(flipped(op, op.slice(x, [axis], [-high], [END]), [axis]))
+        x = op.concat(parts, axis)
+    return x
+
+
+# -- new tensors -----------------------------------------------------------------------------------
+
+
+def filled(op: Builder, like: Value, number: Any, dtype: str) -> Value:
+    """Return a tensor of one number in the shape of another."""
+    return op.expand(tensor(op, number, dtype), like.shape, like=like)
+
+
+@operation(OPERATIONS, "ZerosLike", "EmptyLike")
+def zeros_like(op: Builder, x: Any, *, dtype: str | None = None) -> Value:
+    """0 in the shape of x."""
+    value = tensor(op, x)
+    return filled(op, value, 0, dtype or value.dtype)
+
+
+@operation(OPERATIONS, "OnesLike")
+def ones_like(op: Builder, x: Any, *, dtype: str | None = None) -> Value:
+    """1 in the shape of x."""
+    value = tensor(op, x)
+    return filled(op, value, 1, dtype or value.dtype)
+
+
+@operation(OPERATIONS, "FullLike")
+def full_like(op: Builder, x: Any, fill_value: Any, *, dtype: str | None = None) -> Value:
+    """A number in the shape of x."""
+    value = tensor(op, x)
+    return filled(op, value, fill_value, dtype or value.dtype)
+
+
+@operation(OPERATIONS, "Full")
+def full(op: Builder, fill_value: Any, *, shape: Any, dtype: str | None = None) -> Value:
+    """A number in a shape."""
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    return op.expand(tensor(op, fill_value, dtype or "float32"), sizes)
+
+
+@operation(OPERATIONS, "Linspace")
+def linspace(
+    op: Builder, start: Any, stop: Any, *,
+    num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: str | None = None,
+    axis: int = 0,
+) -> Any:  # fmt: skip
+    """So many numbers from start to stop, all as far from the next."""
+    first, last = promoted(op, start, stop, also=("float",))
+    first, last = (op.cast(v, dtype) if dtype and "float" in dtype else v for v in (first, last))
+    parts = max(num - 1, 1) if endpoint else max(num, 1)
+    step = op.div(op.sub(last, first), float(parts))
+    shape = broadcast(first.shape, last.shape)
+    place = axis + len(shape) + 1 if axis < 0 else axis
+    count = [num if i == place else 1 for i in range(len(shape) + 1)]
+    share = op.constant(np.arange(num).reshape(count), first.dtype)
+    rise = op.mul(op.unsqueeze(step, [place]), share)
+    result = op.add(rise, op.unsqueeze(first, [place]))
+    if dtype and "int" in dtype:
+        result = op.unary("Floor", result)
+    result = op.cast(result, dtype or result.dtype)
+    return [result, step] if retstep else result
+
+
+@operation(OPERATIONS, "Logspace")
+def logspace(
+    op: Builder, start: Any, stop: Any, *,
+    num: int = 50, endpoint: bool = True, base: Any = 10, dtype: str | None = None, axis: int = 0,
+) -> Value:  # fmt: skip
+    """A base to the power of so many numbers from start to stop."""
+    powers = linspace(op, start, stop, num=num, endpoint=endpoint, dtype=dtype, axis=axis)
+    return op.elementwise("Pow", tensor(op, base, powers.dtype), powers)
+
+
+@operation(OPERATIONS, "Geomspace")
+def geomspace(
+    op: Builder, start: Any, stop: Any, *,
+    num: int = 50, endpoint: bool = True, dtype: str | None = None, axis: int = 0,
+) -> Value:  # fmt: skip
+    """So many numbers from start to stop, each as many times the one before."""
+    first, last = promoted(op, start, stop, also=("float",))
+    low, high = (op.unary("Log", op.unary("Abs", v)) for v in (first, last))
+    powers = linspace(op, low, high, num=num, endpoint=endpoint, axis=axis)
+    place = axis + first.rank + 1 if axis < 0 else axis
+    sign = op.unary("Sign", first)
+    sign = op.unsqueeze(sign, [place]) if first.rank >= last.rank else sign
+    return op.cast(op.mul(op.unary("Exp", powers), sign), dtype or first.dtype)
+
+
+@operation(OPERATIONS, "Meshgrid")
+def meshgrid(op: Builder, *x: Any, indexing: str = "xy") -> list[Value]:
+    """For each vector a tensor that varies along an axis of its own."""
+    lines = [flattened(op, tensor(op, v)) for v in x]
+    order = list(range(len(lines)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = [1, 0]
+    shape = [lines[i].shape[0] for i in order]
+    if any(not isinstance(n, int) for n in shape):
+        raise Gap("a mesh of vectors of unknown size")
+    return [
+        op.expand(
+            op.reshape(line, tuple(n if order[k] == i else 1 for k, n in enumerate(shape))),
+            tuple(shape),
+        )
+        for i, line in enumerate(lines)
+    ]
+
+
+@operation(OPERATIONS, "Size")
+def size(op: Builder, x: Any) -> Value:
+    """The number of elements of x."""
+    value = tensor(op, x)
+    found = op.emit("Size", value, dtype="int64", shape=())
+    return op.cast(found, "int32")
+
+
+@operation(OPERATIONS, "Vander")
+def vander(op: Builder, x: Any, *, N: int | None = None, increasing: bool = False) -> Value:  # noqa: N803
+    """The powers of each element, from the highest by default."""
+    value = tensor(op, x)
+    count = N if N is not None else known_size(value, 0, "powers")
+    powers = np.arange(count) if increasing else np.arange(count)[::-1]
+    wide = value if value.is_float else op.cast(value, "float32")
+    result = op.elementwise("Pow", op.unsqueeze(wide, [-1]), op.constant(powers, wide.dtype))
+    return op.cast(result, value.dtype)

@@ -1,0 +1,244 @@
+"""Quantiles, statistics that leave NaN out, and reductions by group.
+
+Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
+"""
+
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.keras.operations.operands import (
+    Axes,
+    all_axes,
+    floating,
+    known_size,
+    tensor,
+)
+from converter.lower.keras.operations.reductions import (
+    cumprod,
+    cumsum,
+    every,
+    extreme,
+    mean,
+    ordered,
+    position,
+    product,
+    reduced,
+    total,
+)
+from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.values import Value
+
+# -- quantiles -------------------------------------------------------------------------------------
+
+
+def quantile_of(op: Builder, x: Any, q: Any, axis: Axes, method: str, keepdims: bool) -> Value:
+    """Return the numbers below which the parts q of x over axes are."""
+    value = floating(op, x)
+    parts = op.array(q) if isinstance(q, Value) else np.asarray(q, np.float32)
+    if parts is None:
+        raise Gap("quantiles that are computed")
+    axes = all_axes(value, axis)
+    kept = [i for i in range(value.rank) if i not in axes]
+    last = op.transpose(value, [*kept, *axes])
+    size = 1
+    for i in axes:
+        size *= known_size(value, i, "quantiles")
+    line = op.reshape(last, (*(value.shape[i] for i in kept), size))
+    rising = ordered(op, line, -1, None, largest=False)[0]
+    exact = (size - 1) * parts.astype(np.float64)
+    low, high = np.floor(exact).astype(int), np.ceil(exact).astype(int)
+
+    def at(numbers: np.ndarray) -> Value:
+        return op.gather(rising, op.constant(np.clip(numbers, 0, size - 1), "int64"), -1)
+
+    if method == "linear":
+        upper = np.minimum(np.maximum(high - 1, 0) + 1, size - 1)
+        lower = np.maximum(high - 1, 0)
+        share = op.constant((upper - exact).astype(np.float32), value.dtype)
+        result = op.add(op.mul(at(upper), op.sub(1.0, share)), op.mul(at(lower), share))
+    elif method == "midpoint":
+        result = op.mul(op.add(at(low), at(high)), 0.5)
+    elif method in ("lower", "higher", "nearest"):
+        result = at({"lower": low, "higher": high, "nearest": np.round(exact).astype(int)}[method])
+    else:
+        raise Gap(f"method {method!r}")
+    if keepdims:
+        result = op.unsqueeze(result, axes)  # before q's own axis is moved to the front
+    return (
+        op.transpose(result, [result.rank - 1, *range(result.rank - 1)]) if parts.ndim else result
+    )
+
+
+@operation(OPERATIONS, "Quantile")
+def quantile(
+    op: Builder, x: Any, q: Any, *,
+    axis: Axes = None, method: str = "linear", keepdims: bool = False,
+) -> Value:  # fmt: skip
+    """The numbers below which the parts q of x are."""
+    del method  # Keras's own operation forgets it
+    return quantile_of(op, x, q, axis, "linear", keepdims)
+
+
+@operation(OPERATIONS, "Percentile")
+def percentile(
+    op: Builder, x: Any, q: Any, *,
+    axis: Axes = None, method: str = "linear", keepdims: bool = False,
+) -> Value:  # fmt: skip
+    """The numbers below which q of a hundred parts of x are."""
+    return quantile_of(op, x, np.asarray(q, np.float32) / np.float32(100), axis, method, keepdims)
+
+
+@operation(OPERATIONS, "Median")
+def median(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The number in the middle."""
+    return quantile_of(op, x, 0.5, axis, "linear", keepdims)
+
+
+# -- without NaN -----------------------------------------------------------------------------------
+
+
+def _filled(op: Builder, x: Any, number: float) -> tuple[Value, Value | None]:
+    """Return x with a number in place of NaN, and where those were."""
+    value = tensor(op, x)
+    if not value.is_float:
+        return value, None
+    nan = op.unary("IsNaN", value)
+    return op.where(nan, number, value), nan
+
+
+@operation(OPERATIONS, "Nansum")
+def nansum(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The sum over axes, without NaN."""
+    return total(op, _filled(op, x, 0.0)[0], axis=axis, keepdims=keepdims)
+
+
+@operation(OPERATIONS, "Nanprod")
+def nanprod(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The product over axes, without NaN."""
+    return product(op, _filled(op, x, 1.0)[0], axis=axis, keepdims=keepdims)
+
+
+@operation(OPERATIONS, "Nancumsum")
+def nancumsum(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = None) -> Value:
+    """The running sum along an axis, without NaN."""
+    return cumsum(op, _filled(op, x, 0.0)[0], axis=axis, dtype=dtype)
+
+
+@operation(OPERATIONS, "Nancumprod")
+def nancumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None = None) -> Value:
+    """The running product along an axis, without NaN."""
+    return cumprod(op, _filled(op, x, 1.0)[0], axis=axis, dtype=dtype)
+
+
+def _nan_extreme(op: Builder, x: Any, op_type: str, axis: Axes, keepdims: bool) -> Value:
+    value, nan = _filled(op, x, float("-inf" if op_type == "ReduceMax" else "inf"))
+    result = extreme(op, value, op_type, axis, keepdims)
+    if nan is None:
+        return result
+    return op.where(every(op, nan, axis=axis, keepdims=keepdims), float("nan"), result)
+
+
+@operation(OPERATIONS, "Nanmax")
+def nanmax(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The largest over axes, without NaN."""
+    return _nan_extreme(op, x, "ReduceMax", axis, keepdims)
+
+
+@operation(OPERATIONS, "Nanmin")
+def nanmin(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The smallest over axes, without NaN."""
+    return _nan_extreme(op, x, "ReduceMin", axis, keepdims)
+
+
+def _nan_position(op: Builder, op_type: str, x: Any, axis: int | None, keepdims: bool) -> Value:
+    value, nan = _filled(op, x, float("-inf" if op_type == "ArgMax" else "inf"))
+    result = position(op, op_type, value, axis, keepdims)
+    if nan is None:
+        return result
+    nothing = every(op, nan, axis=axis, keepdims=keepdims)
+    return op.where(nothing, op.constant(-1, "int32"), result)
+
+
+@operation(OPERATIONS, "Nanargmax")
+def nanargmax(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Value:
+    """The number of the largest along an axis, without NaN; -1 where all are."""
+    return _nan_position(op, "ArgMax", x, axis, keepdims)
+
+
+@operation(OPERATIONS, "Nanargmin")
+def nanargmin(op: Builder, x: Any, *, axis: int | None = None, keepdims: bool = False) -> Value:
+    """The number of the smallest along an axis, without NaN; -1 where all are."""
+    return _nan_position(op, "ArgMin", x, axis, keepdims)
+
+
+@operation(OPERATIONS, "Nanmean")
+def nanmean(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The mean over axes, without NaN."""
+    value, nan = _filled(op, x, 0.0)
+    if nan is None:
+        return mean(op, value, axis=axis, keepdims=keepdims)
+    there = op.cast(op.unary("Not", nan), value.dtype)
+    whole = reduced(op, "ReduceSum", value, axis, keepdims)
+    return op.div(whole, reduced(op, "ReduceSum", there, axis, keepdims))
+
+
+@operation(OPERATIONS, "Nanvar")
+def nanvar(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The variance over axes, without NaN."""
+    value = floating(op, x)
+    nan = op.unary("IsNaN", value)
+    away = op.where(nan, 0.0, op.sub(value, nanmean(op, value, axis=axis, keepdims=True)))
+    there = op.cast(op.unary("Not", nan), value.dtype)
+    whole = reduced(op, "ReduceSum", op.mul(away, away), axis, keepdims)
+    return op.div(whole, reduced(op, "ReduceSum", there, axis, keepdims))
+
+
+@operation(OPERATIONS, "Nanstd")
+def nanstd(op: Builder, x: Any, *, axis: Axes = None, keepdims: bool = False) -> Value:
+    """The standard deviation over axes, without NaN."""
+    return op.unary("Sqrt", nanvar(op, x, axis=axis, keepdims=keepdims))
+
+
+# -- by group --------------------------------------------------------------------------------------
+
+SEGMENTS = {"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"}
+
+
+def segments(op: Builder, data: Any, segment_ids: Any, count: int | None, reduction: str) -> Value:
+    """Reduce the rows of each number, up to a count of numbers.
+
+    Rows of a negative number are left out: they go into a row of their own at the end.
+    """
+    values, numbers = op.plain(tensor(op, data)), op.cast(tensor(op, segment_ids), "int64")
+    if count is None:
+        raise Gap("num_segments that depends on the data")
+    neutral: Any = {"add": 0, "mul": 1}.get(reduction)
+    if neutral is None:
+        info = np.finfo(values.dtype) if values.is_float else np.iinfo(values.dtype)
+        neutral = info.min if reduction == "max" else info.max
+    shape = (count + 1, *values.shape[1:])
+    start = op.expand(op.constant(neutral, values.dtype), shape, like=values)
+    outside = op.elementwise("Less", numbers, 0)
+    rows = op.unsqueeze(op.where(outside, count, numbers), [1])
+    sums = op.emit(
+        "ScatterND", start, rows, values, dtype=values.dtype, shape=shape, reduction=reduction
+    )
+    return op.slice(sums, [0], [0], [count])
+
+
+def _segment(name: str, reduction: str) -> None:
+    def handler(
+        op: Builder, data: Any, segment_ids: Any, *,
+        num_segments: int | None = None, sorted: bool = False,
+    ) -> Value:  # fmt: skip
+        del sorted  # a hint
+        return segments(op, data, segment_ids, num_segments, reduction)
+
+    handler.__doc__ = f"The {name.lower()} of the rows of each number."
+    operation(OPERATIONS, f"Segment{name}")(handler)
+
+
+for _name, _reduction in SEGMENTS.items():
+    _segment(_name, _reduction)

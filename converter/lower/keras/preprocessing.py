@@ -1,0 +1,158 @@
+"""Numbers made ready for a model: scaled, standardised, put into bins, encoded as categories.
+
+Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/preprocessing
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.keras.images import computed
+from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.values import Value
+
+EPSILON = 1e-7  # keras.backend.epsilon(), unless a user's own configuration of Keras differs
+
+
+def _numbers(value: Any) -> Any:
+    """Return an argument that may be a serialised array as numbers in lists."""
+    if isinstance(value, Mapping):  # {"class_name": "__numpy__", "config": {"value": …}}
+        inner = value.get("config")
+        value = inner.get("value") if isinstance(inner, Mapping) else None
+        if value is None:
+            raise Gap("an argument that is no numbers")
+    return value
+
+
+def dtype_named(policy: Any, default: str) -> str:
+    """Return what a layer's dtype policy computes in, whole numbers included."""
+    if isinstance(policy, Mapping):
+        inner = policy.get("config")
+        policy = inner.get("name") if isinstance(inner, Mapping) else None
+    name = policy.removeprefix("mixed_") if isinstance(policy, str) else default
+    return {"bfloat16": "float32"}.get(name, name)
+
+
+@keras_layer("Rescaling")
+def rescaling(
+    op: Builder, w: Roles, x: Value, /, *,
+    scale: Any, offset: Any = 0.0, mask: Value | None = None, passes_mask: bool = True,
+) -> Masked:  # fmt: skip
+    """X * scale + offset."""
+    given = computed(op, w, x)
+    factor = op.constant(np.asarray(_numbers(scale), np.float64), given.dtype)
+    result = op.mul(given, factor)
+    moved = np.asarray(_numbers(offset), np.float64)
+    if moved.any():
+        result = op.add(result, op.constant(moved, given.dtype))
+    return Masked(result, mask if passes_mask else None)
+
+
+@keras_layer("Normalization")
+def normalization(
+    op: Builder, w: Roles, x: Value, /, *,
+    axis: Any = -1, mean: Any = None, variance: Any = None, invert: bool = False,
+    mask: Value | None = None, passes_mask: bool = True,
+) -> Masked:  # fmt: skip
+    """(x - mean) / max(sqrt(variance), epsilon), or its inverse."""
+    given = computed(op, w, x)
+    axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    kept = sorted(x.axis(a) for a in axes)
+    shape = [x.shape[i] if i in kept else 1 for i in range(x.rank)]
+
+    def parameter(role: str, value: Any) -> Value:
+        if value is None:
+            return op.reshape(op.cast(w.exact(role), given.dtype), shape)
+        array = np.asarray(_numbers(value), np.float64)
+        # What has fewer axes than are kept belongs to the last of those.
+        wide: list[int] = [1] * x.rank
+        for place, n in zip(reversed(kept), reversed(array.shape), strict=False):
+            wide[place] = n
+        return op.constant(array.reshape(wide), given.dtype)
+
+    center = parameter("mean", mean)
+    spread = op.unary("Sqrt", parameter("variance", variance))
+    spread = op.elementwise("Max", spread, op.constant(EPSILON, given.dtype))
+    if invert:
+        result = op.add(op.mul(given, spread), center)
+    else:
+        result = op.div(op.sub(given, center), spread)
+    return Masked(result, mask if passes_mask else None)
+
+
+@keras_layer("Discretization")
+def discretization(
+    op: Builder, w: Roles, x: Value, /, *,
+    bin_boundaries: Any = None, num_bins: int | None = None, epsilon: float = 0.01,
+    output_mode: str = "int", sparse: bool = False, dtype: Any = None,
+    int_dtype: str = "int32",
+) -> Value:  # fmt: skip
+    """The number of the bin that each element is in, or what encodes it."""
+    del w, num_bins, epsilon
+    if bin_boundaries is None:
+        raise Gap("bins that the configuration does not have")
+    bounds = np.asarray(_numbers(bin_boundaries), np.float32).astype(np.float64)
+    wide = op.unsqueeze(op.cast(x, "float64"), [x.rank])
+    # TensorFlow's bins begin with their lower bound; no number is in the last one.
+    below = op.elementwise("Less", wide, op.constant(bounds, "float64"))
+    bins = op.reduce("ReduceSum", op.cast(op.unary("Not", below), "int64"), [x.rank])
+    dense(sparse)
+    if output_mode == "int":
+        return op.cast(bins, dtype_named(dtype, "int64") if int_dtype == "policy" else int_dtype)
+    return encoded(op, bins, output_mode, len(bounds) + 1, dtype_named(dtype, "float32"))
+
+
+@keras_layer("CategoryEncoding")
+def category_encoding(
+    op: Builder, w: Roles, x: Value, /, *,
+    num_tokens: int, output_mode: str = "multi_hot", sparse: bool = False, dtype: Any = None,
+    count_weights: Value | None = None,
+) -> Value:  # fmt: skip
+    """Whole numbers as one-hot vectors, as the set of them, or counted."""
+    del w
+    dense(sparse)
+    kind = dtype_named(dtype, "float32")
+    weights = None if count_weights is None else op.cast(count_weights, kind)
+    return encoded(op, x, output_mode, num_tokens, kind, weights)
+
+
+def dense(sparse: bool) -> None:
+    """Refuse sparse tensors, which ONNX's operators do not take."""
+    if sparse:
+        raise Gap("sparse output")
+
+
+def encoded(
+    op: Builder, x: Value, mode: str, depth: int, dtype: str, weights: Value | None = None
+) -> Value:
+    """Encode categories.
+
+    Args:
+        op: Builder.
+        x: Numbers of categories; what is none of ``depth`` counts nowhere.
+        mode: ``int``, ``one_hot``, ``multi_hot`` (also ``binary``) or ``count``.
+        depth: How many categories there are.
+        dtype: Of the result.
+        weights: What each element counts, in a count.
+    """
+    if mode == "int":
+        return op.cast(x, dtype)
+    numbers = op.cast(x, "int64")
+    if mode == "one_hot" and x.rank > 1 and x.shape[-1] == 1:
+        numbers = op.squeeze(numbers, [-1])
+    every = op.constant(np.arange(depth), "int64")
+    hits = op.elementwise("Equal", op.unsqueeze(numbers, [numbers.rank]), every)
+    if mode == "one_hot":
+        return op.cast(hits, dtype)
+    # Keras counts along the axis behind the batch, of vectors along the only one.
+    axis = 1 if x.rank > 1 else 0
+    if mode in ("multi_hot", "binary"):
+        return op.cast(op.reduce("ReduceMax", op.cast(hits, "float32"), [axis]), dtype)
+    if mode != "count":
+        raise Gap(f"output_mode {mode!r}")
+    if weights is None:
+        return op.cast(op.reduce("ReduceSum", op.cast(hits, "float32"), [axis]), dtype)
+    counted = op.mul(op.cast(hits, weights.dtype), op.unsqueeze(weights, [weights.rank]))
+    return op.reduce("ReduceSum", counted, [axis])

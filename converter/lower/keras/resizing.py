@@ -1,0 +1,217 @@
+"""Resizing of images as TensorFlow does it: by ONNX's own operator where that computes the same.
+
+Where it does not, each axis is resized by a matrix of weights, which takes a size that is known.
+Images are channels-first here. Weights are computed in float32, as TensorFlow computes them.
+Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels/image
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import ceil, floor, log2
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.graph import Attribute
+from converter.lower.keras.table import Gap
+from converter.lower.values import Value
+
+Kernel = Callable[[float], float]
+F = np.float32
+
+LINEAR: dict[str, Attribute] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+CUBIC: dict[str, Attribute] = {
+    "mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5,
+    "exclude_outside": 1,
+}  # fmt: skip
+REPEAT: dict[str, Attribute] = {
+    "mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor",
+}  # fmt: skip
+NEAREST: dict[str, Attribute] = {
+    "mode": "nearest", "coordinate_transformation_mode": "half_pixel",
+    "nearest_mode": "round_prefer_ceil",
+}  # fmt: skip
+
+
+def scaled(op: Builder, image: Value, factors: Sequence[int], method: str) -> Value:
+    """Make each spatial axis larger by a whole factor.
+
+    Raises:
+        Gap: We do not have the method, or not for unknown sizes.
+    """
+    if method in ("nearest", "bilinear"):
+        return _by_scales(op, image, factors, REPEAT if method == "nearest" else LINEAR)
+    sizes = [n * f if isinstance(n, int) else None for n, f in _pairs(image, factors)]
+    if all(n is not None for n in sizes):
+        return resized(op, image, [n for n in sizes if n is not None], method)
+    # TensorFlow's table of cubic weights has 1024 rows, which only these factors hit exactly.
+    if method == "bicubic" and all(log2(f).is_integer() for f in factors):
+        return _by_scales(op, image, factors, CUBIC)
+    raise Gap(f"interpolation {method!r} of an unknown size by {factors}")
+
+
+def resized(
+    op: Builder, image: Value, sizes: Sequence[int], method: str, *, antialias: bool = False
+) -> Value:
+    """Give the spatial axes these sizes.
+
+    Raises:
+        Gap: We do not have the method, or not for unknown sizes.
+    """
+    known = [n for n in image.shape[2:] if isinstance(n, int)]
+    if known == list(sizes):
+        return image
+    if method == "bilinear" and not antialias:
+        return _by_sizes(op, image, sizes, LINEAR)
+    if len(known) < len(sizes):
+        if method == "nearest":
+            return _by_sizes(op, image, sizes, NEAREST)
+        raise Gap(f"interpolation {method!r} of an unknown size")
+    for axis, (n, wanted) in enumerate(zip(known, sizes, strict=True), 2):
+        if n == wanted and method not in ("gaussian", "mitchellcubic"):
+            continue
+        if method == "nearest":
+            rows = [min(floor((i + F(0.5)) * (F(n) / F(wanted))), n - 1) for i in range(wanted)]
+            image = op.gather(image, op.constant(rows, "int64"), axis)
+        else:
+            image = _weighted(op, image, axis, weights(n, wanted, method, antialias=antialias))
+    return image
+
+
+def _pairs(image: Value, factors: Sequence[int]) -> list[tuple[object, int]]:
+    return list(zip(image.shape[2:], factors, strict=True))
+
+
+def _by_scales(
+    op: Builder, image: Value, factors: Sequence[int], how: dict[str, Attribute]
+) -> Value:
+    scales = op.constant([1.0, 1.0, *map(float, factors)], "float32")
+    out = [n * f if isinstance(n, int) else None for n, f in _pairs(image, factors)]
+    shape = (*image.shape[:2], *out)
+    return op.emit("Resize", image, None, scales, dtype=image.dtype, shape=shape, **how)
+
+
+def _by_sizes(op: Builder, image: Value, sizes: Sequence[int], how: dict[str, Attribute]) -> Value:
+    # All four sizes: with those of some axes alone, onnxruntime 1.31 moves transposes wrongly.
+    shape = (*image.shape[:2], *sizes)
+    wanted = op.sizes_of(image, shape)
+    return op.emit("Resize", image, None, None, wanted, dtype=image.dtype, shape=shape, **how)
+
+
+def _weighted(op: Builder, image: Value, axis: int, matrix: np.ndarray) -> Value:
+    """Return matrix @ image along one of the last two axes."""
+    factor = op.constant(matrix.astype(F), image.dtype)
+    if axis == image.rank - 2:
+        return op.matmul(factor, image)
+    return op.matmul(image, op.transpose(factor, [1, 0]))
+
+
+def weights(size: int, wanted: int, method: str, *, antialias: bool = False) -> np.ndarray:
+    """Return the matrix that resizes an axis.
+
+    Raises:
+        Gap: We do not have the method.
+    """
+    if method == "area":
+        return _area(size, wanted)
+    if method == "bicubic" and not antialias:
+        return _cubic_by_table(size, wanted)
+    if method not in KERNELS:
+        raise Gap(f"interpolation {method!r}")
+    radius, kernel = KERNELS[method]
+    return _spans(size, wanted, radius, kernel, antialias=antialias)
+
+
+def _spans(size: int, wanted: int, radius: float, kernel: Kernel, *, antialias: bool) -> np.ndarray:
+    """Return the weights of ScaleAndTranslate, in which tf.image.resize does most methods."""
+    inverse = F(1.0) / (F(wanted) / F(size))
+    spread = max(inverse, F(1.0)) if antialias else F(1.0)
+    matrix = np.zeros((wanted, size), F)
+    for row in range(wanted):
+        at = F(F(row) + F(0.5)) * inverse
+        if at < 0 or at > size:
+            continue
+        first = min(max(ceil(F(at - F(radius) * spread - F(0.5))), 0), size - 1)
+        last = min(max(floor(F(at + F(radius) * spread - F(0.5))), 0), size - 1)
+        for column in range(first, last + 1):
+            distance = F(F(column) + F(0.5) - at)
+            matrix[row, column] = kernel(float(abs(distance * (F(1.0) / spread))))
+    return _normalised(matrix)
+
+
+def _cubic_by_table(size: int, wanted: int) -> np.ndarray:
+    """Return the weights of ResizeBicubic, which looks them up in a table of 1024 rows."""
+    scale = F(size) / F(wanted)
+    matrix = np.zeros((wanted, size), F)
+    for row in range(wanted):
+        at = F(F(row) + F(0.5)) * scale - F(0.5)
+        first = floor(at)
+        offset = int(np.rint(F(at - F(first)) * F(1024)))
+        near, far = offset / 1024, (1024 - offset) / 1024
+        taps = (_keys(near + 1), _keys(near), _keys(far), _keys(far + 1))
+        for column, weight in enumerate(taps, first - 1):
+            if 0 <= column < size:
+                matrix[row, column] = weight
+    return _normalised(matrix)
+
+
+def _area(size: int, wanted: int) -> np.ndarray:
+    """Return how much of each source each target covers."""
+    scale = size / wanted
+    matrix = np.zeros((wanted, size))
+    for row in range(wanted):
+        low, high = row * scale, (row + 1) * scale
+        for column in range(floor(low), min(ceil(high), size)):
+            matrix[row, column] = min(high, column + 1) - max(low, column)
+    return _normalised(matrix)
+
+
+def _normalised(matrix: np.ndarray) -> np.ndarray:
+    whole = matrix.sum(axis=1, keepdims=True)
+    shares = np.divide(matrix, whole, out=np.zeros_like(matrix), where=abs(whole) > 1e-30)
+    return np.asarray(shares)
+
+
+def _triangle(x: float) -> float:
+    return max(0.0, 1.0 - x)
+
+
+def _keys(x: float) -> float:
+    if x >= 2.0:
+        return 0.0
+    if x >= 1.0:
+        return ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
+    return ((1.5 * x - 2.5) * x) * x + 1.0
+
+
+def _mitchell(x: float) -> float:
+    if x >= 2.0:
+        return 0.0
+    if x >= 1.0:
+        return (((-7.0 / 18.0) * x + 2.0) * x - 10.0 / 3.0) * x + 16.0 / 9.0
+    return (((7.0 / 6.0) * x - 2.0) * x) * x + 8.0 / 9.0
+
+
+def _gaussian(x: float) -> float:
+    return float(np.exp(-x * x / (2 * 0.5 * 0.5))) if x < 1.5 else 0.0
+
+
+def _lanczos(radius: float, x: float) -> float:
+    if x > radius:
+        return 0.0
+    if x <= 1e-3:
+        return 1.0
+    top = radius * np.sin(np.pi * x) * np.sin(np.pi * x / radius)
+    return float(top / (np.pi**2 * x * x))
+
+
+# fmt: off
+KERNELS: dict[str, tuple[float, Kernel]] = {
+    "bilinear":      (1.0, _triangle),
+    "bicubic":       (2.0, _keys),
+    "mitchellcubic": (2.0, _mitchell),
+    "gaussian":      (1.5, _gaussian),
+    "lanczos3":      (3.0, partial(_lanczos, 3.0)),
+    "lanczos5":      (5.0, partial(_lanczos, 5.0)),
+}
+# fmt: on

@@ -1,0 +1,41 @@
+"""What older Keras's recurrent layers and wrappers meant otherwise.
+
+Handlers are told by these rules alone:
+
+- ``masked_beside``: whether a mask is used in a call that gives initial states too.
+"""
+
+from dataclasses import replace
+
+from converter.lower.keras.model import Layer
+from converter.lower.keras.rules import Age, rule
+
+RECURRENT = (
+    "SimpleRNN", "LSTM", "GRU", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "Bidirectional",
+)  # fmt: skip
+
+
+@rule
+def reset_before_the_product(layer: Layer, age: Age) -> Layer | None:
+    """GRU had no ``reset_after`` before Keras 2.1.5, and reset before the product."""
+    if layer.class_name not in ("GRU", "GRUCell") or age.major > 2:
+        return None
+    if "reset_after" in layer.config:
+        return None
+    return replace(layer, config={**layer.config, "reset_after": False})
+
+
+@rule
+def masks_of_time_distributed(layer: Layer, age: Age) -> Layer | None:
+    """TimeDistributed of Keras 1 and 2 hands on the mask that the layer inside makes."""
+    if layer.class_name != "TimeDistributed" or age.major > 2:
+        return None
+    return replace(layer, class_name="Keras2TimeDistributed")
+
+
+@rule
+def masks_beside_states(layer: Layer, age: Age) -> Layer | None:
+    """Keras 1 and 2 used a sequence's mask even where the call gave initial states too."""
+    if layer.class_name not in RECURRENT or age.major > 2:
+        return None
+    return replace(layer, config={**layer.config, "masked_beside": True})

@@ -1,0 +1,18 @@
+"""The steps of sequences as one batch, for what does to each step the same."""
+
+from converter.lower.builder import Builder
+from converter.lower.values import Value, total
+
+
+def folded(op: Builder, x: Value) -> Value:
+    """Return [batch, steps, ...] as [batch * steps, ...]."""
+    return op.reshape(x, (total(x.shape[:2]), *x.shape[2:]))
+
+
+def unfolded(op: Builder, y: Value, x: Value) -> Value:
+    """Return [batch * steps, ...] as [batch, steps, ...], of the batch and steps that x has."""
+    y = op.plain(y)
+    shape = (*x.shape[:2], *y.shape[1:])
+    sizes = [op.size(x, 1), *(op.size(y, axis) for axis in range(1, y.rank))]
+    batch = op.constant([x.shape[0] if isinstance(x.shape[0], int) else -1], "int64")
+    return op.emit("Reshape", y, op.concat([batch, *sizes], 0), dtype=y.dtype, shape=shape)

@@ -1,0 +1,55 @@
+"""Layers inside other layers: what a wrapper holds is called as if it stood alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from converter.lower.builder import Builder
+from converter.lower.keras.table import (
+    Gap,
+    Masked,
+    Roles,
+    compute_dtype,
+    known_arguments,
+    table_of,
+    unknown_arguments,
+)
+from converter.lower.values import Value
+
+
+def call_layer(
+    op: Builder, w: Roles, entry: Any, *tensors: Value, mask: Value | None = None, **given: Any
+) -> Any:
+    """Call a layer that a configuration holds in its serialised form.
+
+    Args:
+        op: Builder.
+        w: The weights of that layer, by role.
+        entry: ``class_name`` and ``config``, normalised.
+        tensors: What it is called with.
+        mask: Of the first of them.
+        given: Other arguments of the call.
+
+    Returns:
+        What its handler returns: a `Masked` where it decides about the mask itself.
+
+    Raises:
+        Gap: We do not have it, or an argument of it.
+    """
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("config"), Mapping):
+        raise Gap("a wrapped layer without a configuration")
+    name, config = str(entry.get("class_name")).rpartition(">")[2], entry["config"]
+    row = table_of(entry.get("module")).get(name)
+    if row is None or not row.is_layer:
+        raise Gap(f"layer class {name} inside it")
+    if unknown := unknown_arguments(row, config):
+        raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
+    dtype = compute_dtype(config) or w.dtype
+    roles = Roles(op, f"{w.layer}/{name}", w.tensors, dtype)
+    values = [op.cast(v, dtype) if dtype and v.is_float else v for v in tensors]
+    settings = known_arguments(row, config) | given
+    if row.takes_mask:
+        settings["mask"] = mask
+    result = row.handler(op, roles, *values, **settings)
+    if isinstance(result, Masked) or mask is None or row.mask == "drop":
+        return result
+    return Masked(result, mask)

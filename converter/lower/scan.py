@@ -1,0 +1,93 @@
+"""A loop over the steps of sequences, as ONNX's Scan.
+
+Spec: https://onnx.ai/onnx/operators/onnx__Scan.html
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from converter.lower.builder import Builder
+from converter.lower.graph import Graph, Node, needed
+from converter.lower.values import Value, inverse, without
+
+Step = Callable[[list[Value], list[Value]], tuple[list[Value], list[Value]]]
+
+
+def scan(
+    op: Builder, step: Step, states: Sequence[Value], sequences: Sequence[Value], *,
+    axis: int, backwards: bool = False,
+) -> tuple[list[Value], list[Value]]:  # fmt: skip
+    """Go over the steps of sequences.
+
+    Args:
+        op: Builder.
+        step: States and one step of each sequence to new states, of the shapes of the old, and
+            outputs.
+        states: Where it starts.
+        sequences: Of equally many steps.
+        axis: Of the steps, in every sequence.
+        backwards: Whether the last step comes first.
+
+    Returns:
+        The last states, and each output for all steps along the same axis, in the order of the
+        sequences in any case.
+    """
+    with op.body("body") as body:
+        inner = [_entry(op, "state", s) for s in states]
+        parts = [_part(op, s, axis) for s in sequences]
+        after, made = step(inner, parts)
+        kept = [op.kept(v, s.stored) for v, s in zip(after, states, strict=True)]
+        body.outputs = _outputs(op, body, [*kept, *made])
+    body = needed(body)
+    steps = sequences[0].shape[axis]
+    stacked = [(v.dtype, (steps, *(v.shape[i] for i in v.stored))) for v in made]
+    last = [(s.dtype, tuple(s.shape[i] for i in s.stored)) for s in states]
+    found = op.node(
+        "Scan", [*states, *sequences], [*last, *stacked],
+        attributes={
+            "body": body, "num_scan_inputs": len(sequences),
+            "scan_input_axes": [s.stored.index(axis) for s in sequences],
+            "scan_input_directions": [int(backwards)] * len(sequences),
+            "scan_output_directions": [int(backwards)] * len(made),
+        },
+    )  # fmt: skip
+    finals = [
+        replace(f, shape=s.shape, stored=s.stored) for f, s in zip(found, states, strict=False)
+    ]
+    outputs = [_along(f, v, axis) for f, v in zip(found[len(states) :], made, strict=True)]
+    return finals, outputs
+
+
+def _entry(op: Builder, base: str, like: Value) -> Value:
+    """Add an input of the body, of the dtype, shape and order of axes of a value."""
+    shape = tuple(like.shape[i] for i in like.stored)
+    found = op.input(op.unique(base), like.dtype, shape)
+    return replace(found, shape=like.shape, stored=like.stored)
+
+
+def _part(op: Builder, sequence: Value, axis: int) -> Value:
+    """Add one step of a sequence as an input of the body."""
+    shape = sequence.shape[:axis] + sequence.shape[axis + 1 :]
+    step = replace(sequence, shape=shape, stored=without(sequence.stored, [axis]))
+    return _entry(op, "step", step)
+
+
+def _outputs(op: Builder, body: Graph, values: Sequence[Value]) -> list[str]:
+    """Return names for the body's outputs: each made in the body, and only once there."""
+    made = {name for node in body.nodes for name in node.outputs}
+    names: list[str] = []
+    for value in values:
+        name = value.name
+        if name not in made or name in names:
+            name = op.unique("out")
+            body.nodes.append(Node("Identity", [value.name], [name], {}, name))
+            body.specs[name] = body.specs[value.name]
+        names.append(name)
+    return names
+
+
+def _along(stacked: Value, step: Value, axis: int) -> Value:
+    """Return what Scan stacked along its first axis with the steps along this one."""
+    order = (axis, *(a if a < axis else a + 1 for a in step.stored))
+    shape = tuple(stacked.shape[i] for i in inverse(order))
+    return replace(stacked, shape=shape, stored=order)

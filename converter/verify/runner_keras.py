@@ -1,0 +1,248 @@
+"""The child that runs a source in its own framework: ``python runner_keras.py FOLDER``.
+
+Plain, and nothing of the project, so that any Python (3.10 and later) that has Keras can run it.
+``question.json``:
+
+    framework   ``keras`` or ``tf_keras``
+    source      path of the model, with a suffix that says its format
+    inputs      names of the graph's inputs, in order
+    cases       for each case the numbers of its alternatives: inputs are ``in-NUMBER-INPUT.npy``
+    layers      paths of layers whose outputs are wanted too
+
+``answer.json``: a status, ``done``, ``absent`` (not installed, or broken) or ``cannot load``;
+versions and device; for each case the alternative that ran, its outputs' dtypes (they are in
+``out-NUMBER-OUTPUT.npy``), and how others were refused; path, number and dtype of the wanted
+layers' outputs (in ``layer-K.npy``). ``--probe`` in place of the folder prints which packages are
+there.
+"""
+
+import functools
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("keras", "tf_keras", "tensorflow", "jax", "torch")
+
+
+def main(folder: Path) -> None:
+    """Answer the question in the folder."""
+    question = json.loads((folder / "question.json").read_text())
+    answer = {"python": sys.version.split()[0]} | run(folder, question)
+    (folder / "answer.json").write_text(json.dumps(answer))
+
+
+def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
+    """Load the source and run it on every case."""
+    try:
+        framework = Framework(question["framework"])
+    except Exception as e:  # a broken installation may raise anything
+        return {"status": "absent", "error": one_line(e)}
+    about = {"versions": framework.versions()}
+    try:
+        model = framework.load(question["source"])
+    except Exception as e:
+        return about | {"status": "cannot load", "error": one_line(e)}
+    recorder = Recorder(framework, folder, model, question["layers"])
+    return about | {
+        "status": "done",
+        "cases": [
+            first_that_runs(framework, folder, model, question["inputs"], alternatives)
+            for alternatives in question["cases"]
+        ],
+        "device": framework.device,
+        "inputs": framework.declared(model),
+        "layers": recorder.found,
+    }
+
+
+def first_that_runs(
+    framework: "Framework", folder: Path, model: Any, names: list[str], alternatives: list[int]
+) -> dict[str, Any]:
+    """Run the model on the first of several inputs that it takes."""
+    refused = {}
+    for number in alternatives:
+        try:
+            framework.reset(model)
+            outputs = model(framework.inputs(model, folder, number, names), training=False)
+            found = [framework.array(output) for output in framework.flat(outputs)]
+        except Exception as e:
+            refused[number] = one_line(e)
+            continue
+        for i, (array, _) in enumerate(found):
+            framework.np.save(folder / f"out-{number}-{i}.npy", array)
+        return {"chosen": number, "dtypes": [dtype for _, dtype in found], "refused": refused}
+    return {"chosen": None, "dtypes": [], "refused": refused}
+
+
+class Framework:
+    """Keras 3 on whatever it stands on, or tf_keras: what differs between the two.
+
+    Attributes:
+        device: Where the last output that was looked at had been made.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.is_legacy = name == "tf_keras"
+        self.name = name
+        self.device = ""
+        self.np: Any = importlib.import_module("numpy")
+        self.keras: Any = importlib.import_module(name)
+        if not self.is_legacy and int(self.keras.__version__.split(".")[0]) < 3:
+            raise ImportError(f"keras is {self.keras.__version__}: its models need tf_keras")
+        self.tree: Any = self._tensorflow().nest if self.is_legacy else self.keras.tree
+
+    def _tensorflow(self) -> Any:
+        return importlib.import_module("tensorflow")
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of all that takes part."""
+        backend = "tensorflow" if self.is_legacy else self.keras.backend.backend()
+        found = {self.name: self.keras.__version__, "numpy": self.np.__version__}
+        module = sys.modules.get(backend)
+        return found | {"backend": backend, backend: getattr(module, "__version__", "")}
+
+    def load(self, path: str) -> Any:
+        """Return the model; code that it carries is refused."""
+        if not self.is_legacy:
+            return self.keras.models.load_model(path, compile=False, safe_mode=True)
+        # Its reader of .h5 files looks at this scope and opens none itself.
+        library = importlib.import_module("tf_keras.src.saving.serialization_lib")
+        with library.SafeModeScope(safe_mode=True):
+            return self.keras.models.load_model(path, compile=False)
+
+    def declared(self, model: Any) -> list[list[Any]]:
+        """Return name, dtype and shape of the model's inputs."""
+        shapes = [[None if n is None else int(n) for n in t.shape] for t in model.inputs]
+        dtypes = [self.dtype(t) for t in model.inputs]
+        return [list(row) for row in zip(self.names(model), dtypes, shapes, strict=True)]
+
+    def names(self, model: Any) -> list[str]:
+        """Return the names of the model's inputs."""
+        return list(model.input_names) if self.is_legacy else [t.name for t in model.inputs]
+
+    def dtype(self, tensor: Any) -> str:
+        """Return numpy's name of a tensor's dtype."""
+        name = getattr(tensor.dtype, "name", None) or str(tensor.dtype)
+        return str(name).rpartition(".")[2]  # torch.float32
+
+    def inputs(self, model: Any, folder: Path, number: int, names: list[str]) -> Any:
+        """Return a case's arrays as the model takes them: by name, or in order."""
+        own = self.names(model)
+        by_name = len(set(own)) == len(own) and set(own) == set(names)
+        order = [names.index(n) for n in own] if by_name else range(len(names))
+        tensors = []
+        for i, wanted in zip(order, model.inputs, strict=True):
+            array = self.np.load(folder / f"in-{number}-{i}.npy")
+            dtype = self.dtype(wanted)
+            if dtype == "string":
+                tensors.append(self._tensorflow().constant(array))
+            elif self.is_legacy:
+                tensors.append(self._tensorflow().cast(array, dtype))
+            else:
+                tensors.append(self.keras.ops.convert_to_tensor(array, dtype))
+        structure = getattr(model, "_nested_inputs" if self.is_legacy else "_inputs_struct", None)
+        if structure is not None:
+            return self.tree.pack_sequence_as(structure, tensors)
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def flat(self, outputs: Any) -> list[Any]:
+        """Return the tensors of lists and dicts, in order."""
+        return list(self.tree.flatten(outputs))
+
+    def reset(self, model: Any) -> None:
+        """Forget the states of recurrent layers."""
+        for layer in model._flatten_layers():
+            if getattr(layer, "stateful", False):
+                reset = getattr(layer, "reset_states", None) or getattr(layer, "reset_state", None)
+                if reset is not None:
+                    reset()
+
+    def array(self, tensor: Any) -> tuple[Any, str]:
+        """Return a tensor as an .npy file can keep it, and the dtype it really has."""
+        device = getattr(tensor, "device", "")
+        self.device = str(device() if callable(device) else device).rpartition("/device:")[2]
+        array = tensor.numpy() if self.is_legacy else self.keras.ops.convert_to_numpy(tensor)
+        array = self.np.asarray(array)
+        if array.dtype.kind in "OS":
+            texts = [t.decode() if isinstance(t, bytes) else str(t) for t in array.flat]
+            return self.np.array(texts, "U").reshape(array.shape), "string"
+        dtype = self.dtype(tensor)
+        return (array if array.dtype.kind in "fiubc" else array.astype("float32")), dtype
+
+
+class Recorder:
+    """What wanted layers yield, written down while the model runs.
+
+    Attributes:
+        found: Path, number of the output and dtype of each ``layer-K.npy``.
+    """
+
+    def __init__(self, framework: Framework, folder: Path, model: Any, wanted: list[str]) -> None:
+        self.framework = framework
+        self.folder = folder
+        self.found: list[tuple[str, int, str]] = []
+        self.wanted = frozenset(wanted)
+        self.path: list[str] = []
+        if wanted:
+            self.watch(model, set())
+
+    def watch(self, model: Any, seen: set[int]) -> None:
+        """Put ourselves around the calls of a model's layers, and of those of models in it."""
+        for layer in getattr(model, "operations", None) or model.layers:
+            if id(layer) in seen:
+                continue
+            seen.add(id(layer))
+            for name in ("call", "quantized_call"):
+                if callable(getattr(layer, name, None)):
+                    setattr(layer, name, self.around(layer.name, getattr(layer, name)))
+            if getattr(layer, "layers", None):
+                self.watch(layer, seen)
+
+    def around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a call that writes down what it returns."""
+
+        @functools.wraps(call)
+        def recorded(*arguments: Any, **keywords: Any) -> Any:
+            self.path.append(name)
+            try:
+                result = call(*arguments, **keywords)
+                self.keep("/".join(self.path), result)
+            finally:
+                self.path.pop()
+            return result
+
+        return recorded
+
+    def keep(self, path: str, result: Any) -> None:
+        """Write a layer's outputs."""
+        if path not in self.wanted:
+            return
+        for i, tensor in enumerate(self.framework.flat(result)):
+            if hasattr(tensor, "shape") and hasattr(tensor, "dtype"):
+                array, dtype = self.framework.array(tensor)
+                self.framework.np.save(self.folder / f"layer-{len(self.found)}.npy", array)
+                self.found.append((path, i, dtype))
+
+
+def one_line(error: Exception) -> str:
+    """Return an exception as one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
+
+
+def probe() -> list[str]:
+    """Return the packages that are there, without importing them."""
+    return [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
+
+
+if __name__ == "__main__":
+    # This file's folder is no place to import from: its modules may be called like others'.
+    if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
+        del sys.path[0]
+    if sys.argv[1] == "--probe":
+        sys.stdout.write(f"{json.dumps(probe())}\n")
+    else:
+        main(Path(sys.argv[1]))

@@ -1,0 +1,315 @@
+"""The source in its own framework and the graph in onnxruntime, each in a child of its own.
+
+The Python that has the framework is ours, or the one that ``CONVERT_TENSORFLOW_PYTHON`` names:
+TensorFlow may so live in an environment of its own. Of the Kerases that are there, the one of the
+source's age is tried first: Keras 2 and 3 compute some layers differently.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from shutil import copyfile
+from typing import Any
+
+import numpy as np
+
+from converter.verify import child
+from converter.verify.child import Allowance
+from converter.verify.comparison import Array
+from converter.verify.inputs import Case
+from converter.verify.onnx_values import WIDENED, more_outputs
+from converter.verify.report import Runtime
+from formats.bundle import TensorSpec
+from formats.errors import EnvironmentFault
+
+HERE = Path(__file__).parent
+KERAS, ONNX = HERE / "runner_keras.py", HERE / "runner_onnx.py"
+PYTHON_VARIABLE = "CONVERT_TENSORFLOW_PYTHON"
+KERAS_EXTRA = 'pip install "model-convert[tensorflow]"'
+ONNX_EXTRA = 'pip install "model-convert[cpu]"'
+SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # Keras goes by these
+BACKENDS = ("tensorflow", "jax", "torch")
+KERASES = ("keras", "tf_keras")
+NOTHING: Mapping[str, str] = {}
+TOGETHER = 64  # layers whose values one session returns: more at once is memory
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Inputs as files that every child can read, numbered through all alternatives."""
+
+    folder: Path
+    names: tuple[str, ...]
+    cases: tuple[Case, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRun:
+    """What the source's framework made of the cases.
+
+    Attributes:
+        runtime: Who it was.
+        chosen: Number of the alternative that it ran, for each case that it did run.
+        dtypes: For each of those, its outputs' dtypes.
+        refused: Cases of which it took no alternative, and why not.
+        inputs: Name, dtype and shape of the inputs that it wants.
+        layers: Path → outputs of each call: (file, output, dtype).
+    """
+
+    runtime: Runtime
+    chosen: tuple[int, ...]
+    dtypes: Mapping[int, Sequence[str]]
+    refused: tuple[str, ...]
+    inputs: Sequence[tuple[str, str, Sequence[int | None]]]
+    layers: Mapping[str, Sequence[tuple[Path, int, str]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRun:
+    """No framework that is here runs the source.
+
+    Attributes:
+        reason: What each said.
+        is_missing: Whether there is none at all.
+    """
+
+    reason: str
+    is_missing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxRun:
+    """What onnxruntime made of the cases.
+
+    Attributes:
+        runtime: Who it was.
+        refused: Why it does not take the graph, or empty.
+        errors: Case → why it could not be computed.
+    """
+
+    runtime: Runtime
+    refused: str
+    errors: Mapping[int, str]
+
+
+def prepare(folder: Path, specs: Sequence[TensorSpec], plan: Sequence[Sequence[Case]]) -> Prepared:
+    """Write inputs down."""
+    cases: list[Case] = []
+    groups = []
+    for alternatives in plan:
+        groups.append(tuple(range(len(cases), len(cases) + len(alternatives))))
+        cases += alternatives
+    for number, case in enumerate(cases):
+        for i, array in enumerate(case.arrays):
+            np.save(folder / f"in-{number}-{i}.npy", array)
+    return Prepared(folder, tuple(s.name for s in specs), tuple(cases), tuple(groups))
+
+
+def output(prepared: Prepared, side: str, case: int, number: int, dtype: str) -> Array:
+    """Return an output that a side, ``out`` or ``onnx``, has written down."""
+    path = prepared.folder / f"{side}-{case}-{number}.npy"
+    return Array(np.asarray(np.load(path, allow_pickle=False)), dtype)
+
+
+def has_onnxruntime() -> bool:
+    """Tell whether onnxruntime is installed."""
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+def may_have_keras() -> bool:
+    """Tell whether a Keras may be found: cheap, and before anything is prepared for it."""
+    named = os.environ.get(PYTHON_VARIABLE)
+    return bool(named) or any(importlib.util.find_spec(name) for name in KERASES)
+
+
+# -- the source ----------------------------------------------------------------------------------
+
+
+def run_source(
+    source: Path,
+    form: str,
+    version: str,
+    prepared: Prepared,
+    allowance: Allowance,
+    *,
+    layers: Sequence[str] = (),
+) -> SourceRun | NoRun:
+    """Run the source on every case, in whichever Keras loads it.
+
+    Args:
+        source: The artifact.
+        form: Row id of its format.
+        version: Of the Keras that wrote it, as recorded.
+        prepared: The inputs.
+        allowance: For each child.
+        layers: Paths of layers whose outputs are wanted too.
+
+    Raises:
+        EnvironmentFault: A child died, hung, or took too much memory.
+    """
+    python = os.environ.get(PYTHON_VARIABLE) or sys.executable
+    candidates = _candidates(_packages(python, prepared.folder, allowance), version)
+    linked = _with_suffix(source, form, prepared.folder)
+    said: list[str] = []
+    is_missing = True
+    for framework, backend in candidates:
+        question = {
+            "framework": framework,
+            "source": str(linked),
+            "inputs": prepared.names,
+            "cases": prepared.groups,
+            "layers": list(layers),
+        }
+        answer = child.ask(
+            KERAS,
+            prepared.folder,
+            question,
+            what=framework,
+            allowance=allowance,
+            python=python,
+            environment={"KERAS_BACKEND": backend},
+        )
+        status = answer.get("status")
+        versions = dict(answer.get("versions", {}))
+        name = f"{framework} {versions.get(framework, '')}".strip()
+        if status != "absent":
+            is_missing = False
+        if status != "done":
+            said.append(f"{name}: {answer.get('error')}")
+            continue
+        run = _source_run(framework, versions, answer, prepared)
+        if run.chosen:
+            return run
+        said += [f"{name}: {text}" for text in run.refused[:1]]
+    return NoRun("; ".join(dict.fromkeys(said)), is_missing)
+
+
+def _packages(python: str, folder: Path, allowance: Allowance) -> set[str]:
+    """Return which of the packages that could run a source are there."""
+    if python == sys.executable:
+        return {p for p in (*BACKENDS, *KERASES) if importlib.util.find_spec(p) is not None}
+    child.run([python, str(KERAS), "--probe"], folder, python, allowance, {})
+    lines = (folder / child.LOG).read_text("utf-8", "replace").splitlines()
+    try:
+        return set(json.loads(lines[-1]))
+    except (IndexError, ValueError) as e:
+        raise EnvironmentFault("does not behave like Python", where=python) from e
+
+
+def _candidates(packages: set[str], version: str) -> list[tuple[str, str]]:
+    """Return frameworks and their back ends, in the order to try them."""
+    backends = [b for b in BACKENDS if b in packages]
+    chosen = os.environ.get("KERAS_BACKEND")
+    backends.sort(key=lambda b: b != chosen)
+    today = [("keras", b) for b in backends if "keras" in packages]
+    before = [("tf_keras", "tensorflow")] if {"tf_keras", "tensorflow"} <= packages else []
+    return before + today if version.startswith(("1.", "2.")) else today + before
+
+
+def _with_suffix(source: Path, form: str, folder: Path) -> Path:
+    """Return a path to the source with the suffix by which Keras knows its format."""
+    source = source.absolute()
+    suffix = SUFFIXES.get(form, "")
+    if source.is_dir() or source.suffix == suffix:
+        return source
+    linked = folder / f"source{suffix}"
+    if not linked.exists():
+        try:
+            linked.symlink_to(source)
+        except OSError:  # a system without links
+            copyfile(source, linked)
+    return linked
+
+
+def _source_run(
+    framework: str, versions: Mapping[str, str], answer: Mapping[str, Any], prepared: Prepared
+) -> SourceRun:
+    chosen, refused = [], []
+    dtypes: dict[int, Sequence[str]] = {}
+    for case, group in zip(answer["cases"], prepared.groups, strict=True):
+        if case["chosen"] is None:
+            words = next(iter(case["refused"].values()), "")
+            refused.append(f"{prepared.cases[group[0]].name}: {words}")
+        else:
+            chosen.append(case["chosen"])
+            dtypes[case["chosen"]] = case["dtypes"]
+    layers: dict[str, list[tuple[Path, int, str]]] = {}
+    for i, (path, number, dtype) in enumerate(answer["layers"]):
+        layers.setdefault(path, []).append((prepared.folder / f"layer-{i}.npy", number, dtype))
+    others = {k: v for k, v in versions.items() if k != framework} | {"python": answer["python"]}
+    return SourceRun(
+        Runtime(framework, versions.get(framework, ""), answer["device"], others),
+        tuple(chosen),
+        dtypes,
+        tuple(refused),
+        [(name, dtype, shape) for name, dtype, shape in answer["inputs"]],
+        layers,
+    )
+
+
+# -- the graph -----------------------------------------------------------------------------------
+
+
+def run_onnx(
+    model: Path,
+    prepared: Prepared,
+    cases: Sequence[int],
+    outputs: Mapping[str, str],
+    allowance: Allowance,
+    *,
+    more: Mapping[str, str] = NOTHING,
+    prefix: str = "onnx",
+) -> OnnxRun:
+    """Run a graph on cases.
+
+    Args:
+        model: The ONNX file.
+        prepared: The inputs.
+        cases: Numbers of those to run.
+        outputs: Name → dtype of the graph's outputs that are wanted, in the order of their files.
+        allowance: For the child.
+        more: Values that are no outputs, likewise with their dtypes: wanted too, after those.
+        prefix: Of the outputs' files.
+
+    Raises:
+        EnvironmentFault: The child died, hung, or took too much memory.
+    """
+    widened = [name for name, dtype in outputs.items() if dtype in WIDENED]
+    extras: list[str | None] = []
+    wanted: list[list[str]] = []
+    if outputs:
+        data, shown = more_outputs([], widened)
+        extras.append(_kept(prepared.folder, f"{prefix}-outputs", data) if widened else None)
+        wanted.append([shown.get(name, name) for name in outputs])
+    for start in range(0, len(more), TOGETHER):
+        part = [*more][start : start + TOGETHER]
+        data, shown = more_outputs(part, [name for name in part if more[name] in WIDENED])
+        extras.append(_kept(prepared.folder, f"{prefix}-{start}", data))
+        wanted.append([shown[name] for name in part])
+    question = {
+        "model": str(model.absolute()),
+        "extras": extras,
+        "outputs": wanted,
+        "inputs": prepared.names,
+        "cases": list(cases),
+        "prefix": prefix,
+    }
+    answer = child.ask(ONNX, prepared.folder, question, what="onnxruntime", allowance=allowance)
+    runtime = Runtime(
+        "onnxruntime",
+        answer["version"],
+        answer.get("device", ""),
+        {"numpy": answer["numpy"], "python": answer["python"]},
+    )
+    errors = {int(case): text for case, text in answer["errors"].items()}
+    return OnnxRun(runtime, answer.get("refused", ""), errors)
+
+
+def _kept(folder: Path, name: str, data: bytes) -> str:
+    (folder / f"{name}.extra").write_bytes(data)
+    return f"{name}.extra"
