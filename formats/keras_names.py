@@ -250,7 +250,7 @@ def variables(described: Object | None, count: int) -> tuple[str, ...]:
     plain = [n for n in (_present(row, config) for row in VARIABLES.get(kind, ())) if n is not None]
     if kind == "LayerNormalization" and config.get("rms_scaling"):
         plain = ["gamma"]  # whatever else the config says
-    mode = _quantization(config.get("dtype"))
+    mode = quantization(config.get("dtype"))
     if mode in ("gptq", "awq") and kind in ("Dense", "EinsumDense"):
         rows = _AWQ if mode == "awq" else _PACKED
         names = tuple(n for n in rows if n != "bias" or "bias" in plain)
@@ -291,7 +291,7 @@ def _present(row: str, config: Config) -> str | None:
     return name if present != condition.startswith("!") else None
 
 
-def _quantization(policy: JSON) -> str:
+def quantization(policy: JSON) -> str:
     """Return the mode of a quantised dtype policy: ``int8``, ``int4``, ``float8``, …, or ""."""
     if isinstance(policy, dict):
         inner = policy.get("config")

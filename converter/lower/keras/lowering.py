@@ -52,6 +52,7 @@ from converter.lower.keras.table import (
 from converter.lower.values import Value
 from formats.bundle import Bundle
 from formats.errors import UnsupportedError
+from formats.keras_names import quantization
 
 FAMILIES = (
     activations, attention, cells, convolution, convolutional_recurrent, core, images, legacy,
@@ -117,6 +118,9 @@ def _gaps(model: Model) -> Iterator[str]:
             continue
         for name in unknown_arguments(row, layer.config):
             yield f"argument {name} of {layer.class_name} ({'/'.join(path)})"
+        mode = quantization(layer.config.get("dtype"))
+        if mode or layer.config.get("quantization_config"):
+            yield f"{mode or 'other'} quantisation of {layer.class_name} ({'/'.join(path)})"
 
 
 def _report(gaps: Sequence[str]) -> None:

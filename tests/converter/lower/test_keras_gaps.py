@@ -1,0 +1,48 @@
+"""What we cannot lower is said, all of it, before anything is built."""
+
+import pytest
+
+from converter.lower.keras.lowering import lower
+from formats.bundle import Bundle, Metadata, Topology
+from formats.errors import UnsupportedError
+
+
+def bundle(*layers, **first):
+    """A Sequential model of Keras 3: class names with their arguments."""
+    shape = {"batch_shape": [None, 4], "dtype": "float32", "name": "x"} | first
+    entries = [{"class_name": "InputLayer", "config": shape}]
+    entries += [
+        {"class_name": kind, "module": "keras.layers", "config": {"name": f"l{i}", **config}}
+        for i, (kind, config) in enumerate(layers)
+    ]
+    config = {"class_name": "Sequential", "config": {"name": "m", "layers": entries}}
+    metadata = Metadata("keras", "archive", framework="keras", recorded={"keras_version": "3.15.1"})
+    return Bundle(metadata, {}, topology=Topology("keras_config", {}, config))
+
+
+INT8 = {
+    "class_name": "QuantizedDTypePolicy",
+    "config": {"mode": "int8", "source_name": "float32"},
+}
+
+
+@pytest.mark.parametrize("policy", [INT8, "int8_from_float32", "float8_from_mixed_bfloat16"])
+def test_a_quantised_layer_never_reaches_the_plain_one(policy):
+    with pytest.raises(UnsupportedError, match=r"(int8|float8) quantisation of Dense \(l0\)"):
+        lower(bundle(("Dense", {"units": 3, "dtype": policy})))
+
+
+def test_all_gaps_are_said_at_once():
+    model = bundle(
+        ("Dens", {}), ("Dense", {"units": 3, "shape": "round"}), ("Activation", {"activation": "x"})
+    )
+    with pytest.raises(UnsupportedError) as caught:
+        lower(model)
+    assert "2 gaps" in str(caught.value)
+    assert "Dens (l0, near match Dense)" in str(caught.value)
+    assert "argument shape of Dense (l1)" in str(caught.value)
+
+
+def test_gaps_found_while_building_name_their_layer():
+    with pytest.raises(UnsupportedError, match=r"activation 'loud' \(Activation l0\)"):
+        lower(bundle(("Activation", {"activation": "loud"})))
