@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal
 from converter import write
 from converter.events import Progress, Step
 from converter.lower import OPSET, OPSETS, lower
-from converter.lower.graph import Graph
 from converter.normalise import select, strip_prefixes
 from converter.publish import check_target, publish, staging, sync_tree
 from converter.sizes import readable_size
@@ -33,8 +32,10 @@ from formats.errors import (
 )
 from formats.limits import DEFAULT, Limits
 from formats.safetensors_files import DEFAULT_SHARD_BYTES, Plan, plan
+from formats.storage import Blocks
 
 if TYPE_CHECKING:
+    from converter.lower.graph import Graph
     from converter.verify.report import GraphReport
 
 Target = Literal["portable", "safetensors", "onnx"]
@@ -238,7 +239,7 @@ def steps(
     yield Result(target, source, bundle, report, match.format.id, match.evidence, compared)
 
 
-def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, Graph | None]:
+def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, "Graph | None"]:
     """Return the graph, where the target has one; a bundle does without, and says why."""
     if options.to == "onnx":
         return bundle, lower(bundle, options.opset)
@@ -259,7 +260,7 @@ def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, Graph | None]:
 def _write_weights(
     source: Path,
     bundle: Bundle,
-    graph: Graph | None,
+    graph: "Graph | None",
     layout: Plan,
     artifact: Artifact,
     payload: Path,
@@ -268,11 +269,16 @@ def _write_weights(
     sync: bool,
 ) -> Generator[Step | Progress, None, tuple[WeightsReport | None, "GraphReport | None"]]:
     verify = options.verify != "none"
+    blocks = Blocks()
     if options.to == "safetensors":
-        report = yield from write.transfer(bundle, layout, payload, None, verify=verify, sync=sync)
+        report = yield from write.transfer(
+            bundle, layout, payload, blocks, None, verify=verify, sync=sync
+        )
         return report, None
-    sources = digests.FileDigests(artifact.opened)
-    report = yield from write.transfer(bundle, layout, payload, sources, verify=verify, sync=sync)
+    sources = digests.FileDigests(artifact.opened, blocks)
+    report = yield from write.transfer(
+        bundle, layout, payload, blocks, sources, verify=verify, sync=sync
+    )
     write.assets(bundle, payload, sync=sync)
     described = compared = None
     if graph is not None:
@@ -330,7 +336,7 @@ def _check_reached(
 
 
 def _write_graph(
-    graph: Graph, bundle: Bundle, payload: Path, *, sync: bool
+    graph: "Graph", bundle: Bundle, payload: Path, *, sync: bool
 ) -> Generator[Step | Progress, None, Path]:
     from converter import write_graph
 
@@ -341,7 +347,7 @@ def _write_graph(
     return made
 
 
-def _graph_line(graph: Graph) -> str:
+def _graph_line(graph: "Graph") -> str:
     return f"{len(graph.nodes)} nodes, opset {graph.opset}"
 
 

@@ -21,7 +21,7 @@ from formats.errors import SafetyError, StorageError
 from formats.output import Output
 from formats.portable import Resource
 from formats.safetensors_files import Plan, create, fill
-from formats.storage import File, Span
+from formats.storage import Blocks, File, Span
 
 if TYPE_CHECKING:
     from converter.verify.report import GraphReport
@@ -31,6 +31,7 @@ def transfer(
     bundle: Bundle,
     layout: Plan,
     payload: Path,
+    blocks: Blocks,
     sources: digests.FileDigests | None,
     *,
     verify: bool,
@@ -42,6 +43,7 @@ def transfer(
         bundle: Whose weights.
         layout: In which files.
         payload: Folder for them.
+        blocks: Through which the source is read.
         sources: Told of what is read, for the digests of the source and of the output; None
             where no digests are wanted.
         verify: Whether to compare, and to say so.
@@ -58,13 +60,14 @@ def transfer(
                 bundle.weights,
                 output,
                 with_digests=sources is not None,
+                blocks=blocks,
                 written=written,
             )
         )
     done, total = 0, layout.nbytes
     try:
         watch = None if sources is None else sources.follow
-        for n in fill(layout, payload, watch=watch, sync=sync):
+        for n in fill(layout, payload, blocks=blocks, watch=watch, sync=sync):
             written.advance(n)
             done += n
             yield Progress("written", done, total)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from formats.storage import File, Span
+from formats.storage import Blocks, File, Span
 from formats.weights import Tensor
 
 ALGORITHM = "blake3"
@@ -54,12 +54,13 @@ def of_tensor(tensor: Tensor) -> str:
 class FileDigests:
     """Digests of files, taken while something else reads them.
 
-    Told of the runs that are read anyway, it hashes them while a cache still holds them. The runs
-    may come in any order and leave gaps: each file is hashed from front to back, once.
+    Told of the runs that are read anyway, it hashes them out of the same blocks. The runs may
+    come in any order and leave gaps: each file is hashed from front to back, once.
     """
 
-    def __init__(self, files: Mapping[str, File]) -> None:
+    def __init__(self, files: Mapping[str, File], blocks: Blocks) -> None:
         self._files = files
+        self._blocks = blocks
         self._hashers = {id(file): (new(), file) for file in files.values()}
         self._hashed = dict.fromkeys(self._hashers, 0)
 
@@ -78,7 +79,8 @@ class FileDigests:
     def _hash(self, key: int, end: int) -> None:
         hasher, file = self._hashers[key]
         start = self._hashed[key]
-        feed(hasher, Span(file, start, end - start))
+        for view in self._blocks.views(Span(file, start, end - start)):
+            hasher.update(view)
         self._hashed[key] = end
 
 

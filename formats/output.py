@@ -1,7 +1,7 @@
-"""A file being written, front to back: by the kernel where bytes are copied as they are.
+"""A file being written, front to back: by the kernel where nobody else wants the bytes.
 
-`copy_file_range` keeps the bytes out of this process, so memory does not grow with the model;
-where the file system cannot do that, a buffer of `STRIDE` bytes does the same.
+`copy_file_range` keeps them out of this process. Where they are hashed on the way, or the file
+system cannot do that, they come out of shared blocks. Memory grows with the model in neither case.
 """
 
 import errno
@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from formats.errors import SourceError, StorageError
-from formats.storage import File, ReadAhead, Span
+from formats.storage import Blocks, File, Span
 from formats.weights import Piece
 
-STRIDE = 1 << 20  # bytes the kernel copies at once: what follows the copy finds them in a cache
+STRIDE = 1 << 20  # bytes copied at once: what follows the copy finds them in a cache
 
 SMALL = 1 << 16  # runs below this are not worth a system call each
 
@@ -35,9 +35,8 @@ class Output:
             StorageError: It cannot be created or opened.
         """
         self.path = path
-        self.position = at or 0  # of the next byte, collected ones counted
+        self._written = at or 0  # position of the next byte in the file
         self._collected = bytearray()
-        self._source = ReadAhead()
         self._kernel_copies = hasattr(os, "copy_file_range")
         new = os.O_CREAT | os.O_EXCL if at is None else 0
         try:
@@ -55,14 +54,18 @@ class Output:
         finally:
             os.close(self._fd)
 
-    def write(self, data: bytes) -> None:
+    @property
+    def position(self) -> int:
+        """Position of the next byte, those collected counted."""
+        return self._written + len(self._collected)
+
+    def write(self, data: bytes | memoryview) -> None:
         """Append ``data``.
 
         Raises:
             StorageError: The disk is full, or fails.
         """
         self._collected += data
-        self.position += len(data)
         if len(self._collected) >= STRIDE:
             self.flush()
 
@@ -73,13 +76,8 @@ class Output:
             StorageError: The disk is full, or fails.
         """
         count = len(self._collected)
-        try:
-            with memoryview(self._collected) as view:
-                done = 0
-                while done < count:
-                    done += os.pwrite(self._fd, view[done:], self.position - count + done)
-        except OSError as e:
-            raise StorageError.writing(self.path, e) from e
+        with memoryview(self._collected) as view:
+            self._write(view)
         self._collected.clear()
         return count
 
@@ -95,27 +93,31 @@ class Output:
             raise StorageError.writing(self.path, e) from e
 
     def append(
-        self, pieces: Iterable[Piece], watch: Callable[[Span], object] | None = None
+        self,
+        pieces: Iterable[Piece],
+        blocks: Blocks | None = None,
+        watch: Callable[[Span], object] | None = None,
     ) -> Iterator[int]:
         """Append pieces one after another, yielding the number of bytes of each write.
 
         Args:
             pieces: Runs of files, and bytes.
-            watch: Called with each run of a file before it is copied, `STRIDE` bytes at a time.
+            blocks: Through which files are read.
+            watch: Called with each run of a file that was copied; it finds in the blocks what
+                was, so the kernel does not copy on its own.
 
         Raises:
             StorageError: The disk is full, or fails.
             SourceError: A source file became shorter.
         """
+        blocks = blocks or Blocks()
         for piece in merged(pieces):
-            if isinstance(piece, Span):
-                for start in range(0, piece.length, STRIDE):
-                    run = piece.sub(start, min(STRIDE, piece.length - start))
-                    if watch is not None:
-                        watch(run)
-                    yield from self._copy(run)
-            else:
+            if not isinstance(piece, Span):
                 yield from self._collect(piece)
+            elif watch is None and piece.length >= SMALL and isinstance(piece.storage, File):
+                yield from self._copy(piece, piece.storage, blocks)
+            else:
+                yield from self._through(piece, blocks, watch)
 
     def sync(self) -> None:
         """Wait until all that was written is on the disk.
@@ -129,27 +131,40 @@ class Output:
         except OSError as e:
             raise StorageError.writing(self.path, e) from e
 
-    def _collect(self, data: bytes) -> Iterator[int]:
+    def _collect(self, data: bytes | memoryview) -> Iterator[int]:
         before = len(self._collected) + len(data)
         self.write(data)
         if not self._collected:
             yield before
 
-    def _copy(self, run: Span) -> Iterator[int]:
-        if run.length < SMALL or not isinstance(run.storage, File):
-            yield from self._collect(self._source.read(run))
-            return
+    def _through(
+        self, run: Span, blocks: Blocks, watch: Callable[[Span], object] | None
+    ) -> Iterator[int]:
+        done = 0
+        for view in blocks.views(run):
+            if len(view) < SMALL:
+                yield from self._collect(view)
+            else:
+                if collected := self.flush():
+                    yield collected
+                self._write(view)
+                yield len(view)
+            if watch is not None:
+                watch(run.sub(done, len(view)))
+            done += len(view)
+
+    def _copy(self, run: Span, file: File, blocks: Blocks) -> Iterator[int]:
         if collected := self.flush():
             yield collected
         done = 0
         while self._kernel_copies and done < run.length:
             try:
                 copied = os.copy_file_range(
-                    run.storage.fileno(),
+                    file.fileno(),
                     self._fd,
-                    run.length - done,
+                    min(run.length - done, STRIDE),
                     run.offset + done,
-                    self.position,
+                    self._written,
                 )
             except OSError as e:
                 if e.errno not in _CANNOT:
@@ -159,10 +174,18 @@ class Output:
             if not copied:
                 raise SourceError("became shorter while it was copied", where=run.name)
             done += copied
-            self.position += copied
+            self._written += copied
             yield copied
-        if done < run.length:
-            yield from self._collect(run.read(done))
+        yield from self._through(run.sub(done, run.length - done), blocks, None)
+
+    def _write(self, data: memoryview) -> None:
+        try:
+            while data:
+                done = os.pwrite(self._fd, data, self._written)
+                self._written += done
+                data = data[done:]
+        except OSError as e:
+            raise StorageError.writing(self.path, e) from e
 
 
 def merged(pieces: Iterable[Piece]) -> Iterator[Piece]:

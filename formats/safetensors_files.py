@@ -22,7 +22,7 @@ from formats.containers.jsontext import parse
 from formats.errors import CorruptError, LimitError, StorageError
 from formats.limits import Limits
 from formats.output import Output
-from formats.storage import File, Span
+from formats.storage import Blocks, File, Span
 from formats.weights import DTYPES, Computed, Tensor
 
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -418,6 +418,7 @@ def fill(
     layout: Plan,
     folder: Path,
     *,
+    blocks: Blocks | None = None,
     watch: Callable[[Span], object] | None = None,
     sync: bool = False,
 ) -> Iterator[int]:
@@ -426,18 +427,20 @@ def fill(
     Args:
         layout: As for `create`.
         folder: As for `create`.
-        watch: Called with each run of a source file before it is copied.
+        blocks: As for `Output.append`.
+        watch: As for `Output.append`.
         sync: Wait until the bytes are on the disk.
 
     Raises:
         StorageError: The disk is full, or fails.
         SourceError: A source file changed or is damaged where its weights are.
     """
+    blocks = blocks or Blocks()
     for shard in layout.shards:
         with Output(folder / shard.name, at=len(shard.header)) as out:
             for name, tensor in shard.tensors:
                 before = out.position
-                yield from out.append(tensor.pieces(), watch)
+                yield from out.append(tensor.pieces(), blocks, watch)
                 if out.position - before != tensor.nbytes:
                     raise StorageError(f"wrote {out.position - before} bytes of {name!r}")
             yield out.flush()

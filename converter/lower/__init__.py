@@ -1,8 +1,12 @@
 """Lowering: what a source says about computation becomes an ONNX graph, natively."""
 
-from converter.lower.graph import Graph
+from typing import TYPE_CHECKING
+
 from formats.bundle import Bundle
 from formats.errors import CorruptError, UnsupportedError
+
+if TYPE_CHECKING:
+    from converter.lower.graph import Graph
 
 OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
 # From here on, every operator we use means the same up to the last; IR version 10 is the last one
@@ -16,7 +20,7 @@ DAMAGE = (
 )  # fmt: skip
 
 
-def lower(bundle: Bundle, opset: int = OPSET) -> Graph:
+def lower(bundle: Bundle, opset: int = OPSET) -> "Graph":
     """Return the graph that a bundle's topology describes; its weights are the bundle's.
 
     Raises:

@@ -14,10 +14,8 @@ from typing import Any
 from formats import digests
 from formats.errors import InternalError, VerificationError
 from formats.output import SMALL
-from formats.storage import File, ReadAhead, Span
+from formats.storage import Blocks, File, Span
 from formats.weights import Piece, Tensor
-
-STRIDE = 1 << 18  # bytes compared at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +36,17 @@ class WeightsReport:
 
 
 class Written:
-    """How many bytes of tensors stand in the output by now; readers wait for those they want."""
+    """How many bytes of tensors stand in the output by now; who reads them waits for those.
+
+    Who writes them waits as well, for a reader that has begun and is more than `AHEAD` behind:
+    both are faster while the blocks of the source that one has read serve the other.
+    """
+
+    AHEAD = Blocks.SIZE * Blocks.KEPT // 2
 
     def __init__(self) -> None:
         self._nbytes = 0
+        self._reader: int | None = None  # where it is, if there is one
         self._ended = False
         self._changed = Condition()
 
@@ -50,6 +55,9 @@ class Written:
         with self._changed:
             self._nbytes += nbytes
             self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._reader is None or self._nbytes - self._reader <= self.AHEAD
+            )
 
     def end(self) -> None:
         """Say that no more will be: who waits for others must give up."""
@@ -57,17 +65,28 @@ class Written:
             self._ended = True
             self._changed.notify_all()
 
+    def reached(self, nbytes: int) -> bool:
+        """Return whether so many are written."""
+        return self._nbytes >= nbytes
+
     def wait(self, nbytes: int) -> None:
         """Return once so many are written.
 
         Raises:
             InternalError: They never will be.
         """
-        if self._nbytes < nbytes:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ended or self._nbytes >= nbytes)
-        if self._nbytes < nbytes:
-            raise InternalError("the weights were not written to the end")
+        with self._changed:
+            self._reader = nbytes
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._ended or self._nbytes >= nbytes)
+            if self._nbytes < nbytes:
+                raise InternalError("the weights were not written to the end")
+
+    def leave(self) -> None:
+        """Say that the reader is gone: nobody has to wait for it."""
+        with self._changed:
+            self._reader = None
+            self._changed.notify_all()
 
 
 def compare(
@@ -75,6 +94,7 @@ def compare(
     output: Mapping[str, Tensor],
     *,
     with_digests: bool,
+    blocks: Blocks | None = None,
     written: Written | None = None,
 ) -> WeightsReport:
     """Compare two sets of weights.
@@ -83,6 +103,7 @@ def compare(
         source: As read.
         output: As its own reader finds it in the files written.
         with_digests: Whether to take digests.
+        blocks: Through which the source is read, shared with who writes the output.
         written: How far the output is, in the order of its files and of the bytes in them, where
             it is still being written.
 
@@ -104,15 +125,20 @@ def compare(
     first = {key: name for name, key in reversed(keys.items())}
     runs = [_Run(name, source[name], output[name], with_digests) for name in first.values()]
     files: dict[Path, str] = {}
+    blocks = blocks or Blocks()
     done = 0
-    for path, stored in _by_file(runs).items():
-        file = _OutputFile(path, stored[0].start, written, done, with_digests)
-        for run in stored:
-            file.compare(run)
-        done += file.body
-        digest = file.finish()
-        if with_digests:
-            files[path] = digest
+    try:
+        for path, stored in _by_file(runs).items():
+            file = _OutputFile(path, stored[0].start, blocks, written, done, with_digests)
+            for run in stored:
+                file.compare(run)
+            done += file.body
+            digest = file.finish()
+            if with_digests:
+                files[path] = digest
+    finally:
+        if written is not None:
+            written.leave()
     found = {run.name: run.digest() for run in runs}
     return WeightsReport(
         tensors=len(source),
@@ -178,27 +204,30 @@ def _by_file(runs: Iterable[_Run]) -> dict[Path, list[_Run]]:
 class _OutputFile:
     """One file of the output, compared and hashed front to back.
 
-    The source's bytes are laid out in a buffer as they must stand in the file; when it is full,
-    the same run of the file is read and compared. Both are bytearrays: those compare with memcmp.
-
     Attributes:
         body: Bytes from its first tensor to its end.
     """
 
     def __init__(
-        self, path: Path, start: int, written: Written | None, before: int, with_digests: bool
+        self,
+        path: Path,
+        start: int,
+        blocks: Blocks,
+        written: Written | None,
+        before: int,
+        with_digests: bool,
     ) -> None:
         # A handle of our own: the reader's would refuse a file that changes while it is open.
         self._file = File(path)
         self.body = self._file.size - start
+        self._blocks = blocks
         self._written, self._before = written, before - start
         self._hasher: Any = digests.new() if with_digests else None
         self._hashed = 0
-        self._ours, self._theirs = bytearray(STRIDE), bytearray(STRIDE)
-        self._source = ReadAhead()
-        self._begin = start  # where in the file the buffer stands
-        self._filled = 0
-        self._parts: list[tuple[_Run, int]] = []  # whose bytes are in the buffer, up to where
+        self._position = start  # up to where the file is compared
+        self._theirs = bytearray()
+        self._small = bytearray()  # runs of the source that are compared together
+        self._parts: list[tuple[_Run, int]] = []  # whose bytes those are, up to where
 
     def compare(self, run: _Run) -> None:
         """Compare a tensor's bytes, now or with the tensors that follow it.
@@ -206,23 +235,23 @@ class _OutputFile:
         Raises:
             VerificationError: They differ.
         """
-        if run.start != self._begin + self._filled:
-            self._compare()
-            self._begin = run.start
+        if run.start != self._position + len(self._small):
+            self._compare_small()
+            self._position = run.start
         left = run.source.nbytes
         for piece in run.source.pieces():
-            length = piece.length if isinstance(piece, Span) else len(piece)
-            left -= length
+            left -= piece.length if isinstance(piece, Span) else len(piece)
             if left < 0:
                 break
-            start = 0
-            while start < length:
-                if self._filled == STRIDE:
-                    self._compare()
-                n = min(STRIDE - self._filled, length - start)
-                self._lay(piece, start, n)
-                start += n
-                self._parts.append((run, self._filled))
+            for view in self._views(piece):
+                if len(view) >= SMALL:
+                    self._compare_small()
+                    self._compare(view, [(run, len(view))])
+                    continue
+                self._small += view
+                self._parts.append((run, len(self._small)))
+                if len(self._small) >= Blocks.SIZE:
+                    self._compare_small()
         if left:
             raise VerificationError("has another size than its source", where=run.name)
 
@@ -232,52 +261,52 @@ class _OutputFile:
         Raises:
             VerificationError: They differ.
         """
-        self._compare()
+        self._compare_small()
         if self._hasher is None:
             return ""
         self._hash_up_to(self._file.size)
         return str(self._hasher.hexdigest())
 
-    def _lay(self, piece: Piece, start: int, n: int) -> None:
-        place = slice(self._filled, self._filled + n)
-        if not isinstance(piece, Span):
-            self._ours[place] = piece[start : start + n]
-        elif n < SMALL:
-            self._ours[place] = self._source.read(piece.sub(start, n))
-        else:
-            piece.readinto(start, memoryview(self._ours)[place])
-        self._filled += n
+    def _views(self, piece: Piece) -> Iterable[memoryview]:
+        if isinstance(piece, Span):
+            return self._blocks.views(piece)
+        view = memoryview(piece)
+        return (view[i : i + Blocks.SIZE] for i in range(0, len(view), Blocks.SIZE))
 
-    def _compare(self) -> None:
-        n, begin = self._filled, self._begin
-        if not n:
-            return
+    def _compare_small(self) -> None:
+        if self._small:
+            with memoryview(self._small) as view:
+                self._compare(view, self._parts)
+            self._small.clear()
+            self._parts.clear()
+
+    def _compare(self, ours: memoryview, parts: list[tuple[_Run, int]]) -> None:
+        n, begin = len(ours), self._position
         if self._written is not None:
+            if not self._written.reached(self._before + begin + n):
+                self._blocks.read_ahead()
             self._written.wait(self._before + begin + n)
-        if n < STRIDE:  # the last one, or the last before a hole
-            del self._ours[n:], self._theirs[n:]
-        theirs = memoryview(self._theirs)
-        self._file.readinto(begin, theirs)
-        if self._ours != self._theirs:
-            at = next(i for i in range(n) if self._ours[i] != self._theirs[i])
-            run = next(run for run, end in self._parts if at < end)
-            raise VerificationError(
-                "differs from its source", where=run.name, offset=begin + at - run.start
-            )
-        if self._hasher is not None:
+        if len(self._theirs) != n:
+            self._theirs = bytearray(n)
+        with memoryview(self._theirs) as theirs:
+            self._file.readinto(begin, theirs)
+            if self._theirs != ours:  # as a bytearray, not as a view: that is one memcmp
+                at = next(i for i in range(n) if ours[i] != theirs[i])
+                run = next(run for run, end in parts if at < end)
+                raise VerificationError(
+                    "differs from its source", where=run.name, offset=begin + at - run.start
+                )
+            self._position += n
+            if self._hasher is None:
+                return
             self._hash_up_to(begin)
             if begin == self._hashed:  # else two names have the same bytes
                 self._hasher.update(theirs)
                 self._hashed += n
             start = 0
-            for run, end in self._parts:
+            for run, end in parts:
                 run.hash(theirs[start:end])
                 start = end
-        theirs.release()
-        if n < STRIDE:
-            self._ours, self._theirs = bytearray(STRIDE), bytearray(STRIDE)
-        self._begin, self._filled = begin + n, 0
-        self._parts.clear()
 
     def _hash_up_to(self, position: int) -> None:
         if position > self._hashed:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from formats.digests import STRIDE, FileDigests
-from formats.storage import Buffer, File, Span
+from formats.storage import Blocks, Buffer, File, Span
 
 RNG = np.random.default_rng(8)
 
@@ -28,7 +28,7 @@ def test_files_are_hashed_whole_in_whatever_order_they_are_read(tmp_path, order,
         "shuffled": [runs[i] for i in RNG.permutation(len(runs))],
         "nothing": [],
     }[order]
-    digests = FileDigests(files)
+    digests = FileDigests(files, Blocks())
     for run in runs:
         digests.follow(run)
     digests.follow(Span(Buffer(b"not one of them", "x"), 0, 15))

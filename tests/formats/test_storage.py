@@ -1,11 +1,12 @@
 """Files that change, are no files, or are named where they must not be."""
 
 import os
+import threading
 
 import pytest
 
 from formats.errors import CorruptError, SafetyError, SourceError
-from formats.storage import Buffer, File, ReadAhead, Span, resolve_member
+from formats.storage import Blocks, Buffer, File, Span, resolve_member
 
 
 def test_reads_are_exact_or_errors(tmp_path):
@@ -98,16 +99,51 @@ def test_the_hugging_face_cache_may_link_to_its_blobs(tmp_path):
         resolve_member(snapshot, "other")
 
 
-def test_read_ahead_returns_what_single_reads_would(tmp_path):
+@pytest.mark.parametrize("size", [64, 512, 1 << 20])
+def test_blocks_return_what_single_reads_would(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(Blocks, "SIZE", size)
     data = bytes(i * 7 % 251 for i in range(5000))
     (tmp_path / "f").write_bytes(data)
     file, buffer = File(tmp_path / "f"), Buffer(data[::-1], "b")
-    ahead = ReadAhead(512)
+    blocks = Blocks()
     for i in range(3000):
         offset, length = (i * i * 31 + i // 3) % 4800, i % 190
-        if i % 5 < 3:  # a run of neighbours, which is what it reads ahead for
+        if i % 5 < 3:
             offset = i + 40 * (i % 5)
+        if i % 7 == 0:
+            blocks.read_ahead()
         storage = buffer if i % 50 == 0 else file
-        assert ahead.read(Span(storage, offset, length)) == storage.read(offset, length)
+        span = Span(storage, offset, length)
+        assert blocks.read(span) == storage.read(offset, length)
+        assert all(0 < len(view) <= size for view in blocks.views(span))
     with pytest.raises(CorruptError):
-        ahead.read(Span(file, 4990, 11))
+        blocks.read(Span(file, 4990, 11))
+    blocks.read(Span(file, 4990, 10))
+    blocks.read_ahead()  # there is nothing behind it
+
+
+def test_two_threads_read_each_block_once(tmp_path, monkeypatch):
+    """Who comes second finds it; nobody starts to read what another is reading."""
+    (tmp_path / "f").write_bytes(bytes(Blocks.SIZE * 40))
+    file, blocks = File(tmp_path / "f"), Blocks()
+    reads: list[int] = []
+    plain = File.read
+
+    def counted(self, offset, length):
+        reads.append(offset)
+        return plain(self, offset, length)
+
+    monkeypatch.setattr(File, "read", counted)
+    gate = threading.Barrier(2)
+
+    def go():
+        for start in range(0, file.size, Blocks.SIZE):
+            gate.wait()
+            assert len(blocks.read(Span(file, start, Blocks.SIZE))) == Blocks.SIZE
+
+    threads = [threading.Thread(target=go) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reads == list(range(0, file.size, Blocks.SIZE))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from converter.background import Background
-from converter.verify.weights import STRIDE, Written, compare
+from converter.verify.weights import Written, compare
 from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import InternalError, VerificationError
 from formats.safetensors_files import create, fill, plan
-from formats.storage import File, Span
+from formats.storage import Blocks, File, Span
 from formats.weights import DTYPES, Tensor
 
 RNG = np.random.default_rng(77)
@@ -23,13 +23,15 @@ U8 = DTYPES["uint8"]
 @pytest.fixture
 def source(tmp_path):
     """Weights of every kind: small and large, in files out of order, in memory, computed, tied."""
-    data = RNG.integers(0, 256, 3 * STRIDE + 12345, np.uint8).tobytes()
+    data = RNG.integers(0, 256, 3 * Blocks.SIZE + 12345, np.uint8).tobytes()
     (tmp_path / "source").write_bytes(data)
     whole = Span.whole(File(tmp_path / "source"))
     weights = {
-        "large": Tensor.contiguous(U8, (2 * STRIDE + 77,), whole.sub(5000, 2 * STRIDE + 77)),
+        "large": Tensor.contiguous(
+            U8, (2 * Blocks.SIZE + 77,), whole.sub(5000, 2 * Blocks.SIZE + 77)
+        ),
         "first": Tensor.contiguous(U8, (13, 5), whole.sub(0, 65)),
-        "inline": Tensor.inline(U8, (STRIDE + 1,), data[: STRIDE + 1]),
+        "inline": Tensor.inline(U8, (Blocks.SIZE + 1,), data[: Blocks.SIZE + 1]),
         "computed": Tensor.computed(
             U8, (9000,), lambda: (data[i : i + 90] for i in range(0, 9000, 90))
         ),
@@ -48,7 +50,7 @@ def stored(folder, weights, **options):
     return layout, catalog.read(Artifact(folder), "safetensors").weights
 
 
-@pytest.mark.parametrize("limit", [10**9, 2 * STRIDE, 3000])
+@pytest.mark.parametrize("limit", [10**9, 2 * Blocks.SIZE, 3000])
 def test_digests_are_those_of_the_bytes_and_of_the_files(tmp_path, source, limit):
     layout, output = stored(tmp_path / "out", source, max_shard_bytes=limit)
     for _ in fill(layout, tmp_path / "out"):
@@ -64,7 +66,7 @@ def test_digests_are_those_of_the_bytes_and_of_the_files(tmp_path, source, limit
     assert compare(source, output, with_digests=False).digests == {}
 
 
-@pytest.mark.parametrize("limit", [10**9, 2 * STRIDE])
+@pytest.mark.parametrize("limit", [10**9, 2 * Blocks.SIZE])
 def test_it_waits_for_what_is_not_yet_written(tmp_path, source, limit):
     layout, output = stored(tmp_path / "out", source, max_shard_bytes=limit)
     written = Written()
@@ -73,6 +75,23 @@ def test_it_waits_for_what_is_not_yet_written(tmp_path, source, limit):
         time.sleep(0.002)  # a comparison that ran ahead would meet zeros
         written.advance(n)
     assert comparison.result().tensors == len(source)
+
+
+def test_who_writes_waits_for_a_reader_that_is_far_behind():
+    written = Written()
+    written.advance(10 * Written.AHEAD)  # nobody reads yet
+    written.wait(5)
+    for nbytes, go_on in (
+        (Written.AHEAD, lambda: written.wait(10 * Written.AHEAD)),
+        (1, written.leave),
+    ):
+        writing = threading.Thread(target=written.advance, args=(nbytes,))
+        writing.start()
+        writing.join(0.05)
+        assert writing.is_alive()
+        go_on()
+        writing.join(10)
+        assert not writing.is_alive()
 
 
 def test_a_writing_that_ends_early_ends_the_comparison(tmp_path, source):
