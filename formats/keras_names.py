@@ -267,6 +267,8 @@ def variables(described: Object | None, count: int) -> tuple[str, ...]:
 
 def _reversible(plain: list[str], mode: str, count: int) -> tuple[str, ...]:
     rows = QUANTIZED["Embedding"].get(mode, ()) if mode else ()
+    if mode == "int4" and count == 2 * len(plain):  # by channel: each half has a scale alone
+        rows = rows[:1]
     tail: tuple[str, ...] = ()
     if len(plain) > 1:
         # Each half has a scale, and in int4 by blocks a zero too.

@@ -81,7 +81,10 @@ def main() -> None:
     parser.add_argument("--torch-python", default=sys.executable)
     parser.add_argument("--tensorflow-python", default=sys.executable)
     parser.add_argument(
-        "--rest", type=float, default=0, help="seconds before each run, where a host lends its cores"
+        "--rest",
+        type=float,
+        default=0,
+        help="seconds before each run, where a host lends its cores",
     )
     parser.add_argument("--folder", type=Path, default=None, help="where the large files go")
     options = parser.parse_args()
@@ -133,9 +136,7 @@ def weights(folder: Path, megabytes: int, options: argparse.Namespace) -> None:
             and not (package == "h5py" and megabytes > 100)
         ):
             routes[peer_name] = [peer_python, "-c", peer, source, out]
-        table(
-            f"{megabytes} MB {suffix or 'SavedModel'}", routes, out, options.rounds, options.rest
-        )
+        table(f"{megabytes} MB {suffix or 'SavedModel'}", routes, out, options.rounds, options.rest)
         shutil.rmtree(source) if source.is_dir() else source.unlink()
 
 
@@ -154,7 +155,9 @@ def start_up(folder: Path, options: argparse.Namespace) -> None:
         print(f"  {name:<40} {statistics.median(seconds):.3f}")
 
 
-def table(title: str, routes: dict[str, list[object]], out: Path, rounds: int, rest: float = 0) -> None:
+def table(
+    title: str, routes: dict[str, list[object]], out: Path, rounds: int, rest: float = 0
+) -> None:
     found: dict[str, list[tuple[float, float, int]]] = {name: [] for name in routes}
     for r in range(rounds):
         for name in list(routes)[:: 1 if r % 2 else -1]:

@@ -29,10 +29,12 @@ from converter.lower.keras import (
     operations,
     pooling,
     preprocessing,
+    quantized,
     recurrent,
     reshaping,
     rules_operations,  # noqa: F401 - importing it enters its rules
     rules_recurrent,  # noqa: F401 - importing it enters its rules
+    tensorflow_ops,
     wrappers,
 )
 from converter.lower.keras.model import Call, Layer, Model, Reference, parse, references
@@ -57,8 +59,9 @@ from formats.keras_names import quantization
 FAMILIES = (
     activations, attention, cells, convolution, convolutional_recurrent, core, images, legacy,
     lookup,
-    merging, normalization, pooling, preprocessing, recurrent, reshaping, wrappers,
-    *operations.FAMILIES,
+    merging, normalization, pooling, preprocessing, quantized, recurrent, reshaping,
+    wrappers,
+    *operations.FAMILIES, *tensorflow_ops.FAMILIES,
 )  # fmt: skip
 OPSET = 18
 
@@ -119,8 +122,8 @@ def _gaps(model: Model) -> Iterator[str]:
         for name in unknown_arguments(row, layer.config):
             yield f"argument {name} of {layer.class_name} ({'/'.join(path)})"
         mode = quantization(layer.config.get("dtype"))
-        if mode or layer.config.get("quantization_config"):
-            yield f"{mode or 'other'} quantisation of {layer.class_name} ({'/'.join(path)})"
+        if mode and row.handler.__module__ != quantized.__name__:
+            yield f"{mode} quantisation of {layer.class_name} ({'/'.join(path)})"
 
 
 def _report(gaps: Sequence[str]) -> None:

@@ -4,19 +4,25 @@ from typing import Any
 
 from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.lowering import FAMILIES
-from converter.lower.keras.table import LAYERS
+from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS
+
+# What stands in front of the names of a table.
+TABLES = (
+    ("", LAYERS), ("keras.ops ", OPERATIONS), ("tf ", TF_FUNCTIONS), ("TensorFlow op ", TF_OPS),
+)  # fmt: skip
 
 
 def rows() -> list[dict[str, Any]]:
-    """Return a row for each layer, and for each activation that is named as a string."""
+    """Return a row for each layer and operation, and for each activation that is a string."""
     modules = {family.__name__ for family in FAMILIES}
     layers = [
         {
-            "name": name,
+            "name": f"{prefix}{name}",
             "computes": _first_line(row.handler.__doc__),
             "arguments": sorted(row.arguments - {"config", "mask"}),
         }
-        for name, row in sorted(LAYERS.items())
+        for prefix, table in TABLES
+        for name, row in sorted(table.items())
         if row.handler.__module__ in modules
     ]
     activations = [

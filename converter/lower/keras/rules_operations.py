@@ -4,7 +4,11 @@ A `TFOpLambda` becomes a call of the function that it names, a `TensorFlowOpLaye
 of its node: their class name is then that function or op, and their module TensorFlow's.
 """
 
+import base64
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from converter.lower.keras.model import Layer
 from converter.lower.keras.rules import Age, rule
@@ -16,3 +20,82 @@ def masks_of_heads(layer: Layer, age: Age) -> Layer | None:
     if layer.class_name != "MultiHeadAttention" or age.major > 2:
         return None
     return replace(layer, config={"softmax_robust_masking": False, **layer.config})
+
+
+# -- TensorFlow ------------------------------------------------------------------------------------
+
+# In front of functions that mean the same without it.
+NAMESPACES = ("compat.v1.", "compat.v2.", "math.", "nn.", "linalg.", "__operators__.", "dtypes.")
+# Attributes that say what the inputs are anyway.
+TYPES = frozenset((
+    "Index", "N", "SrcT", "T", "TI", "Taxis", "Tblock_shape", "Tcrops", "Tdim", "Tidx", "Tindex",
+    "Tindices", "Tk", "Tlen", "Tmultiples", "Tpaddings", "Tparams", "Tperm", "Tshape", "Tshift",
+    "_class", "_cloned", "_output_shapes", "index_type", "shape",
+))  # fmt: skip
+
+
+@rule
+def function_of_tensorflow(layer: Layer, age: Age) -> Layer | None:
+    """A TFOpLambda is a call of the function that it names."""
+    del age
+    if layer.class_name not in ("TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod"):
+        return None
+    name = str(layer.config.get("function", layer.config.get("method", "")))
+    for namespace in NAMESPACES:
+        name = name.removeprefix(namespace)
+    return replace(layer, class_name=name, module="function of tensorflow", config={})
+
+
+@rule
+def op_of_tensorflow(layer: Layer, age: Age) -> Layer | None:
+    """A TensorFlowOpLayer is a call of its node's op, with constants among its inputs."""
+    del age
+    node = layer.config.get("node_def")
+    if layer.class_name != "TensorFlowOpLayer" or node is None:
+        return None
+    node = json.loads(node) if isinstance(node, str) else node
+    config = {k: attribute(v) for k, v in node.get("attr", {}).items() if k not in TYPES}
+    constants = layer.config.get("constants") or {}
+    calls = []
+    for call in layer.calls:
+        inputs = list(flat(call.arguments))
+        for place, constant in sorted((int(k), v) for k, v in constants.items()):
+            inputs.insert(place, constant)
+        calls.append(replace(call, arguments=tuple(inputs)))
+    name, module = str(node["op"]), "op of tensorflow"
+    return replace(layer, class_name=name, module=module, config=config, calls=tuple(calls))
+
+
+def flat(structure: Any) -> Iterator[Any]:
+    """Yield what nested lists hold, in order."""
+    if isinstance(structure, list | tuple):
+        for part in structure:
+            yield from flat(part)
+    else:
+        yield structure
+
+
+def attribute(value: Mapping[str, Any]) -> Any:
+    """Return an attribute of a node from its JSON, in which integers and bytes are text."""
+    for kind, read in ATTRIBUTES.items():
+        if kind in value:
+            return read(value[kind])
+    if "list" in value:
+        items = value["list"]
+        kinds = [kind for kind in ATTRIBUTES if kind in items]
+        return [ATTRIBUTES[kinds[0]](item) for item in items[kinds[0]]] if kinds else []
+    return None
+
+
+def _text(value: str) -> str:
+    return base64.b64decode(value).decode("utf-8", "backslashreplace")
+
+
+def _dtype(value: str) -> str:
+    name = value.removeprefix("DT_").lower()
+    return {"float": "float32", "double": "float64", "half": "float16"}.get(name, name)
+
+
+ATTRIBUTES: dict[str, Callable[[Any], Any]] = {
+    "b": bool, "i": int, "f": float, "s": _text, "type": _dtype,
+}  # fmt: skip

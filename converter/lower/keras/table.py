@@ -81,8 +81,8 @@ TABLES = {
     "keras.src.ops.": OPERATIONS,
     "keras.src.activations.": OPERATIONS,
     "keras.src.quantizers.": OPERATIONS,
-    "tensorflow.raw_ops": TF_OPS,
-    "tensorflow": TF_FUNCTIONS,
+    "op of tensorflow": TF_OPS,  # as a rule calls these, which no configuration does
+    "function of tensorflow": TF_FUNCTIONS,
 }
 
 

@@ -28,8 +28,13 @@ INT8 = {
 
 @pytest.mark.parametrize("policy", [INT8, "int8_from_float32", "float8_from_mixed_bfloat16"])
 def test_a_quantised_layer_never_reaches_the_plain_one(policy):
-    with pytest.raises(UnsupportedError, match=r"(int8|float8) quantisation of Dense \(l0\)"):
-        lower(bundle(("Dense", {"units": 3, "dtype": policy})))
+    with pytest.raises(UnsupportedError, match=r"(int8|float8) quantisation of UnitNorm.* \(l0\)"):
+        lower(bundle(("UnitNormalization", {"dtype": policy})))
+
+
+def test_a_mode_of_quantisation_that_nobody_knows_is_named():
+    with pytest.raises(UnsupportedError, match=r"layer class Dense int2 \(l0"):
+        lower(bundle(("Dense", {"units": 3, "dtype": "int2_from_float32"})))
 
 
 def test_all_gaps_are_said_at_once():

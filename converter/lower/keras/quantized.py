@@ -1,0 +1,389 @@
+"""Layers whose weights are quantised: integers with a scale, or floats of eight bits.
+
+Where Keras quantises the inputs of a call too, the graph does it as well, and rounds as Keras does.
+A layer is called here by its class and its mode, "Dense int8": a rule writes them together.
+Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/quantizers
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from converter.lower.builder import Builder
+from converter.lower.graph import Dim
+from converter.lower.keras.activations import activate
+from converter.lower.keras.core import einsum_shape
+from converter.lower.keras.model import Layer
+from converter.lower.keras.rules import Age, rule
+from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.values import Value, total
+from formats.keras_names import quantization
+
+CLASSES = ("Dense", "EinsumDense", "Embedding", "ReversibleEmbedding")
+
+
+@rule
+def class_of_a_mode(layer: Layer, age: Age) -> Layer | None:
+    """A quantised layer is of a class of its own, which its dtype policy names."""
+    del age
+    mode = quantization(layer.config.get("dtype"))
+    if layer.class_name not in CLASSES or not mode:
+        return None
+    return replace(layer, class_name=f"{layer.class_name} {mode}")
+
+
+# -- inputs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What the inputs of a call are quantised to."""
+
+    low: float = -127
+    high: float = 127
+    epsilon: float = 1e-7
+
+
+def input_range(config: Any, default: Range | None) -> Range | None:
+    """Return what a layer quantises its inputs to, None where it does not.
+
+    Raises:
+        Gap: By anything but their largest size.
+    """
+    if not isinstance(config, Mapping):
+        return default
+    quantizer = (config.get("config") or {}).get("activation_quantizer")
+    if quantizer is None:
+        return None
+    if quantizer.get("class_name") != "AbsMaxQuantizer":
+        raise Gap(f"quantizer {quantizer.get('class_name')}")
+    given = quantizer["config"]
+    low, high = given.get("value_range", (-127, 127))
+    return Range(low, high, given.get("epsilon", 1e-7))
+
+
+def quantised(op: Builder, x: Value, axes: list[int], to: Range) -> tuple[Value, Value]:
+    """Return x as whole numbers of a range, still in its dtype, and what it was multiplied by."""
+    size = op.reduce("ReduceMax", op.unary("Abs", x), axes, keepdims=True)
+    scale = op.div(to.high, op.add(size, to.epsilon))
+    rounded = op.unary("Round", op.mul(x, scale))
+    return op.clip(rounded, to.low, to.high), scale
+
+
+def single(op: Builder, x: Value) -> Value:
+    """Return x where sums of products of whole numbers are exact."""
+    return x if x.dtype == "float64" else op.cast(x, "float32")
+
+
+# -- weights ---------------------------------------------------------------------------------------
+
+
+def unpacked(op: Builder, packed: Value, axis: int, count: Dim, *, signed: bool = True) -> Value:
+    """Return the numbers of four bits that bytes hold along an axis, the low ones first."""
+    wide = op.cast(packed, "int32")
+    low = op.elementwise("Mod", wide, 16)
+    high = op.elementwise("Mod", op.div(op.sub(wide, low), 16), 16)
+    if signed:  # -8 to 7 are kept as 8 to 15 and 0 to 7
+        low, high = (op.sub(op.elementwise("Mod", op.add(n, 8), 16), 8) for n in (low, high))
+    place = packed.axis(axis)
+    pairs = op.concat([op.unsqueeze(n, [place + 1]) for n in (low, high)], place + 1)
+    size = packed.shape[place]
+    whole = size * 2 if isinstance(size, int) else None
+    line = op.reshape(pairs, (*packed.shape[:place], whole, *packed.shape[place + 1 :]))
+    return line if whole == count or not isinstance(count, int) else op.slice(
+        line, [place], [0], [count]
+    )  # fmt: skip
+
+
+def in_groups(op: Builder, w: Roles, numbers: Value, axis: int, prefix: str = "kernel") -> Value:
+    """Return (numbers - zero) * scale, with a zero and a scale for each group along an axis."""
+    groups = op.cast(w.exact("g_idx"), "int64")
+    scale = op.gather(w[f"{prefix}_scale"], groups, axis)
+    zero = op.gather(w.exact(f"{prefix}_zero"), groups, axis)
+    return op.mul(op.sub(op.cast(numbers, scale.dtype), op.cast(zero, scale.dtype)), scale)
+
+
+def calibrated(op: Builder, w: Roles, bits: int, columns: Dim) -> Value:
+    """Return the kernel [in, out] of GPTQ or AWQ: whole numbers [out, in] in groups along in."""
+    kept = w.exact("quantized_kernel")
+    numbers = unpacked(op, kept, 0, columns, signed=False) if bits == 4 else kept
+    kernel = op.transpose(in_groups(op, w, numbers, -1), [1, 0])
+    return op.div(kernel, op.unsqueeze(w["awq_scales"], [-1])) if "awq_scales" in w else kernel
+
+
+def bits_of(dtype: Any) -> int:
+    """Return how many bits a policy's weights have: "gptq/4/128"."""
+    inner = dtype.get("config") if isinstance(dtype, Mapping) else None
+    parts = str(inner.get("mode", "") if isinstance(inner, Mapping) else dtype).split("/")
+    return int(parts[1]) if len(parts) > 1 and parts[0] == "gptq" else 4
+
+
+def eight_bits(op: Builder, x: Value, scale: Value) -> Value:
+    """Return x as float8_e4m3fn keeps it: three bits behind the point, from 2**-9 to 448."""
+    moved = op.clip(op.div(x, scale), -448.0, 448.0)
+    size = op.elementwise("Max", op.unary("Abs", moved), op.constant(2.0**-6, x.dtype))
+    power = op.unary("Floor", op.div(op.unary("Log", size), 0.6931471805599453))
+    two = op.elementwise("Pow", op.constant(2.0, x.dtype), power)
+    # A logarithm may be off by a little, just where a power of two begins.
+    two = op.where(op.elementwise("Less", size, two), op.mul(two, 0.5), two)
+    doubled = op.mul(two, 2.0)
+    two = op.where(op.elementwise("GreaterOrEqual", size, doubled), doubled, two)
+    step = op.mul(two, 0.125)
+    return op.mul(op.mul(op.unary("Round", op.div(moved, step)), step), scale)
+
+
+def finished(op: Builder, w: Roles, x: Value, activation: Any, *, has_bias: bool) -> Value:
+    """Return activation(x + bias)."""
+    return activate(op, op.add(x, w["bias"]) if has_bias else x, activation)
+
+
+def bias_of_float8(op: Builder, w: Roles) -> Value:
+    """Return a bias as bfloat16 keeps it, where the layer computes in float32."""
+    bias = w["bias"]
+    return op.cast(op.cast(bias, "bfloat16"), bias.dtype) if bias.dtype == "float32" else bias
+
+
+# -- Dense -----------------------------------------------------------------------------------------
+
+
+def scaled_product(op: Builder, x: Value, kernel: Value, scale: Value, to: Range | None) -> Value:
+    """Return x @ kernel / scale for a kernel of whole numbers, with x rounded where it is to be."""
+    dtype = x.dtype
+    if to is not None:
+        x, factor = quantised(op, x, [-1], to)
+        scale = op.mul(scale, factor)
+    whole = single(op, x) if to is not None else x
+    result = op.matmul(whole, op.cast(kernel, whole.dtype))
+    return op.div(op.cast(result, dtype), scale)
+
+
+@keras_layer("Dense int8", mask="pass")
+def dense_int8(
+    op: Builder, w: Roles, x: Value, /, *,
+    units: int, activation: Any = None, use_bias: bool = True, quantization_config: Any = None,
+) -> Value:  # fmt: skip
+    """activation(x @ kernel / scale + bias), with x rounded to whole numbers too."""
+    del units
+    to = input_range(quantization_config, Range())
+    result = scaled_product(op, x, w.exact("kernel"), w["kernel_scale"], to)
+    return finished(op, w, result, activation, has_bias=use_bias)
+
+
+@keras_layer("Dense int4", mask="pass")
+def dense_int4(
+    op: Builder, w: Roles, x: Value, /, *,
+    units: int, activation: Any = None, use_bias: bool = True, quantization_config: Any = None,
+) -> Value:  # fmt: skip
+    """activation(x @ kernel + bias), of two weights a byte, scaled by channel or in groups."""
+    packed = w.exact("kernel")
+    if packed.shape[-1] != (units + 1) // 2:
+        raise Gap("a kernel that an older Keras packed")
+    kernel = unpacked(op, packed, -1, units)
+    if "kernel_zero" in w:
+        result = op.matmul(x, op.cast(in_groups(op, w, kernel, 0), x.dtype))
+    else:
+        to = input_range(quantization_config, None)
+        result = scaled_product(op, x, kernel, w["kernel_scale"], to)
+    return finished(op, w, result, activation, has_bias=use_bias)
+
+
+@keras_layer("Dense float8", mask="pass")
+def dense_float8(
+    op: Builder, w: Roles, x: Value, /, *,
+    units: int, activation: Any = None, use_bias: bool = True,
+) -> Value:  # fmt: skip
+    """activation(x @ kernel + bias), both as floats of eight bits keep them."""
+    del units
+    inputs = eight_bits(op, x, w["inputs_scale"])
+    result = op.matmul(inputs, eight_bits(op, w["kernel"], w["kernel_scale"]))
+    return activate(op, op.add(result, bias_of_float8(op, w)) if use_bias else result, activation)
+
+
+@keras_layer("Dense gptq", "Dense awq", mask="pass")
+def dense_calibrated(
+    op: Builder, w: Roles, x: Value, /, *,
+    units: int, activation: Any = None, use_bias: bool = True, dtype: Any = None,
+) -> Value:  # fmt: skip
+    """activation(x @ kernel + bias), of weights in groups that a calibration found."""
+    kernel = calibrated(op, w, bits_of(dtype), units)
+    result = op.matmul(x, op.cast(kernel, x.dtype))
+    return finished(op, w, result, activation, has_bias=use_bias)
+
+
+# -- EinsumDense -----------------------------------------------------------------------------------
+
+
+def spelled_out(equation: str, rank: int) -> tuple[str, str, str]:
+    """Return the letters of input, kernel and output, with some in place of an ellipsis."""
+    left, _, output = equation.replace(" ", "").partition("->")
+    inputs, _, kernel = left.partition(",")
+    missing = rank - len(inputs.replace("...", ""))
+    free = [c for c in "ABCDEFGH" if c not in equation][:missing]
+    return inputs.replace("...", "".join(free)), kernel, output.replace("...", "".join(free))
+
+
+def kernel_shape(
+    x: Value, inputs: str, kernel: str, output: str, output_shape: Any
+) -> tuple[Dim, ...]:
+    """Return the shape a kernel has when it is not packed."""
+    sizes: dict[str, Dim] = dict(zip(inputs, x.shape, strict=True))
+    last = [output_shape] if isinstance(output_shape, int) else list(output_shape)
+    for letter, n in zip(reversed(output), reversed(last), strict=False):
+        if letter not in sizes:
+            sizes[letter] = n
+    return tuple(sizes[letter] for letter in kernel)
+
+
+def quantised_einsum(
+    op: Builder, x: Value, kernel: Value, scale: Value | None, to: Range | None, equation: str
+) -> Value:
+    """Return einsum(equation, x, kernel) / scale, with x rounded where it is to be."""
+    dtype = x.dtype
+    inputs, _, output = spelled_out(equation, x.rank)
+    divisors = [] if scale is None else [scale]
+    if to is not None:
+        summed = [i for i, letter in enumerate(inputs) if letter not in output]
+        x, factor = quantised(op, x, summed, to)
+        x = single(op, x)
+        # The factor has one element along what is summed: its axes become those of the output.
+        kept = [letter for letter in inputs if letter in output]
+        factor = op.squeeze(factor, summed)
+        factor = op.transpose(factor, [kept.index(c) for c in output if c in kept])
+        missing = [i for i, letter in enumerate(output) if letter not in kept]
+        divisors.insert(0, op.unsqueeze(factor, missing) if missing else factor)
+    kernel = op.cast(kernel, x.dtype)
+    result = op.einsum(equation, x, kernel, shape=einsum_shape(equation, x, kernel))
+    result = op.cast(result, dtype)
+    if not divisors:
+        return result
+    return op.div(result, divisors[0] if len(divisors) == 1 else op.mul(*divisors))
+
+
+@keras_layer("EinsumDense int8", mask="pass")
+def einsum_dense_int8(
+    op: Builder, w: Roles, x: Value, /, *,
+    equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
+    quantization_config: Any = None,
+) -> Value:  # fmt: skip
+    """activation(einsum(equation, x, kernel) / scale + bias), with x rounded too."""
+    del output_shape
+    to = input_range(quantization_config, Range())
+    result = quantised_einsum(op, x, w.exact("kernel"), w["kernel_scale"], to, equation)
+    return finished(op, w, result, activation, has_bias=bool(bias_axes))
+
+
+@keras_layer("EinsumDense int4", mask="pass")
+def einsum_dense_int4(
+    op: Builder, w: Roles, x: Value, /, *,
+    equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
+    quantization_config: Any = None,
+) -> Value:  # fmt: skip
+    """activation(einsum(equation, x, kernel) + bias), of two weights a byte."""
+    letters = spelled_out(equation, x.rank)
+    shape = kernel_shape(x, *letters, output_shape)
+    columns = total([n for n, c in zip(shape, letters[1], strict=True) if c in letters[2]])
+    kernel = unpacked(op, w.exact("kernel"), -1, columns)
+    if "kernel_zero" in w:
+        weights, to = in_groups(op, w, kernel, 0), None
+    else:
+        scale = w["kernel_scale"]
+        weights = op.div(op.cast(kernel, scale.dtype), scale)
+        to = input_range(quantization_config, None)
+    result = quantised_einsum(op, x, op.reshape(weights, shape), None, to, equation)
+    return finished(op, w, result, activation, has_bias=bool(bias_axes))
+
+
+@keras_layer("EinsumDense float8", mask="pass")
+def einsum_dense_float8(
+    op: Builder, w: Roles, x: Value, /, *,
+    equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
+) -> Value:  # fmt: skip
+    """activation(einsum(equation, x, kernel) + bias), both as floats of eight bits keep them."""
+    del output_shape
+    inputs = eight_bits(op, x, w["inputs_scale"])
+    kernel = eight_bits(op, w["kernel"], w["kernel_scale"])
+    result = op.einsum(equation, inputs, kernel, shape=einsum_shape(equation, inputs, kernel))
+    return activate(op, op.add(result, bias_of_float8(op, w)) if bias_axes else result, activation)
+
+
+@keras_layer("EinsumDense gptq", "EinsumDense awq", mask="pass")
+def einsum_dense_calibrated(
+    op: Builder, w: Roles, x: Value, /, *,
+    equation: str, output_shape: Any, activation: Any = None, bias_axes: str | None = None,
+    dtype: Any = None, gptq_unpacked_column_size: Any = None, awq_unpacked_column_size: Any = None,
+) -> Value:  # fmt: skip
+    """activation(einsum(equation, x, kernel) + bias), of weights that a calibration found."""
+    del gptq_unpacked_column_size, awq_unpacked_column_size  # the scale has as many rows
+    letters = spelled_out(equation, x.rank)
+    shape = kernel_shape(x, *letters, output_shape)
+    columns = w["kernel_scale"].shape[0]
+    kernel = op.reshape(calibrated(op, w, bits_of(dtype), columns), shape)
+    result = quantised_einsum(op, x, kernel, None, None, equation)
+    return finished(op, w, result, activation, has_bias=bool(bias_axes))
+
+
+# -- Embedding -------------------------------------------------------------------------------------
+
+
+def looked_up(op: Builder, w: Roles, numbers: Value, width: int) -> Value:
+    """Return the rows of embeddings of whole numbers, scaled by row or in groups of a row."""
+    kept = w.exact("embeddings")
+    packed = kept.shape[-1] != width
+    rows = op.gather(unpacked(op, kept, -1, width) if packed else kept, numbers)
+    scale = w["embeddings_scale"]
+    if "embeddings_zero" not in w:
+        return op.div(op.cast(rows, scale.dtype), op.unsqueeze(op.gather(scale, numbers), [-1]))
+    groups = op.cast(w.exact("g_idx"), "int64")
+    scale = op.gather(op.gather(scale, numbers), groups, -1)
+    zero = op.gather(op.gather(w.exact("embeddings_zero"), numbers), groups, -1)
+    return op.mul(op.sub(op.cast(rows, scale.dtype), op.cast(zero, scale.dtype)), scale)
+
+
+@keras_layer("Embedding int8", "Embedding int4")
+def embedding(
+    op: Builder, w: Roles, x: Value, /, *,
+    input_dim: int, output_dim: int, mask_zero: bool = False,
+) -> Any:  # fmt: skip
+    """embeddings[x] of whole numbers, scaled; masks zeros where it is asked to."""
+    del input_dim
+    numbers = x if x.dtype in ("int32", "int64") else op.cast(x, "int32")
+    result = looked_up(op, w, numbers, output_dim)
+    if not mask_zero:
+        return result
+    zero = op.constant(0, numbers.dtype)
+    return Masked(result, op.unary("Not", op.elementwise("Equal", numbers, zero)))
+
+
+@keras_layer("ReversibleEmbedding int8", "ReversibleEmbedding int4")
+def reversible_embedding(
+    op: Builder, w: Roles, x: Value, /, *,
+    input_dim: int, output_dim: int, tie_weights: bool = True, mask_zero: bool = False,
+    reverse_dtype: str | None = None, logit_soft_cap: float | None = None, reverse: bool = False,
+    quantization_config: Any = None,
+) -> Any:  # fmt: skip
+    """embeddings[x] of whole numbers, or x @ embeddings.T, with x rounded too."""
+    del reverse_dtype  # Keras does without, where the weights are quantised
+    if not reverse:
+        return embedding(op, w, x, input_dim=input_dim, output_dim=output_dim, mask_zero=mask_zero)
+    role = "embeddings" if tie_weights else "reverse_embeddings"
+    numbers = w.exact(role)
+    if tie_weights:
+        numbers = op.transpose(numbers, [1, 0])
+    if numbers.shape[0] != output_dim:
+        numbers = unpacked(op, numbers, 0, output_dim)
+    to = input_range(quantization_config, Range())
+    if "embeddings_zero" not in w:
+        logits = scaled_product(op, x, numbers, w[f"{role}_scale"], to)
+    else:
+        axes = (1, 0) if tie_weights else (0, 1)
+        groups = op.cast(w.exact("g_idx"), "int64")
+        scale, zero = (
+            op.gather(op.transpose(v, axes), groups, 0)
+            for v in (w[f"{role}_scale"], w.exact(f"{role}_zero"))
+        )
+        away = op.sub(op.cast(numbers, scale.dtype), op.cast(zero, scale.dtype))
+        kernel, one = op.mul(away, scale), op.constant(1.0, x.dtype)
+        logits = scaled_product(op, x, kernel, one, to)
+    if logit_soft_cap is None:
+        return logits
+    return op.mul(op.unary("Tanh", op.div(logits, logit_soft_cap)), logit_soft_cap)
