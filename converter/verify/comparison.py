@@ -172,6 +172,26 @@ def _cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.clip(np.dot(a.ravel(), b.ravel()) / lengths, -1, 1))
 
 
+def says_little(outputs: "list[np.ndarray]", atol: float) -> bool:
+    """Tell whether an output hides what goes before: it has two values at most, or never varies.
+
+    A softmax of large numbers is one such: zeros and a one, whatever the layers before it do.
+
+    Args:
+        outputs: The source's, in all cases; the first axis is the batch.
+        atol: Below which two values count as one.
+    """
+    if any(a.dtype.kind not in "fiub" for a in outputs):
+        return False
+    step = atol or 1.0
+    wide = [np.asarray(a, np.float64) for a in outputs]
+    values = np.concatenate([a[np.isfinite(a)].ravel() for a in wide])
+    if np.unique(np.round(values / step)).size <= 2:
+        return True
+    batches = [a for a in wide if a.ndim and len(a) > 1]
+    return bool(batches) and all(bool(np.all(np.abs(a - a[:1]) <= step)) for a in batches)
+
+
 def joined(measures: "list[Measure]") -> Measure:
     """Return one measure of an output for all its cases: the worst of each figure.
 

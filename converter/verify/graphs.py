@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 from converter.lower import KINDS, lower
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
 from converter.verify import inputs, locate
 from converter.verify.child import Allowance
-from converter.verify.comparison import Tolerance, coarsest, compare, joined
+from converter.verify.comparison import Tolerance, coarsest, compare, joined, says_little
 from converter.verify.onnx_values import Declared, declared
 from converter.verify.report import CaseReport, GraphReport, Measure
 from converter.verify.runners import (
@@ -136,17 +138,13 @@ def _verified(source: Path, bundle: Bundle, model_onnx: Path, options: Options) 
             seed=None if options.inputs else options.seed,
             notes=tuple(_notes(bundle, file, there)),
         )
-        failing = _failing_case(report, prepared)
-        if failing is None or graph is None:
+        case = _case_to_look_into(report, there)
+        if case is None or graph is None:
             return report
-        first = locate.first_difference(
-            source, bundle, graph, model_onnx, file, prepared, failing, tolerance,
-            options.allowance,
-        )  # fmt: skip
-    where = "no layer alone differs by more than noise, or none can be looked at"
-    if first is not None:
-        where = f"the first layer that differs is {first}"
-    return replace(report, reason=f"{report.reason}; {where}", first_difference=first)
+        found = locate.first_difference(
+            source, bundle, graph, model_onnx, file, prepared, case, tolerance, options.allowance
+        )
+    return _looked_into(report, found)
 
 
 def _check_names(options: Options, file: Declared) -> None:
@@ -225,6 +223,7 @@ def _compared(
             reason=f"the graph has {len(file.inputs)} inputs, the source {len(there.inputs)}",
         )
     measures: dict[str, list[Measure]] = {}
+    arrays: dict[str, list[np.ndarray]] = {}
     for case in there.chosen:
         dtypes = there.dtypes[case]
         if len(dtypes) != len(file.outputs):
@@ -237,7 +236,11 @@ def _compared(
             found = output(prepared, "onnx", case, i, spec.dtype)
             measure = compare(spec.name, expected, found, tolerance, prepared.cases[case].name)
             measures.setdefault(spec.name, []).append(measure)
-    outputs = {name: joined(found) for name, found in measures.items()}
+            arrays.setdefault(spec.name, []).append(expected.data)
+    outputs = {
+        name: replace(joined(found), says_little=says_little(arrays[name], found[0].atol))
+        for name, found in measures.items()
+    }
     failed = [m for m in outputs.values() if not m.passed]
     if not outputs:
         return replace(report, reason="there is no output to compare")
@@ -247,10 +250,30 @@ def _compared(
     return replace(report, reason=reason + failed[0].problems[0], outputs=outputs)
 
 
-def _failing_case(report: GraphReport, prepared: Prepared) -> int | None:
-    """Return the number of a case in which an output differs."""
-    names = {m.worst_case for m in report.outputs.values() if not m.passed}
-    return next((i for i, case in enumerate(prepared.cases) if case.name in names), None)
+def _case_to_look_into(report: GraphReport, there: SourceRun) -> int | None:
+    """Return the number of a case in which layers must be compared, or None."""
+    wanted = [m for m in report.outputs.values() if not m.passed or m.says_little]
+    if not wanted:
+        return None
+    names = {m.worst_case for m in wanted if not m.passed}
+    numbers = {case.name: n for case, n in zip(report.cases, there.chosen, strict=True)}
+    return min((n for name, n in numbers.items() if name in names), default=there.chosen[-1])
+
+
+def _looked_into(report: GraphReport, found: locate.Located) -> GraphReport:
+    """Return a report with what the comparison of layers adds to it."""
+    report = replace(report, layers=found.equal, first_difference=found.difference)
+    if report.status == "failed":
+        where = "no layer alone differs by more than noise, or none can be looked at"
+        if found.difference is not None:
+            where = f"the first layer that differs is {found.difference}"
+        return replace(report, reason=f"{report.reason}; {where}")
+    names = ", ".join(repr(m.name) for m in report.outputs.values() if m.says_little)
+    if found.difference is not None:
+        reason = f"the layer {found.difference} differs, which {names} does not show"
+        return replace(report, status="failed", reason=reason)
+    note = f"{names} hardly depends on the inputs: {found.equal} layers were compared as well"
+    return replace(report, notes=(*report.notes, note))
 
 
 def _notes(bundle: Bundle, file: Declared, there: SourceRun) -> list[str]:

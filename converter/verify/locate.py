@@ -6,6 +6,7 @@ source's order. A layer that a pass folded into another has no value: it is name
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,19 @@ from converter.verify.runners import NoRun, Prepared, output, run_onnx, run_sour
 from formats.bundle import Bundle
 
 
+@dataclass(frozen=True, slots=True)
+class Located:
+    """What a comparison of layers found.
+
+    Attributes:
+        difference: The first that differs.
+        equal: How many do not, up to there.
+    """
+
+    difference: LayerDifference | None = None
+    equal: int = 0
+
+
 def first_difference(
     source: Path,
     bundle: Bundle,
@@ -30,8 +44,8 @@ def first_difference(
     case: int,
     tolerance: Tolerance,
     allowance: Allowance,
-) -> LayerDifference | None:
-    """Return the first layer whose output differs in a case, or None where none can be found.
+) -> Located:
+    """Return the first layer whose output differs in a case.
 
     Args:
         source: The artifact.
@@ -40,7 +54,7 @@ def first_difference(
         model: The ONNX file.
         file: What that declares.
         prepared: The inputs.
-        case: In which outputs differ.
+        case: Number of the inputs to run.
         tolerance: What is noise.
         allowance: For each child.
 
@@ -50,7 +64,7 @@ def first_difference(
     returned = {spec.name for spec in file.outputs}
     traces = [t for t in graph.traces if t.value in file.values and t.value not in returned]
     if not traces:
-        return None
+        return Located()
     alone = Prepared(prepared.folder, prepared.names, prepared.cases, ((case,),))
     there = run_source(
         source,
@@ -61,13 +75,13 @@ def first_difference(
         layers=sorted({t.layer for t in traces}),
     )
     if isinstance(there, NoRun) or not there.chosen:
-        return None
+        return Located()
     values = {t.value: graph.specs[t.value].dtype for t in traces}
     here = run_onnx(model, alone, [case], {}, allowance, more=values, prefix="value")
     if here.refused or here.errors:
-        return None
+        return Located()
     numbers = {value: i for i, value in enumerate(values)}
-    last_equal = None
+    last_equal, equal = None, 0
     for trace in traces:
         recorded = there.layers.get(trace.layer, ())
         calls = [(path, dtype) for path, i, dtype in recorded if i == trace.output]
@@ -81,12 +95,13 @@ def first_difference(
         ]
         # A layer that is called several times: which of its calls this is, its values say.
         if any(_agrees(m) for m in measures):
-            last_equal = trace.layer
+            last_equal, equal = trace.layer, equal + 1
             continue
         nearest = min(measures, key=lambda m: (bool(m.elements == 0), m.max_abs))
         merged = _merged(graph, trace, set(values))
-        return LayerDifference(trace.layer, trace.class_name, nearest, merged, last_equal)
-    return None
+        first = LayerDifference(trace.layer, trace.class_name, nearest, merged, last_equal)
+        return Located(first, equal)
+    return Located(None, equal)
 
 
 def _agrees(measure: Measure) -> bool:

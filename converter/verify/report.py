@@ -51,6 +51,7 @@ class Measure:
         smallest_rtol: The least rtol that would pass with an atol of zero.
         atol: What was allowed, at the worst case's scale.
         rtol: Likewise.
+        says_little: Whether it hardly depends on the inputs, so that it hides what goes before.
         problems: Why it failed, one text for each kind of reason; empty where it passed.
     """
 
@@ -70,6 +71,7 @@ class Measure:
     smallest_rtol: float = 0.0
     atol: float = 0.0
     rtol: float = 0.0
+    says_little: bool = False
     problems: tuple[str, ...] = ()
 
     @property
@@ -131,6 +133,8 @@ class GraphReport:
         skipped: Inputs that the source's own framework refused, and in what words.
         outputs: One measure for each output of the graph.
         first_difference: Where outputs differ, and the layer could be found.
+        layers: How many layers' outputs were compared too and are the same; that is done where
+            outputs differ, or say little.
         notes: What a reader of the report should know besides.
         seconds: How long it took.
     """
@@ -145,6 +149,7 @@ class GraphReport:
     skipped: tuple[str, ...] = ()
     outputs: Mapping[str, Measure] = field(default_factory=dict)
     first_difference: LayerDifference | None = None
+    layers: int = 0
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -184,6 +189,7 @@ class GraphReport:
                 "last_equal": first.last_equal,
                 "measure": _measure(first.measure),
             },
+            "layers": self.layers,
             "notes": [*self.notes],
             "seconds": round(self.seconds, 3),
         }
@@ -220,6 +226,7 @@ def _measure(measure: Measure) -> JSON:
         "smallest_rtol": _number(measure.smallest_rtol),
         "atol": _number(measure.atol),
         "rtol": _number(measure.rtol),
+        "says_little": measure.says_little,
     }
 
 

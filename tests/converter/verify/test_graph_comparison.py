@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from converter.verify.comparison import Array, Tolerance, coarsest, compare, joined
+from converter.verify.comparison import Array, Tolerance, coarsest, compare, joined, says_little
 from converter.verify.report import CaseReport, GraphReport, LayerDifference, Runtime
 
 STRICT = Tolerance(atol={"": 0.0})
@@ -146,6 +146,22 @@ def test_several_cases_are_one_measure_with_the_worst_of_each():
     assert (m.worst_case, m.elements) == ("B", 3)
     assert m.problems == ("1 of 2 elements differ by more than is allowed (B)",)
     assert joined([fine, fine]).passed
+
+
+@pytest.mark.parametrize(
+    ("outputs", "little"),
+    [
+        ([f4([0, 1, 0]), f4([1, 0, 0], [0, 0, 1])], True),  # a saturated softmax
+        ([f4([0.2, 0.5, 0.3]), f4([0.2, 0.5, 0.3], [0.2, 0.5, 0.3])], True),  # always the same
+        ([f4([0.2, 0.5, 0.3]), f4([0.2, 0.5, 0.3], [0.1, 0.6, 0.3])], False),
+        ([f4([0.2]), f4([0.4], [0.7], [0.1])], False),
+        ([f4([math.nan, 1, 1])], True),
+        ([np.array([[3], [5], [9]])], False),
+        ([np.array([["a"], ["a"]])], False),
+    ],
+)
+def test_outputs_that_hide_what_goes_before(outputs, little):
+    assert says_little(outputs, 1e-4) is little
 
 
 def test_a_report_is_plain_json_whatever_it_holds():

@@ -167,6 +167,23 @@ def test_a_planted_fault_is_found_and_its_layer_named(tmp_path, fault):
     assert repr(layer) in report.reason
 
 
+def test_layers_are_compared_where_the_output_says_little(tmp_path):
+    report = verify_graph(*converted("saturated.keras", tmp_path))
+    assert report.status == "passed", report.reason
+    assert report.outputs["huge"].says_little
+    assert report.layers == 2
+    assert report.notes == ("'huge' hardly depends on the inputs: 2 layers were compared as well",)
+
+    def edit(graph):  # a hundredth of the kernel: the softmax stays as it is
+        changed(graph, node(graph, "Gemm", "inner").input[1], lambda kernel: kernel * 1.01)
+
+    report = verify_graph(*converted("saturated.keras", tmp_path, edit))
+    assert report.outputs["huge"].passed
+    assert report.status == "failed"
+    assert report.first_difference.layer == "inner"
+    assert "which 'huge' does not show" in report.reason
+
+
 def test_one_call_of_a_shared_layer(tmp_path):
     def edit(graph):  # the second call's activation only
         _, second = [n for n in graph.node if n.op_type == "Tanh"]
