@@ -132,23 +132,24 @@ class Output:
             raise StorageError.writing(self.path, e) from e
 
     def _collect(self, data: bytes | memoryview) -> Iterator[int]:
-        before = len(self._collected) + len(data)
-        self.write(data)
-        if not self._collected:
-            yield before
+        """Append bytes: a few with others, many on their own."""
+        if len(data) < SMALL:
+            before = len(self._collected) + len(data)
+            self.write(data)
+            if not self._collected:
+                yield before
+            return
+        if collected := self.flush():
+            yield collected
+        self._write(memoryview(data))
+        yield len(data)
 
     def _through(
         self, run: Span, blocks: Blocks, watch: Callable[[Span], object] | None
     ) -> Iterator[int]:
         done = 0
         for view in blocks.views(run):
-            if len(view) < SMALL:
-                yield from self._collect(view)
-            else:
-                if collected := self.flush():
-                    yield collected
-                self._write(view)
-                yield len(view)
+            yield from self._collect(view)
             if watch is not None:
                 watch(run.sub(done, len(view)))
             done += len(view)

@@ -294,7 +294,8 @@ class Tensor:
         """
         import numpy as np
 
-        data: np.ndarray[Any, Any] = np.frombuffer(bytearray(self.tobytes()), dtype=np.uint8)
+        data: np.ndarray[Any, Any] = np.empty(self.nbytes, np.uint8)
+        self._read_into(data.data)
         if self.dtype.bits < 8:
             bits = np.unpackbits(data, bitorder="little")[: self.size * self.dtype.bits]
             weights = (1 << np.arange(self.dtype.bits)).astype(np.uint8)
@@ -308,6 +309,16 @@ class Tensor:
             halves = data.view(np.float16).astype(np.float32)
             return halves.view(np.complex64).reshape(self.shape)
         return data.view(numpy_dtype(self.dtype)).reshape(self.shape)
+
+    def _read_into(self, buffer: memoryview) -> None:
+        start = 0
+        for piece in self.pieces():
+            end = start + (piece.length if isinstance(piece, Span) else len(piece))
+            if isinstance(piece, Span):
+                piece.readinto(0, buffer[start:end])
+            else:
+                buffer[start:end] = piece
+            start = end
 
     def _is_plain(self, view: Strided) -> bool:
         """Tell whether the view's bytes are the tensor's bytes."""
