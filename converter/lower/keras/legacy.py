@@ -1,6 +1,7 @@
 """Layers that only older Kerases have.
 
-Spec: https://github.com/keras-team/keras/tree/2.2.4/keras/layers/local.py
+Spec: https://github.com/keras-team/keras/tree/2.2.4/keras/layers/local.py and, of Keras 1,
+https://github.com/keras-team/keras/tree/1.2.2/keras/layers
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.convolution import numbers
+from converter.lower.keras.core import product as dense_product
+from converter.lower.keras.merging import dot
 from converter.lower.keras.table import Gap, Roles, keras_layer
 from converter.lower.values import Value
 
@@ -88,7 +91,7 @@ def _by_patch(op: Builder, x: Value, kernel: Value, places: _Places, *, first: b
     covered = [[np.ravel_multi_index(at, places.sizes) for at in window]
                for _, window in places.windows()]  # fmt: skip
     indices = op.constant(np.asarray(covered), "int64")  # [places, window]
-    count = indices.shape[0]
+    count, window = indices.shape
     batch, pixels = x.shape[0], prod(places.sizes)
     channels = x.shape[1 if first else -1]
     if first:
@@ -138,3 +141,58 @@ def _whole_matrix(
         "ScatterND", zeros, indices, kernel, dtype=kernel.dtype, shape=(size[1], size[0])
     )
     return op.transpose(matrix, [1, 0])
+
+
+# -- Keras 1 -------------------------------------------------------------------------------------
+
+
+@keras_layer("MaxoutDense")
+def maxout_dense(
+    op: Builder, w: Roles, x: Value, /, *, units: int, nb_feature: int = 4, use_bias: bool = True
+) -> Value:
+    """The largest of several products x @ kernel + bias."""
+    del units, nb_feature
+    result = op.matmul(op.unsqueeze(x, [0]), w["0"])  # [features, batch, out]
+    if use_bias:
+        result = op.add(result, op.unsqueeze(w["1"], [1]))
+    return op.reduce("ReduceMax", result, [0])
+
+
+@keras_layer("Highway", mask="pass")
+def highway(
+    op: Builder, w: Roles, x: Value, /, *, activation: Any = None, use_bias: bool = True
+) -> Value:
+    """t * activation(x @ kernel + bias) + (1 - t) * x, with t = sigmoid(x @ carry + bias)."""
+    inner = dense_product(op, x, w["0"], w["2"] if use_bias else None)
+    carry = dense_product(op, x, w["1"], w["3"] if use_bias else None)
+    share = op.unary("Sigmoid", carry)
+    return op.add(op.mul(activate(op, inner, activation), share), op.mul(op.sub(1.0, share), x))
+
+
+@keras_layer("ParametricSoftplus", mask="pass")
+def parametric_softplus(op: Builder, w: Roles, x: Value, /) -> Value:
+    """Alpha * softplus(beta * x), with both learned."""
+    return op.mul(op.unary("Softplus", op.mul(x, w["1"])), w["0"])
+
+
+@keras_layer("SReLU", mask="pass")
+def srelu(op: Builder, w: Roles, x: Value, /) -> Value:
+    """X between two thresholds, and with a slope of its own beyond each; all four learned."""
+    low, below, width, above = w["0"], w["1"], w["2"], w["3"]
+    room = op.unary("Abs", width)
+    moved = op.sub(x, low)
+    positive = op.elementwise("Min", op.unary("Relu", moved), room)
+    negative = op.mul(op.elementwise("Min", moved, op.constant(0.0, x.dtype)), below)
+    over = op.unary("Relu", op.sub(x, op.add(low, room)))
+    return op.add(op.add(low, op.add(positive, negative)), op.mul(over, above))
+
+
+@keras_layer("Merge")
+def cosine(op: Builder, w: Roles, a: Value, b: Value, /, *, mode: Any, dot_axes: Any = -1) -> Value:
+    """The cosine of the angle between two inputs; other modes are layers of their own."""
+    if mode != "cos":
+        raise Gap(f"mode {mode!r:.40}")
+    squares = op.mul(dot(op, w, a, a, axes=dot_axes), dot(op, w, b, b, axes=dot_axes))
+    least = op.constant(1e-7, a.dtype)
+    length = op.elementwise("Max", op.unary("Sqrt", squares), least)
+    return op.unsqueeze(op.div(dot(op, w, a, b, axes=dot_axes), length), [1])

@@ -17,6 +17,7 @@ from converter.lower.graph import Dim, Graph, Trace, needed
 from converter.lower.keras import (
     activations,
     attention,
+    audio,
     cells,
     convolution,
     convolutional_recurrent,
@@ -57,7 +58,7 @@ from formats.errors import UnsupportedError
 from formats.keras_names import quantization
 
 FAMILIES = (
-    activations, attention, cells, convolution, convolutional_recurrent, core, images, legacy,
+    activations, attention, audio, cells, convolution, convolutional_recurrent, core, images, legacy,
     lookup,
     merging, normalization, pooling, preprocessing, quantized, recurrent, reshaping,
     wrappers,

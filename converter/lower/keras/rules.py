@@ -259,8 +259,10 @@ def keras_1_arguments(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def keras_1_unrecorded_ordering(layer: Layer, age: Age) -> Layer | None:
-    """Padding and cropping, whose ``dim_ordering`` Keras 1 did not save: that of the others."""
-    kinds = ("ZeroPadding2D", "ZeroPadding3D", "Cropping2D", "Cropping3D")
+    """Padding, cropping, up-sampling: Keras 1 did not save their order of axes; as the others'."""
+    kinds = (
+        "ZeroPadding2D", "ZeroPadding3D", "Cropping2D", "Cropping3D", "UpSampling2D", "UpSampling3D"
+    )  # fmt: skip
     if age.major > 1 or layer.class_name not in kinds or age.data_format is None:
         return None
     return replace(layer, config={"data_format": age.data_format, **layer.config})

@@ -185,8 +185,8 @@ def _inside(op: Builder, w: Roles, layer: Mapping[str, Any]) -> Roles:
     name = str(config.get("name"))
     if name in w.parts():
         return w.below(name)
-    if w.tensors and all(role.isdigit() for role in w.tensors):
-        # Keras 1 wrote them in order.
+    if w.tensors and all(r.isdigit() or r.startswith(f"{name}_") for r in w.tensors):
+        # Keras 1 wrote them in order, and called them "dense_1_W".
         roles = variables(Object(name, str(layer["class_name"]), config), len(w.tensors))
         tensors = dict(zip(roles, w.tensors.values(), strict=False))
         return Roles(op, w.layer, tensors or w.tensors, w.dtype)
