@@ -218,16 +218,21 @@ class Blocks:
 
     Who copies a source, who hashes it and who compares it go over it one close behind the other.
     Here they read it once, and a model of a hundred thousand tensors of a hundred bytes does not
-    take a system call for each. Threads may share it.
+    take a system call for each. A small run that does not go on where its file was read lately is
+    read alone: shards may be hundreds, and each tensor spread over all of them.
+
+    Threads may share it.
     """
 
     # Larger ones fall out of the cores' own caches; smaller ones are handed from thread to thread
     # too often. Measured on two cores with 1 MB of L2 cache each.
     SIZE = 1 << 19  # bytes
-    KEPT = 6
+    KEPT = 6  # of one file: few, so that their memory is used again while a cache still has it
+    FILES = 24  # whose reading is remembered, and how many blocks there are in all
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int], tuple[File, bytes]] = {}
+        self._ends: dict[int, int] = {}  # where the files read lately were read up to
         self._last: tuple[File, int] | None = None
         self._lock, self._reading = Lock(), Lock()
 
@@ -241,8 +246,8 @@ class Blocks:
         if not isinstance(span.storage, File):
             for start in range(position, end, self.SIZE):
                 yield memoryview(span.storage.read(start, min(self.SIZE, end - start)))
-        elif end > span.storage.size:
-            span.read()  # raises what a plain read does
+        elif end > span.storage.size or not self._goes_on(span):
+            yield memoryview(span.read())
         else:
             while position < end:
                 index, start = divmod(position, self.SIZE)
@@ -266,6 +271,18 @@ class Blocks:
             if (index + 1) * self.SIZE < file.size:
                 self._block(file, index + 1)
 
+    def _goes_on(self, span: Span) -> bool:
+        """Tell whether more of the run's blocks is wanted than this run, or has been."""
+        key = id(span.storage)
+        with self._lock:
+            end = self._ends.pop(key, None)
+            self._ends[key] = span.offset + span.length
+            if len(self._ends) > self.FILES:
+                del self._ends[next(iter(self._ends))]
+        if span.length >= self.SIZE // 2:
+            return True
+        return end is not None and abs(span.offset - end) < self.SIZE
+
     def _block(self, file: File, index: int) -> bytes:
         key = id(file), index  # the file is kept beside its block, so its id is its own
         with self._lock:
@@ -281,9 +298,15 @@ class Blocks:
             self._last = file, index
             with self._lock:
                 self._kept[key] = file, data
-                while len(self._kept) > self.KEPT:
-                    del self._kept[next(iter(self._kept))]
+                self._forget(id(file))
             return data
+
+    def _forget(self, file: int) -> None:
+        of_file = [key for key in self._kept if key[0] == file]
+        for key in of_file[: -self.KEPT]:
+            del self._kept[key]
+        while len(self._kept) > self.FILES:
+            del self._kept[next(iter(self._kept))]
 
 
 def resolve_member(folder: Path, name: str) -> Path:

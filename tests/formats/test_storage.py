@@ -122,6 +122,25 @@ def test_blocks_return_what_single_reads_would(tmp_path, monkeypatch, size):
     blocks.read_ahead()  # there is nothing behind it
 
 
+@pytest.mark.parametrize(("count", "most"), [(3, 2.5), (20, 2.5), (60, 1)])
+def test_tensors_spread_over_many_files_do_not_read_blocks_for_each_part(
+    tmp_path, monkeypatch, count, most
+):
+    """A distributed checkpoint: each tensor has a part in every file."""
+    part, parts = Blocks.SIZE // 8, 16
+    files = []
+    for i in range(count):
+        (tmp_path / str(i)).write_bytes(bytes(part * parts))
+        files.append(File(tmp_path / str(i)))
+    blocks, read = Blocks(), []
+    plain = File.read
+    monkeypatch.setattr(File, "read", lambda *a: read.append(a[2]) or plain(*a))
+    for start in range(0, part * parts, part):
+        for file in files:
+            blocks.read(Span(file, start, part))
+    assert sum(read) <= most * part * parts * count
+
+
 def test_two_threads_read_each_block_once(tmp_path, monkeypatch):
     """Who comes second finds it; nobody starts to read what another is reading."""
     (tmp_path / "f").write_bytes(bytes(Blocks.SIZE * 40))
