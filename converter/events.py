@@ -1,10 +1,9 @@
 """What a conversion says of itself while it runs."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One step of the road, done.
 
     Attributes:
@@ -19,8 +18,7 @@ class Step:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """How far a step is."""
 
     name: str

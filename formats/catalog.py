@@ -4,17 +4,15 @@ A suffix only puts its formats at the head of the queue; it never decides.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
-from typing import cast
+from typing import NamedTuple, cast
 
 from formats.artifact import Artifact
 from formats.bundle import Bundle
 from formats.errors import LimitError, UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     """One row: a module of this package with ``sniff(artifact)`` and ``read(artifact)``.
 
     Attributes:
@@ -88,8 +86,7 @@ FORMATS = (
 # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A format, and why."""
 
     format: Format

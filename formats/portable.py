@@ -10,9 +10,9 @@ last: where there is a manifest, the bundle is complete.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from formats import digests, safetensors_files
 from formats.artifact import Artifact
@@ -136,8 +136,7 @@ def _signature(entry: Mapping[str, Any]) -> Signature:
     return Signature(entry["name"], specs("inputs"), specs("outputs"))
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(NamedTuple):
     """One file: of the bundle, or of its source."""
 
     name: str

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, Encoding, LeftOut, Metadata, Topology
@@ -71,8 +71,7 @@ def read(artifact: Artifact) -> Bundle:
     return _bundle([header], variant="one file")
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The parsed header of one file."""
 
     tensors: Mapping[str, Tensor]
@@ -300,8 +299,7 @@ def _restore_encodings(text: str) -> dict[str, Encoding]:
 # -- writing -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     """One file to write: header bytes, then these tensors back to back."""
 
     name: str

@@ -9,10 +9,9 @@ import os
 import resource
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from formats.errors import CorruptError, SafetyError, SourceError
 
@@ -170,8 +169,7 @@ class Buffer:
         buffer[:] = self.read(offset, len(buffer))
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A run of bytes of one storage."""
 
     storage: Storage

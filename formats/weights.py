@@ -10,7 +10,7 @@ import array
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from formats.errors import CorruptError
 from formats.storage import Buffer, File, Span
@@ -25,8 +25,7 @@ ByteOrder = Literal["little", "big"]
 Piece = Span | bytes
 
 
-@dataclass(frozen=True, slots=True)
-class DType:
+class DType(NamedTuple):
     """One element type.
 
     Attributes:
@@ -93,8 +92,7 @@ DTYPES = {d.name: d for d in (
 # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
-class Strided:
+class Strided(NamedTuple):
     """Elements at regular distances in a storage.
 
     Attributes:

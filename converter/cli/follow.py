@@ -84,5 +84,5 @@ def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
         "normalisations": [asdict(n) for n in about.normalisations],
         "left_out": [asdict(x) for x in about.left_out],
         "findings": [asdict(f) for f in about.findings],
-        "steps": [asdict(s) for s in done],
+        "steps": [s._asdict() for s in done],
     }

@@ -6,10 +6,9 @@ bytes are still in a cache; the digests of tensors and of files are taken from t
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition
-from typing import Any
+from typing import Any, NamedTuple
 
 from formats import digests
 from formats.errors import InternalError, VerificationError
@@ -18,8 +17,7 @@ from formats.storage import Blocks, File, Span
 from formats.weights import Piece, Tensor
 
 
-@dataclass(frozen=True, slots=True)
-class WeightsReport:
+class WeightsReport(NamedTuple):
     """What the comparison of weights found; there is one only where all were equal.
 
     Attributes:

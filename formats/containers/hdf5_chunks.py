@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from formats.containers.hdf5_bytes import Fields, Image
 from formats.containers.hdf5_filters import undo
@@ -27,8 +28,7 @@ UNLIMITED = (1 << 64) - 1
 Cell = tuple[int, ...]  # position of a chunk, counted in chunks
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """Where a chunk is, and which filters were skipped."""
 
     address: int

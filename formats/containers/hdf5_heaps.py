@@ -7,7 +7,7 @@ the next lower one, so a loop cannot be followed for long.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from formats.containers.hdf5_bytes import Fields, Image
 from formats.errors import LimitError
@@ -158,8 +158,7 @@ def _width(number: int) -> int:
     return (max(number, 1).bit_length() - 1) // 8 + 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(NamedTuple):
     """The doubling table of a fractal heap: how blocks grow from row to row."""
 
     width: int

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
+from typing import NamedTuple
 
 from formats.containers.hdf5_bytes import Fields
 from formats.errors import LimitError
@@ -36,8 +37,7 @@ FLOATS = {
 COMPLEX = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
 
 
-@dataclass(frozen=True, slots=True)
-class Datatype:
+class Datatype(NamedTuple):
     """An element type as stored.
 
     Attributes:
@@ -179,8 +179,7 @@ def _array(fields: Fields, version: int, size: int, depth: int) -> Datatype:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Dataspace:
+class Dataspace(NamedTuple):
     """Sizes of the axes, and how far each may grow; ``shape`` is None where there are no data."""
 
     shape: tuple[int, ...] | None
@@ -203,8 +202,7 @@ def dataspace(fields: Fields) -> Dataspace:
     return Dataspace(shape, maximum)
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(NamedTuple):
     """One step of a filter pipeline."""
 
     id: int

@@ -7,7 +7,6 @@ heap with a B-tree as index; the links of old groups have a B-tree and a local h
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
@@ -47,8 +46,7 @@ class Message(NamedTuple):
     address: int
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """Where a name in a group leads.
 
     Attributes:

@@ -9,11 +9,10 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from types import MappingProxyType
-from typing import IO
+from typing import IO, NamedTuple
 
 from formats.errors import CorruptError, LimitError, StorageError, UnsupportedError
 from formats.limits import Limits
@@ -31,8 +30,7 @@ LOCAL = struct.Struct("<4s5H3L2H")  # 4.3.7
 STORED, DEFLATED = 0, 8
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One entry of the central directory."""
 
     name: str
