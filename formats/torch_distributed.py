@@ -16,11 +16,11 @@ from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.storage import File, Span
 from formats.torch_bundle import finish
 from formats.torch_contents import as_tensor, key_text
-from formats.torch_join import Chunk, joined
+from formats.torch_join import Chunk, check_tiling, joined
 from formats.torch_streams import Session, read_any, read_bare
 from formats.torch_tensors import Maker
-from formats.torch_tree import OPTIMIZER_KEY, TRAINING_KEY
-from formats.torch_values import TensorValue
+from formats.torch_tree import MAX_PATH, OPTIMIZER_KEY, TRAINING_KEY
+from formats.torch_values import TensorValue, TorchType, dtype_of
 from formats.weights import Tensor
 
 METADATA = ".metadata"
@@ -61,7 +61,7 @@ def read(artifact: Artifact) -> Bundle:
     reader = _Reader(artifact, session, _places(places, where))
     for key, entry in entries.items():
         reader.entry(key_text(key), entry)
-    shards = [n for n in artifact.names if n.endswith(".distcp")]
+    shards = {n for n in artifact.names if n.endswith(".distcp")}
     ranks = len({n.split("_")[2] for n in shards if n.count("_") > 2})  # __<rank>_<n>.distcp
     tree = reader.tree
     for name in artifact.names:
@@ -89,22 +89,33 @@ def _places(stored: dict[object, object], where: str) -> dict[tuple[str, tuple[i
         offset, length = info.get("offset"), info.get("length")
         if not isinstance(name, str) or not isinstance(file, str):
             raise CorruptError("has an entry without name or file", where=where)
+        if len(name) > MAX_PATH:
+            raise LimitError(f"a name of {len(name)} characters", where=where)
         if type(offset) is not int or type(length) is not int:
             raise CorruptError(f"does not say where {name!r:.80} is", where=where)
         at = index.get("offset")
-        places[name, row(at) if at is not None else ()] = Place(
-            file, offset, length, bool(info.get("transform_descriptors"))
-        )
+        offsets = () if at is None else row(at)
+        if offsets is None or (name, offsets) in places:
+            raise CorruptError(f"says twice, or oddly, where {name!r:.80} is", where=where)
+        places[name, offsets] = Place(file, offset, length, bool(info.get("transform_descriptors")))
     return places
 
 
-def row(value: object) -> tuple[int, ...]:
-    """Return sizes or offsets, or () where they are none."""
+def row(value: object) -> tuple[int, ...] | None:
+    """Return sizes or offsets, or None where they are none."""
     if isinstance(value, (tuple, list)) and len(value) <= 64:
         numbers = tuple(n for n in value if type(n) is int)
         if len(numbers) == len(value):
             return numbers
-    return ()
+    return None
+
+
+def recorded_type(properties: object) -> TorchType | None:
+    """Return the element type that a tensor's properties name."""
+    state = properties.state[0] if isinstance(properties, Record) and properties.state else None
+    if isinstance(state, tuple):  # torch 2.1 and later: the fields in order
+        return dtype_of(state[0]) if state else None
+    return dtype_of(state.get("dtype")) if isinstance(state, dict) else None
 
 
 class _Reader:
@@ -125,6 +136,8 @@ class _Reader:
 
     def entry(self, name: str, entry: object) -> None:
         """Add one entry: a tensor in chunks, or anything else as a torch file."""
+        if len(name) > MAX_PATH:
+            raise LimitError(f"a name of {len(name)} characters", where=self.artifact.name)
         cls = entry.cls if isinstance(entry, Record) else ""
         group = _group(name)
         if cls.endswith(".TensorStorageMetadata"):
@@ -138,46 +151,73 @@ class _Reader:
 
     def _tensor(self, name: str, entry: dict[object, object], group: Group | None) -> None:
         shape = row(entry.get("size"))
-        listed = entry.get("chunks")
-        chunks = []
-        for item in listed if isinstance(listed, list) else ():
-            where = attributes(item)
-            offsets, size = row(where.get("offsets")), row(where.get("sizes"))
-            place = self.places.get((name, offsets))
-            if place is None:
-                raise CorruptError(
-                    f"{name!r} has no data at {list(offsets)}", where=self.artifact.name
-                )
-            chunks.append((Chunk(offsets, size), place))
-        if len(chunks) > self.artifact.limits.max_files:
-            raise LimitError(f"{name!r} has {len(chunks)} chunks", where=self.artifact.name)
+        if shape is None:
+            raise CorruptError(f"{name!r:.80} has no size", where=self.artifact.name)
+        chunks = self._chunks(name, entry.get("chunks"))
+        # Ranks that hold nothing of a tensor write an empty chunk, and all the same one.
+        chunks = [c for c in chunks if 0 not in c.sizes] or chunks[:1]
         if not chunks:
             self.tree.leave_out(name, "a tensor without chunks")
             return
-        values = [self._chunk(chunk, place, name) for chunk, place in chunks]
-        first, _ = values[0]
-        if len(chunks) == 1 and chunks[0][0].sizes == shape:
-            self.tree.add(first, name, f"{chunks[0][1].file}:{name}", group)
+        places = [self._place(name, chunk) for chunk in chunks]
+        first = self._value(chunks[0], places[0], name)
+        recorded = recorded_type(entry.get("properties"))
+        if recorded is not None and first.type is not None and first.type != recorded:
+            raise CorruptError(
+                f"{name!r:.80} is stored as {first.type.name}",
+                expected=recorded.name,
+                where=self.artifact.name,
+            )
+        if len(chunks) == 1 and chunks[0] == Chunk((0,) * len(shape), shape):
+            self.tree.add(first, name, f"{places[0].file}:{name}", group)
             return
-        tensors = [tensor for _, tensor in values]
-        whole = joined([c for c, _ in chunks], tensors, shape, origin=name)
-        self.tree.add_joined(first, whole, name, group)
+        if 0 in shape and 0 in first.shape:
+            nothing = Tensor.inline(self.maker.tensor(first, name).dtype, shape, b"", origin=name)
+            self.tree.add_joined(first, nothing, name, group)
+            return
+        size = first.type.itemsize if first.type else 1
+        check_tiling(chunks, shape, size, origin=name, charge=self.session.charge)
+        values = [first]
+        values += [self._value(c, p, name) for c, p in zip(chunks[1:], places[1:], strict=True)]
+        tensors = [self.maker.tensor(value, name) for value in values]
+        self.tree.add_joined(first, joined(chunks, tensors, shape, origin=name), name, group)
 
-    def _chunk(self, chunk: Chunk, place: Place, name: str) -> tuple[TensorValue, Tensor]:
+    def _chunks(self, name: str, listed: object) -> list[Chunk]:
+        chunks = []
+        for item in listed if isinstance(listed, list) else ():
+            self.session.charge(4)
+            where = attributes(item)
+            offsets, sizes = row(where.get("offsets")), row(where.get("sizes"))
+            if offsets is None or sizes is None:
+                raise CorruptError(
+                    f"a chunk of {name!r:.80} has no place", where=self.artifact.name
+                )
+            chunks.append(Chunk(offsets, sizes))
+        return chunks
+
+    def _place(self, name: str, chunk: Chunk) -> Place:
+        place = self.places.get((name, chunk.offsets))
+        if place is None:
+            raise CorruptError(
+                f"{name!r:.80} has no data at {list(chunk.offsets)}", where=self.artifact.name
+            )
+        return place
+
+    def _value(self, chunk: Chunk, place: Place, name: str) -> TensorValue:
         value = as_tensor(self._load(place, name))
         if value is None or value.shape != chunk.sizes or value.layout != "strided":
             raise CorruptError(
-                f"the chunk of {name!r} at {list(chunk.offsets)} is another than it should be",
+                f"the chunk of {name!r:.80} at {list(chunk.offsets)} is another than it should be",
                 expected=f"a tensor of {list(chunk.sizes)}",
                 where=f"{self.artifact.name}/{place.file}",
                 offset=place.offset,
             )
-        return value, self.maker.tensor(value, name)
+        return value
 
     def _load(self, place: Place, name: str) -> object:
         if place.transformed:
             raise UnsupportedError(
-                f"{name!r} is stored compressed", where=f"{self.artifact.name}/{place.file}"
+                f"{name!r:.80} is stored compressed", where=f"{self.artifact.name}/{place.file}"
             )
         file = self._files.get(place.file)
         if file is None:

@@ -29,6 +29,7 @@ MAGIC_TEXT = b"L%dL\n" % MAGIC  # protocol 0
 PROTOCOL = 1001
 MAX_NESTING = 8  # files inside the bytes of files
 START = 40  # opcodes that starting a decoder is worth
+MEMBER = 16  # opcodes that a member of any archive but the first is worth
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class Session:
     calls: dict[tuple[str, str], Call] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
     nesting: int = 0
+    archives: int = 0  # zip archives opened
     torch: bool = False  # whether any pickle names something of torch
 
     @classmethod
@@ -53,6 +55,16 @@ class Session:
         tree.open = self.open
         return tree
 
+    def charge(self, opcodes: int, where: str = "") -> None:
+        """Take work that is worth so many opcodes off the budget.
+
+        Raises:
+            LimitError: Nothing is left.
+        """
+        self.budget.opcodes -= opcodes
+        if self.budget.opcodes < 0:
+            raise LimitError("too many pickles, or too long ones", where=where or None)
+
     def unpickler(
         self, source: Span | bytes, where: str, persistent: Persistent | None = None
     ) -> Unpickler:
@@ -61,9 +73,7 @@ class Session:
         Raises:
             LimitError: The artifact has more pickles than the budget allows.
         """
-        self.budget.opcodes -= START  # a file of a million pickles is as slow as one of many more
-        if self.budget.opcodes < 0:
-            raise LimitError("too many pickles, or too long ones", where=where)
+        self.charge(START, where)  # a file of a million pickles is as slow as one of many more
         return Unpickler(
             source, self.limits, self.budget,
             constructors=TABLE | {
@@ -151,6 +161,9 @@ def read_any(span: Span, session: Session, where: str) -> Loaded:
     head = span.read(0, min(512, span.length))
     if head.startswith(LOCAL_MAGIC):
         archive = ZipArchive(span, session.limits)
+        if session.archives:
+            session.charge(MEMBER * len(archive.members), where)
+        session.archives += 1
         prefix = find_prefix(archive)
         if prefix is None:
             raise CorruptError("zip archive without data.pkl", where=where)
