@@ -79,7 +79,7 @@ def verify(
     weights = _weights(bundle, converted)
     report = None
     if model is not None:
-        from converter.verify.child import Allowance
+        from converter.child import Allowance
         from converter.verify.graphs import Options, verify_graph
 
         options = Options(

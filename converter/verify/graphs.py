@@ -16,7 +16,7 @@ from converter.lower import KINDS, lower
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
 from converter.verify import inputs, locate
-from converter.verify.child import Allowance
+from converter.child import Allowance
 from converter.verify.comparison import Tolerance, coarsest, compare, joined, says_little
 from converter.verify.onnx_values import Declared, declared
 from converter.verify.report import CaseReport, GraphReport, Measure

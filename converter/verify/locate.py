@@ -13,7 +13,7 @@ import numpy as np
 
 from converter.lower.graph import Graph, Trace
 from converter.lower.values import inverse
-from converter.verify.child import Allowance
+from converter.child import Allowance
 from converter.verify.comparison import Array, Tolerance, compare
 from converter.verify.onnx_values import Declared
 from converter.verify.report import LayerDifference, Measure

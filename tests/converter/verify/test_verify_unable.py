@@ -14,7 +14,7 @@ import converter
 from converter import cli
 from converter.cli.app import run
 from converter.verify import runners
-from converter.verify.child import Allowance
+from converter.child import Allowance
 from converter.verify.graphs import Options, verify_graph
 from formats.bundle import Finding
 from formats.errors import EnvironmentFault, UsageError
@@ -43,10 +43,10 @@ def stand_in(tmp_path, monkeypatch):
         path.write_text(
             f"#!{sys.executable}\n"
             "import json, os, pathlib, sys, time\n"
-            "if sys.argv[2] == '--probe':\n"
+            "if sys.argv[-1] == '--probe':\n"
             f"    print({json.dumps(json.dumps(packages))})\n"
             "    sys.exit()\n"
-            "folder = pathlib.Path(sys.argv[2])\n"
+            "folder = pathlib.Path(sys.argv[-1])\n"
             "question = json.loads((folder / 'question.json').read_text())\n"
             "def answer(**facts):\n"
             "    facts = {'python': '3', 'versions': {question['framework']: '9.9'}} | facts\n"

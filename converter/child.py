@@ -1,9 +1,9 @@
-"""A runner in a child process: frameworks crash, hang, eat memory and print; none of it reaches us.
+"""A script in a child process: frameworks crash, hang, eat memory and print; none of it reaches us.
 
 The protocol is a folder: ``question.json`` and arrays as .npy in, ``answer.json`` and arrays as
 .npy out. The child finds the folder as its argument and as its working folder, so that a module
 lying about where the user stands is never imported. What it prints is kept for the message of an
-error, and is else forgotten.
+error, and is else forgotten. It does not outlive us (see `converter.leash`).
 """
 
 import json
@@ -23,6 +23,8 @@ from formats.errors import EnvironmentFault
 
 QUESTION, ANSWER = "question.json", "answer.json"
 LOG = "log.txt"
+LEASH = Path(__file__).with_name("leash.py")
+MAX_ANSWER_BYTES = 256 << 20  # parsed, it takes several times as much
 POLL_SECONDS = 0.05
 
 # CPU only, one stable numeric mode, and silence.
@@ -79,6 +81,9 @@ def ask(
         (folder / ANSWER).unlink()
     run([python, str(script), str(folder)], folder, what, allowance, environment or {})
     try:
+        size = (folder / ANSWER).stat().st_size
+        if size > MAX_ANSWER_BYTES:
+            raise EnvironmentFault(f"the child running {what} answered {readable_size(size)}")
         answer = json.loads((folder / ANSWER).read_text())
     except (OSError, ValueError) as e:
         raise EnvironmentFault(f"the child running {what} gave no answer{_last(folder)}") from e
@@ -94,7 +99,14 @@ def run(
     allowance: Allowance,
     environment: Mapping[str, str],
 ) -> None:
-    """Run a command to its end.
+    """Run a script to its end.
+
+    Args:
+        command: Python, the script and its arguments.
+        folder: To run in, and to keep in what it prints.
+        what: What the child is, for messages.
+        allowance: What it may use.
+        environment: Variables besides those of `ENVIRONMENT`.
 
     Raises:
         EnvironmentFault: It cannot be started, died, hung, or took too much memory.
@@ -103,8 +115,8 @@ def run(
     with (folder / LOG).open("wb") as log:
         try:
             child = subprocess.Popen(  # noqa: S603 - our own script
-                command,
-                stdin=subprocess.DEVNULL,
+                [command[0], str(LEASH), *command[1:]],
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 cwd=folder,
@@ -117,6 +129,8 @@ def run(
             _wait(child, what, allowance.seconds, limit)
         finally:
             _kill(child)
+            if child.stdin is not None:
+                child.stdin.close()
     code = child.returncode
     if code < 0:
         name = signal.Signals(-code).name if -code in _SIGNALS else f"signal {-code}"

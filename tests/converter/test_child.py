@@ -1,12 +1,13 @@
 """Children that answer, crash, hang, eat memory or talk nonsense."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from converter.verify.child import Allowance, ask
+from converter.child import Allowance, ask
 from formats.errors import EnvironmentFault
 
 PATIENT = Allowance(30)
@@ -88,11 +89,42 @@ def test_a_hanging_child_is_stopped_with_all_it_started(answer_of, tmp_path):
         answer_of(text, Allowance(2))
     assert time.monotonic() - begin < 20
     grandchild = int((tmp_path / "folder" / "pid").read_text())
-    for _ in range(100):
-        if not _runs(grandchild):
-            break
+    _until(lambda: not _runs(grandchild))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_child_ends_with_a_parent_that_is_killed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, pathlib, subprocess, sys\n"
+        "inner = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "text = f'{os.getpid()} {inner.pid}'\n"
+        "pathlib.Path('pids.part').write_text(text)\n"
+        "pathlib.Path('pids.part').rename('pids')\n"
+        "while True: pass\n"  # and never looks up
+    )
+    asking = (
+        "import sys, pathlib\nfrom converter.child import Allowance, ask\n"
+        "here = pathlib.Path(sys.argv[1])\n"
+        "ask(here / 'script.py', here, {}, what='a test', allowance=Allowance(60))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", asking, str(tmp_path)])
+    try:
+        _until(lambda: (tmp_path / "pids").exists())
+        pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+        assert all(_runs(pid) for pid in pids)
+    finally:
+        parent.kill()
+        parent.wait()
+    _until(lambda: not any(_runs(pid) for pid in pids))
+
+
+def _until(holds):
+    for _ in range(400):
+        if holds():
+            return
         time.sleep(0.05)
-    assert not _runs(grandchild)
+    raise AssertionError("it did not happen within 20 seconds")
 
 
 def _runs(pid):
