@@ -1,6 +1,7 @@
 """Names, groups and plain data that the tree of a pickle gives."""
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,3 +193,21 @@ def test_a_torch_file_inside_bytes_is_read() -> None:
     tree.add({"blob": pickle.dumps({"a": 1})})
     assert not tree.tensors
     assert "blob" in tree.user
+
+
+def test_long_bytes_that_are_the_state_of_an_object_are_looked_into() -> None:
+    """They stay in their file, as a run of it, and may be a torch file of their own."""
+    data = Path(__file__).parents[2] / "fixtures/torch/torch1.0-state.pth"
+    span = Span.whole(Buffer(data.read_bytes(), "test"))
+    for build in ({"bytes": span}, span, (span,)):
+        record = Record("a.B")
+        record.build(build)
+        session = Session.begin(DEFAULT)
+        tree = session.tree()
+        tree.add({"object": record})
+        found = finish(tree, session, format="torch", variant="", recorded={})
+        assert found.weights, build
+    record = Record("a.B")
+    record.build(Span.whole(Buffer(bytes(100), "test")))
+    left = bundle({"object": record}).metadata.left_out
+    assert [x.reason for x in left] == ["100 bytes of opaque data"]
