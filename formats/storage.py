@@ -9,9 +9,10 @@ import os
 import resource
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from formats.errors import CorruptError, SafetyError, SourceError
 
@@ -169,7 +170,8 @@ class Buffer:
         buffer[:] = self.read(offset, len(buffer))
 
 
-class Span(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Span:
     """A run of bytes of one storage."""
 
     storage: Storage

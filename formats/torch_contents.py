@@ -8,7 +8,6 @@ from typing import TypeGuard
 from formats.bundle import JSON
 from formats.containers.pickle_values import Global, Map, Odd, Record, SetOf
 from formats.limits import KIB
-from formats.storage import Span
 from formats.torch_numpy import NumpyArray, NumpyScalar, NumpyType
 from formats.torch_values import StorageRef, TensorValue, legacy_tensor
 
@@ -156,11 +155,11 @@ def attributes(state: object) -> Iterator[tuple[str, object]]:
         if state[0] is not None:  # (attributes, slots)
             yield from attributes(state[0] if isinstance(state[0], dict) else (state[0],))
         yield from attributes(state[1])
-    elif isinstance(state, (tuple, list)) and not isinstance(state, Span):
+    elif isinstance(state, (tuple, list)):
         for i, child in enumerate(state):
             yield str(i), child
     elif state is not None:
-        yield "state", state  # long bytes are a Span: a file may be in them
+        yield "state", state
 
 
 def _script_attributes(cls: str, state: object) -> Iterator[tuple[str, object]]:

@@ -246,7 +246,7 @@ class Unpickler:
 
     def call(self, function: object, args: object, *, new: bool = False) -> object:
         """Return what calling ``function`` leaves here: a value from the table, or a record."""
-        if type(args) is not tuple:  # long bytes are a Span, which is a tuple too
+        if not isinstance(args, tuple):
             raise self.corrupt("calls something with arguments that are no tuple")
         if isinstance(function, Global):
             make = self.constructors.get(function.name)

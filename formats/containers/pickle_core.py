@@ -9,7 +9,7 @@ from formats.storage import Span
 
 def _pairs(vm: Unpickler, value: object) -> list[tuple[object, object]]:
     """Return the entries of what a dict class is made from: a dict, or pairs."""
-    if not isinstance(value, (dict, list, tuple)) or isinstance(value, Span):
+    if not isinstance(value, (dict, list, tuple)):
         raise vm.corrupt(f"makes a dict from a {type(value).__name__}")
     vm.charge(len(value))
     if isinstance(value, dict):
@@ -42,7 +42,7 @@ def _defaultdict(vm: Unpickler, args: tuple[object, ...]) -> Map:
 def elements(vm: Unpickler, value: object) -> list[object]:
     """Return the elements of a plain sequence or set."""
     inside = value.items if isinstance(value, (SetOf, Record)) else value
-    if not isinstance(inside, (list, tuple, dict)) or isinstance(inside, Span):
+    if not isinstance(inside, (list, tuple, dict)):
         raise vm.corrupt(f"makes a sequence from a {type(value).__name__}")
     vm.charge(len(inside))
     return list(inside)
