@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from formats.bundle import JSON, Finding, Signature, TensorSpec, Topology
 from formats.containers import jsontext
 from formats.errors import LimitError
-from formats.keras_classes import LAYERS
+from formats.keras_classes import LAYERS, REGISTERED
 from formats.limits import MIB, Limits
 
 MAX_BYTES = 16 * MIB  # real ones have up to a few; parsed, they take thirty times as much
@@ -133,9 +133,9 @@ def _findings(node: Mapping[str, JSON], kind: str, owner: str, where: str) -> It
             elif how == "function" and isinstance(code, str):
                 yield Finding("custom-object", f"function {code!r} of {subject}", where)
     module, registered = node.get("module"), node.get("registered_name")
-    if isinstance(registered, str) and ">" in registered:
+    if isinstance(registered, str) and ">" in registered and registered not in REGISTERED:
         yield Finding("custom-object", registered, where)
-    elif ">" in kind:
+    elif ">" in kind and kind not in REGISTERED:
         yield Finding("custom-object", kind, where)
     elif isinstance(module, str) and not _is_own(module):
         yield Finding("custom-object", f"{module}.{kind}", where)

@@ -16,6 +16,7 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Graph, Trace, needed
 from converter.lower.keras import (
     activations,
+    applications,
     attention,
     audio,
     cells,
@@ -58,9 +59,8 @@ from formats.errors import UnsupportedError
 from formats.keras_names import quantization
 
 FAMILIES = (
-    activations, attention, audio, cells, convolution, convolutional_recurrent, core, images, legacy,
-    lookup,
-    merging, normalization, pooling, preprocessing, quantized, recurrent, reshaping,
+    activations, applications, attention, audio, cells, convolution, convolutional_recurrent, core,
+    images, legacy, lookup, merging, normalization, pooling, preprocessing, quantized, recurrent, reshaping,
     wrappers,
     *operations.FAMILIES, *tensorflow_ops.FAMILIES,
 )  # fmt: skip
