@@ -60,8 +60,8 @@ from formats.keras_names import quantization
 
 FAMILIES = (
     activations, applications, attention, audio, cells, convolution, convolutional_recurrent, core,
-    images, legacy, lookup, merging, normalization, pooling, preprocessing, quantized, recurrent, reshaping,
-    wrappers,
+    images, legacy, lookup, merging, normalization, pooling, preprocessing, quantized, recurrent,
+    reshaping, wrappers,
     *operations.FAMILIES, *tensorflow_ops.FAMILIES,
 )  # fmt: skip
 OPSET = 18
