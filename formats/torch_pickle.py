@@ -48,7 +48,7 @@ def read(artifact: Artifact) -> Bundle:
         UnsupportedError: It needs objects from outside.
     """
     session = Session.begin(artifact.limits)
-    loaded = read_any(artifact.span, session, artifact.name)
+    loaded = read_any(artifact.span, session, artifact.name, artifact.zip)
     tree = session.tree()
     tree.add(loaded.value)
     topology = None

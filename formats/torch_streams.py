@@ -152,15 +152,15 @@ def text(value: object) -> str | None:
     return str(value) if type(value) is int else value if isinstance(value, str) else None
 
 
-def read_any(span: Span, session: Session, where: str) -> Loaded:
-    """Open a torch file of any age.
+def read_any(span: Span, session: Session, where: str, archive: ZipArchive | None = None) -> Loaded:
+    """Open a torch file of any age; ``archive`` is its directory, where it was read already.
 
     Raises:
         CorruptError: It is none, or a damaged one.
     """
     head = span.read(0, min(512, span.length))
     if head.startswith(LOCAL_MAGIC):
-        archive = ZipArchive(span, session.limits)
+        archive = archive or ZipArchive(span, session.limits)
         if session.archives:
             session.charge(MEMBER * len(archive.members), where)
         session.archives += 1

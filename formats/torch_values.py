@@ -187,9 +187,11 @@ def device_of(value: object) -> str | None:
 def sizes(vm: Unpickler, value: object) -> tuple[int, ...]:
     """Return a shape, strides or other short row of whole numbers."""
     if isinstance(value, (tuple, list)) and len(value) <= vm.limits.max_rank:
-        numbers = tuple(n for n in value if type(n) is int)
-        if len(numbers) == len(value):
-            return numbers
+        for n in value:
+            if type(n) is not int:
+                break
+        else:
+            return tuple(value)
     raise vm.corrupt("gives a tensor a shape that is no short row of whole numbers")
 
 

@@ -89,6 +89,7 @@ class Unpickler:
         self.fetched = 0  # bytes read, blobs excluded
         self.data = b""
         self.pos = 0
+        self.end = 0  # of data
         self.stack: list[object] = []
         self.marks: list[list[object]] = []
         self.memo: dict[int, object] = {}
@@ -111,7 +112,7 @@ class Unpickler:
         count, handlers = 0, HANDLERS
         try:
             while True:
-                if self.pos >= len(self.data):
+                if self.pos >= self.end:
                     self.refill(1)
                 op = self.data[self.pos]
                 self.pos += 1
@@ -119,7 +120,7 @@ class Unpickler:
                 if op == 0x2E:  # STOP
                     return self.stack.pop()
                 handlers[op](self)
-                if count > self.budget.opcodes:
+                if not count & 0xFF and count > self.budget.opcodes:
                     self.charge(count)
         except IndexError:
             raise self.corrupt("takes more from its stack than it put there") from None
@@ -163,24 +164,30 @@ class Unpickler:
         size = min(size, self.source.length - start)
         self._fetch(size)
         self.data = rest + self.source.read(start, size)
-        self.pos = 0
+        self.pos, self.end = 0, len(self.data)
 
     def take(self, n: int) -> bytes:
         """Return the next ``n`` bytes."""
-        if self.pos + n > len(self.data):
+        start = self.pos
+        end = start + n
+        if end > self.end:
             if n > WINDOW:
                 return self._take_long(n)
             self.refill(n)
-        start = self.pos
-        self.pos = start + n
-        return self.data[start : start + n]
+            start, end = 0, n
+        self.pos = end
+        return self.data[start:end]
 
     def _take_long(self, n: int) -> bytes:
         """Return very many bytes without a second copy of them in the window."""
         run = self.source.sub(self.position, n)
         self._fetch(n)
-        self.base, self.data, self.pos = self.position + n, b"", 0
+        self._skip_window(n)
         return run.read()
+
+    def _skip_window(self, n: int) -> None:
+        """Go ``n`` bytes on, to where the window does not reach."""
+        self.base, self.data, self.pos, self.end = self.position + n, b"", 0, 0
 
     def _fetch(self, n: int) -> None:
         self.fetched += n
@@ -191,10 +198,11 @@ class Unpickler:
 
     def byte(self) -> int:
         """Return the next byte."""
-        if self.pos >= len(self.data):
+        if self.pos >= self.end:
             self.refill(1)
-        self.pos += 1
-        return self.data[self.pos - 1]
+        start = self.pos
+        self.pos = start + 1
+        return self.data[start]
 
     def number(self, n: int) -> int:
         """Return the next ``n`` bytes as an unsigned number."""
@@ -205,10 +213,10 @@ class Unpickler:
         if n <= BLOB:
             return self.take(n)
         run = self.source.sub(self.position, n)
-        if self.pos + n <= len(self.data):
+        if self.pos + n <= self.end:
             self.pos += n
         else:
-            self.base, self.data, self.pos = self.position + n, b"", 0
+            self._skip_window(n)
         return run
 
     def line(self) -> bytes:
@@ -323,7 +331,11 @@ def _unpacked(layout: str) -> Handler:
 
 
 def _binint1(vm: Unpickler) -> None:
-    vm.stack.append(vm.byte())
+    if vm.pos >= vm.end:
+        vm.refill(1)
+    start = vm.pos
+    vm.pos = start + 1
+    vm.stack.append(vm.data[start])
 
 
 def _int(vm: Unpickler) -> None:
@@ -455,14 +467,18 @@ def _tuple(vm: Unpickler) -> None:
     vm.stack.append(tuple(items))
 
 
-def _tuple_of(n: int) -> Handler:
-    def push(vm: Unpickler) -> None:
-        stack = vm.stack
-        if len(stack) < n:
-            raise IndexError
-        stack[-n:] = [tuple(stack[-n:])]
+def _tuple1(vm: Unpickler) -> None:
+    vm.stack[-1] = (vm.stack[-1],)
 
-    return push
+
+def _tuple2(vm: Unpickler) -> None:
+    last = vm.stack.pop()
+    vm.stack[-1] = (vm.stack[-1], last)
+
+
+def _tuple3(vm: Unpickler) -> None:
+    last, middle = vm.stack.pop(), vm.stack.pop()
+    vm.stack[-1] = (vm.stack[-1], middle, last)
 
 
 def _dict(vm: Unpickler) -> None:
@@ -524,8 +540,15 @@ def _get(vm: Unpickler) -> None:
     _recall(vm, vm.decimal(vm.line()))
 
 
+_UINT32 = struct.Struct("<I").unpack_from
+
+
 def _binget(vm: Unpickler) -> None:
-    _recall(vm, vm.byte())
+    index = vm.byte()
+    try:
+        vm.stack.append(vm.memo[index])
+    except KeyError:
+        _recall(vm, index)
 
 
 def _long_binget(vm: Unpickler) -> None:
@@ -548,7 +571,12 @@ def _binput(vm: Unpickler) -> None:
 
 
 def _long_binput(vm: Unpickler) -> None:
-    vm.memo[vm.number(4)] = vm.stack[-1]
+    start = vm.pos
+    if start + 4 > vm.end:
+        vm.memo[vm.number(4)] = vm.stack[-1]
+        return
+    vm.pos = start + 4  # one opcode in four is this one
+    vm.memo[_UINT32(vm.data, start)[0]] = vm.stack[-1]
 
 
 def _memoize(vm: Unpickler) -> None:
@@ -668,7 +696,7 @@ OPCODES: dict[bytes, Handler] = {
     b"]": _empty_list,              b"}": _empty_dict,               b")": _constant(()),
     b"l": _list,                    b"d": _dict,                     b"t": _tuple,
     b"\x8f": _empty_set,            b"\x91": _frozenset,             b"2": _dup,
-    b"\x85": _tuple_of(1),          b"\x86": _tuple_of(2),           b"\x87": _tuple_of(3),
+    b"\x85": _tuple1,               b"\x86": _tuple2,                b"\x87": _tuple3,
     b"a": _append,                  b"e": _appends,                  b"\x90": _appends,
     b"s": _setitem,                 b"u": _setitems,
     b"g": _get,                     b"h": _binget,                   b"j": _long_binget,
