@@ -17,6 +17,7 @@ from converter.lower import OPSET, OPSETS, lower
 from converter.normalise import select, strip_prefixes
 from converter.publish import check_target, publish, staging, sync_tree
 from converter.sizes import readable_size
+from converter.trust import Trusted
 from converter.verify.weights import WeightsReport
 from formats import catalog, digests
 from formats.artifact import Artifact
@@ -58,6 +59,8 @@ class Options:
         max_shard_bytes: Where safetensors files are cut.
         opset: Version of ONNX's operators.
         strict_safety: Refuse a source that names code or files outside itself.
+        trust: Modules of the user's whose code may run, in child processes, where the source has
+            layers that are not Keras's own.
         force: Replace an existing output.
         sync: Wait until the output is on the disk, not only in its cache. Without it, what
             replaces an existing output still does: a power cut may cost the new output, of which
@@ -73,6 +76,7 @@ class Options:
     max_shard_bytes: int = DEFAULT_SHARD_BYTES
     opset: int = OPSET
     strict_safety: bool = False
+    trust: tuple[Trusted, ...] = ()
     force: bool = False
     sync: bool = False
     limits: Limits = DEFAULT
@@ -242,14 +246,17 @@ def steps(
 def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, "Graph | None"]:
     """Return the graph, where the target has one; a bundle does without, and says why."""
     if options.to == "onnx":
-        return bundle, lower(bundle, options.opset)
+        return bundle, lower(bundle, options.opset, options.trust)
     if bundle.topology is None:
         return bundle, None
     if options.to == "portable":
         try:
-            return bundle, lower(bundle, options.opset)
+            return bundle, lower(bundle, options.opset, options.trust)
         except (UnsupportedError, CorruptError) as e:
-            reason = e.found  # the weights are no worse for it
+            # The weights are no worse for it.
+            reason = e.found if e.hint is None else f"{e.found} ({e.hint})"
+    elif options.to == "keras":
+        return bundle, None  # the file has the configuration itself
     else:
         reason = "a safetensors file holds weights only"
     entry = LeftOut(f"graph ({bundle.topology.kind})", reason)
@@ -307,11 +314,23 @@ def _verify_graph(
     from converter.verify.graphs import verify_graph
     from converter.write_graph import GRAPH
 
-    report = verify_graph(source, bundle, payload / GRAPH)
+    verification = Verification(trust=options.trust)
+    report = verify_graph(source, bundle, payload / GRAPH, options=verification)
+    yield from _judged(report)
+    return report
+
+
+def _judged(report: "GraphReport") -> Iterator[Step]:
+    """Say what a comparison found.
+
+    Raises:
+        VerificationError: The outputs differ.
+    """
     if report.status == "failed":
         where = report.first_difference
         raise VerificationError(
             f"the graph does not compute what the source does: {report.reason}",
+    from converter.verify.graphs import Options as Verification
             where=None if where is None else f"layer {where}",
         )
     if report.status == "passed":
@@ -320,7 +339,6 @@ def _verify_graph(
         yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
     else:
         yield Step("not run", f"comparison of graphs: {report.reason}")
-    return report
 
 
 def _check_reached(

@@ -89,10 +89,13 @@ def described(graph: Graph) -> dict[str, JSON]:
             for n in names
         ]
 
-    return {
+    made: dict[str, JSON] = {
         "file": GRAPH,
         "opset": graph.opset,
         "nodes": len(graph.nodes),
         "inputs": specs(graph.inputs),
         "outputs": specs(graph.outputs),
     }
+    if graph.trusted:
+        made["trusted"] = [{"module": m, "sha256": d} for m, d in graph.trusted.items()]
+    return made

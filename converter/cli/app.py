@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from converter.cli.terminal import say
-from converter.cli.verify import verify
+from converter.cli.verify import Trust, verify
 from formats.errors import ConvertError, UsageError
 
 app = typer.Typer(
@@ -97,6 +97,7 @@ def convert(
     opset: Annotated[
         int | None, typer.Option(metavar="N", help="Version of ONNX's operators: 18 to 22.")
     ] = None,
+    trust: Trust = None,
     strict_safety: Annotated[
         bool,
         typer.Option(
@@ -131,6 +132,7 @@ def convert(
     from converter.lower import OPSET
     from converter.pipeline import Options, steps
     from converter.sizes import parse_size
+    from converter.trust import parse_trust
 
     options = Options(
         to=to,  # type: ignore[arg-type]  # steps() checks it
@@ -141,6 +143,7 @@ def convert(
         require=require,
         max_shard_bytes=parse_size(max_shard_size),
         opset=OPSET if opset is None else opset,
+        trust=parse_trust(trust or ()),
         strict_safety=strict_safety,
         force=force,
         sync=sync,
@@ -276,6 +279,7 @@ def _defaults(arguments: list[str]) -> dict[str, Any] | None:
         values = values.get("tool", {}).get("convert", {})
     known = {p.name for c in app.registered_commands if c.callback for p in _parameters(c.callback)}
     options = {k.replace("-", "_"): v for k, v in values.items()}
+    known -= {"trust"}  # whoever wrote that file is not the user
     unknown = sorted(set(options) - known)
     if unknown:
         raise UsageError(f"sets the unknown option {unknown[0]!r}", where=path)

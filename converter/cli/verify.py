@@ -22,6 +22,13 @@ LEVELS = ("weights", "cpu", "device")
 GRAPH = "model.onnx"
 KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
 
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE[=PATH]",
+        help="Python that may run, in a child process, for layers that are not Keras's own.",
+    ),
+]
 Bounds = Annotated[
     list[str] | None,
     typer.Option(metavar="[OUT:]X", help="What may differ, of one output or of all; repeatable."),
@@ -52,6 +59,7 @@ def verify(
     samples: Annotated[
         int, typer.Option(metavar="N", min=1, help="Random inputs for each combination of sizes.")
     ] = 1,
+    trust: Trust = None,
     require: Annotated[
         str | None,
         typer.Option(
@@ -80,11 +88,12 @@ def verify(
     report = None
     if model is not None:
         from converter.child import Allowance
+        from converter.trust import parse_trust
         from converter.verify.graphs import Options, verify_graph
 
         options = Options(
             _bounds("--atol", atol), _bounds("--rtol", rtol), inputs, seed, samples,
-            Allowance(timeout),
+            Allowance(timeout), parse_trust(trust or ()),
         )  # fmt: skip
         report = verify_graph(source, bundle, model, options=options)
     level = _level(weights, report)

@@ -6,7 +6,10 @@ from formats.bundle import Bundle
 from formats.errors import CorruptError, UnsupportedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from converter.lower.graph import Graph
+    from converter.trust import Trusted
 
 OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
 # From here on, every operator we use means the same up to the last; IR version 10 is the last one
@@ -20,13 +23,20 @@ DAMAGE = (
 )  # fmt: skip
 
 
-def lower(bundle: Bundle, opset: int = OPSET) -> "Graph":
+def lower(bundle: Bundle, opset: int = OPSET, trust: "Sequence[Trusted]" = ()) -> "Graph":
     """Return the graph that a bundle's topology describes; its weights are the bundle's.
+
+    Args:
+        bundle: The model.
+        opset: Version of ONNX's operators.
+        trust: Modules of the user's, whose code may supply layers that we have not.
 
     Raises:
         UnsupportedError: The topology is of another kind, or holds what we cannot lower yet; all
             of it is named.
         CorruptError: The topology is damaged.
+        UsageError: What a trusted module supplies is none.
+        EnvironmentFault: A child that ran one died or hung.
     """
     if bundle.topology is None:
         raise UnsupportedError("the source records no computation, only weights")
@@ -35,7 +45,7 @@ def lower(bundle: Bundle, opset: int = OPSET) -> "Graph":
     from converter.lower.keras.lowering import lower as lower_keras
 
     try:
-        return lower_keras(bundle, opset=opset)
+        return lower_keras(bundle, opset=opset, trust=trust)
     except DAMAGE as e:
         raise CorruptError(
             f"the configuration does not add up ({type(e).__name__}: {e!s:.200})",

@@ -88,6 +88,7 @@ class Graph:
         name: Of the model.
         traces: Outputs of layers that are values here, each after those it is made of; one layer
             called several times has several. A pass may take the value away: so goes its trace.
+        trusted: Modules of the user's that supplied some of it → SHA-256 of their files.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Graph:
     specs: dict[str, Spec] = field(default_factory=dict)
     initializers: "dict[str, Weight | Folded | np.ndarray]" = field(default_factory=dict)
     traces: list[Trace] = field(default_factory=list)
+    trusted: dict[str, str] = field(default_factory=dict)
 
 
 def needed(graph: Graph) -> Graph:
@@ -118,8 +120,9 @@ def needed(graph: Graph) -> Graph:
     specs = {n: s for n, s in graph.specs.items() if n in named}
     traces = [t for t in graph.traces if t.value in made]
     return Graph(
-        graph.name, graph.opset, nodes, graph.inputs, graph.outputs, specs, initializers, traces
-    )
+        graph.name, graph.opset, nodes, graph.inputs, graph.outputs, specs, initializers, traces,
+        graph.trusted,
+    )  # fmt: skip
 
 
 def _free_names(graph: Graph) -> set[str]:

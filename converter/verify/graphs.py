@@ -12,11 +12,12 @@ from time import perf_counter
 
 import numpy as np
 
+from converter.child import Allowance
 from converter.lower import KINDS, lower
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
+from converter.trust import Trusted
 from converter.verify import inputs, locate
-from converter.child import Allowance
 from converter.verify.comparison import Tolerance, coarsest, compare, joined, says_little
 from converter.verify.onnx_values import Declared, declared
 from converter.verify.report import CaseReport, GraphReport, Measure
@@ -52,6 +53,7 @@ class Options:
         seed: Of random inputs.
         samples: Draws for each combination of sizes.
         allowance: For each child.
+        trust: Modules of the user's that the source's own classes may be taken from.
     """
 
     atol: Mapping[str, float] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class Options:
     seed: int = 0
     samples: int = 1
     allowance: Allowance = field(default_factory=Allowance)
+    trust: Sequence[Trusted] = ()
     limits: Limits = DEFAULT
 
 
@@ -88,25 +91,26 @@ def verify_graph(
     """
     begin = perf_counter()
     options = options or Options()
-    report = _cannot_run(bundle) or _verified(source, bundle, model_onnx, options)
+    report = _cannot_run(bundle, options) or _verified(source, bundle, model_onnx, options)
     return replace(report, seconds=perf_counter() - begin)
 
 
-def _cannot_run(bundle: Bundle) -> GraphReport | None:
+def _cannot_run(bundle: Bundle, options: Options) -> GraphReport | None:
     """Return the report of a source that nothing here can or may run."""
     if bundle.topology is None:
         return GraphReport("not run", "the source records no computation")
     if bundle.topology.kind not in KINDS:
         return GraphReport("not run", f"graphs of kind {bundle.topology.kind} are not run yet")
-    if bundle.metadata.findings:
-        return GraphReport(
-            "not run",
-            f"the source would run code of its own ({_named(bundle.metadata.findings)})",
-        )
+    # What Keras looks up by name, it finds in trusted modules or nowhere.
+    findings = [
+        f for f in bundle.metadata.findings if f.kind != "custom-object" or not options.trust
+    ]
+    if findings:
+        return GraphReport("not run", f"the source would run code of its own ({_named(findings)})")
     if not has_onnxruntime():
         return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
     if not may_have_keras():
-        return _no_keras(NoRun("", is_missing=True))
+        return no_keras(NoRun("", is_missing=True))
     return None
 
 
@@ -120,14 +124,17 @@ def _verified(source: Path, bundle: Bundle, model_onnx: Path, options: Options) 
     if file.findings:
         return GraphReport("not run", f"the graph would run code ({_named(file.findings)})")
     _check_names(options, file)
-    graph = _lowered(bundle)
+    graph = _lowered(bundle, options.trust)
     plan = _plan(bundle if graph else None, file, options)
     precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
     tolerance = Tolerance(options.atol, options.rtol, precision)
     version = bundle.metadata.recorded.get("keras_version", "")
     with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
         prepared = prepare(Path(name), file.inputs, plan)
-        there = run_source(source, bundle.metadata.format, version, prepared, options.allowance)
+        there = run_source(
+            source, bundle.metadata.format, version, prepared, options.allowance,
+            trust=options.trust,
+        )  # fmt: skip
         if isinstance(there, NoRun):
             return _no_keras(there)
         outputs = {spec.name: spec.dtype for spec in file.outputs}
@@ -142,8 +149,9 @@ def _verified(source: Path, bundle: Bundle, model_onnx: Path, options: Options) 
         if case is None or graph is None:
             return report
         found = locate.first_difference(
-            source, bundle, graph, model_onnx, file, prepared, case, tolerance, options.allowance
-        )
+            source, bundle, graph, model_onnx, file, prepared, case, tolerance, options.allowance,
+            options.trust,
+        )  # fmt: skip
     return _looked_into(report, found)
 
 
@@ -157,10 +165,10 @@ def _check_names(options: Options, file: Declared) -> None:
                 )
 
 
-def _lowered(bundle: Bundle) -> Graph | None:
+def _lowered(bundle: Bundle, trust: Sequence[Trusted]) -> Graph | None:
     """Return the source's graph, which says what its layers are called in the file."""
     try:
-        return lower(bundle)
+        return lower(bundle, trust=trust)
     except (CorruptError, UnsupportedError):
         return None  # the file is somebody else's: it can be compared, and no layer be named
 

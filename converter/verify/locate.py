@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from converter.child import Allowance
 from converter.lower.graph import Graph, Trace
 from converter.lower.values import inverse
-from converter.child import Allowance
+from converter.trust import Trusted
 from converter.verify.comparison import Array, Tolerance, compare
 from converter.verify.onnx_values import Declared
 from converter.verify.report import LayerDifference, Measure
@@ -44,6 +45,7 @@ def first_difference(
     case: int,
     tolerance: Tolerance,
     allowance: Allowance,
+    trust: Sequence[Trusted] = (),
 ) -> Located:
     """Return the first layer whose output differs in a case.
 
@@ -57,6 +59,7 @@ def first_difference(
         case: Number of the inputs to run.
         tolerance: What is noise.
         allowance: For each child.
+        trust: Modules of the user's that the source's own classes may be taken from.
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
@@ -73,6 +76,7 @@ def first_difference(
         alone,
         allowance,
         layers=sorted({t.layer for t in traces}),
+        trust=trust,
     )
     if isinstance(there, NoRun) or not there.chosen:
         return Located()

@@ -8,6 +8,8 @@ Plain, and nothing of the project, so that any Python (3.10 and later) that has 
     inputs      names of the graph's inputs, in order
     cases       for each case the numbers of its alternatives: inputs are ``in-NUMBER-INPUT.npy``
     layers      paths of layers whose outputs are wanted too
+    trusted     modules of the user's, name and path, to take the source's own classes from
+    root        where the project is, which imports those
 
 ``answer.json``: a status, ``done``, ``absent`` (not installed, or broken) or ``cannot load``;
 versions and device; for each case the alternative that ran, its outputs' dtypes (they are in
@@ -21,6 +23,7 @@ import importlib
 import importlib.util
 import json
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,7 +46,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         return {"status": "absent", "error": one_line(e)}
     about = {"versions": framework.versions()}
     try:
-        model = framework.load(question["source"])
+        model = framework.load(question["source"], framework.own_objects(question))
     except Exception as e:
         return about | {"status": "cannot load", "error": one_line(e)}
     recorder = Recorder(framework, folder, model, question["layers"])
@@ -105,14 +108,29 @@ class Framework:
         module = sys.modules.get(backend)
         return found | {"backend": backend, backend: getattr(module, "__version__", "")}
 
-    def load(self, path: str) -> Any:
+    def own_objects(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Return the layers and functions of the modules that the user trusts, by name."""
+        found: dict[str, Any] = {}
+        for module, path in question["trusted"]:
+            if question["root"] not in sys.path:
+                sys.path.append(question["root"])
+            loaded = importlib.import_module("converter.trust").load(module, path)
+            for name, value in vars(loaded).items():
+                is_layer = isinstance(value, type) and issubclass(value, self.keras.layers.Layer)
+                if is_layer or isinstance(value, types.FunctionType):
+                    found.setdefault(name, value)
+        return found
+
+    def load(self, path: str, objects: dict[str, Any]) -> Any:
         """Return the model; code that it carries is refused."""
         if not self.is_legacy:
-            return self.keras.models.load_model(path, compile=False, safe_mode=True)
+            return self.keras.models.load_model(
+                path, custom_objects=objects, compile=False, safe_mode=True
+            )
         # Its reader of .h5 files looks at this scope and opens none itself.
         library = importlib.import_module("tf_keras.src.saving.serialization_lib")
         with library.SafeModeScope(safe_mode=True):
-            return self.keras.models.load_model(path, compile=False)
+            return self.keras.models.load_model(path, custom_objects=objects, compile=False)
 
     def declared(self, model: Any) -> list[list[Any]]:
         """Return name, dtype and shape of the model's inputs."""

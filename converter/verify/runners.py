@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from converter import child
-from converter.child import Allowance
+from converter.child import PYTHON_VARIABLE, Allowance
+from converter.trust import ROOT, Trusted, plain
 from converter.verify.comparison import Array
 from converter.verify.inputs import Case
 from converter.verify.onnx_values import WIDENED, more_outputs
@@ -28,7 +29,6 @@ from formats.errors import EnvironmentFault
 
 HERE = Path(__file__).parent
 KERAS, ONNX = HERE / "runner_keras.py", HERE / "runner_onnx.py"
-PYTHON_VARIABLE = "CONVERT_TENSORFLOW_PYTHON"
 KERAS_EXTRA = 'pip install "model-convert[tensorflow]"'
 ONNX_EXTRA = 'pip install "model-convert[cpu]"'
 SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # Keras goes by these
@@ -138,6 +138,8 @@ def run_source(
     allowance: Allowance,
     *,
     layers: Sequence[str] = (),
+    trust: Sequence[Trusted] = (),
+    only: str | None = None,
 ) -> SourceRun | NoRun:
     """Run the source on every case, in whichever Keras loads it.
 
@@ -148,6 +150,8 @@ def run_source(
         prepared: The inputs.
         allowance: For each child.
         layers: Paths of layers whose outputs are wanted too.
+        trust: Modules of the user's that the source's own classes may be taken from.
+        only: The one framework that shall run it.
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
@@ -158,12 +162,16 @@ def run_source(
     said: list[str] = []
     is_missing = True
     for framework, backend in candidates:
+        if only not in (None, framework):
+            continue
         question = {
             "framework": framework,
             "source": str(linked),
             "inputs": prepared.names,
             "cases": prepared.groups,
             "layers": list(layers),
+            "trusted": plain(trust),
+            "root": str(ROOT),
         }
         answer = child.ask(
             KERAS,

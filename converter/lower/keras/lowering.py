@@ -44,18 +44,23 @@ from converter.lower.keras.owners import Path, layers_of, owned
 from converter.lower.keras.rules import normalised
 from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import (
+    IGNORED,
     LAYERS,
     Gap,
     Masked,
     Roles,
+    Row,
     compute_dtype,
+    is_authors,
     known_arguments,
     table_of,
     unknown_arguments,
 )
+from converter.lower.keras.trusted import Modules
 from converter.lower.values import Value
+from converter.trust import Trusted
 from formats.bundle import Bundle
-from formats.errors import UnsupportedError
+from formats.errors import InternalError, UnsupportedError
 from formats.keras_names import quantization
 
 FAMILIES = (
@@ -75,17 +80,25 @@ class Named:
     value: Any
 
 
-def lower(bundle: Bundle, *, opset: int = OPSET) -> Graph:
+def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) -> Graph:
     """Return the graph of a Keras model.
+
+    Args:
+        bundle: The model.
+        opset: Version of ONNX's operators.
+        trust: Modules of the user's that supply what Keras has not.
 
     Raises:
         UnsupportedError: The model needs what we do not do; all of it is named.
         CorruptError: The configuration is not Keras's.
+        UsageError: What a trusted module supplies is none.
+        EnvironmentFault: A child that ran one died or hung.
     """
     model = model_of(bundle)
-    _report(list(_gaps(model)))
-    graph = Graph(model.name, opset)
-    walk = _Walk(Builder(graph, bundle.weights), owned(model, bundle.weights))
+    modules = Modules(trust)
+    _report(list(_gaps(model, modules)))
+    graph = Graph(model.name, opset, trusted=modules.used)
+    walk = _Walk(Builder(graph, bundle.weights), owned(model, bundle.weights), modules)
     walk.run(model)
     _report(walk.gaps)
     return needed(graph)
@@ -107,20 +120,16 @@ def model_of(bundle: Bundle) -> Model:
     return normalised(model, version, str(backend or "") or None)
 
 
-def _gaps(model: Model) -> Iterator[str]:
-    """Yield what the table does not have."""
+def _gaps(model: Model, modules: Modules) -> Iterator[str]:
+    """Yield what neither the table nor a trusted module has."""
     for path, layer in layers_of(model):
         if layer.class_name == "InputLayer":
             continue
-        table = table_of(layer.module)
-        row = table.get(layer.class_name)
+        row = modules.row(layer)
         if row is None:
-            near = get_close_matches(layer.class_name, table, 1)
-            hint = f", near match {near[0]}" if near else ""
-            kind = "layer class" if table is LAYERS else "operation"
-            yield f"{kind} {layer.class_name} ({'/'.join(path)}{hint})"
+            yield _lacking(layer, path)
             continue
-        for name in unknown_arguments(row, layer.config):
+        for name in unknown_arguments(row, modules.arguments(layer)):
             yield f"argument {name} of {layer.class_name} ({'/'.join(path)})"
         mode = quantization(layer.config.get("dtype"))
         if mode and row.handler.__module__ != quantized.__name__:
@@ -129,20 +138,57 @@ def _gaps(model: Model) -> Iterator[str]:
 
 def _report(gaps: Sequence[str]) -> None:
     if not gaps:
+def _lacking(layer: Layer, path: Path) -> str:
+    """Return a layer that nobody has: what it is, where, and with which arguments."""
+    table = table_of(layer.module)
+    kind = "layer class" if table is LAYERS else "operation"
+    near: list[str] = []
+    if is_authors(layer.module):
+        kind, name = "layer class", f"{layer.class_name} of {layer.module}"
+    else:
+        name = layer.class_name
+        near = get_close_matches(name, table, 1)
+    hint = f", near match {near[0]}" if near else ""
+    if layer.class_name == "Lambda":
+        name, hint = "Lambda, whose code is never run,", ""
+    arguments = ", ".join(
+        f"{key}={shortened(value)}"
+        for key, value in layer.config.items()
+        if key not in IGNORED and value is not None and (layer.class_name, key) not in CODE
+    )
+    return f"{kind} {name} ({'/'.join(path)}{hint})" + (f" with {arguments}" if arguments else "")
+
+
+CODE = {("Lambda", key) for key in ("function", "function_type", "module", "output_shape_type")}
+SHOWN = 60  # characters of an argument
+
+
+def shortened(value: Any) -> str:
+    """Return an argument for a message."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
         return
     counts: dict[str, int] = {}
     for gap in gaps:
         counts[gap] = counts.get(gap, 0) + 1
     listed = "; ".join(f"{gap} x{n}" if n > 1 else gap for gap, n in counts.items())
-    raise UnsupportedError(f"{len(gaps)} gaps: {listed}")
+    hint = None
+    if any(gap.startswith("layer class") for gap in counts):
+        hint = "--trust MODULE=PATH supplies lowerings, or classes of Keras 3, for such layers"
+    raise UnsupportedError(f"{len(gaps)} gaps: {listed}", hint=hint)
 
 
 class _Walk:
     """A model being called: the values and masks of its tensors."""
 
-    def __init__(self, op: Builder, weights: Mapping[Path, Mapping[str, str]]) -> None:
+    def __init__(
+        self, op: Builder, weights: Mapping[Path, Mapping[str, str]], modules: Modules
+    ) -> None:
         self.op = op
-        self.weights = weights
+        self.weights = dict(weights)
+        self.modules = modules
         self.gaps: list[str] = []
 
     def run(self, model: Model) -> None:
@@ -214,7 +260,7 @@ class _Walk:
             return given
         for key, part in call.keywords.items():
             mask = f"{key}_mask"
-            wanted_mask = mask in table_of(layer.module)[layer.class_name].arguments
+            wanted_mask = mask in self._row(layer).arguments
             if isinstance(part, Reference) and wanted_mask and keywords.get(mask) is None:
                 keywords[mask] = made[part].mask
         return self.apply(layer, self._roles(layer, path), arguments, keywords, given)
@@ -240,6 +286,12 @@ class _Walk:
 
     def _roles(self, layer: Layer, path: Path) -> Roles:
         dtype = compute_dtype(layer.config)
+    def _row(self, layer: Layer) -> Row:
+        row = self.modules.row(layer)
+        if row is None:
+            raise InternalError(f"no row for {layer.class_name}, and no gap either")
+        return row
+
         return Roles(self.op, "/".join(path), self.weights.get(path, {}), dtype)
 
     def apply(
@@ -247,8 +299,8 @@ class _Walk:
         given: "Sequence[_Made]",
     ) -> "list[_Made]":  # fmt: skip
         """Call a layer's handler."""
-        row = table_of(layer.module)[layer.class_name]
-        settings = known_arguments(row, layer.config)
+        row = self._row(layer)
+        settings = known_arguments(row, self.modules.arguments(layer))
         for name, value in keywords.items():
             if name in row.arguments:
                 settings[name] = self._cast(value, roles.dtype) if row.is_layer else value

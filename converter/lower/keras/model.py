@@ -125,8 +125,8 @@ def _layer(entry: Mapping[str, Any], calls: Sequence[Call]) -> Layer:
     # Keras 1 kept the arguments of merged Sequential models beside the others.
     arguments: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {}
     name = str(entry.get("name") or arguments.get("name") or entry["class_name"].lower())
-    class_name = str(entry["class_name"]).rpartition(">")[2]
-    module = entry.get("module")
+    package, _, class_name = str(entry["class_name"]).rpartition(">")
+    module = entry.get("module") or package or None  # Keras 2 writes "package>name" alone
     model = _model(entry, name) if is_model(entry) else _wrapped(class_name, arguments, name)
     return Layer(name, class_name, module, arguments, tuple(calls), model)
 

@@ -86,6 +86,18 @@ TABLES = {
 }
 
 
+def is_authors(module: str | None) -> bool:
+    """Tell a class of the model's author, which may be named as one of Keras's, by its module."""
+    if module is None or module.startswith(tuple(TABLES)):
+        return False
+    return module.split(".")[0] not in ("keras", "tf_keras", "tensorflow", "builtins")
+
+
+def row_of(module: str | None, class_name: str) -> Row | None:
+    """Return the row of a class, or None where there is none: an author's has none here."""
+    return None if is_authors(module) else table_of(module).get(class_name)
+
+
 def table_of(module: str | None) -> dict[str, Row]:
     """Return the table that has the classes of a module."""
     found = (table for prefix, table in TABLES.items() if (module or "").startswith(prefix))
@@ -101,7 +113,7 @@ def keras_layer(*class_names: str, mask: str = "drop") -> Callable[[H], H]:
 
     def enter(handler: H) -> H:
         for name in class_names:
-            _enter(LAYERS, name, Row(handler, _keywords(handler), mask))
+            add_row(LAYERS, name, Row(handler, _keywords(handler), mask))
         return handler
 
     return enter
@@ -119,7 +131,7 @@ def operation(table: dict[str, Row], *names: str) -> Callable[[H], H]:
 
     def enter(handler: H) -> H:
         for name in names:
-            _enter(table, name, Row(handler, _keywords(handler), "drop", is_layer=False))
+            add_row(table, name, Row(handler, _keywords(handler), "drop", is_layer=False))
         return handler
 
     return enter
@@ -131,7 +143,12 @@ def _keywords(handler: Handler) -> frozenset[str]:
     return frozenset(found) - {"op", "w"}
 
 
-def _enter(table: dict[str, Row], name: str, row: Row) -> None:
+def add_row(table: dict[str, Row], name: str, row: Row) -> None:
+    """Enter a row into a table.
+
+    Raises:
+        ValueError: The name is taken.
+    """
     if name in table:
         raise ValueError(f"two handlers for {name}")
     table[name] = row

@@ -10,7 +10,7 @@ from converter.lower.keras.table import (
     Roles,
     compute_dtype,
     known_arguments,
-    table_of,
+    row_of,
     unknown_arguments,
 )
 from converter.lower.values import Value
@@ -38,7 +38,7 @@ def call_layer(
     if not isinstance(entry, Mapping) or not isinstance(entry.get("config"), Mapping):
         raise Gap("a wrapped layer without a configuration")
     name, config = str(entry.get("class_name")).rpartition(">")[2], entry["config"]
-    row = table_of(entry.get("module")).get(name)
+    row = row_of(entry.get("module"), name)
     if row is None or not row.is_layer:
         raise Gap(f"layer class {name} inside it")
     if unknown := unknown_arguments(row, config):

@@ -1,0 +1,55 @@
+"""What a trusted module writes lowerings with: ``--trust my_module=path/to/my_module.py``.
+
+    from converter.lower.keras.api import Builder, Roles, Value, keras_layer
+
+    @keras_layer("Scaled")  # the class as the model's configuration names it
+    def scaled(op: Builder, w: Roles, x: Value, /, *, alpha: float = 0.1) -> Value:
+        return op.mul(op.mul(x, w["scale"]), alpha)
+
+It is a handler as our own are (`converter.lower.keras.table`): the builder, the layer's weights,
+its tensors by position, then the layer's arguments by name, with their defaults. An argument that
+is not in the signature is a gap; ``config`` in it takes the whole configuration. ``w["scale"]`` is
+a weight under the name that ``convert inspect --weights`` shows behind the layer's. Weights are
+known by dtype and shape: no values. For a Lambda, whose code is never run, the name is
+``"Lambda:<layer name>"`` and the arguments are those that the Lambda keeps for its function.
+`Gap` is raised for what the lowering does not do; `Masked` returns a mask with the value.
+"""
+
+from collections.abc import Callable
+from inspect import Parameter, signature
+
+from converter.lower.builder import Builder
+from converter.lower.keras.activations import activate
+from converter.lower.keras.table import Gap, H, Handler, Masked, Roles, Row, add_row
+from converter.lower.values import Value
+
+__all__ = ["Builder", "Gap", "Masked", "Roles", "Value", "activate", "keras_layer"]
+
+LOWERINGS: dict[str, Row] = {}
+
+
+def keras_layer(*class_names: str, mask: str = "drop") -> Callable[[H], H]:
+    """Register a lowering for these classes; ``mask="pass"`` hands the input's mask on.
+
+    Raises:
+        ValueError: One of them has a lowering.
+    """
+    if mask not in ("drop", "pass", "merge"):
+        raise ValueError(f"mask={mask!r}: 'drop', 'pass' or 'merge'")
+
+    def registered(handler: H) -> H:
+        for name in class_names:
+            add_row(LOWERINGS, name, Row(handler, _arguments(handler), mask))
+        return handler
+
+    return registered
+
+
+def _arguments(handler: Handler) -> frozenset[str]:
+    """Return the names of a layer's arguments: tensors have no defaults."""
+    return frozenset(
+        p.name
+        for p in signature(handler).parameters.values()
+        if p.kind is Parameter.KEYWORD_ONLY
+        or (p.kind is Parameter.POSITIONAL_OR_KEYWORD and p.default is not Parameter.empty)
+    )
