@@ -58,9 +58,9 @@ class Options:
         require: The least that must be verified, or the conversion fails.
         max_shard_bytes: Where safetensors files are cut.
         opset: Version of ONNX's operators.
-        strict_safety: Refuse a source that names code or files outside itself.
         trust: Modules of the user's whose code may run, in child processes, where the source has
             layers that are not Keras's own.
+        strict_safety: Refuse a source that names code or files outside itself.
         force: Replace an existing output.
         sync: Wait until the output is on the disk, not only in its cache. Without it, what
             replaces an existing output still does: a power cut may cost the new output, of which
@@ -75,8 +75,8 @@ class Options:
     require: str | None = None
     max_shard_bytes: int = DEFAULT_SHARD_BYTES
     opset: int = OPSET
-    strict_safety: bool = False
     trust: tuple[Trusted, ...] = ()
+    strict_safety: bool = False
     force: bool = False
     sync: bool = False
     limits: Limits = DEFAULT
@@ -311,6 +311,7 @@ def _verify_graph(
     """
     if options.verify in ("none", "weights"):
         return None
+    from converter.verify.graphs import Options as Verification
     from converter.verify.graphs import verify_graph
     from converter.write_graph import GRAPH
 
@@ -330,7 +331,6 @@ def _judged(report: "GraphReport") -> Iterator[Step]:
         where = report.first_difference
         raise VerificationError(
             f"the graph does not compute what the source does: {report.reason}",
-    from converter.verify.graphs import Options as Verification
             where=None if where is None else f"layer {where}",
         )
     if report.status == "passed":

@@ -136,8 +136,6 @@ def _gaps(model: Model, modules: Modules) -> Iterator[str]:
             yield f"{mode} quantisation of {layer.class_name} ({'/'.join(path)})"
 
 
-def _report(gaps: Sequence[str]) -> None:
-    if not gaps:
 def _lacking(layer: Layer, path: Path) -> str:
     """Return a layer that nobody has: what it is, where, and with which arguments."""
     table = table_of(layer.module)
@@ -169,6 +167,8 @@ def shortened(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
+def _report(gaps: Sequence[str]) -> None:
+    if not gaps:
         return
     counts: dict[str, int] = {}
     for gap in gaps:
@@ -284,14 +284,14 @@ class _Walk:
             _Made(unfolded(self.op, m.value, x), mask_after(self.op, x, mask, m.mask)) for m in made
         ]
 
-    def _roles(self, layer: Layer, path: Path) -> Roles:
-        dtype = compute_dtype(layer.config)
     def _row(self, layer: Layer) -> Row:
         row = self.modules.row(layer)
         if row is None:
             raise InternalError(f"no row for {layer.class_name}, and no gap either")
         return row
 
+    def _roles(self, layer: Layer, path: Path) -> Roles:
+        dtype = compute_dtype(layer.config)
         return Roles(self.op, "/".join(path), self.weights.get(path, {}), dtype)
 
     def apply(
