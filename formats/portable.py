@@ -219,15 +219,23 @@ def write_manifest(document: Mapping[str, Any], folder: Path, *, sync: bool = Fa
 
 def _strict(value: Any) -> Any:
     """Return ``value`` as JSON can hold it: NaN and infinities by name, text as valid Unicode."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):
-        return {_strict(str(k)): _strict(v) for k, v in value.items()}
+        return {
+            k if type(k) is str and k.isascii() else _strict(str(k)): v
+            if type(v) in _PLAIN
+            else _strict(v)
+            for k, v in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_strict(v) for v in value]
+        return [v if type(v) in _PLAIN else _strict(v) for v in value]
     return value
+
+
+_PLAIN = frozenset({int, bool, type(None)})  # of which nothing has to be changed
 
 
 def _files_digest(files: Sequence[Resource]) -> dict[str, str]:

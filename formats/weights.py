@@ -182,12 +182,12 @@ class Tensor:
         strides = tuple(strides)
         size = dtype.itemsize
         where = origin or span.name
-        if len(strides) != len(shape) or offset < 0 or any(s < 0 for s in strides):
+        if len(strides) != len(shape) or offset < 0 or (strides and min(strides) < 0):
             raise CorruptError(
                 f"strides {list(strides)} and offset {offset} do not fit shape {list(shape)}",
                 where=where,
             )
-        if dtype.bits < 8 and (strides != _row_major_elements(shape) or offset):
+        if dtype.bits < 8 and (strides != _row_major(shape, 1) or offset):
             raise CorruptError(f"a {dtype} tensor is a view that splits bytes", where=where)
         if prod(shape):
             last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -227,7 +227,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes when contiguous."""
-        return self.dtype.nbytes(self.size)
+        return self.dtype.nbytes(prod(self.shape))
 
     @property
     def identity(self) -> Hashable:
@@ -235,8 +235,9 @@ class Tensor:
         if isinstance(self.data, Computed) or not self.size:
             return id(self.data)
         view, shape = self.data, self.shape
-        # A stride along an axis of one element says nothing.
-        strides = tuple(s for s, n in zip(view.strides, shape, strict=True) if n > 1)
+        strides = view.strides
+        if 1 in shape:  # a stride along an axis of one element says nothing
+            strides = tuple(s for s, n in zip(strides, shape, strict=True) if n > 1)
         place = (id(view.span.storage), view.span.offset + view.offset)
         return (*place, self.dtype.name, shape, strides, view.byteorder)
 
@@ -323,11 +324,9 @@ class Tensor:
         width = self.dtype.itemsize // self.dtype.parts
         if view.byteorder == "big" and width > 1:
             return False
-        return all(
-            n <= 1 or s == r
-            for n, s, r in zip(
-                self.shape, view.strides, row_major(self.shape, self.dtype), strict=True
-            )
+        rows = row_major(self.shape, self.dtype)
+        return view.strides == rows or all(
+            n <= 1 or s == r for n, s, r in zip(self.shape, view.strides, rows, strict=True)
         )
 
     def _counted(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -359,7 +358,7 @@ def numpy_dtype(dtype: DType) -> "numpy.dtype[Any]":
 
 def row_major(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Return the byte strides of a contiguous row-major tensor."""
-    return tuple(s * dtype.itemsize for s in _row_major_elements(shape))
+    return _row_major(shape, dtype.itemsize)
 
 
 def split(span: Span, limit: int = CHUNK) -> Iterator[bytes]:
@@ -377,18 +376,19 @@ def swapped(data: bytes, width: int) -> bytes:
     return numbers.tobytes()
 
 
-def _row_major_elements(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
+def _row_major(shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+    strides = []
     for n in reversed(shape):
         strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
+        step *= n or 1
+    strides.reverse()
+    return tuple(strides)
 
 
 def _checked_shape(shape: Iterable[int], span: Span | None) -> tuple[int, ...]:
     shape = tuple(shape)
     # 2**63: no framework can address more, and Python's own integers would hide the nonsense.
-    if any(n < 0 for n in shape) or prod(shape) >= 1 << 63:
+    if (shape and min(shape) < 0) or prod(shape) >= 1 << 63:
         raise CorruptError(f"impossible shape {list(shape)}", where=span.name if span else None)
     return shape
 
