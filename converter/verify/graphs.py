@@ -136,7 +136,7 @@ def _verified(source: Path, bundle: Bundle, model_onnx: Path, options: Options) 
             trust=options.trust,
         )  # fmt: skip
         if isinstance(there, NoRun):
-            return _no_keras(there)
+            return no_keras(there)
         outputs = {spec.name: spec.dtype for spec in file.outputs}
         here = run_onnx(model_onnx, prepared, there.chosen, outputs, options.allowance)
         report = _compared(prepared, file, there, here, tolerance)
@@ -191,7 +191,8 @@ def _vocabulary(bundle: Bundle) -> list[str]:
     return words
 
 
-def _no_keras(run: NoRun) -> GraphReport:
+def no_keras(run: NoRun) -> GraphReport:
+    """Return the report of a source that no Keras here runs."""
     if run.is_missing:
         return GraphReport(
             "not run",
