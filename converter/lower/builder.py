@@ -22,9 +22,17 @@ COMPARISONS = frozenset((
     "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not",
     "IsNaN", "IsInf",
 ))
-# onnxruntime computes these in float32, and in no wider type.
+# What onnxruntime's CPU provider (1.31) computes in float32 and in no wider type.
 SINGLE = frozenset((
-    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Celu", "Cosh", "Erf", "Sinh", "Tan",
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Celu", "Conv",
+    "ConvTranspose", "Cosh", "Det", "Erf", "GRU", "GlobalAveragePool", "GlobalMaxPool",
+    "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpPool", "NonZero", "OneHot", "RNN",
+    "Resize", "Sinh", "Tan",
+))
+# What it moves about in bfloat16; anything else it computes in float32.
+MOVES = frozenset((
+    "Cast", "Concat", "Gather", "GatherElements", "GatherND", "Identity", "If", "Loop", "Reshape",
+    "Scan", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 ))
 # fmt: on
 
@@ -103,6 +111,8 @@ class Builder:
 
     def constant(self, value: object, dtype: str | None = None) -> Value:
         """Return a small constant; equal ones are one."""
+        if dtype == "bfloat16":
+            return self.cast(self.constant(value, "float32"), dtype)
         array = np.asarray(value, numpy_type(dtype) if dtype else None)
         if dtype is None and array.dtype == np.float64 and not isinstance(value, np.ndarray):
             array = array.astype(np.float32)
@@ -155,7 +165,23 @@ class Builder:
             attributes: Under ONNX's names.
             stored: Order of axes that the outputs have in the graph; the source's by default.
             domain: Of the operator, where it is not ONNX's own.
+
+        Where onnxruntime has no kernel of a dtype the node gets float32, and what it gives is cast
+        back: bfloat16 is rounded once after each operation, as TensorFlow's kernels do; float64
+        loses what float32 cannot keep.
         """
+        if lacking := _without_kernel(op_type, inputs):
+            given = [self.cast(v, "float32") if v and v.dtype == lacking else v for v in inputs]
+            made = self.node(
+                op_type,
+                given,
+                [("float32" if dtype == lacking else dtype, shape) for dtype, shape in outputs],
+                attributes=attributes,
+                stored=stored,
+                domain=domain,
+            )
+            kinds = (dtype for dtype, _ in outputs)
+            return [self.cast(v, dtype) for v, dtype in zip(made, kinds, strict=True)]
         for value in (attributes or {}).values():
             _check_range(value)
         constant = all(v.is_constant for v in inputs if v is not None) and bool(inputs)
@@ -219,12 +245,6 @@ class Builder:
         self, op_type: str, x: Value, *, dtype: str | None = None, **attributes: Attribute
     ) -> Value:
         """Apply an operation to each element."""
-        if x.dtype == "float64" and op_type in SINGLE:
-            single = self.cast(x, "float32")
-            made = self.node(
-                op_type, [single], [("float32", x.shape)], attributes=attributes, stored=x.stored
-            )
-            return self.cast(made[0], x.dtype)
         kind = dtype or ("bool" if op_type in COMPARISONS else x.dtype)
         return self.node(op_type, [x], [(kind, x.shape)], attributes=attributes, stored=x.stored)[0]
 
@@ -516,6 +536,14 @@ def known(sizes: Sequence[Dim]) -> Dim:
             if isinstance(n, kind):
                 return n
     return None
+
+
+def _without_kernel(op_type: str, inputs: Sequence[Value | None]) -> str | None:
+    """Return the dtype of inputs that onnxruntime has no kernel for."""
+    dtypes = {v.dtype for v in inputs if v is not None}
+    if "bfloat16" in dtypes and op_type not in MOVES:
+        return "bfloat16"
+    return "float64" if "float64" in dtypes and op_type in SINGLE else None
 
 
 def _check_range(value: Attribute) -> None:

@@ -107,7 +107,7 @@ def mel_spectrogram(
 def _power(
     op: Builder, signal: Value, length: int, stride: int, window_length: int | None, window: Any
 ) -> Value:
-    """Return the squared magnitude of each frequency in each frame: [batch, frames, frequencies]."""
+    """Return the power of each frequency in each frame: [batch, frames, frequencies]."""
     inside = window_length or length
     before = (length - inside) // 2
     shape = np.pad(_window(window, inside), (before, length - inside - before))

@@ -111,11 +111,31 @@ def convolve(
     elif padding == "valid":
         none = [0] * rank
         out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, none, strict=True)]
+    elif padding == "half":
+        half = [((k - 1) * d + 1) // 2 for k, d in zip(sizes, spread, strict=True)]
+        attributes["pads"] = [*half, *half]
+        pads_of = [2 * n for n in half]
+        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, pads_of, strict=True)]
     else:
         raise Gap(f"padding {padding!r}")
     shape = (image.shape[0], kernel.shape[-1], *out)
     result = op.emit("Conv", image, weight, bias, dtype=x.dtype, shape=shape, **attributes)
+    if padding == "half":
+        result = _first_windows(
+            op, result, [_strided(n, s) for n, s in zip(spatial, steps, strict=True)]
+        )
     return as_given(op, result, data_format)
+
+
+def _first_windows(op: Builder, x: Value, counts: Sequence[Dim]) -> Value:
+    """Return an image cut to so many windows: Theano's half padding may make one more."""
+    for axis, (n, count) in enumerate(zip(x.shape[2:], counts, strict=True), 2):
+        if n == count and n is not None:
+            continue
+        if not isinstance(count, int):
+            raise Gap("padding 'half' of an image of unknown size")
+        x = op.slice(x, [axis], [0], [count])
+    return x
 
 
 def _strided(n: Dim, stride: int) -> Dim:

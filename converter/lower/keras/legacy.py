@@ -91,7 +91,7 @@ def _by_patch(op: Builder, x: Value, kernel: Value, places: _Places, *, first: b
     covered = [[np.ravel_multi_index(at, places.sizes) for at in window]
                for _, window in places.windows()]  # fmt: skip
     indices = op.constant(np.asarray(covered), "int64")  # [places, window]
-    count, window = indices.shape
+    count = indices.shape[0]
     batch, pixels = x.shape[0], prod(places.sizes)
     channels = x.shape[1 if first else -1]
     if first:
@@ -143,6 +143,20 @@ def _whole_matrix(
     return op.transpose(matrix, [1, 0])
 
 
+# -- Keras 2's experiments -----------------------------------------------------------------------
+
+
+@keras_layer("RandomFourierFeatures")
+def random_fourier_features(
+    op: Builder, w: Roles, x: Value, /, *, output_dim: int, scale: float | None = None
+) -> Value:
+    """Return cos(x @ kernel / scale + bias), in float32."""
+    del output_dim, scale  # they are in the weights
+    single = op.cast(x, "float32")
+    kernel = op.div(w.exact("unscaled_kernel"), w.exact("kernel_scale"))
+    return op.unary("Cos", dense_product(op, single, kernel, w.exact("bias")))
+
+
 # -- Keras 1 -------------------------------------------------------------------------------------
 
 
@@ -162,7 +176,7 @@ def maxout_dense(
 def highway(
     op: Builder, w: Roles, x: Value, /, *, activation: Any = None, use_bias: bool = True
 ) -> Value:
-    """t * activation(x @ kernel + bias) + (1 - t) * x, with t = sigmoid(x @ carry + bias)."""
+    """Return t * activation(x @ kernel + bias) + (1 - t) * x, t = sigmoid(x @ carry + bias)."""
     inner = dense_product(op, x, w["0"], w["2"] if use_bias else None)
     carry = dense_product(op, x, w["1"], w["3"] if use_bias else None)
     share = op.unary("Sigmoid", carry)
@@ -176,13 +190,15 @@ def parametric_softplus(op: Builder, w: Roles, x: Value, /) -> Value:
 
 
 @keras_layer("SReLU", mask="pass")
-def srelu(op: Builder, w: Roles, x: Value, /) -> Value:
+def srelu(op: Builder, w: Roles, x: Value, /, *, held_below: bool = False) -> Value:
     """X between two thresholds, and with a slope of its own beyond each; all four learned."""
     low, below, width, above = w["0"], w["1"], w["2"], w["3"]
     room = op.unary("Abs", width)
     moved = op.sub(x, low)
     positive = op.elementwise("Min", op.unary("Relu", moved), room)
     negative = op.mul(op.elementwise("Min", moved, op.constant(0.0, x.dtype)), below)
+    if held_below:
+        negative = op.elementwise("Min", negative, room)
     over = op.unary("Relu", op.sub(x, op.add(low, room)))
     return op.add(op.add(low, op.add(positive, negative)), op.mul(over, above))
 

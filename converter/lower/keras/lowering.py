@@ -40,11 +40,12 @@ from converter.lower.keras import (
     wrappers,
 )
 from converter.lower.keras.model import Call, Layer, Model, Reference, parse, references
-from converter.lower.keras.owners import Path, layers_of, owned
+from converter.lower.keras.owners import Path, layers_of, owned, unrecorded_backend
 from converter.lower.keras.rules import normalised
 from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import (
     IGNORED,
+    IGNORED_ENDINGS,
     LAYERS,
     Gap,
     Masked,
@@ -56,7 +57,7 @@ from converter.lower.keras.table import (
     table_of,
     unknown_arguments,
 )
-from converter.lower.keras.trusted import Modules
+from converter.lower.keras.trusted import Modules, matched
 from converter.lower.values import Value
 from converter.trust import Trusted
 from formats.bundle import Bundle
@@ -115,6 +116,8 @@ def model_of(bundle: Bundle) -> Model:
         raise UnsupportedError("has no Keras configuration")
     recorded = bundle.metadata.recorded
     version, backend = str(recorded.get("keras_version", "")), recorded.get("backend")
+    if backend is None and version.split(".")[0] in ("", "0", "1"):
+        backend = unrecorded_backend(bundle.weights)
     config = bundle.topology.content
     model = lookup.vocabularies(parse(config), config, bundle.assets)
     return normalised(model, version, str(backend or "") or None)
@@ -127,7 +130,8 @@ def _gaps(model: Model, modules: Modules) -> Iterator[str]:
             continue
         row = modules.row(layer)
         if row is None:
-            yield _lacking(layer, path)
+            if not modules.has_class(layer):
+                yield _lacking(layer, path)
             continue
         for name in unknown_arguments(row, modules.arguments(layer)):
             yield f"argument {name} of {layer.class_name} ({'/'.join(path)})"
@@ -152,7 +156,10 @@ def _lacking(layer: Layer, path: Path) -> str:
     arguments = ", ".join(
         f"{key}={shortened(value)}"
         for key, value in layer.config.items()
-        if key not in IGNORED and value is not None and (layer.class_name, key) not in CODE
+        if value is not None
+        and key not in IGNORED
+        and not key.endswith(IGNORED_ENDINGS)
+        and (layer.class_name, key) not in CODE
     )
     return f"{kind} {name} ({'/'.join(path)}{hint})" + (f" with {arguments}" if arguments else "")
 
@@ -258,6 +265,8 @@ class _Walk:
             return self._call_inner(layer.model, path, given)
         if layer.class_name == "InputLayer":
             return given
+        if self.modules.row(layer) is None:
+            return self._call_class(layer, path, call, made)
         for key, part in call.keywords.items():
             mask = f"{key}_mask"
             wanted_mask = mask in self._row(layer).arguments
@@ -282,6 +291,52 @@ class _Walk:
         mask_after = wrappers.ON_STEPS[layer.class_name]
         return [
             _Made(unfolded(self.op, m.value, x), mask_after(self.op, x, mask, m.mask)) for m in made
+        ]
+
+    def _call_class(
+        self, layer: Layer, path: Path, call: Call, made: "Mapping[Reference, _Made]"
+    ) -> "list[_Made]":
+        """Call a layer whose class a trusted module has: the model that its trace is."""
+        given: list[_Made] = []
+
+        def told(part: Any) -> Any:
+            if isinstance(part, Reference):
+                given.append(made[part])
+                return {"__value__": len(given) - 1}
+            if isinstance(part, Mapping):
+                return {str(key): told(inner) for key, inner in part.items()}
+            if isinstance(part, list | tuple):
+                return [told(inner) for inner in part]
+            if part is None or isinstance(part, bool | int | float | str):
+                return part
+            raise Gap(f"an argument of type {type(part).__name__} for a trusted class")
+
+        keywords = {key: part for key, part in call.keywords.items() if key != "training" or part}
+        structure = (told(call.arguments), told(keywords))
+        traced = self.modules.traced(layer, structure, [(m.value, m.mask) for m in given])
+        own = self.weights.get(path, {})
+        roles = matched(traced.weights, {role: self.op.weights[t] for role, t in own.items()})
+        inputs = [m.value for m in given] + [m.mask for m in given if m.mask is not None]
+        by_input = {}
+        for weight, role in zip(traced.weights, roles, strict=True):
+            by_input[weight.input] = weight, own[role]
+            if weight.layer is not None and weight.role is not None:
+                owner = (*path, weight.layer)
+                self.weights[owner] = {**self.weights.get(owner, {}), weight.role: own[role]}
+        wanted = list(references(traced.model.inputs))
+        for reference in wanted[len(inputs) :]:
+            weight, tensor = by_input[reference.layer]
+            inputs.append(self.op.cast(self.op.weight(tensor), str(weight.dtype)))
+        if gaps := list(_gaps(traced.model, self.modules)):
+            raise Gap("; ".join(gaps))
+        before = len(self.gaps)
+        results = self._call_model(traced.model, path, dict(zip(wanted, inputs, strict=True)), {})
+        if len(self.gaps) > before:
+            return []
+        masks = iter(r.value for r in results[traced.outputs :])
+        return [
+            _Made(r.value, next(masks) if masked else None)
+            for r, masked in zip(results, traced.masks, strict=False)
         ]
 
     def _row(self, layer: Layer) -> Row:

@@ -258,27 +258,45 @@ def _functional(config: Mapping[str, Any], name: str) -> Model:
         layer = _layer(entry, [_call(node) for node in nodes])
         layers[layer.name] = layer
     outputs = _endpoints(config["output_layers"])
-    layers = _counted(layers, outputs)
-    return Model(name, layers, _endpoints(config["input_layers"]), outputs)
+    layers, outputs = _counted(layers, outputs)
+    inputs = _endpoints(config["input_layers"])
+    taken = set(references(inputs))
+    calls = [(call.arguments, call.keywords) for layer in layers.values() for call in layer.calls]
+    for reference in references([outputs, *calls]):
+        if reference not in taken and reference.call >= len(layers[reference.layer].calls):
+            raise CorruptError(f"no call {reference.call} of layer {reference.layer}", where=name)
+    return Model(name, layers, inputs, outputs)
 
 
-def _counted(layers: Mapping[str, Layer], outputs: Any) -> dict[str, Layer]:
-    """Return the layers with a call more where references begin to count at one.
+def _counted(layers: Mapping[str, Layer], outputs: Any) -> tuple[dict[str, Layer], Any]:
+    """Return layers and outputs whose references count a nested model's calls as they are written.
 
-    A nested Functional model had been called once when it was made: that call is number 0, and is
-    not written. All others are referred to, or they would not have been written either.
+    A Functional model was called once when it was made. That call is number 0, which none but
+    Keras 3 leaves out again: not where it names outputs, and of its first versions nowhere. The
+    calls of a model are all referred to, so their number tells how they are counted.
+    https://github.com/keras-team/keras/blob/v3.15.0/keras/src/models/functional.py#L448
     """
-    first: dict[str, int] = {}
-    structures = [c for layer in layers.values() for c in layer.calls]
-    for structure in (outputs, *((c.arguments, c.keywords) for c in structures)):
-        for reference in references(structure):
-            first[reference.layer] = min(first.get(reference.layer, 1), reference.call)
-    return {
-        name: replace(layer, calls=(Call(()), *layer.calls))
-        if layer.model is not None and first.get(name) == 1
-        else layer
-        for name, layer in layers.items()
-    }
+    calls = [(call.arguments, call.keywords) for layer in layers.values() for call in layer.calls]
+    found = dict(layers)
+    for name, layer in layers.items():
+        if layer.model is None:
+            continue
+        inside = {r.call for r in references(calls) if r.layer == name}
+        outside = {r.call for r in references(outputs) if r.layer == name}
+        every = set(range(1, len(layer.calls) + 1))
+        if 0 not in inside | outside and every <= inside | outside:
+            found[name] = replace(layer, calls=(Call(()), *layer.calls))
+        elif 0 not in outside and every <= {n + 1 for n in inside} | outside:
+            outputs = _one_less(outputs, name)
+    return found, outputs
+
+
+def _one_less(structure: Any, layer: str) -> Any:
+    if isinstance(structure, Reference):
+        return replace(structure, call=structure.call - (structure.layer == layer))
+    if isinstance(structure, Mapping):
+        return {key: _one_less(part, layer) for key, part in structure.items()}
+    return [_one_less(part, layer) for part in structure]
 
 
 def _endpoints(entry: Any) -> Any:

@@ -14,6 +14,18 @@ from formats.weights import Tensor
 Path = tuple[str, ...]  # names of the models around a layer, and its own
 
 
+def unrecorded_backend(weights: Mapping[str, Tensor]) -> str | None:
+    """Return the backend of a whole model in HDF5 by how its weights are called there.
+
+    Keras 1 recorded no backend. TensorFlow ends the names of its variables with the number of an
+    output (``dense_1_W:0``), Theano does not (``dense_1_W``).
+    """
+    named = [t.origin for t in weights.values() if t.origin.lstrip("/").startswith("model_weights")]
+    if not named:
+        return None
+    return "tensorflow" if any(":" in name.rpartition("/")[2] for name in named) else "theano"
+
+
 def layers_of(model: Model, above: Path = ()) -> Iterator[tuple[Path, Layer]]:
     """Yield every layer that is no model, with its path."""
     for name, layer in model.layers.items():

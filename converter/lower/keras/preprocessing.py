@@ -31,8 +31,7 @@ def dtype_named(policy: Any, default: str) -> str:
     if isinstance(policy, Mapping):
         inner = policy.get("config")
         policy = inner.get("name") if isinstance(inner, Mapping) else None
-    name = policy.removeprefix("mixed_") if isinstance(policy, str) else default
-    return {"bfloat16": "float32"}.get(name, name)
+    return policy.removeprefix("mixed_") if isinstance(policy, str) else default
 
 
 @keras_layer("Rescaling")

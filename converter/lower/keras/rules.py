@@ -6,6 +6,8 @@ no configuration of Keras says it, are these arguments:
 
 - ``kernel_order``: which axes of a stored kernel are today's, where not the same in order;
 - ``flipped``: whether a kernel is stored turned around, as Theano's convolutions want it;
+- ``padding``: ``half`` for what Theano pads on each side;
+- ``held_below``: whether SReLU holds its lowest part, too, under the upper threshold;
 - ``masks``: ``all`` where merged masks are joined by And, and change no values;
 - ``passes_mask``: whether a layer hands on its mask;
 - ``keeps_dtype``: whether images leave a layer in the dtype that they came in;
@@ -27,7 +29,7 @@ class Age:
 
     Attributes:
         major: Of the Keras that wrote it: 1 (for all before 2), 2 (tf.keras included) or 3.
-        backend: As recorded; Keras 1 does not record it.
+        backend: As recorded, or, of Keras 1, as the names of its weights tell.
         data_format: Of the layers of the whole model, where those that say agree.
     """
 
@@ -141,13 +143,14 @@ def one_replica(model: Model) -> Model:
     (parts,) = counts
     layers = {name: layer for name, layer in model.layers.items() if name not in slices}
     for name, layer in layers.items():
-        sources = [next(references(call.arguments), None) for call in layer.calls]
-        if not sources or any(s is None or s.layer not in slices for s in sources):
+        calls = [call for call in layer.calls if any(references(call.arguments))]
+        sources = {r.layer for call in calls for r in references(call.arguments)}
+        if not sources or not sources <= slices.keys():
             continue
-        if len(layer.calls) != parts:
+        if len(calls) != parts:
             return model  # some other use of such slices
-        whole = _of_slices(layer.calls[0].arguments, slices)
-        layers[name] = replace(layer, calls=(Call(whole, layer.calls[0].keywords),))
+        whole = _of_slices(calls[0].arguments, slices)
+        layers[name] = replace(layer, calls=(Call(whole, calls[0].keywords),))
         replicas = name
         break
     else:
@@ -333,14 +336,43 @@ def keras_1_kernels(layer: Layer, age: Age) -> Layer | None:
 
 @rule
 def theano_kernels(layer: Layer, age: Age) -> Layer | None:
-    """Kernels that Theano used turned around: its convolutions are no cross-correlations.
-
-    Keras 1 did not record its backend; its kernels are taken as they are, as Keras itself does.
-    """
+    """Kernels that Theano used turned around: its convolutions are no cross-correlations."""
     kinds = ("Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose", "ConvLSTM2D")
     if age.backend != "theano" or layer.class_name not in kinds:
         return None
     return replace(layer, config={**layer.config, "flipped": True})
+
+
+@rule
+def theano_padding(layer: Layer, age: Age) -> Layer | None:
+    """What Theano padded otherwise: ``same`` is ``half`` a kernel on each side of a convolution.
+
+    Other layers are a gap where that makes a difference; so it does not where kernels are odd and
+    strides one, nor where windows are of three.
+    https://github.com/keras-team/keras/blob/1.2.2/keras/backend/theano_backend.py#L1650
+    """
+    same, recurrent = layer.config.get("padding") == "same", layer.class_name == "ConvLSTM2D"
+    if age.backend != "theano" or not (same or recurrent):
+        return None
+    if layer.class_name in ("Conv1D", "Conv2D", "Conv3D"):
+        return replace(layer, config={**layer.config, "padding": "half"})
+    pools = "Pooling" in layer.class_name
+    sizes = _numbers(layer.config.get("pool_size" if pools else "kernel_size", 2))
+    steps = _numbers(layer.config.get("strides") or (sizes if pools else 1))
+    odd = all(n == 3 if pools else n % 2 for n in sizes) and set(steps) == {1}
+    return None if odd else replace(layer, class_name=f"{layer.class_name} padded by Theano")
+
+
+def _numbers(value: Any) -> list[int]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+@rule
+def theano_slopes(layer: Layer, age: Age) -> Layer | None:
+    """SReLU, of which Theano held what is below both thresholds under the upper one, too."""
+    if age.backend != "theano" or layer.class_name != "SReLU":
+        return None
+    return replace(layer, config={**layer.config, "held_below": True})
 
 
 # -- meaning -------------------------------------------------------------------------------------

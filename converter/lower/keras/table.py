@@ -176,11 +176,7 @@ def known_arguments(row: Row, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compute_dtype(config: Mapping[str, Any]) -> str | None:
-    """Return what a layer computes in, by its dtype policy; None where the config is silent.
-
-    What bfloat16 layers do is done in float32, of which it is a part: runtimes have hardly any
-    kernels for it.
-    """
+    """Return what a layer computes in, by its dtype policy; None where the config is silent."""
     policy = config.get("dtype")
     if isinstance(policy, Mapping):
         inner = policy.get("config")
@@ -189,7 +185,7 @@ def compute_dtype(config: Mapping[str, Any]) -> str | None:
     if not isinstance(policy, str):
         return None
     name = policy.removeprefix("mixed_").rpartition("_from_")[2].removeprefix("mixed_")
-    return {"bfloat16": "float32"}.get(name, name) if "float" in name else None
+    return name if "float" in name else None
 
 
 class Roles:

@@ -1,0 +1,70 @@
+"""Files of every age of Keras: our graph gives what the Keras that wrote them gave."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import converter
+from converter.lower import emit
+from converter.lower.keras.lowering import lower, model_of
+from formats.errors import UnsupportedError
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras"
+# With the Keras that computed the outputs: the one that saved the file, but for tf.keras.
+FILES = [
+    ("keras1_theano_sequential.h5", "keras 1.2.2 on theano"),
+    ("keras2_multi_gpu.h5", "keras 2.2.4 on tensorflow"),
+    ("keras2_nested.h5", "keras 2.2.4 on tensorflow"),
+    ("keras2_recurrent.h5", "keras 2.2.4 on tensorflow"),
+    ("tfkeras24_functional.h5", "tf_keras 2.21.0 on tensorflow"),
+    ("tfkeras212_functional.h5", "tf_keras 2.21.0 on tensorflow"),
+    ("keras30_sequential.keras", "keras 3.0.5 on tensorflow"),
+    ("keras30_sequential.h5", "keras 3.0.5 on tensorflow"),
+    ("keras315_sequential.keras", "keras 3.15.1 on tensorflow"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "by"), FILES, ids=[name for name, _ in FILES])
+def test_the_graph_computes_what_its_own_keras_computed(tmp_path, name, by):
+    source = FIXTURES / name
+    with np.load(source.with_name(f"{source.stem}.outputs.npz")) as archive:
+        stored = dict(archive)
+    assert str(stored["by"]) == by
+    bundle = converter.read(source)
+    path = tmp_path / "model.onnx"
+    with path.open("wb") as file:
+        for piece in emit.model(lower(bundle), bundle.weights).pieces():
+            file.write(piece if isinstance(piece, bytes) else piece.read())
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [spec.name for spec in session.get_inputs()]
+    found = session.run(None, {n: stored[f"in{i}"] for i, n in enumerate(names)})
+    expected = [stored[key] for key in stored if key.startswith("out")]
+    assert len(found) == len(expected) > 0
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        scale = np.abs(theirs[np.isfinite(theirs)]).max()
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-5 * scale, equal_nan=True)
+
+
+def test_replicas_of_one_model_are_that_model():
+    model = model_of(converter.read(FIXTURES / "keras2_multi_gpu.h5"))
+    assert {layer.class_name for layer in model.layers.values()} == {
+        "InputLayer", "Sequential", "Identity",
+    }  # fmt: skip
+    assert [len(layer.calls) for layer in model.layers.values() if layer.model] == [1]
+
+
+@pytest.mark.parametrize("name", ["keras1_theano_functional.h5", "keras2_sequential.h5"])
+def test_code_in_a_file_is_the_only_gap(name):
+    with pytest.raises(UnsupportedError, match=r"^1 gaps: layer class Lambda"):
+        lower(converter.read(FIXTURES / name))
+
+
+def test_unrecorded_theano_is_told_by_the_names_of_its_weights():
+    """Its convolutions turn kernels around; Keras 1 on TensorFlow writes the same otherwise."""
+    bundle = converter.read(FIXTURES / "keras1_theano_sequential.h5")
+    assert "backend" not in bundle.metadata.recorded
+    assert model_of(bundle).layers["conv"].config["flipped"]
