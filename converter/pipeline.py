@@ -38,9 +38,10 @@ from formats.storage import Blocks
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
     from converter.verify.report import GraphReport
+    from converter.write_keras.archive import KerasFile
 
-Target = Literal["portable", "safetensors", "onnx"]
-TARGETS: tuple[Target, ...] = ("portable", "safetensors", "onnx")
+Target = Literal["portable", "safetensors", "onnx", "keras"]
+TARGETS: tuple[Target, ...] = ("portable", "safetensors", "onnx", "keras")
 LEVELS = ("none", "weights", "cpu", "device")
 
 
@@ -198,7 +199,7 @@ def steps(
     bundle, graph = _lowered(bundle, options)
     if graph is not None:
         yield Step("lowered", _graph_line(graph), perf_counter() - clock)
-    elif "cpu" in (options.require, options.verify):
+    elif "cpu" in (options.require, options.verify) and options.to != "keras":
         raise VerificationError("there is no graph to compare, as was asked", where=source)
     for change in bundle.metadata.normalisations:
         yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
@@ -212,10 +213,13 @@ def steps(
             f"--require {options.require}: there is no tensor to compare", where=source
         )
 
+    keras_file = _keras_file(bundle) if options.to == "keras" else None
     layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.max_shard_bytes)
     target = _sharded_target(target, out, layout, options.to)
     if dry_run:
         planned = _graph_line(graph) if options.to == "onnx" and graph else write.files_line(layout)
+        if keras_file is not None:
+            planned = f"{len(keras_file.variables)} variables"
         yield Step("planned", f"{target}: {planned}")
         yield Result(None, source, bundle, None, match.format.id, match.evidence)
         return
@@ -228,6 +232,10 @@ def steps(
         if options.to == "onnx" and graph is not None:
             made = yield from _write_graph(graph, bundle, payload, sync=sync)
             compared = yield from _verify_graph(source, bundle, payload, options)
+        elif keras_file is not None:
+            made, report, compared = yield from _write_keras(
+                source, bundle, keras_file, payload, options, sync=sync
+            )
         else:
             report, compared = yield from _write_weights(
                 source, bundle, graph, layout, artifact, payload, options, sync=sync
@@ -363,6 +371,34 @@ def _write_graph(
     size = sum(p.stat().st_size for p in payload.iterdir())
     yield Step("written", readable_size(size), perf_counter() - begin)
     return made
+
+
+def _keras_file(bundle: Bundle) -> "KerasFile":
+    from converter.write_keras import archive
+
+    return archive.plan(bundle)
+
+
+def _write_keras(
+    source: Path,
+    bundle: Bundle,
+    file: "KerasFile",
+    payload: Path,
+    options: Options,
+    *,
+    sync: bool,
+) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None, "GraphReport | None"]]:
+    from converter.write_keras import archive
+
+    verify = options.verify != "none"
+    made, report = yield from archive.write(file, payload, verify=verify, sync=sync)
+    if options.verify in ("none", "weights"):
+        return made, report, None
+    from converter.verify.keras_files import verify_keras
+
+    compared = verify_keras(source, bundle, made)
+    yield from _judged(compared)
+    return made, report, compared
 
 
 def _graph_line(graph: "Graph") -> str:

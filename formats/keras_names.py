@@ -189,7 +189,7 @@ def _children(
         yield from _members(f"{base}cells", cells if isinstance(cells, list) else [], stored)
     elif kind in CELLS:
         cell: JSON = {"class_name": CELLS[kind], "module": "keras.layers", "config": dict(config)}
-        yield f"{base}cell", cell, _snake_case(CELLS[kind])
+        yield f"{base}cell", cell, snake_case(CELLS[kind])
     elif kind in ("MultiHeadAttention", "GroupQueryAttention"):
         bias: JSON = "a" if config.get("use_bias", True) else None
         part: dict[str, JSON] = {"bias_axes": bias, "dtype": config.get("dtype")}
@@ -216,7 +216,7 @@ def _members(
             kind = "Functional"
         if isinstance(module, str) and module.startswith("keras"):
             kind = ALIASES.get(kind, kind)
-        base = _snake_case(kind)
+        base = snake_case(kind)
         number = used.get(base, 0)
         name = f"{base}_{number}" if number else base
         twice = path.endswith(LAYER_LISTS[1]) and f"{path}/{name}" in stored
@@ -230,7 +230,7 @@ def _name(node: JSON) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _snake_case(name: str) -> str:
+def snake_case(name: str) -> str:
     """Return Keras's spelling of a class name in paths (keras/src/utils/naming.py)."""
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)

@@ -61,7 +61,9 @@ def convert(
     ],
     to: Annotated[
         str,
-        typer.Option("--to", metavar="TARGET", help="portable (default), safetensors or onnx."),
+        typer.Option(
+            "--to", metavar="TARGET", help="portable (default), safetensors, onnx or keras."
+        ),
     ] = "portable",
     out: Annotated[
         Path | None,

@@ -14,7 +14,7 @@ import formats
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax", "onnxruntime"}
 # What lowers, writes and checks graphs works on arrays; the rest only where elements must move.
-GRAPHS = ("converter.lower.", "converter.passes", "converter.write_graph", "converter.verify.")
+GRAPHS = ("converter.lower.", "converter.passes", "converter.write_", "converter.verify.")
 HEAVY = FRAMEWORKS | {"h5py", "onnx", "google.protobuf", "pandas"}
 
 

@@ -1,0 +1,104 @@
+"""A `.keras` file from a bundle: planned as a whole, written, and read again to be compared."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from converter.events import Progress, Step
+from converter.lower.keras.lowering import model_of
+from converter.lower.keras.owners import owned
+from converter.sizes import readable_size
+from converter.verify.weights import WeightsReport, compare
+from converter.version import VERSION
+from converter.write_keras import words
+from converter.write_keras.configuration import Configuration
+from converter.write_keras.places import Store
+from formats import catalog, keras_archive
+from formats.artifact import Artifact
+from formats.bundle import Bundle
+from formats.containers import hdf5_writer
+from formats.errors import UnsupportedError, VerificationError
+from formats.storage import Blocks
+from formats.weights import Tensor
+
+NAME = "model.keras"
+
+
+@dataclass(frozen=True, slots=True)
+class KerasFile:
+    """A `.keras` file that can be written.
+
+    Attributes:
+        config: What ``config.json`` says.
+        variables: Path in the weights' store → tensor, as it will stand there.
+        changed: How many of them are not as the source has them.
+    """
+
+    config: Mapping[str, Any] = field(repr=False)
+    variables: Mapping[str, Tensor] = field(repr=False)
+    changed: int
+
+
+def plan(bundle: Bundle) -> KerasFile:
+    """Return the file that a model becomes. No weight is read.
+
+    Raises:
+        UnsupportedError: Today's Keras cannot express it; all that it lacks is named.
+        CorruptError: The configuration is not Keras's.
+    """
+    model = model_of(bundle)
+    content = bundle.topology.content if bundle.topology is not None else None
+    class_name = str(content.get("class_name")) if isinstance(content, dict) else ""
+    configuration = Configuration(model, class_name)
+    store = Store(model, owned(model, bundle.weights), bundle.weights)
+    placed = {name for made in store.places.values() for name in made.names}
+    lost = [name for name in bundle.weights if name not in placed]
+    gaps = [*configuration.gaps, *store.gaps]
+    if lost and not gaps:
+        gaps.append(f"weights that belong to no layer: {', '.join(lost)}")
+    if gaps:
+        raise UnsupportedError(f"{len(gaps)} gaps: {'; '.join(gaps)}")
+    variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
+    changed = sum(made.make is not None for made in store.places.values())
+    return KerasFile(configuration.document, variables, changed)
+
+
+def write(
+    file: KerasFile, payload: Path, *, verify: bool, sync: bool
+) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None]]:
+    """Write the file, read it again and compare the weights; return its path and the comparison.
+
+    Raises:
+        StorageError: It cannot be written.
+        VerificationError: What was written is not what was to be.
+    """
+    if file.changed:
+        yield Step("normalised", f"weights as Keras stores them today: {file.changed}")
+    begin, path, blocks = perf_counter(), payload / NAME, Blocks()
+    weights = hdf5_writer.plan(file.variables, {})
+    metadata = {"keras_version": words.signatures()["version"], "written_by": f"convert {VERSION}"}
+    done = 0
+    for n in keras_archive.write(
+        path, metadata=metadata, config=dict(file.config), weights=weights, blocks=blocks, sync=sync
+    ):
+        done += n
+        yield Progress("written", done, weights.nbytes)
+    yield Step("written", readable_size(path.stat().st_size), perf_counter() - begin)
+    if not verify or not file.variables:
+        return path, None
+    begin = perf_counter()
+    report = compare(file.variables, read_again(path), with_digests=False, blocks=blocks)
+    text = f"weights: {report.tensors} tensors, {readable_size(report.nbytes)}, equal bit for bit"
+    yield Step("verified", text, perf_counter() - begin)
+    return path, report
+
+
+def read_again(path: Path) -> dict[str, Tensor]:
+    """Return the variables of a written file by their paths in it, as its own reader finds them."""
+    bundle = catalog.read(Artifact(path), "keras")
+    found = {tensor.origin.removeprefix("/"): tensor for tensor in bundle.weights.values()}
+    if len(found) != len(bundle.weights):
+        raise VerificationError("two variables of one path", where=path)
+    return found

@@ -1,0 +1,90 @@
+"""Every row of fixtures/keras_layers becomes a `.keras` file of equal weights, or a named gap."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import converter
+from converter.write_keras import archive
+from formats.errors import UnsupportedError
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras_layers"
+PYTHON = "CONVERT_TENSORFLOW_PYTHON"
+CHILD = Path(__file__).with_name("run_keras_files.py")
+FAMILIES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
+# A gap says what it is, and where.
+GAP = re.compile(r"^\d+ gaps: .+ \(.+\)", re.DOTALL)
+
+
+@cache
+def opened(family):
+    return zipfile.ZipFile(FIXTURES / f"{family}.zip")
+
+
+def sources(family):
+    return [name for name in opened(family).namelist() if not name.endswith(".npz")]
+
+
+def weights(path):
+    """Return the variables of a written file by their paths, as its own reader finds them."""
+    found = archive.read_again(path)
+    return {place: tensor.tobytes() for place, tensor in found.items()}
+
+
+def written(tmp_path, family, name):
+    """Return the file that a row becomes, or its gap."""
+    source = tmp_path / f"source{Path(name).suffix}"
+    source.write_bytes(opened(family).read(name))
+    folder = tmp_path / name
+    folder.mkdir()
+    try:
+        plan = archive.plan(converter.read(source))
+    except UnsupportedError as e:
+        return None, str(e)
+    for _ in archive.write(plan, folder, verify=True, sync=False):
+        pass
+    return folder / archive.NAME, ""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_row_is_written_and_read_again_or_its_gap_is_named(tmp_path, family):
+    for name in sources(family):
+        path, gap = written(tmp_path, family, name)
+        if path is None:
+            assert GAP.match(gap), gap
+            continue
+        config = json.loads(zipfile.ZipFile(path).read("config.json"))
+        assert config["class_name"] in ("Sequential", "Functional")
+        # What was written is read as Keras's own, and is written again alike.
+        again = archive.plan(converter.read(path)).variables
+        assert {p: t.tobytes() for p, t in again.items()} == weights(path)
+
+
+@pytest.mark.keras
+@pytest.mark.parametrize("family", FAMILIES)
+def test_keras_loads_what_is_written_and_computes_the_same(tmp_path, family):
+    python = os.environ.get(PYTHON)
+    if not python:
+        pytest.skip(f"{PYTHON} names no Python that has Keras")
+    rows = {}
+    for name in sources(family):
+        path, _ = written(tmp_path, family, name)
+        if path is not None:
+            stored = opened(family).read(f"{name.rpartition('.')[0]}.npz")
+            data = path.with_name("row.npz")
+            np.savez(data, **np.load(io.BytesIO(stored)))
+            rows[name] = (str(path), str(data))
+    question = tmp_path / "question.json"
+    question.write_text(json.dumps(rows))
+    done = subprocess.run([python, CHILD, question], capture_output=True, text=True, check=False)
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert set(answer) == set(rows)
+    assert {name: text for name, text in answer.items() if text} == {}
