@@ -3,6 +3,7 @@
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/pooling
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from converter.lower.builder import Builder
@@ -21,32 +22,37 @@ def pool(
     sizes = numbers(pool_size, rank)
     steps = sizes if strides is None else numbers(strides, rank)
     image = channels_first(op, x, data_format)
-    attributes: dict[str, Attribute] = {"kernel_shape": sizes, "strides": steps}
-    spatial = image.shape[2:]
-    out: list[Dim]
-    if padding == "same":
-        pads = same_padding(spatial, sizes, steps, [1] * rank)
-        if pads is None:
-            attributes["auto_pad"] = "SAME_UPPER"
-        else:
-            attributes["pads"] = [*pads[0], *pads[1]]
-        out = [
-            -(-n // s) if isinstance(n, int) else None for n, s in zip(spatial, steps, strict=True)
-        ]
-    elif padding == "valid":
-        out = [
-            (n - k) // s + 1 if isinstance(n, int) else None
-            for n, k, s in zip(spatial, sizes, steps, strict=True)
-        ]
-    else:
+    if padding not in ("same", "valid"):
         raise Gap(f"padding {padding!r}")
-    shape = (*image.shape[:2], *out)
-    result = op.emit(op_type, image, dtype=x.dtype, shape=shape, **attributes)
+    out: list[Dim] = []
+    for n, k, s in zip(image.shape[2:], sizes, steps, strict=True):
+        whole = n - k + 1 if isinstance(n, int) and padding == "valid" else n
+        out.append(-(-whole // s) if isinstance(whole, int) else None)
+    how = _padding(image.shape[2:], sizes, steps) if padding == "same" else {"auto_pad": "VALID"}
+    result = op.emit(
+        op_type, image, dtype=x.dtype, shape=(*image.shape[:2], *out), kernel_shape=sizes,
+        strides=steps, **how,
+    )  # fmt: skip
     return as_given(op, result, data_format)
 
 
-def _strided(n: Dim, stride: int) -> Dim:
-    return -(-n // stride) if isinstance(n, int) else None
+def _padding(spatial: Sequence[Dim], sizes: list[int], steps: list[int]) -> dict[str, Attribute]:
+    """Return the attributes that pad an image so that a window begins at every step.
+
+    Padding is named where it can be: onnxruntime (1.31) takes a Pad with zeros in front of a
+    pooling with numbers into those, where padding is no zeros but nothing at all. But where steps
+    are larger than windows it cuts off what is between them.
+    https://github.com/microsoft/onnxruntime/blob/002469275374731e5990f57a279ca6f891266988/onnxruntime/core/optimizer/pad_fusion.cc
+    """
+    if all(size == 1 for size in sizes):
+        return {"auto_pad": "VALID"}
+    if all(step <= size for size, step in zip(sizes, steps, strict=True)):
+        return {"auto_pad": "SAME_UPPER"}
+    pads = same_padding(spatial, sizes, steps, [1] * len(sizes))
+    if pads is None:
+        raise Gap("steps larger than windows, and padding same, of an unknown size")
+    numbered: dict[str, Attribute] = {"pads": [*pads[0], *pads[1]]}
+    return numbered if any(map(any, pads)) else {"auto_pad": "VALID"}
 
 
 @keras_layer("MaxPooling1D", "MaxPooling2D", "MaxPooling3D")
@@ -137,7 +143,7 @@ def _pooled(
     out = [(n - k) // s + 1 if isinstance(n, int) else None for n, k, s in spatial]
     return op.emit(
         op_type, image, dtype=image.dtype, shape=(*image.shape[:2], *out), kernel_shape=kernel,
-        strides=strides,
+        strides=strides, auto_pad="VALID",
     )  # fmt: skip
 
 

@@ -1,0 +1,38 @@
+"""A few models of keras.applications beside Keras; all of them: tests/corpus/applications.py.
+
+The Python that has Keras is this one, or the one that CONVERT_TENSORFLOW_PYTHON names.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from converter.verify.runners import PYTHON_VARIABLE
+
+pytest.importorskip("onnxruntime")
+
+SCRIPT = Path(__file__).parents[1] / "corpus" / "applications.py"
+HAS_KERAS = PYTHON_VARIABLE in os.environ or importlib.util.find_spec("keras") is not None
+NAMES = ["EfficientNetV2B0", "MobileNet", "MobileNetV3Small", "ResNet50V2"]
+
+pytestmark = [
+    pytest.mark.keras,
+    pytest.mark.skipif(not HAS_KERAS, reason=f"no Keras here, nor by {PYTHON_VARIABLE}"),
+]
+
+
+@pytest.mark.parametrize(("keras", "files"), [("keras", (".h5", ".keras")), ("tf_keras", (".h5",))])
+def test_they_compute_what_keras_computes(keras, files):
+    python = os.environ.get(PYTHON_VARIABLE, sys.executable)
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--tensorflow-python", python, "--keras", keras, *NAMES],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert done.returncode == 0, done.stdout + done.stderr
+    wanted = [[name, f"{keras}{suffix}"] for name in NAMES for suffix in files]
+    assert [row[:2] for row in rows if row[0] in NAMES] == wanted
