@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import converter
+from converter.lower.keras import rules
 from converter.lower.keras.lowering import FAMILIES, model_of
 from converter.lower.keras.owners import layers_of
-from converter.lower.keras.rules import INNER, NAMES
 from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS, table_of
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "keras_layers"
@@ -49,25 +49,41 @@ def exported():
 
 @pytest.fixture(scope="module")
 def proven(tmp_path_factory):
-    """Return what the models of all rows are made of, in today's words: names, by table."""
-    folder = tmp_path_factory.mktemp("rows")
-    found = {id(table): set() for table in TABLES.values()}
-    for path in sorted(FIXTURES.glob("*.zip")):
-        with zipfile.ZipFile(path) as archive:
-            for name in archive.namelist():
-                if name.endswith(".npz"):
-                    continue
-                source = folder / f"model{Path(name).suffix}"
-                source.write_bytes(archive.read(name))
-                for _, layer in layers_of(model_of(converter.read(source))):
-                    found[id(table_of(layer.module))].add(layer.class_name)
-                    found[id(LAYERS)].update(inside(layer.config))
+    """Return what the models of all rows are made of, in today's words: names, by table.
+
+    Under ``rules`` stand the names of the rules that changed any of them.
+    """
+    source_of = tmp_path_factory.mktemp("rows").joinpath
+    found = {name: set() for name in (*map(id, TABLES.values()), "rules")}
+    watched = [watch(rule, found["rules"]) for rule in rules.RULES]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rules, "RULES", watched)
+        for path in sorted(FIXTURES.glob("*.zip")):
+            with zipfile.ZipFile(path) as archive:
+                for name in archive.namelist():
+                    if name.endswith(".npz"):
+                        continue
+                    source = source_of(f"model{Path(name).suffix}")
+                    source.write_bytes(archive.read(name))
+                    for _, layer in layers_of(model_of(converter.read(source))):
+                        found[id(table_of(layer.module))].add(layer.class_name)
+                        found[id(LAYERS)].update(inside(layer.config))
     return found
+
+
+def watch(rule, changed):
+    def apply(layer, age):
+        result = rule(layer, age)
+        if result is not None:
+            changed.add(rule.__name__)
+        return result
+
+    return apply
 
 
 def inside(config):
     """Yield the classes of the layers that a layer's arguments hold."""
-    for entry in [config.get(key) for key in INNER] + [
+    for entry in [config.get(key) for key in rules.INNER] + [
         *(config.get("cells") or ()),
         *(config.get("layers") or ()),
     ]:
@@ -77,7 +93,7 @@ def inside(config):
 
 
 def handler_of(kind):
-    return NAMES.get(kind, kind)
+    return rules.NAMES.get(kind, kind)
 
 
 @pytest.mark.parametrize("kind", sorted(exported() - set(ABSENT)))
@@ -97,5 +113,9 @@ def test_every_row_of_a_table_is_proven(proven, name):
     """Classes that only older Kerases export, and modes of quantisation, are rows, too."""
     homes = {family.__name__ for family in FAMILIES}
     ours = {n for n, row in TABLES[name].items() if row.handler.__module__ in homes}
-    renamed = ours & NAMES.keys()  # public names, of which files have the class's
+    renamed = ours & rules.NAMES.keys()  # public names, of which files have the class's
     assert sorted(ours - renamed - proven[id(TABLES[name])]) == []
+
+
+def test_every_rule_has_changed_a_model_of_a_row(proven):
+    assert sorted({rule.__name__ for rule in rules.RULES} - proven["rules"]) == []

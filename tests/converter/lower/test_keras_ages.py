@@ -1,5 +1,7 @@
 """Files of every age of Keras: our graph gives what the Keras that wrote them gave."""
 
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,3 +70,15 @@ def test_unrecorded_theano_is_told_by_the_names_of_its_weights():
     bundle = converter.read(FIXTURES / "keras1_theano_sequential.h5")
     assert "backend" not in bundle.metadata.recorded
     assert model_of(bundle).layers["conv"].config["flipped"]
+
+
+def test_padding_that_theano_alone_has_is_a_gap(tmp_path):
+    """The same model of TensorFlow is a row; its windows of two Theano pads on both sides."""
+    source = tmp_path / "model.h5"
+    with zipfile.ZipFile(FIXTURES.parent / "keras_layers" / "keras1_tensorflow.zip") as archive:
+        source.write_bytes(archive.read("pooling2d-th.keras1.h5"))
+    bundle = converter.read(source)
+    recorded = {**bundle.metadata.recorded, "backend": "theano"}
+    moved = replace(bundle, metadata=replace(bundle.metadata, recorded=recorded))
+    with pytest.raises(UnsupportedError, match="AveragePooling2D padded by Theano"):
+        lower(moved)
