@@ -10,8 +10,10 @@ from time import perf_counter
 
 from converter.lower.keras.lowering import input_spec, model_of
 from converter.lower.keras.model import Model, references
+from converter.lower.keras.owners import layers_of
+from converter.lower.keras.table import compute_dtype
 from converter.verify import inputs
-from converter.verify.comparison import Tolerance, compare, joined
+from converter.verify.comparison import Tolerance, coarsest, compare, joined
 from converter.verify.graphs import Options, no_keras
 from converter.verify.report import CaseReport, GraphReport, Measure
 from converter.verify.runners import (
@@ -75,7 +77,9 @@ def _run(source: Path, bundle: Bundle, written: Path, options: Options) -> Graph
             if here.is_missing:
                 return no_keras(here)
             return GraphReport("failed", f"Keras does not run the file: {here.reason}")
-        return _compared(before, after, there, here, specs, options)
+        dtypes = {compute_dtype(layer.config) or "float32" for _, layer in layers_of(model)}
+        tolerance = Tolerance(options.atol, options.rtol, coarsest(dtypes))
+        return _compared(before, after, there, here, specs, tolerance, options.seed)
 
 
 def _inputs(model: Model) -> list[TensorSpec]:
@@ -89,9 +93,8 @@ def _inputs(model: Model) -> list[TensorSpec]:
 
 def _compared(
     before: Prepared, after: Prepared, there: SourceRun, here: SourceRun,
-    specs: list[TensorSpec], options: Options,
+    specs: list[TensorSpec], tolerance: Tolerance, seed: int,
 ) -> GraphReport:  # fmt: skip
-    tolerance = Tolerance(options.atol, options.rtol, "float32")
     chosen = [number for number in there.chosen if number in here.chosen]
     cases = tuple(
         CaseReport(
@@ -105,7 +108,7 @@ def _compared(
     )
     report = GraphReport(
         "failed", "", None, there.runtime, here.runtime,
-        cases=cases, skipped=(*there.refused, *here.refused), seed=options.seed,
+        cases=cases, skipped=(*there.refused, *here.refused), seed=seed,
     )  # fmt: skip
     if not chosen:
         return replace(report, reason="there is no case that both run")

@@ -34,11 +34,13 @@ class KerasFile:
         config: What ``config.json`` says.
         variables: Path in the weights' store → tensor, as it will stand there.
         changed: How many of them are not as the source has them.
+        notes: What today's Keras does otherwise where that hardly matters.
     """
 
     config: Mapping[str, Any] = field(repr=False)
     variables: Mapping[str, Tensor] = field(repr=False)
     changed: int
+    notes: tuple[str, ...] = ()
 
 
 def plan(bundle: Bundle) -> KerasFile:
@@ -62,7 +64,7 @@ def plan(bundle: Bundle) -> KerasFile:
         raise UnsupportedError(f"{len(gaps)} gaps: {'; '.join(gaps)}")
     variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
     changed = sum(made.make is not None for made in store.places.values())
-    return KerasFile(configuration.document, variables, changed)
+    return KerasFile(configuration.document, variables, changed, tuple(configuration.notes))
 
 
 def write(
@@ -74,6 +76,8 @@ def write(
         StorageError: It cannot be written.
         VerificationError: What was written is not what was to be.
     """
+    for note in dict.fromkeys(file.notes):
+        yield Step("warning", note)
     if file.changed:
         yield Step("normalised", f"weights as Keras stores them today: {file.changed}")
     begin, path, blocks = perf_counter(), payload / NAME, Blocks()

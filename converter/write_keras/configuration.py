@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.keras.lowering import input_spec
 from converter.lower.keras.model import Call, Layer, Model, Reference, is_model, parse, references
 from converter.lower.keras.table import LAYERS, Gap, table_of
 from converter.write_keras.layers import Context, translated
@@ -32,13 +33,16 @@ class Configuration:
 
     Attributes:
         gaps: What today's Keras cannot express, each with its place.
+        notes: What it does otherwise where that hardly matters.
     """
 
     def __init__(self, model: Model, class_name: str) -> None:
         self.gaps: list[str] = []
+        self.notes: list[str] = []
         self._outer = False, False  # what is known of the layer that another one is inside
-        self.context = Context(_input_dtypes(model), self._inner)
+        self.context = Context(_input_dtypes(model), self._inner, self.notes)
         self.masked = masked_layers(model)
+        self.has_free_sizes = _has_free_sizes(model)
         self.document = self._model(model, class_name, ())
 
     def _model(self, model: Model, class_name: str, path: tuple[str, ...]) -> dict[str, Any]:
@@ -97,6 +101,8 @@ class Configuration:
     def _translated(
         self, layer: Layer, config: Mapping[str, Any], path: tuple[str, ...]
     ) -> tuple[str, dict[str, Any]]:
+        if layer.class_name.startswith("ConvLSTM") and self.has_free_sizes:
+            raise Gap(f"{layer.class_name} of images of any size")
         keywords = [call.keywords for call in layer.calls]
         several = any(len(list(references(call.arguments))) > 1 for call in layer.calls)
         states = several or any(k.get("initial_state") is not None for k in keywords)
@@ -148,6 +154,15 @@ def _is_keras(layer: Layer) -> bool:
 def _input_dtypes(model: Model) -> frozenset[str]:
     layers = (model.layers[r.layer] for r in references(model.inputs))
     return frozenset(str(layer.config.get("dtype") or "float32") for layer in layers)
+
+
+def _has_free_sizes(model: Model) -> bool:
+    shapes = (
+        input_spec(model.layers[r.layer])[0]
+        for r in references(model.inputs)
+        if model.layers[r.layer].class_name == "InputLayer"
+    )
+    return any(not isinstance(n, int) for shape in shapes for n in shape[2:])
 
 
 def _object(module: str, name: str, config: Mapping[str, Any], registered: Any) -> dict[str, Any]:

@@ -25,7 +25,6 @@ DROPPED = frozenset((
     "vocabulary_size", "has_static_table", "max_values",
     "kernel_order", "flipped",  # of weights: see places
     "least_epsilon",  # is the epsilon by now
-    "least_power",  # tells vectors apart that are shorter than 1e-6
     "trainable",  # of a layer that has nothing to train
     "kernel_initializer", "kernel_regularizer", "kernel_constraint",  # of separable convolutions
     "enable_caching_device",
@@ -67,10 +66,12 @@ class Context:
     Attributes:
         dtypes: Of its inputs.
         entry: Serialises a layer inside another.
+        notes: What today's Keras does otherwise where it hardly matters.
     """
 
     dtypes: frozenset[str]
     entry: Callable[[Any], Any]
+    notes: list[str]
 
 
 def translated(
@@ -105,6 +106,9 @@ def translated(
         now = RENAMED.get((known, name), name)
         if now in accepted:
             found[now] = _value(now, value, dtype, context, class_name)
+        elif name == "least_power":
+            if class_name != "Dot" or config.get("normalize"):
+                context.notes.append(f"{class_name} scales vectors shorter than 1e-6 otherwise")
         elif name in OF_MASKS or name == "masked_beside":
             if masked and (name != "masked_beside" or states):
                 raise Gap(f"masks as Keras before 3 used them, in {class_name}")

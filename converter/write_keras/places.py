@@ -133,6 +133,10 @@ class Store:
         names = variables(Object("", kind, config), len(weights))
         if not names:
             raise Gap(f"weights {', '.join(weights)}, which are not those of Keras 3,")
+        if kind == "PReLU" and not config.get("shared_axes"):
+            (name,) = weights.values()
+            if 1 in self._tensors[name].shape:  # Keras 1 did not say which they are
+                raise Gap("shared axes, which are not recorded,")
         roles = _by_role(names, weights) or dict(zip(names, weights.values(), strict=True))
         for i, role in enumerate(names):
             yield f"{place}vars/{i}", self._kernel(kind, config, role, roles[role])
