@@ -315,14 +315,14 @@ class _Walk:
         structure = (told(call.arguments), told(keywords))
         traced = self.modules.traced(layer, structure, [(m.value, m.mask) for m in given])
         own = self.weights.get(path, {})
-        roles = matched(traced.weights, {role: self.op.weights[t] for role, t in own.items()})
+        names = matched(traced.weights, own, self.op.weights)
         inputs = [m.value for m in given] + [m.mask for m in given if m.mask is not None]
         by_input = {}
-        for weight, role in zip(traced.weights, roles, strict=True):
-            by_input[weight.input] = weight, own[role]
+        for weight, tensor in zip(traced.weights, names, strict=True):
+            by_input[weight.input] = weight, tensor
             if weight.layer is not None and weight.role is not None:
                 owner = (*path, weight.layer)
-                self.weights[owner] = {**self.weights.get(owner, {}), weight.role: own[role]}
+                self.weights[owner] = {**self.weights.get(owner, {}), weight.role: tensor}
         wanted = list(references(traced.model.inputs))
         for reference in wanted[len(inputs) :]:
             weight, tensor = by_input[reference.layer]

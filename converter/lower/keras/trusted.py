@@ -19,17 +19,20 @@ import numpy as np
 from converter import child
 from converter.lower import emit, plain_graph
 from converter.lower.builder import Builder
-from converter.lower.graph import Attribute, Graph, Node, Spec, Weight
-from converter.lower.keras.model import Layer
+from converter.lower.graph import Attribute, Graph, Node, Shape, Spec, Weight
+from converter.lower.keras.model import Layer, Model, parse
+from converter.lower.keras.rules import normalised
 from converter.lower.keras.table import Gap, Masked, Roles, Row, row_of
 from converter.lower.values import Value
 from converter.trust import Trusted, digest, plain
-from formats.errors import EnvironmentFault, UsageError
+from formats.errors import CorruptError, EnvironmentFault, InternalError, UsageError
+from formats.weights import Tensor
 
 SCRIPT = Path(__file__).with_name("trusted_child.py")
 ALLOWANCE = child.Allowance(seconds=300)
 FRAMEWORKS = ("keras", "tensorflow", "tf_keras", "jax", "torch")
 KERAS_EXTRA = 'pip install "model-convert[tensorflow]"'
+KERAS_3 = "3.15"  # whose words a trace is in
 # What Layer.__init__ of today's Keras no longer takes, or what says nothing to it.
 OLD_ARGUMENTS = ("batch_input_shape", "input_dtype", "input_shape", "build_config")
 
@@ -51,6 +54,103 @@ class Supply:
     python: str
     lowerings: Mapping[str, Any]
     classes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TracedWeight:
+    """A variable of a traced layer.
+
+    Attributes:
+        path: Names of the layers inside it and the variable's own.
+        stored: Where a weight store of Keras 3 has it, below the layer.
+        shape: Its shape.
+        input: The input of the model that it is, where the layer itself uses it.
+        dtype: Of that input.
+        layer: The layer of the model that it belongs to, where one does.
+        role: Its name there.
+    """
+
+    path: str
+    stored: str | None
+    shape: Sequence[int]
+    input: str | None
+    dtype: str | None
+    layer: str | None
+    role: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a layer's class does.
+
+    Attributes:
+        model: Its inputs are the tensors, their masks, and weights; its outputs the layer's, then
+            masks.
+        outputs: How many of those are the layer's.
+        masks: For each of them whether it has a mask.
+        weights: All that the layer has, in the order in which Keras saves them.
+    """
+
+    model: Model
+    outputs: int
+    masks: Sequence[bool]
+    weights: Sequence[TracedWeight]
+
+
+def matched(
+    weights: Sequence[TracedWeight], own: Mapping[str, str], tensors: Mapping[str, Tensor]
+) -> list[str]:
+    """Return which tensor each variable of a layer is: by place, by name, or by order.
+
+    Args:
+        weights: The variables.
+        own: Tensors that are the layer's by their names: role → name.
+        tensors: All there are.
+
+    Raises:
+        Gap: They are not the layer's.
+    """
+    by_name = [own.get(w.path, "") for w in weights]
+    ways = [
+        _by_place([w.stored or "" for w in weights], own, tensors),  # .keras and .weights.h5
+        _by_place([w.path for w in weights], own, tensors),  # .h5
+        by_name if set(by_name) == set(own.values()) else [],
+        list(own.values()),
+    ]
+    for found in ways:
+        if len(found) == len(set(found)) == len(weights) and all(
+            name in tensors and tuple(tensors[name].shape) == tuple(w.shape)
+            for name, w in zip(found, weights, strict=True)
+        ):
+            return found
+    have = ", ".join(f"{role} {list(tensors[n].shape)}" for role, n in own.items()) or "none"
+    want = ", ".join(f"{w.path} {list(w.shape)}" for w in weights) or "none"
+    raise Gap(f"its class has the weights {want}, and the source {have}")
+
+
+def _by_place(
+    places: Sequence[str], own: Mapping[str, str], tensors: Mapping[str, Tensor]
+) -> list[str]:
+    """Return the tensors that lie in these places of the group where the layer's own lie.
+
+    None are returned unless they are all that there are: a model inside the layer may be named as
+    if it stood alone, but lies with it.
+    """
+    by_origin = {tensor.origin: name for name, tensor in tensors.items()}
+    for first in own.values():
+        origin = tensors[first].origin
+        for place in places:
+            head = origin.removesuffix(f"/{place}")
+            if not place or head == origin:
+                continue
+            inside = {o: name for o, name in by_origin.items() if o.startswith(f"{head}/")}
+            if set(inside) == {f"{head}/{p}" for p in places}:
+                return [inside[f"{head}/{p}"] for p in places]
+    return []
+
+
+def _sizes(shape: Shape) -> list[int | None]:
+    return [n if isinstance(n, int) else None for n in shape]
 
 
 class Modules:
@@ -158,6 +258,48 @@ class Modules:
             return _spliced(op, answer, values, weights)
         except plain_graph.MalformedGraphError as e:
             raise UsageError(f"{what} builds no graph: {e}", where=w.layer) from e
+
+    # -- Keras classes ---------------------------------------------------------------------------
+
+    def traced(
+        self, layer: Layer, structure: Any, values: Sequence[tuple[Value, Value | None]]
+    ) -> "Traced":
+        """Return what a layer's class does, as a model of Keras's own layers.
+
+        Args:
+            layer: It has a class.
+            structure: Positional and keyword arguments of the call, tensors by number.
+            values: Those tensors, with their masks.
+
+        Raises:
+            Gap: It does what cannot be traced.
+        """
+        supply = self._with_class(layer)
+        if supply is None:
+            raise InternalError(f"no class for {layer.class_name}")
+        self._use(supply)
+        config = {k: v for k, v in layer.config.items() if k not in OLD_ARGUMENTS}
+        question = {
+            "task": "trace",
+            "class": layer.class_name,
+            "config": config | {"name": "traced"},
+            "arguments": structure[0],
+            "keywords": structure[1],
+            "values": [
+                [v.dtype, _sizes(v.shape), None if mask is None else _sizes(mask.shape)]
+                for v, mask in values
+            ],
+        }
+        answer = self._asked(supply, question)
+        if answer.get("status") != "done":
+            raise Gap(f"cannot be traced: {answer.get('gap')!s:.400}")
+        try:
+            parsed = normalised(parse(answer["model"], layer.name), KERAS_3, None)
+            weights = tuple(TracedWeight(**w) for w in answer["weights"])
+            return Traced(parsed, int(answer["outputs"]), tuple(answer["masks"]), weights)
+        except (KeyError, TypeError, ValueError, CorruptError) as e:
+            found = f"the class {layer.class_name} in {supply.trusted.module}"
+            raise UsageError(f"{found} was traced to no model: {e}", where=layer.name) from e
 
     def _asked(self, supply: Supply, question: Mapping[str, Any]) -> dict[str, Any]:
         modules = plain([supply.trusted])
