@@ -135,6 +135,11 @@ class Configuration:
             arguments = (x,)
             if states:
                 keywords["initial_state"] = states
+        if layer.class_name in RECURRENT:
+            # Before Keras 3, calls of them said what they did without, too.
+            keywords = {key: part for key, part in keywords.items() if part is not None}
+            if "constants" in keywords:
+                self.gaps.append(f"constants of a call ({layer.class_name} {layer.name})")
         return {
             "args": [_argument(model, part) for part in arguments],
             "kwargs": {key: _argument(model, part) for key, part in keywords.items()},

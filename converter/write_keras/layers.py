@@ -98,6 +98,10 @@ def translated(
         raise Gap("Lambda, which is code of its author's")
     if accepted is None:
         raise Gap(f"layer class {class_name}, which Keras 3 does not have,")
+    inner = config.get("layer")
+    inner_name = str(inner.get("class_name")) if isinstance(inner, Mapping) else ""
+    if class_name == "Bidirectional" and masked and inner_name.startswith("ConvLSTM"):
+        raise Gap(f"masks as Keras before 3 used them, in {inner_name}")
     if class_name == "Keras2TimeDistributed" and masked:
         raise Gap("TimeDistributed that hands on the mask of its layer")
     found: dict[str, Any] = {}
@@ -112,15 +116,17 @@ def translated(
         elif name in OF_MASKS or name == "masked_beside":
             if masked and (name != "masked_beside" or states):
                 raise Gap(f"masks as Keras before 3 used them, in {class_name}")
-        elif name not in DROPPED and not _says_nothing(name, value, config, context):
+        elif name not in DROPPED and not _says_nothing(class_name, name, value, config, context):
             raise Gap(f"argument {name} of {class_name}, which Keras 3 does not have,")
     return known, found
 
 
-def _says_nothing(name: str, value: Any, config: Mapping[str, Any], context: Context) -> bool:
-    if name == "keeps_dtype":
+def _says_nothing(
+    class_name: str, name: str, value: Any, config: Mapping[str, Any], context: Context
+) -> bool:
+    if name == "keeps_dtype" and class_name != "RandomCrop":  # which once resized what it cut
         return context.dtypes == {"float32"} and compute_dtype(config) in (None, "float32")
-    if name in ("encodes_as", "int_dtype"):
+    if name == "encodes_as":
         return str(config.get("output_mode", "int")) == "int"
     return any(value == nothing for nothing in ONLY.get(name, ()))
 
@@ -135,7 +141,8 @@ def _value(name: str, value: Any, dtype: Any, context: Context, class_name: str)
         return dtype
     if name in ("activation", "recurrent_activation"):
         return words.activation(value, dtype)
-    if name == "interpolation" and class_name == "UpSampling2D" and value not in INTERPOLATIONS:
+    images = class_name in ("UpSampling2D", "Resizing")
+    if name == "interpolation" and images and value not in INTERPOLATIONS:
         raise Gap(f"interpolation {value!r} of {class_name}")
     if name == "padding" and isinstance(value, str) and value not in PADDINGS:
         raise Gap(f"padding {value!r} of {class_name}")
