@@ -59,6 +59,9 @@ def find_signature(span: Span) -> int | None:
     return None
 
 
+MAX_LINKS = 4  # for each object that there may be; sound files have one
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """An object of the file.
@@ -360,10 +363,10 @@ class Hdf5:
                     f"groups nested deeper than {self.limits.max_depth}", where=self.image.name
                 )
             inside: list[tuple[str, Group | Dataset | Link]] = []
+            count += len(node.links)
+            if count > MAX_LINKS * self.limits.max_objects:
+                raise LimitError(f"at least {count} links to objects", where=self.image.name)
             for name, link in node.links.items():
-                count += 1
-                if count > self.limits.max_members:
-                    raise LimitError(f"more than {count - 1} links", where=self.image.name)
                 child: Group | Dataset | Link | None = link
                 if link.address is not None:
                     child = self.node(link.address, f"{path}/{name}")
