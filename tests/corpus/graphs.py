@@ -10,6 +10,7 @@ and memory. A verdict each:
     own code   not converted, or not run: a Lambda or a class of the author's own is in it
     no graph   the file records weights only
     no Keras   converted, accepted by onnxruntime, and no Keras runs the source: why follows
+    empty      onnxruntime's output has no element, and neither has Keras's, of the same shape
     WRONG      outputs differ, onnxruntime refuses the file, there is a gap that is no one's own
                code, or anything else kept it from being converted
 
@@ -153,6 +154,10 @@ def said_by(compared: "subprocess.CompletedProcess[str]") -> tuple[str, str]:
         )
     if report["status"] == "not run" and report["lacking"] is None:
         return "no Keras", report["reason"]
+    failed = [m for m in report["outputs"] if not m["passed"]]
+    # An output of another shape is a problem of its own, and has elements on one side.
+    if failed and all("has no element to compare" in " ".join(m["problems"]) for m in failed):
+        return "empty", f"{len(failed)} of {len(report['outputs'])} outputs"
     first = report["first_difference"]
     where = f" (layer {first['layer']}, {first['class_name']})" if first else ""
     return "WRONG", f"{report['reason']}{where}"

@@ -1,4 +1,4 @@
-"""What attention of older Keras meant otherwise, and TensorFlow's operations as layers of tf.keras.
+"""What attention of older Keras meant otherwise, and operations that stand among layers.
 
 A `TFOpLambda` becomes a call of the function that it names, a `TensorFlowOpLayer` a call of the op
 of its node: their class name is then that function or op, and their module TensorFlow's.
@@ -12,6 +12,7 @@ from typing import Any
 
 from converter.lower.keras.model import Layer
 from converter.lower.keras.rules import Age, rule
+from converter.lower.keras.table import OPERATIONS
 
 
 @rule
@@ -20,6 +21,16 @@ def masks_of_heads(layer: Layer, age: Age) -> Layer | None:
     if layer.class_name != "MultiHeadAttention" or age.major > 2:
         return None
     return replace(layer, config={"softmax_robust_masking": False, **layer.config})
+
+
+@rule
+def operation_without_module(layer: Layer, age: Age) -> Layer | None:
+    """Keras 3 names no modules in .h5 files: what is not trainable, or else, is an operation."""
+    if age.major < 3 or layer.module is not None or "trainable" in layer.config:
+        return None
+    if layer.class_name not in OPERATIONS or layer.model is not None:
+        return None
+    return replace(layer, module="keras.src.ops.numpy")
 
 
 # -- TensorFlow ------------------------------------------------------------------------------------
