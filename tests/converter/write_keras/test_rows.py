@@ -19,6 +19,8 @@ from formats.errors import UnsupportedError
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras_layers"
 PYTHON = "CONVERT_TENSORFLOW_PYTHON"
 CHILD = Path(__file__).with_name("run_keras_files.py")
+# Vectors shorter than 1e-6, which Keras 3 scales otherwise; the conversion warns of it.
+OTHERWISE = {"unit-small.tf_keras.h5"}
 FAMILIES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
 # A gap says what it is, and where.
 GAP = re.compile(r"^\d+ gaps: .+ \(.+\)", re.DOTALL)
@@ -81,10 +83,12 @@ def test_keras_loads_what_is_written_and_computes_the_same(tmp_path, family):
             stored = opened(family).read(f"{name.rpartition('.')[0]}.npz")
             data = path.with_name("row.npz")
             np.savez(data, **np.load(io.BytesIO(stored)))
-            rows[name] = (str(path), str(data))
+            source = path.with_name(f"source{Path(name).suffix}")
+            source.write_bytes(opened(family).read(name))
+            rows[name] = (str(path), str(data), str(source))
     question = tmp_path / "question.json"
     question.write_text(json.dumps(rows))
     done = subprocess.run([python, CHILD, question], capture_output=True, text=True, check=False)
     answer = json.loads(done.stdout.splitlines()[-1])
     assert set(answer) == set(rows)
-    assert {name: text for name, text in answer.items() if text} == {}
+    assert {name for name, text in answer.items() if text} == OTHERWISE & set(answer)
