@@ -13,6 +13,7 @@ import numpy as np
 
 from converter.lower.builder import numpy_type
 from formats.errors import CorruptError, UnsupportedError
+from formats.keras_classes import REGISTERED
 
 MODELS = frozenset(("Sequential", "Functional", "Model", "Graph", "Container"))
 CONSTANT = "_CONSTANT_VALUE"  # tf.keras's name for a first argument that is no tensor
@@ -126,7 +127,9 @@ def _layer(entry: Mapping[str, Any], calls: Sequence[Call]) -> Layer:
     arguments: dict[str, Any] = dict(config) if isinstance(config, Mapping) else {}
     name = str(entry.get("name") or arguments.get("name") or entry["class_name"].lower())
     package, _, class_name = str(entry["class_name"]).rpartition(">")
-    module = entry.get("module") or package or None  # Keras 2 writes "package>name" alone
+    module = entry.get("module")
+    if module is None and package and entry["class_name"] not in REGISTERED:
+        module = package  # Keras 2 writes "package>name" alone
     model = _model(entry, name) if is_model(entry) else _wrapped(class_name, arguments, name)
     return Layer(name, class_name, module, arguments, tuple(calls), model)
 
