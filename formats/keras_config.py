@@ -133,9 +133,11 @@ def _findings(node: Mapping[str, JSON], kind: str, owner: str, where: str) -> It
             elif how == "function" and isinstance(code, str):
                 yield Finding("custom-object", f"function {code!r} of {subject}", where)
     module, registered = node.get("module"), node.get("registered_name")
-    if isinstance(registered, str) and ">" in registered and registered not in REGISTERED:
+    if kind in REGISTERED or str(registered) in REGISTERED:
+        return
+    if isinstance(registered, str) and ">" in registered:
         yield Finding("custom-object", registered, where)
-    elif ">" in kind and kind not in REGISTERED:
+    elif ">" in kind:
         yield Finding("custom-object", kind, where)
     elif isinstance(module, str) and not _is_own(module):
         yield Finding("custom-object", f"{module}.{kind}", where)
