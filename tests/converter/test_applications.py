@@ -21,6 +21,7 @@ NAMES = ["EfficientNetV2B0", "MobileNet", "MobileNetV3Small", "ResNet50V2"]
 
 pytestmark = [
     pytest.mark.keras,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not HAS_KERAS, reason=f"no Keras here, nor by {PYTHON_VARIABLE}"),
 ]
 

@@ -12,9 +12,9 @@ import pytest
 
 import converter
 from converter import cli
+from converter.child import Allowance
 from converter.cli.app import run
 from converter.verify import runners
-from converter.child import Allowance
 from converter.verify.graphs import Options, verify_graph
 from formats.bundle import Finding
 from formats.errors import EnvironmentFault, UsageError
