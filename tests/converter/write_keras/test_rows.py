@@ -21,11 +21,10 @@ PYTHON = "CONVERT_TENSORFLOW_PYTHON"
 EVERY = int(os.environ.get("CONVERTER_LIVE_EVERY", "8"))  # row of a family is run in Keras; 1: all
 CHILD = Path(__file__).with_name("run_keras_files.py")
 # What today's Keras computes otherwise: vectors shorter than 1e-6 are scaled in another way (the
-# conversion warns of it); RandomHue of bytes gives floats once the row's own file was loaded; and a
-# strided channels-first convolution with `same` is not tf.nn.conv2d's, which is open.
+# conversion warns of it); and a strided channels-first convolution with `same` is not
+# tf.nn.conv2d's, which is open.
 OTHERWISE = {
     "unit-small.tf_keras.h5",
-    "noise-randomhue.keras.keras",
     "conv2d-same-strides.keras1.h5",
 }
 FAMILIES = sorted(path.stem for path in FIXTURES.glob("*.zip"))
