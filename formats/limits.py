@@ -16,7 +16,8 @@ class Limits:
     max_header_bytes: int = 100 * MIB  # a JSON header or index; safetensors itself allows 100 MB
     max_text_bytes: int = 256 * MIB  # a text-format protobuf, read whole
     max_pickle_bytes: int = 256 * MIB  # one pickle stream, storages excluded
-    max_pickle_opcodes: int = 4_000_000
+    max_pickle_opcodes: int = 4_000_000  # at up to a microsecond each
+    bytes_per_opcode: int = 256  # of a torch file that may have more of them, up to four times
     max_integer_bytes: int = 1 * KIB  # one pickled big integer
     max_depth: int = 200  # nesting of containers, messages, groups
     max_members: int = 1_000_000  # zip or tar members, HDF5 objects

@@ -14,10 +14,11 @@ from formats.bundle import Bundle, Group
 from formats.containers.pickle_values import Odd, Record
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.storage import File, Span
+from formats.torch_alike import AlikeFiles
 from formats.torch_bundle import finish
 from formats.torch_contents import as_tensor, key_text
 from formats.torch_join import Chunk, check_tiling, joined
-from formats.torch_streams import Session, read_any, read_bare
+from formats.torch_streams import Session, read_bare
 from formats.torch_tensors import Maker
 from formats.torch_tree import MAX_PATH, OPTIMIZER_KEY, TRAINING_KEY
 from formats.torch_values import TensorValue, TorchType, dtype_of
@@ -51,7 +52,9 @@ def read(artifact: Artifact) -> Bundle:
         LimitError: It asks for more than the limits grant.
         UnsupportedError: The shards are compressed or encrypted.
     """
-    session = Session.begin(artifact.limits)
+    shards = {name for name in artifact.names if name.endswith(".distcp")}
+    nbytes = sum(artifact.member(name).size for name in shards)
+    session = Session.begin(artifact.limits, nbytes)
     where = f"{artifact.name}/{METADATA}"
     span = Span.whole(artifact.member(METADATA))
     metadata = attributes(read_bare(span, session, where).value)
@@ -61,7 +64,6 @@ def read(artifact: Artifact) -> Bundle:
     reader = _Reader(artifact, session, _places(places, where))
     for key, entry in entries.items():
         reader.entry(key_text(key), entry)
-    shards = {n for n in artifact.names if n.endswith(".distcp")}
     ranks = len({n.split("_")[2] for n in shards if n.count("_") > 2})  # __<rank>_<n>.distcp
     tree = reader.tree
     for name in artifact.names:
@@ -132,6 +134,7 @@ class _Reader:
         self.places = places
         self.tree = session.tree()
         self.maker = Maker(self.tree)
+        self._shards = AlikeFiles(session)
         self._files: dict[str, File] = {}
 
     def entry(self, name: str, entry: object) -> None:
@@ -223,7 +226,7 @@ class _Reader:
         if file is None:
             file = self._files[place.file] = self.artifact.member(place.file)
         span = Span.whole(file).sub(place.offset, place.length)
-        return read_any(span, self.session, f"{self.artifact.name}/{place.file}").value
+        return self._shards.value(span, f"{self.artifact.name}/{place.file}")
 
 
 def _group(name: str) -> Group | None:

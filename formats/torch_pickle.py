@@ -47,7 +47,7 @@ def read(artifact: Artifact) -> Bundle:
         LimitError: It asks for more than the limits grant.
         UnsupportedError: It needs objects from outside.
     """
-    session = Session.begin(artifact.limits)
+    session = Session.begin(artifact.limits, artifact.span.length)
     loaded = read_any(artifact.span, session, artifact.name, artifact.zip)
     tree = session.tree()
     tree.add(loaded.value)

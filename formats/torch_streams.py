@@ -19,7 +19,7 @@ from formats.limits import Limits
 from formats.storage import Buffer, Span
 from formats.torch_numpy import NUMPY
 from formats.torch_tree import Tree, Value
-from formats.torch_values import TORCH, StorageRef, plain_view, storage_type
+from formats.torch_values import TORCH, StorageRef, TorchType, plain_view, storage_type
 from formats.weights import ByteOrder
 
 TABLE: dict[str, Constructor] = {**CORE, **NUMPY, **TORCH}
@@ -29,7 +29,7 @@ MAGIC_TEXT = b"L%dL\n" % MAGIC  # protocol 0
 PROTOCOL = 1001
 MAX_NESTING = 8  # files inside the bytes of files
 START = 40  # opcodes that starting a decoder is worth
-MEMBER = 16  # opcodes that a member of any archive but the first is worth
+MEMBER = 5  # opcodes that a member of any archive but the first is worth
 
 
 @dataclass(slots=True)
@@ -45,9 +45,15 @@ class Session:
     torch: bool = False  # whether any pickle names something of torch
 
     @classmethod
-    def begin(cls, limits: Limits) -> "Session":
-        """Return a session that has spent nothing."""
-        return cls(limits, Budget(limits.max_pickle_opcodes))
+    def begin(cls, limits: Limits, nbytes: int = 0) -> "Session":
+        """Return a session that has spent nothing.
+
+        Args:
+            limits: What reading may cost.
+            nbytes: Size of the artifact; what has more weights may have more pickles.
+        """
+        earned = min(nbytes // limits.bytes_per_opcode, 3 * limits.max_pickle_opcodes)
+        return cls(limits, Budget(limits.max_pickle_opcodes + earned))
 
     def tree(self, *, classify: bool = True) -> Tree:
         """Return an empty tree that also looks into byte strings."""
@@ -64,6 +70,19 @@ class Session:
         self.budget.opcodes -= opcodes
         if self.budget.opcodes < 0:
             raise LimitError("too many pickles, or too long ones", where=where or None)
+
+    def archive(self, span: Span, where: str, opened: ZipArchive | None = None) -> ZipArchive:
+        """Return the directory of a zip archive, ``opened`` where it was read already.
+
+        Raises:
+            CorruptError: It has none, or one that contradicts itself.
+            LimitError: There are too many archives, or too large ones.
+        """
+        archive = opened or ZipArchive(span, self.limits)
+        if self.archives:
+            self.charge(MEMBER * len(archive.members), where)
+        self.archives += 1
+        return archive
 
     def unpickler(
         self, source: Span | bytes, where: str, persistent: Persistent | None = None
@@ -160,10 +179,7 @@ def read_any(span: Span, session: Session, where: str, archive: ZipArchive | Non
     """
     head = span.read(0, min(512, span.length))
     if head.startswith(LOCAL_MAGIC):
-        archive = archive or ZipArchive(span, session.limits)
-        if session.archives:
-            session.charge(MEMBER * len(archive.members), where)
-        session.archives += 1
+        archive = session.archive(span, where, archive)
         prefix = find_prefix(archive)
         if prefix is None:
             raise CorruptError("zip archive without data.pkl", where=where)
@@ -206,11 +222,20 @@ class ZipStorages:
             raise vm.corrupt("refers to a storage in a way that we do not know")
         ref = self._refs.get((key, element.name))
         if ref is None:
-            ref = StorageRef(key, element, location, numel * element.itemsize)
-            ref.byteorder = self.byteorder
-            if ref.nbytes and location != "meta":
-                ref.span = self._span(key, ref.nbytes)
+            ref = self.find(key, element, location, numel * element.itemsize)
             self._refs[key, element.name] = ref
+        return ref
+
+    def find(self, key: str, element: TorchType, location: str | None, nbytes: int) -> StorageRef:
+        """Return a storage of so many bytes.
+
+        Raises:
+            CorruptError: The archive has no such storage, or a smaller one.
+        """
+        ref = StorageRef(key, element, location, nbytes)
+        ref.byteorder = self.byteorder
+        if nbytes and location != "meta":
+            ref.span = self._span(key, nbytes)
         return ref
 
     def _span(self, key: str, nbytes: int) -> Span:
@@ -227,12 +252,7 @@ class ZipStorages:
 def read_zip(archive: ZipArchive, prefix: str, session: Session, where: str) -> Loaded:
     """Open what ``torch.save`` writes since 1.6."""
     recorded = zip_records(archive, prefix)
-    order = recorded.get("byteorder", "little")
-    if order not in ("little", "big"):
-        raise CorruptError(f"byteorder {order!r}", expected="little or big", where=where)
-    storages = ZipStorages(
-        archive, prefix + "data/{}", where, "big" if order == "big" else "little"
-    )
+    storages = ZipStorages(archive, prefix + "data/{}", where, zip_order(archive, prefix, where))
     name = prefix + "data.pkl"
     vm = session.unpickler(archive[name].span(), f"{where}!{name}", storages)
     loaded = Loaded(session.load(vm), "zip archive (torch 1.6 and later)", recorded)
@@ -249,13 +269,33 @@ def zip_records(archive: ZipArchive, prefix: str) -> dict[str, str]:
     """Return the small members that say something about the archive."""
     recorded = {}
     for name in ("version", ".data/version", "byteorder", ".format_version", ".storage_alignment"):
-        member = archive.members.get(prefix + name)
-        if member is not None and member.size <= 64:
-            data = member.read(64).decode("utf-8", "replace").strip()
-            recorded[name.rpartition("/")[2].lstrip(".")] = data
+        text = _small(archive, prefix + name)
+        if text is not None:
+            recorded[name.rpartition("/")[2].lstrip(".")] = text
     if "version" in recorded:
         recorded["archive_version"] = recorded.pop("version")
     return recorded
+
+
+def zip_order(archive: ZipArchive, prefix: str, where: str) -> ByteOrder:
+    """Return the byte order of an archive's storages.
+
+    Raises:
+        CorruptError: It records one that there is not.
+    """
+    order = _small(archive, prefix + "byteorder")
+    if order is None or order == "little":
+        return "little"
+    if order != "big":
+        raise CorruptError(f"byteorder {order!r}", expected="little or big", where=where)
+    return "big"
+
+
+def _small(archive: ZipArchive, name: str) -> str | None:
+    member = archive.members.get(name)
+    if member is None or member.size > 64:
+        return None
+    return member.read(64).decode("utf-8", "replace").strip()
 
 
 def is_stream(head: bytes) -> bool:

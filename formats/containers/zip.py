@@ -246,14 +246,18 @@ class ZipArchive:
         return roots.pop() if len(roots) == 1 and not alone else None
 
     def _directory(self) -> dict[str, Member]:
-        count, size, offset = self._end()
+        tail_start = max(0, self._archive.length - END.size - 0xFFFF)
+        tail = self._archive.read(tail_start)
+        count, size, offset = self._end(tail, tail_start)
         if count > self._limits.max_members or size > self._limits.max_header_bytes:
             raise LimitError(
                 f"zip directory of {count} members, {size} bytes",
                 expected=f"at most {self._limits.max_members}",
                 where=self.name,
             )
-        data = self._archive.read(offset, size)
+        data = tail[offset - tail_start :][:size]  # where that holds all of it
+        if offset < tail_start or len(data) < size:
+            data = self._archive.read(offset, size)
         members: dict[str, Member] = {}
         at = 0
         for _ in range(count):
@@ -279,11 +283,8 @@ class ZipArchive:
                 raise CorruptError(f"two zip members are named {name!r}", where=self.name)
         return members
 
-    def _end(self) -> tuple[int, int, int]:
+    def _end(self, tail: bytes, tail_start: int) -> tuple[int, int, int]:
         """Return number of entries, bytes and offset of the central directory."""
-        total = self._archive.length
-        tail_start = max(0, total - END.size - 0xFFFF)
-        tail = self._archive.read(tail_start)
         at = tail.rfind(b"PK\x05\x06")
         if at < 0 or len(tail) - at < END.size:
             raise CorruptError(
