@@ -1,7 +1,8 @@
 """Resizing of images as TensorFlow does it: by ONNX's own operator where that computes the same.
 
-Where it does not, each axis is resized by a matrix of weights, which takes a size that is known.
-Images are channels-first here. Weights are computed in float32, as TensorFlow computes them.
+Where it does not, each axis is resized by a matrix of weights: made here where sizes are known, and
+by the graph itself where they are not. Images are channels-first here. Weights are computed in
+float32, as TensorFlow computes them.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels/image
 """
 
@@ -13,6 +14,8 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute
+from converter.lower.keras import resizing_computed as computed
+from converter.lower.keras.resizing_computed import Size
 from converter.lower.keras.table import Gap
 from converter.lower.values import Value
 
@@ -27,54 +30,56 @@ CUBIC: dict[str, Attribute] = {
 REPEAT: dict[str, Attribute] = {
     "mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor",
 }  # fmt: skip
-NEAREST: dict[str, Attribute] = {
-    "mode": "nearest", "coordinate_transformation_mode": "half_pixel",
-    "nearest_mode": "round_prefer_ceil",
-}  # fmt: skip
 
 
 def scaled(op: Builder, image: Value, factors: Sequence[int], method: str) -> Value:
     """Make each spatial axis larger by a whole factor.
 
     Raises:
-        Gap: We do not have the method, or not for unknown sizes.
+        Gap: We do not have the method.
     """
     if method in ("nearest", "bilinear"):
         return _by_scales(op, image, factors, REPEAT if method == "nearest" else LINEAR)
-    sizes = [n * f if isinstance(n, int) else None for n, f in _pairs(image, factors)]
-    if all(n is not None for n in sizes):
-        return resized(op, image, [n for n in sizes if n is not None], method)
+    are_known = all(isinstance(n, int) for n in image.shape[2:])
     # TensorFlow's table of cubic weights has 1024 rows, which only these factors hit exactly.
-    if method == "bicubic" and all(log2(f).is_integer() for f in factors):
+    if method == "bicubic" and not are_known and all(log2(f).is_integer() for f in factors):
         return _by_scales(op, image, factors, CUBIC)
-    raise Gap(f"interpolation {method!r} of an unknown size by {factors}")
+    sizes = [
+        computed.multiplied(op, computed.axis_size(op, image, axis), factor)
+        for axis, factor in enumerate(factors, 2)
+    ]
+    return resized(op, image, sizes, method)
 
 
 def resized(
-    op: Builder, image: Value, sizes: Sequence[int], method: str, *, antialias: bool = False
+    op: Builder, image: Value, sizes: Sequence[Size], method: str, *, antialias: bool = False
 ) -> Value:
     """Give the spatial axes these sizes.
 
     Raises:
-        Gap: We do not have the method, or not for unknown sizes.
+        Gap: We do not have the method.
     """
-    known = [n for n in image.shape[2:] if isinstance(n, int)]
-    if known == list(sizes):
+    if list(image.shape[2:]) == list(sizes):
         return image
     if method == "bilinear" and not antialias:
         return _by_sizes(op, image, sizes, LINEAR)
-    if len(known) < len(sizes):
-        if method == "nearest":
-            return _by_sizes(op, image, sizes, NEAREST)
-        raise Gap(f"interpolation {method!r} of an unknown size")
+    known = image.shape[2:]
     for axis, (n, wanted) in enumerate(zip(known, sizes, strict=True), 2):
         if n == wanted and method not in ("gaussian", "mitchellcubic"):
             continue
-        if method == "nearest":
+        if not isinstance(n, int) or not isinstance(wanted, int):
+            if method == "nearest":
+                image = computed.nearest(op, image, axis, wanted)
+                continue
+            size = computed.axis_size(op, image, axis)
+            factor = computed.weights(op, size, wanted, method, antialias=antialias)
+            image = _weighted(op, image, axis, op.cast(factor, image.dtype))
+        elif method == "nearest":
             rows = [min(floor((i + F(0.5)) * (F(n) / F(wanted))), n - 1) for i in range(wanted)]
             image = op.gather(image, op.constant(rows, "int64"), axis)
         else:
-            image = _weighted(op, image, axis, weights(n, wanted, method, antialias=antialias))
+            matrix = weights(n, wanted, method, antialias=antialias)
+            image = _weighted(op, image, axis, op.constant(matrix.astype(F), image.dtype))
     return image
 
 
@@ -91,16 +96,19 @@ def _by_scales(
     return op.emit("Resize", image, None, scales, dtype=image.dtype, shape=shape, **how)
 
 
-def _by_sizes(op: Builder, image: Value, sizes: Sequence[int], how: dict[str, Attribute]) -> Value:
+def _by_sizes(op: Builder, image: Value, sizes: Sequence[Size], how: dict[str, Attribute]) -> Value:
     # All four sizes: with those of some axes alone, onnxruntime 1.31 moves transposes wrongly.
-    shape = (*image.shape[:2], *sizes)
-    wanted = op.sizes_of(image, shape)
+    shape = (*image.shape[:2], *(n if isinstance(n, int) else None for n in sizes))
+    if all(isinstance(n, int) for n in sizes):
+        wanted = op.sizes_of(image, shape)
+    else:
+        spatial = [op.unsqueeze(computed.as_tensor(op, n), [0]) for n in sizes]
+        wanted = op.concat([op.size(image, 0), op.size(image, 1), *spatial], 0)
     return op.emit("Resize", image, None, None, wanted, dtype=image.dtype, shape=shape, **how)
 
 
-def _weighted(op: Builder, image: Value, axis: int, matrix: np.ndarray) -> Value:
-    """Return matrix @ image along one of the last two axes."""
-    factor = op.constant(matrix.astype(F), image.dtype)
+def _weighted(op: Builder, image: Value, axis: int, factor: Value) -> Value:
+    """Return factor @ image along one of the last two axes."""
     if axis == image.rank - 2:
         return op.matmul(factor, image)
     return op.matmul(image, op.transpose(factor, [1, 0]))

@@ -22,6 +22,7 @@ from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.operations.shaping import flipped
 from converter.lower.keras.pooling import pool
 from converter.lower.keras.resizing import resized
+from converter.lower.keras.resizing_computed import Size
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of
 from converter.lower.values import Value
@@ -263,15 +264,30 @@ def _batched(op: Builder, images: Any) -> tuple[Value, bool]:
     return (op.unsqueeze(value, [0]), True) if value.rank == 3 else (value, False)
 
 
+def _pair(op: Builder, size: Any) -> list[Size]:
+    """Return height and width, each a number where it is known.
+
+    Raises:
+        Gap: These are not two.
+    """
+    found = op.array(size) if isinstance(size, Value) else None
+    if found is not None:
+        size = found.reshape(-1).tolist()
+    if isinstance(size, Value) and size.shape == (2,):
+        size = [op.gather(size, op.constant(n, "int64")) for n in (0, 1)]
+    if not isinstance(size, list | tuple) or len(size) != 2:
+        raise Gap("a size that is no pair")
+    arrays = [op.array(n) if isinstance(n, Value) else np.asarray(n) for n in size]
+    return [n if a is None else int(a) for n, a in zip(size, arrays, strict=True)]
+
+
 def _sized(op: Builder, images: Any, size: Any, method: str, antialias: bool) -> Value:
     value, single = _batched(op, images)
-    sizes = axes_of(op, size)
-    if sizes is None or isinstance(sizes, int):
-        raise Gap("a size that is no pair")
+    sizes = _pair(op, size)
     image = channels_first(op, value, None)
     if method != "nearest":
         image = op.cast(image, "float32")
-    result = as_given(op, resized(op, image, list(sizes), method, antialias=antialias), None)
+    result = as_given(op, resized(op, image, sizes, method, antialias=antialias), None)
     return op.squeeze(result, [0]) if single else result
 
 

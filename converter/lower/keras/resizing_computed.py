@@ -1,0 +1,159 @@
+"""Resizing from or to sizes that only a run knows: the graph chooses rows, or computes weights.
+
+The formulas are those of `resizing`, in ONNX's operators; float32, as TensorFlow has them.
+"""
+
+from collections.abc import Callable
+from math import pi
+from typing import TypeAlias
+
+from converter.lower.builder import Builder
+from converter.lower.keras.table import Gap
+from converter.lower.values import Value
+
+Size: TypeAlias = "int | Value"  # a value is an integer, of any integer dtype
+Kernel: TypeAlias = "Callable[[Builder, Value], Value]"
+LEAST = 1e-30  # a sum of weights that is less is none
+
+
+def axis_size(op: Builder, image: Value, axis: int) -> Size:
+    """Return the size of an axis, computed where it is not known."""
+    size = image.shape[axis]
+    return size if isinstance(size, int) else op.squeeze(op.size(image, axis), [0])
+
+
+def multiplied(op: Builder, size: Size, factor: int) -> Size:
+    """Return a whole multiple of a size."""
+    return size * factor if isinstance(size, int) else op.mul(size, factor)
+
+
+def as_tensor(op: Builder, size: Size) -> Value:
+    """Return a size as an int64 scalar."""
+    if isinstance(size, int):
+        return op.constant(size, "int64")
+    return op.cast(op.reshape(size, ()) if size.rank else size, "int64")
+
+
+def nearest(op: Builder, image: Value, axis: int, wanted: Size) -> Value:
+    """Resize an axis by choosing rows: floor((i + 0.5) * (n / wanted)), and n - 1 at most.
+
+    Not by ONNX's Resize, which multiplies by the inverse, and so takes a neighbour here and there.
+    """
+    size = axis_size(op, image, axis)
+    scale = op.div(_floating(op, size), _floating(op, wanted))
+    at = op.unary("Floor", op.mul(op.add(_count(op, wanted), 0.5), scale))
+    most = op.sub(as_tensor(op, size), 1)
+    return op.gather(image, op.elementwise("Min", op.cast(at, "int64"), most), axis)
+
+
+def weights(op: Builder, size: Size, wanted: Size, method: str, *, antialias: bool) -> Value:
+    """Return the matrix [wanted, size] that resizes an axis.
+
+    Raises:
+        Gap: We do not have the method.
+    """
+    rows = op.unsqueeze(_count(op, wanted), [1])
+    columns = op.unsqueeze(_count(op, size), [0])
+    n, m = _floating(op, size), _floating(op, wanted)
+    if method == "area":
+        return _normalised(op, _area(op, rows, columns, op.div(n, m)))
+    if method == "bicubic" and not antialias:
+        # Looked up in a table of 1024 rows.
+        at = op.sub(op.mul(op.add(rows, 0.5), op.div(n, m)), 0.5)
+        first = op.unary("Floor", at)
+        offset = op.unary("Round", op.mul(op.sub(at, first), 1024.0))
+        away = op.sub(op.sub(columns, first), op.div(offset, 1024.0))
+        return _normalised(op, _keys(op, op.unary("Abs", away)))
+    if method not in KERNELS:
+        raise Gap(f"interpolation {method!r}")
+    inverse = op.div(op.constant(1.0), op.div(m, n))
+    at = op.mul(op.add(rows, 0.5), inverse)
+    away = op.unary("Abs", op.sub(op.add(columns, 0.5), at))
+    if antialias:
+        away = op.mul(away, op.div(op.constant(1.0), op.elementwise("Max", inverse, 1.0)))
+    return _normalised(op, KERNELS[method](op, away))
+
+
+def _floating(op: Builder, size: Size) -> Value:
+    if isinstance(size, int):
+        return op.constant(float(size), "float32")
+    return op.cast(as_tensor(op, size), "float32")
+
+
+def _count(op: Builder, size: Size) -> Value:
+    """Return 0, 1, ... up to a size, as float32."""
+    if isinstance(size, int):
+        return op.constant(list(map(float, range(size))), "float32")
+    bounds = [op.constant(0, "int64"), as_tensor(op, size), op.constant(1, "int64")]
+    return op.cast(op.emit("Range", *bounds, dtype="int64", shape=(None,)), "float32")
+
+
+def _area(op: Builder, rows: Value, columns: Value, scale: Value) -> Value:
+    """Return how much of each source each target covers."""
+    low, high = op.mul(rows, scale), op.mul(op.add(rows, 1.0), scale)
+    end = op.elementwise("Min", high, op.add(columns, 1.0))
+    start = op.elementwise("Max", low, columns)
+    return op.elementwise("Max", op.sub(end, start), 0.0)
+
+
+def _normalised(op: Builder, matrix: Value) -> Value:
+    whole = op.reduce("ReduceSum", matrix, [1], keepdims=True)
+    some = op.elementwise("Greater", op.unary("Abs", whole), LEAST)
+    return op.where(some, op.div(matrix, op.where(some, whole, 1.0)), 0.0)
+
+
+# -- kernels: a weight from a distance, which is not negative --------------------------------------
+
+
+def _triangle(op: Builder, x: Value) -> Value:
+    return op.elementwise("Max", op.sub(1.0, x), 0.0)
+
+
+def _cubic(*, near: tuple[float, ...], far: tuple[float, ...]) -> Kernel:
+    """Return a kernel of two polynomials, up to 1 and up to 2; the highest power comes first."""
+
+    def kernel(op: Builder, x: Value) -> Value:
+        inner, outer = _polynomial(op, x, near), _polynomial(op, x, far)
+        some = op.where(op.elementwise("Less", x, 1.0), inner, outer)
+        return op.where(op.elementwise("Less", x, 2.0), some, 0.0)
+
+    return kernel
+
+
+def _polynomial(op: Builder, x: Value, factors: tuple[float, ...]) -> Value:
+    result = op.constant(factors[0], "float32")
+    for factor in factors[1:]:
+        result = op.add(op.mul(x, result), factor)
+    return result
+
+
+_keys = _cubic(near=(1.5, -2.5, 0.0, 1.0), far=(-0.5, 2.5, -4.0, 2.0))
+_mitchell = _cubic(near=(7 / 6, -2.0, 0.0, 8 / 9), far=(-7 / 18, 2.0, -10 / 3, 16 / 9))
+
+
+def _gaussian(op: Builder, x: Value) -> Value:
+    weight = op.unary("Exp", op.mul(op.mul(x, x), -2.0))
+    return op.where(op.elementwise("Less", x, 1.5), weight, 0.0)
+
+
+def _lanczos(radius: float) -> Kernel:
+    def kernel(op: Builder, x: Value) -> Value:
+        angle = op.mul(op.elementwise("Max", x, 1e-3), pi)
+        sines = op.mul(op.unary("Sin", angle), op.unary("Sin", op.div(angle, radius)))
+        weight = op.div(op.mul(sines, radius), op.mul(angle, angle))
+        weight = op.where(op.elementwise("Greater", x, 1e-3), weight, 1.0)
+        return op.where(op.elementwise("Greater", x, radius), 0.0, weight)
+
+    return kernel
+
+
+# fmt: off
+KERNELS: dict[str, Kernel] = {
+    "bilinear":      _triangle,
+    "bicubic":       _keys,
+    "mitchellcubic": _mitchell,
+    "gaussian":      _gaussian,
+    "lanczos3":      _lanczos(3.0),
+    "lanczos5":      _lanczos(5.0),
+}
+# fmt: on
