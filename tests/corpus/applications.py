@@ -1,21 +1,27 @@
 """Convert the models of keras.applications, and compare what they compute with Keras itself.
 
     python tests/corpus/applications.py --tensorflow-python P [--keras keras,tf_keras]
-        [--size smallest,default] [--deadline SECONDS] [NAME...]
+        [--size smallest,default] [--deadline SECONDS] [--results FILE] [NAME...]
 
 Weights are seeded, and such that the signal stays alive: see make_applications.py. Keras 3 saves
 ``.h5`` and ``.keras``, tf_keras ``.h5``; each is converted by ``convert --to onnx`` and run in
-onnxruntime, and then deleted, one model at a time. Prints a row for each. Exits 1 where outputs
-differ by more than 1e-4 of the largest, hardly depend on the image, or there are none.
+onnxruntime, and then deleted, one model at a time; where two files give the same graph, to the
+byte, it is run once. Prints a row for each, and adds it to a file if told; what has rows there is
+not done again. Exits 1 where outputs differ by more than 1e-4 of the largest, hardly depend on
+the image, or there are none.
 """
 
 import argparse
+import datetime
+import hashlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +30,53 @@ import onnxruntime
 HERE = Path(__file__).parent
 TOLERANCE = 1e-4  # of the largest output
 LEAST_SPREAD = 1e-2  # of the outputs of two images, likewise: less, and it hides what differs
+MOST_MADE = 100e6  # parameters, after which a child gives its memory back by ending
 NAMES = """
 import importlib, sys
 from inspect import isfunction
 module = importlib.import_module(sys.argv[1]).applications
 print(*(n for n in dir(module) if isfunction(getattr(module, n))))
 """
+COLUMNS = (
+    "model", "size", "file", "image", "millions", "MB", "s", "max rel", "spread", "verdict",
+)  # fmt: skip
+HEAD = """\
+# keras.applications, compared with Keras
+
+Written by `python tests/corpus/applications.py --results tests/corpus/APPLICATIONS.md`: every model
+with seeded weights, saved by its Keras, converted by `convert --to onnx`, and run in onnxruntime
+{onnxruntime} on two images. Begun on {date}. *millions* are parameters, *MB* the ONNX file, *s* the
+whole process of the conversion; *max rel* is the largest difference from what Keras computed,
+as part of the largest output (at most {tolerance:g}), *spread* that between the two images (at
+least {spread:g}). "same graph": the ONNX file is that of the row above, to the byte, and was not
+run again.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one file; numbers are as they are printed."""
+
+    model: str
+    size: str
+    file: str
+    image: str = ""
+    millions: str = ""
+    megabytes: str = ""
+    seconds: str = ""
+    far: str = ""
+    spread: str = ""
+    verdict: str = "agrees"
+
+    @property
+    def is_right(self) -> bool:
+        return self.verdict in ("agrees", "same graph")
+
+    def cells(self) -> list[str]:
+        return [
+            self.model, self.size, self.file, self.image, self.millions, self.megabytes,
+            self.seconds, self.far, self.spread, self.verdict,
+        ]  # fmt: skip
 
 
 def main() -> int:
@@ -39,24 +86,61 @@ def main() -> int:
     parser.add_argument("--keras", default="keras,tf_keras")
     parser.add_argument("--size", default="smallest")
     parser.add_argument("--deadline", type=float, default=float("inf"), help="start none after")
+    parser.add_argument("--results", type=Path, help="a table that rows are added to")
     options = parser.parse_args()
-    print(f"{'model':<18} {'file':<14} {'image':>9} {'millions':>8} {'MB':>6} {'s':>6} "
-          f"{'max rel':>8} {'spread':>7}")  # fmt: skip
+    known = done(options.results)
+    print(line(COLUMNS))
     start = time.perf_counter()
     wrong = right = left = 0
     for size in options.size.split(","):
         for keras in options.keras.split(","):
             with Maker(options.tensorflow_python, keras) as maker:
                 for name in options.names or maker.names():
+                    if (name, size, keras) in known:
+                        continue
                     if time.perf_counter() - start > options.deadline:
                         left += 1
                         continue
-                    for is_right, row in judged(maker, name, size):
-                        wrong, right = wrong + (not is_right), right + is_right
-                        print(f"{name:<18} {row}" + ("" if is_right else "  WRONG"), flush=True)
-    print(f"applications: {right} agree, {wrong} wrong, {left} not tried, "
+                    rows = list(judged(maker, name, size))
+                    for row in rows:
+                        wrong, right = wrong + (not row.is_right), right + row.is_right
+                        print(line(row.cells()), flush=True)
+                    if options.results:
+                        add(options.results, rows)
+    print(f"applications: {right} agree, {wrong} wrong, {len(known)} known, {left} not tried, "
           f"{time.perf_counter() - start:.0f} s")  # fmt: skip
-    return 1 if wrong or not right else 0
+    return 1 if wrong or not right + len(known) else 0
+
+
+def line(cells: Sequence[str]) -> str:
+    """Return a row as it is printed."""
+    widths = (18, 8, 24, 9, 8, 6, 6, 8, 6, 0)
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def done(results: Path | None) -> set[tuple[str, str, str]]:
+    """Return what a table has good rows of: name, size and the Keras that wrote it."""
+    if results is None or not results.exists():
+        return set()
+    found = set()
+    for text in results.read_text().splitlines():
+        cells = [cell.strip() for cell in text.strip("|").split("|")]
+        if len(cells) == len(COLUMNS) and cells[-1] in ("agrees", "same graph"):
+            found.add((cells[0], cells[1], cells[2].split()[0]))
+    return found
+
+
+def add(results: Path, rows: Sequence[Row]) -> None:
+    """Add rows to a table, and begin it if there is none."""
+    if not results.exists():
+        head = HEAD.format(
+            onnxruntime=metadata.version("onnxruntime"), tolerance=TOLERANCE, spread=LEAST_SPREAD,
+            date=datetime.datetime.now(tz=datetime.UTC).date(),
+        )  # fmt: skip
+        rule = "|".join("---" for _ in COLUMNS)
+        results.write_text(f"{head}\n| {' | '.join(COLUMNS)} |\n|{rule}|\n")
+    with results.open("a") as stream:
+        stream.writelines(f"| {' | '.join(row.cells())} |\n" for row in rows)
 
 
 class Maker:
@@ -66,6 +150,7 @@ class Maker:
         self.python = python
         self.keras = keras
         self.process: subprocess.Popen[str] | None = None
+        self.made = 0
 
     def __enter__(self) -> "Maker":
         self.scratch = tempfile.TemporaryDirectory()
@@ -73,10 +158,15 @@ class Maker:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.end()
+        self.scratch.cleanup()
+
+    def end(self) -> None:
+        """End the child, which frees what it holds."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
-        self.scratch.cleanup()
+            self.process, self.made = None, 0
 
     def names(self) -> list[str]:
         """Return the names of all models."""
@@ -94,18 +184,24 @@ class Maker:
         self.process.stdin.write(f"{name} {size}\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
-        return json.loads(answer) if answer else {"error": f"{self.keras} died"}
+        made = json.loads(answer) if answer else {"error": f"{self.keras} died"}
+        self.made += made.get("parameters", 0)
+        if self.made > MOST_MADE:
+            self.end()
+        return made
 
 
-def judged(maker: Maker, name: str, size: str) -> Iterator[tuple[bool, str]]:
-    """Yield whether a model's files were converted well, and the figures."""
+def judged(maker: Maker, name: str, size: str) -> Iterator[Row]:
+    """Yield how well each of a model's files was converted."""
     made = maker.make(name, size)
     if "error" in made:
-        yield False, f"{maker.keras}: not made: {made['error']}"
+        yield Row(name, size, maker.keras, verdict=f"WRONG: not made: {made['error']}")
         return
-    millions, image = made["parameters"] / 1e6, "x".join(map(str, made["shape"][:2]))
-    with np.load(maker.folder / f"{name}.npz") as stored:
-        x, expected = stored["x"], stored["y"]
+    stored = maker.folder / f"{name}.npz"
+    with np.load(stored) as arrays:
+        x, expected = arrays["x"], arrays["y"]
+    stored.unlink()
+    digest = ""
     for file in made["files"]:
         path, target = maker.folder / file, maker.folder / "model.onnx"
         begin = time.perf_counter()
@@ -114,23 +210,38 @@ def judged(maker: Maker, name: str, size: str) -> Iterator[tuple[bool, str]]:
             [*command, "--verify", "none"], capture_output=True, text=True, check=False
         )
         seconds = time.perf_counter() - begin
-        what = maker.keras + path.suffix
+        path.unlink()
+        parts = sorted(maker.folder.glob("model.onnx*"))
+        figures = {
+            "image": "x".join(map(str, made["shape"][:2])),
+            "millions": f"{made['parameters'] / 1e6:.1f}",
+            "megabytes": f"{sum(f.stat().st_size for f in parts) / 1e6:.0f}",
+            "seconds": f"{seconds:.2f}",
+        }
+        what = f"{maker.keras} {made['version']} {path.suffix}"
         if done.returncode:
-            said = " ".join(done.stderr.split())[:300]
-            yield False, f"{what:<14} {image:>9} exit code {done.returncode}: {said}"
+            said = " ".join(done.stderr.split()).replace("|", "/")[:300]
+            verdict = f"WRONG: exit code {done.returncode}: {said}"
+            yield Row(name, size, what, **figures, verdict=verdict)
+        elif digest and digest == digest_of(parts):
+            yield Row(name, size, what, **figures, verdict="same graph")
         else:
             far, spread = difference(target, x, expected)
-            size_mb = sum(f.stat().st_size for f in maker.folder.glob("model.onnx*")) / 1e6
-            yield (
-                far <= TOLERANCE and spread >= LEAST_SPREAD,
-                (
-                    f"{what:<14} {image:>9} {millions:>8.1f} {size_mb:>6.0f} {seconds:>6.2f} "
-                    f"{far:>8.1e} {spread:>7.3f}"
-                ),
-            )
-        for left in (path, *maker.folder.glob("model.onnx*")):
-            left.unlink(missing_ok=True)
-    (maker.folder / f"{name}.npz").unlink()
+            good = far <= TOLERANCE and spread >= LEAST_SPREAD
+            figures |= {"far": f"{far:.1e}", "spread": f"{spread:.3f}"}
+            yield Row(name, size, what, **figures, verdict="agrees" if good else "WRONG")
+            digest = digest_of(parts) if good else ""
+        for part in parts:
+            part.unlink()
+
+
+def digest_of(files: Sequence[Path]) -> str:
+    """Return the digest of an ONNX file and what lies beside it."""
+    whole = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            whole.update(hashlib.file_digest(stream, "sha256").digest())
+    return whole.hexdigest()
 
 
 def difference(file: Path, x: np.ndarray, expected: np.ndarray) -> tuple[float, float]:
