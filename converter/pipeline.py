@@ -394,9 +394,12 @@ def _write_keras(
     made, report = yield from archive.write(file, payload, verify=verify, sync=sync)
     if options.verify in ("none", "weights"):
         return made, report, None
+    from converter.verify.graphs import Options as Verification
     from converter.verify.keras_files import verify_keras
 
-    compared = verify_keras(source, bundle, made)
+    compared = verify_keras(source, bundle, made, options=Verification(trust=options.trust))
+    for note in compared.notes:
+        yield Step("warning", note)
     yield from _judged(compared)
     return made, report, compared
 

@@ -230,6 +230,11 @@ def _name(node: JSON) -> str:
     return name if isinstance(name, str) else ""
 
 
+def safe(name: str) -> str:
+    """Return a layer's name without slashes, which today's Keras has no use for in names."""
+    return name.replace("/", "_")
+
+
 def snake_case(name: str) -> str:
     """Return Keras's spelling of a class name in paths (keras/src/utils/naming.py)."""
     name = re.sub(r"\W+", "", name)

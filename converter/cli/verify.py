@@ -1,7 +1,8 @@
 """``convert verify SOURCE CONVERTED``: what was converted, against what it was converted from.
 
-Weights are compared bit for bit where the converted artifact keeps them under the source's names;
-a graph is computed beside the source's own. The figures go to standard output.
+Weights are compared bit for bit where the converted artifact keeps them under the source's names,
+or under those that `--to keras` gives them; a graph, or a `.keras` file, is computed beside the
+source's own. The figures go to standard output.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # `--help` need not pay for these
 
 LEVELS = ("weights", "cpu", "device")
 GRAPH = "model.onnx"
+KERAS = "keras"
 KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
 
 Trust = Annotated[
@@ -47,7 +49,9 @@ def verify(
     source: Annotated[Path, typer.Argument(metavar="SOURCE")],
     converted: Annotated[
         Path,
-        typer.Argument(metavar="CONVERTED", help="An .onnx file, or what convert wrote of SOURCE."),
+        typer.Argument(
+            metavar="CONVERTED", help="An .onnx or .keras file, or what convert wrote of SOURCE."
+        ),
     ],
     atol: Bounds = None,
     rtol: Bounds = None,
@@ -84,9 +88,10 @@ def verify(
 
     bundle = read(source)
     model = _graph_of(converted)
-    weights = _weights(bundle, converted)
+    form = _format_of(converted)
+    weights = _keras_weights(bundle, converted) if form == KERAS else _weights(bundle, converted)
     report = None
-    if model is not None:
+    if model is not None or form == KERAS:
         from converter.child import Allowance
         from converter.trust import parse_trust
         from converter.verify.graphs import Options, verify_graph
@@ -95,7 +100,12 @@ def verify(
             _bounds("--atol", atol), _bounds("--rtol", rtol), inputs, seed, samples,
             Allowance(timeout), parse_trust(trust or ()),
         )  # fmt: skip
-        report = verify_graph(source, bundle, model, options=options)
+        if model is not None:
+            report = verify_graph(source, bundle, model, options=options)
+        else:
+            from converter.verify.keras_files import verify_keras
+
+            report = verify_keras(source, bundle, converted, options=options)
     level = _level(weights, report)
     code = _exit_code(weights, report, level, require)
     if json:
@@ -110,6 +120,37 @@ def _graph_of(converted: Path) -> Path | None:
     if converted.is_dir():
         return converted / GRAPH if (converted / GRAPH).is_file() else None
     return converted if converted.suffix == ".onnx" else None
+
+
+def _format_of(converted: Path) -> str:
+    from formats import catalog
+    from formats.artifact import Artifact
+
+    return catalog.detect(Artifact(converted)).format.id
+
+
+def _keras_weights(bundle: "Bundle", converted: Path) -> Weights | None:
+    """Compare a `.keras` file's variables with those that the source would be written with."""
+    from converter.normalise import select, strip_prefixes
+    from converter.write_keras import archive
+    from formats.errors import UnsupportedError
+
+    try:
+        wanted = archive.plan(strip_prefixes(select(bundle, ()), "auto")).variables
+    except UnsupportedError:
+        return None  # the file is somebody else's: its variables stand where they do
+    found = archive.read_again(converted)
+    if not wanted or not any(path in found for path in wanted):
+        return None
+    wrong = [f"{path} (only in A)" for path in wanted if path not in found]
+    equal = 0
+    for path in (path for path in wanted if path in found):
+        a, b = wanted[path], found[path]
+        if (a.dtype, a.shape) == (b.dtype, b.shape) and a.tobytes() == b.tobytes():
+            equal += 1
+        else:
+            wrong.append(f"{path} (changed)")
+    return Weights(equal, tuple(wrong))
 
 
 def _weights(bundle: "Bundle", converted: Path) -> Weights | None:

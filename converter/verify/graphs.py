@@ -91,11 +91,13 @@ def verify_graph(
     """
     begin = perf_counter()
     options = options or Options()
-    report = _cannot_run(bundle, options) or _verified(source, bundle, model_onnx, options)
+    report = cannot_run(bundle, options, needs_onnx=True) or _verified(
+        source, bundle, model_onnx, options
+    )
     return replace(report, seconds=perf_counter() - begin)
 
 
-def _cannot_run(bundle: Bundle, options: Options) -> GraphReport | None:
+def cannot_run(bundle: Bundle, options: Options, *, needs_onnx: bool) -> GraphReport | None:
     """Return the report of a source that nothing here can or may run."""
     if bundle.topology is None:
         return GraphReport("not run", "the source records no computation")
@@ -107,7 +109,7 @@ def _cannot_run(bundle: Bundle, options: Options) -> GraphReport | None:
     ]
     if findings:
         return GraphReport("not run", f"the source would run code of its own ({_named(findings)})")
-    if not has_onnxruntime():
+    if needs_onnx and not has_onnxruntime():
         return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
     if not may_have_keras():
         return no_keras(NoRun("", is_missing=True))
@@ -123,7 +125,7 @@ def _verified(source: Path, bundle: Bundle, model_onnx: Path, options: Options) 
     file = declared(model_onnx, options.limits)
     if file.findings:
         return GraphReport("not run", f"the graph would run code ({_named(file.findings)})")
-    _check_names(options, file)
+    check_names(options, [spec.name for spec in file.outputs])
     graph = _lowered(bundle, options.trust)
     plan = _plan(bundle if graph else None, file, options)
     precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
@@ -145,18 +147,23 @@ def _verified(source: Path, bundle: Bundle, model_onnx: Path, options: Options) 
             seed=None if options.inputs else options.seed,
             notes=tuple(_notes(bundle, file, there)),
         )
-        case = _case_to_look_into(report, there)
+        case = case_to_look_into(report, there.chosen)
         if case is None or graph is None:
             return report
         found = locate.first_difference(
             source, bundle, graph, model_onnx, file, prepared, case, tolerance, options.allowance,
             options.trust,
         )  # fmt: skip
-    return _looked_into(report, found)
+    return looked_into(report, found)
 
 
-def _check_names(options: Options, file: Declared) -> None:
-    known = {"", *(spec.name for spec in file.outputs)}
+def check_names(options: Options, outputs: Sequence[str]) -> None:
+    """Refuse bounds of outputs that are not there.
+
+    Raises:
+        UsageError: There is one.
+    """
+    known = {"", *outputs}
     for option, given in (("--atol", options.atol), ("--rtol", options.rtol)):
         for name in given:
             if name not in known:
@@ -176,12 +183,12 @@ def _lowered(bundle: Bundle, trust: Sequence[Trusted]) -> Graph | None:
 def _plan(bundle: Bundle | None, file: Declared, options: Options) -> list[list[inputs.Case]]:
     if options.inputs is not None:
         return inputs.from_file(options.inputs, file.inputs)
-    known = {} if bundle is None else inputs.hints(model_of(bundle), _vocabulary(bundle))
+    known = {} if bundle is None else inputs.hints(model_of(bundle), vocabulary(bundle))
     found = [known.get(spec.name, inputs.Hint()) for spec in file.inputs]
     return inputs.plan(file.inputs, found, seed=options.seed, samples=max(options.samples, 1))
 
 
-def _vocabulary(bundle: Bundle) -> list[str]:
+def vocabulary(bundle: Bundle) -> list[str]:
     """Return words that the source's lookups know."""
     words: list[str] = []
     for name, span in bundle.assets.items():
@@ -259,17 +266,17 @@ def _compared(
     return replace(report, reason=reason + failed[0].problems[0], outputs=outputs)
 
 
-def _case_to_look_into(report: GraphReport, there: SourceRun) -> int | None:
+def case_to_look_into(report: GraphReport, chosen: Sequence[int]) -> int | None:
     """Return the number of a case in which layers must be compared, or None."""
     wanted = [m for m in report.outputs.values() if not m.passed or m.says_little]
     if not wanted:
         return None
     names = {m.worst_case for m in wanted if not m.passed}
-    numbers = {case.name: n for case, n in zip(report.cases, there.chosen, strict=True)}
-    return min((n for name, n in numbers.items() if name in names), default=there.chosen[-1])
+    numbers = {case.name: n for case, n in zip(report.cases, chosen, strict=True)}
+    return min((n for name, n in numbers.items() if name in names), default=chosen[-1])
 
 
-def _looked_into(report: GraphReport, found: locate.Located) -> GraphReport:
+def looked_into(report: GraphReport, found: locate.Located) -> GraphReport:
     """Return a report with what the comparison of layers adds to it."""
     report = replace(report, layers=found.equal, first_difference=found.difference)
     if report.status == "failed":
@@ -285,15 +292,21 @@ def _looked_into(report: GraphReport, found: locate.Located) -> GraphReport:
     return replace(report, notes=(*report.notes, note))
 
 
-def _notes(bundle: Bundle, file: Declared, there: SourceRun) -> list[str]:
-    """Return what the figures do not show."""
-    notes = []
+def notes_on_source(bundle: Bundle, there: SourceRun) -> list[str]:
+    """Return what a reader should know of how the source was run."""
     wanted = bundle.metadata.recorded.get("keras_version", "")
     if wanted.startswith(("1.", "2.")) and there.runtime.name == "keras":
-        notes.append(
+        other = (
             f"written by Keras {wanted} and run by Keras {there.runtime.version}, "
             "which computes some layers differently"
         )
+        return [*there.notes, other]
+    return [*there.notes]
+
+
+def _notes(bundle: Bundle, file: Declared, there: SourceRun) -> list[str]:
+    """Return what the figures do not show."""
+    notes = notes_on_source(bundle, there)
     by_name = {name: (dtype, shape) for name, dtype, shape in there.inputs}
     for spec in file.inputs:
         dtype, shape = by_name.get(spec.name, (spec.dtype, None))

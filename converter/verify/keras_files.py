@@ -1,32 +1,39 @@
 """A written `.keras` file against its source: both run by Keras, each in a child of its own.
 
-The source runs in the Keras of its age where that is here, the file in today's.
+The source runs in the Keras of its age where that is here, the file in today's. Outputs are called
+as the graph's would be, after the layers that they come from.
 """
 
 import tempfile
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+
+import numpy as np
 
 from converter.lower.keras.lowering import input_spec, model_of
 from converter.lower.keras.model import Model, references
 from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import compute_dtype
 from converter.verify import inputs
-from converter.verify.comparison import Tolerance, coarsest, compare, joined
-from converter.verify.graphs import Options, no_keras
-from converter.verify.report import CaseReport, GraphReport, Measure
-from converter.verify.runners import (
-    KERAS_EXTRA,
-    NoRun,
-    Prepared,
-    SourceRun,
-    may_have_keras,
-    output,
-    prepare,
-    run_source,
+from converter.verify.comparison import Array, Tolerance, coarsest, compare, joined, says_little
+from converter.verify.graphs import (
+    Options,
+    cannot_run,
+    case_to_look_into,
+    check_names,
+    looked_into,
+    no_keras,
+    notes_on_source,
+    vocabulary,
 )
+from converter.verify.locate import Located
+from converter.verify.report import CaseReport, GraphReport, LayerDifference, Measure
+from converter.verify.runners import NoRun, Prepared, SourceRun, output, prepare, run_source
 from formats.bundle import Bundle, TensorSpec
+from formats.errors import CorruptError, UnsupportedError
+from formats.keras_names import safe
 
 TODAY = "3"  # the version that a written file is of
 
@@ -47,39 +54,116 @@ def verify_keras(
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
+        UsageError: The user's inputs or tolerances are not for this model.
     """
     begin = perf_counter()
     options = options or Options()
-    if bundle.metadata.findings:
-        return GraphReport("not run", "the source would run code of its own")
-    if not may_have_keras():
-        return GraphReport("not run", "no Keras is installed", lacking=KERAS_EXTRA)
-    return replace(_run(source, bundle, written, options), seconds=perf_counter() - begin)
+    report = cannot_run(bundle, options, needs_onnx=False)
+    if report is None:
+        try:
+            model = model_of(bundle)
+        except (CorruptError, UnsupportedError) as e:
+            report = GraphReport("not run", e.found)
+        else:
+            report = _Comparison(source, bundle, written, model, options).run()
+    return replace(report, seconds=perf_counter() - begin)
 
 
-def _run(source: Path, bundle: Bundle, written: Path, options: Options) -> GraphReport:
-    model = model_of(bundle)
-    specs = _inputs(model)
-    hints = inputs.hints(model)
-    found = [hints.get(spec.name, inputs.Hint()) for spec in specs]
-    plan = inputs.plan(specs, found, seed=options.seed, samples=max(options.samples, 1))
-    version = bundle.metadata.recorded.get("keras_version", "")
-    with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
-        folders = Path(name, "source"), Path(name, "written")
-        for folder in folders:
-            folder.mkdir()
-        before, after = (prepare(folder, specs, plan) for folder in folders)
-        there = run_source(source, bundle.metadata.format, version, before, options.allowance)
-        if isinstance(there, NoRun):
-            return no_keras(there)
-        here = run_source(written, "keras", TODAY, after, options.allowance, only="keras")
-        if isinstance(here, NoRun):
-            if here.is_missing:
-                return no_keras(here)
-            return GraphReport("failed", f"Keras does not run the file: {here.reason}")
-        dtypes = {compute_dtype(layer.config) or "float32" for _, layer in layers_of(model)}
-        tolerance = Tolerance(options.atol, options.rtol, coarsest(dtypes))
-        return _compared(before, after, there, here, specs, tolerance, options.seed)
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    source: Path
+    bundle: Bundle
+    written: Path
+    model: Model
+    options: Options
+
+    def run(self) -> GraphReport:
+        """Run both sides on the same inputs, and their layers where that says more."""
+        names = _output_names(self.model)
+        check_names(self.options, names)
+        specs = _inputs(self.model)
+        dtypes = {compute_dtype(layer.config) or "float32" for _, layer in layers_of(self.model)}
+        tolerance = Tolerance(self.options.atol, self.options.rtol, coarsest(dtypes))
+        with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
+            folders = Path(name, "source"), Path(name, "written")
+            for folder in folders:
+                folder.mkdir()
+            plan = self._plan(specs)
+            before, after = (prepare(folder, specs, plan) for folder in folders)
+            there = self._run_source(before, ())
+            if isinstance(there, NoRun):
+                return no_keras(there)
+            # What the source took of alternatives, the file must take as well.
+            after = replace(after, groups=tuple((number,) for number in there.chosen))
+            here = self._run_written(after, ())
+            if isinstance(here, NoRun):
+                if here.is_missing:
+                    return no_keras(here)
+                return GraphReport("failed", f"Keras does not run the file: {here.reason}")
+            chosen = [number for number in there.chosen if number in here.chosen]
+            report = _compared(before, after, there, here, chosen, specs, names, tolerance)
+            report = replace(
+                report,
+                seed=None if self.options.inputs else self.options.seed,
+                notes=tuple(dict.fromkeys((*notes_on_source(self.bundle, there), *here.notes))),
+            )
+            case = case_to_look_into(report, chosen)
+            if case is None:
+                return report
+            found = self._first_difference(before, after, case, tolerance.general())
+        return looked_into(report, found)
+
+    def _plan(self, specs: Sequence[TensorSpec]) -> list[list[inputs.Case]]:
+        if self.options.inputs is not None:
+            return inputs.from_file(self.options.inputs, specs)
+        hints = inputs.hints(self.model, vocabulary(self.bundle))
+        found = [hints.get(spec.name, inputs.Hint()) for spec in specs]
+        samples = max(self.options.samples, 1)
+        return inputs.plan(specs, found, seed=self.options.seed, samples=samples)
+
+    def _run_source(self, prepared: Prepared, layers: Sequence[str]) -> SourceRun | NoRun:
+        about = self.bundle.metadata
+        version = about.recorded.get("keras_version", "")
+        return run_source(
+            self.source, about.format, version, prepared, self.options.allowance,
+            layers=layers, trust=self.options.trust,
+        )  # fmt: skip
+
+    def _run_written(self, prepared: Prepared, layers: Sequence[str]) -> SourceRun | NoRun:
+        return run_source(
+            self.written, "keras", TODAY, prepared, self.options.allowance,
+            layers=layers, trust=self.options.trust, only="keras",
+        )  # fmt: skip
+
+    def _first_difference(
+        self, before: Prepared, after: Prepared, case: int, tolerance: Tolerance
+    ) -> Located:
+        """Return the first layer, as the source calls them, whose output differs in a case."""
+        classes = {"/".join(path): layer.class_name for path, layer in layers_of(self.model)}
+        now = {"/".join(p): "/".join(map(safe, p)) for p, _ in layers_of(self.model)}
+        sides = [
+            Prepared(side.folder, side.names, side.cases, ((case,),)) for side in (before, after)
+        ]
+        there = self._run_source(sides[0], sorted(now))
+        here = self._run_written(sides[1], sorted(now.values()))
+        if isinstance(there, NoRun) or isinstance(here, NoRun):
+            return Located()
+        last_equal, equal = None, 0
+        for path, calls in there.layers.items():  # in the order in which they ran
+            others = here.layers.get(now[path], ())
+            if len(others) != len(calls):
+                continue  # other steps make it today
+            measures = [
+                compare(path, Array(np.load(a), dtype), Array(np.load(b), other), tolerance)
+                for (a, _, dtype), (b, _, other) in zip(calls, others, strict=True)
+            ]
+            wrong = [m for m in measures if not m.passed and 0 not in m.shape]
+            if wrong:
+                worst = max(wrong, key=lambda m: m.max_rel)
+                first = LayerDifference(path, classes[path], worst, (), last_equal)
+                return Located(first, equal)
+            last_equal, equal = path, equal + 1
+        return Located(None, equal)
 
 
 def _inputs(model: Model) -> list[TensorSpec]:
@@ -91,11 +175,24 @@ def _inputs(model: Model) -> list[TensorSpec]:
     return specs
 
 
+def _output_names(model: Model) -> list[str]:
+    """Return what a graph's outputs are called: after their layers, each otherwise."""
+    used = {reference.layer for reference in references(model.inputs)}
+    names: list[str] = []
+    for reference in references(model.outputs):
+        base = reference.layer if reference.layer not in used else f"{reference.layer}_out"
+        name, number = base, 1
+        while name in used:
+            name, number = f"{base}_{number}", number + 1
+        used.add(name)
+        names.append(name)
+    return names
+
+
 def _compared(
-    before: Prepared, after: Prepared, there: SourceRun, here: SourceRun,
-    specs: list[TensorSpec], tolerance: Tolerance, seed: int,
+    before: Prepared, after: Prepared, there: SourceRun, here: SourceRun, chosen: Sequence[int],
+    specs: Sequence[TensorSpec], names: Sequence[str], tolerance: Tolerance,
 ) -> GraphReport:  # fmt: skip
-    chosen = [number for number in there.chosen if number in here.chosen]
     cases = tuple(
         CaseReport(
             before.cases[number].name,
@@ -108,23 +205,33 @@ def _compared(
     )
     report = GraphReport(
         "failed", "", None, there.runtime, here.runtime,
-        cases=cases, skipped=(*there.refused, *here.refused), seed=seed,
+        cases=cases, skipped=(*there.refused, *here.refused),
     )  # fmt: skip
     if not chosen:
         return replace(report, reason="there is no case that both run")
+    if len(chosen) < len(there.chosen):
+        return replace(report, reason=f"today's Keras fails on inputs: {here.refused[0]}")
     measures: dict[str, list[Measure]] = {}
+    arrays: dict[str, list[np.ndarray]] = {}
     for number in chosen:
-        dtypes = there.dtypes[number], here.dtypes[number]
-        if list(dtypes[0]) != list(dtypes[1]):
-            return replace(
-                report, reason=f"outputs are {dtypes[1]}, those of the source {dtypes[0]}"
-            )
-        for i, dtype in enumerate(dtypes[0]):
-            expected, got = (output(side, "out", number, i, dtype) for side in (before, after))
-            measure = compare(f"output {i}", expected, got, tolerance, before.cases[number].name)
-            measures.setdefault(f"output {i}", []).append(measure)
-    outputs = {name: joined(found) for name, found in measures.items()}
+        dtypes = list(zip(there.dtypes[number], here.dtypes[number], strict=False))
+        counts = len(there.dtypes[number]), len(here.dtypes[number])
+        if set(counts) != {len(names)}:
+            text = f"the file has {counts[1]} outputs, the source {counts[0]}"
+            return replace(report, reason=text)
+        for i, (name, (dtype, other)) in enumerate(zip(names, dtypes, strict=True)):
+            expected = output(before, "out", number, i, dtype)
+            got = output(after, "out", number, i, other)
+            measure = compare(name, expected, got, tolerance, before.cases[number].name)
+            measures.setdefault(name, []).append(measure)
+            arrays.setdefault(name, []).append(expected.data)
+    outputs = {
+        name: replace(joined(found), says_little=says_little(arrays[name], found[0].atol))
+        for name, found in measures.items()
+    }
     failed = [m for m in outputs.values() if not m.passed]
+    if not outputs:
+        return replace(report, reason="there is no output to compare")
     if failed:
         reason = f"{len(failed)} of {len(outputs)} outputs differ: {failed[0].name!r}: "
         return replace(report, reason=reason + failed[0].problems[0], outputs=outputs)

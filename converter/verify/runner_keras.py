@@ -49,6 +49,8 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         model = framework.load(question["source"], framework.own_objects(question))
     except Exception as e:
         return about | {"status": "cannot load", "error": one_line(e)}
+    if framework.has_bias_guess:
+        framework.broadcast_additions()
     recorder = Recorder(framework, folder, model, question["layers"])
     return about | {
         "status": "done",
@@ -59,6 +61,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         "device": framework.device,
         "inputs": framework.declared(model),
         "layers": recorder.found,
+        "notes": framework.notes(),
     }
 
 
@@ -86,12 +89,14 @@ class Framework:
 
     Attributes:
         device: Where the last output that was looked at had been made.
+        broadcast: Terms that were added as other back ends add them: see `is_mistaken`.
     """
 
     def __init__(self, name: str) -> None:
         self.is_legacy = name == "tf_keras"
         self.name = name
         self.device = ""
+        self.broadcast: set[tuple[int, ...]] = set()
         self.np: Any = importlib.import_module("numpy")
         self.keras: Any = importlib.import_module(name)
         if not self.is_legacy and int(self.keras.__version__.split(".")[0]) < 3:
@@ -107,6 +112,36 @@ class Framework:
         found = {self.name: self.keras.__version__, "numpy": self.np.__version__}
         module = sys.modules.get(backend)
         return found | {"backend": backend, backend: getattr(module, "__version__", "")}
+
+    @property
+    def has_bias_guess(self) -> bool:
+        """Whether it adds as `is_mistaken` says."""
+        return not self.is_legacy and self.keras.backend.backend() == "tensorflow"
+
+    def broadcast_additions(self) -> None:
+        """Have all additions broadcast, as those of Keras's other back ends do."""
+        numpy: Any = importlib.import_module("keras.src.backend.tensorflow.numpy")
+        tensorflow, keras, own = self._tensorflow(), self.keras, numpy.add
+
+        @functools.wraps(own)
+        def add(x1: Any, x2: Any) -> Any:
+            is_sparse = any(isinstance(x, tensorflow.SparseTensor) for x in (x1, x2))
+            x, term = shape_of(x1), shape_of(x2)
+            if is_sparse or x is None or term is None or not is_mistaken(x, term):
+                return own(x1, x2)
+            self.broadcast.add(tuple(term))
+            dtype = keras.backend.result_type(x1.dtype, x2.dtype)
+            return tensorflow.add(*(keras.ops.convert_to_tensor(x, dtype) for x in (x1, x2)))
+
+        numpy.add = add
+
+    def notes(self) -> list[str]:
+        """Return what was done otherwise than the framework does it."""
+        return [
+            f"Keras's TensorFlow back end adds {list(shape)} along the last axis, which has the "
+            "same size by chance (keras-team/keras#20386): added as its other back ends do"
+            for shape in sorted(self.broadcast)
+        ]
 
     def own_objects(self, question: dict[str, Any]) -> dict[str, Any]:
         """Return the layers and functions of the modules that the user trusts, by name."""
@@ -190,6 +225,34 @@ class Framework:
             return self.np.array(texts, "U").reshape(array.shape), "string"
         dtype = self.dtype(tensor)
         return (array if array.dtype.kind in "fiubc" else array.astype("float32")), dtype
+
+
+def shape_of(value: Any) -> list[Any] | None:
+    """Return the shape of a tensor; None for a number."""
+    shape = getattr(value, "shape", None)
+    if shape is None or getattr(shape, "rank", 0) is None:
+        return None
+    return [None if n is None else int(n) for n in shape]
+
+
+def is_mistaken(x: list[Any], term: list[Any]) -> bool:
+    """Tell whether Keras's TensorFlow back end adds a term along another axis than it stands on.
+
+    Since 3.7 it takes a term with one axis longer than 1 for a bias, and adds it along the last
+    axis, or else the second, by size only: [1, 4, 1, 1] to the columns of [N, 4, H, 4]. Compiled
+    with a convolution it does not, nor on other back ends.
+    https://github.com/keras-team/keras/pull/20386
+    """
+    long = [axis for axis, n in enumerate(term) if n is None or n > 1]
+    if len(long) != 1 or len(x) < 2:
+        return False
+    size, axis = term[long[0]], long[0] - len(term)
+    if size is None or size not in (x[1], x[-1]):
+        return False
+    if -axis <= len(x) and x[axis] not in (1, size):
+        return False  # it broadcasts along no axis: as the back end has it, or not at all
+    taken = -1 if x[-1] == size else 1 - len(x)
+    return axis != taken or len(term) > len(x)
 
 
 class Recorder:

@@ -59,6 +59,7 @@ class SourceRun:
         refused: Cases of which it took no alternative, and why not.
         inputs: Name, dtype and shape of the inputs that it wants.
         layers: Path → outputs of each call: (file, output, dtype).
+        notes: What was done otherwise than the framework does it.
     """
 
     runtime: Runtime
@@ -67,6 +68,7 @@ class SourceRun:
     refused: tuple[str, ...]
     inputs: Sequence[tuple[str, str, Sequence[int | None]]]
     layers: Mapping[str, Sequence[tuple[Path, int, str]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,7 @@ def _source_run(
         tuple(refused),
         [(name, dtype, shape) for name, dtype, shape in answer["inputs"]],
         layers,
+        tuple(answer.get("notes", ())),
     )
 
 

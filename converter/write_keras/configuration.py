@@ -14,6 +14,7 @@ from converter.lower.keras.model import Call, Layer, Model, Reference, is_model,
 from converter.lower.keras.table import LAYERS, Gap, table_of
 from converter.write_keras.layers import Context, translated
 from converter.write_keras.masks import masked_layers
+from formats.keras_names import safe
 
 RECURRENT = ("SimpleRNN", "LSTM", "GRU", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D",
              "Bidirectional", "CuDNNLSTM", "CuDNNGRU")  # fmt: skip
@@ -144,11 +145,6 @@ class Configuration:
             "args": [_argument(model, part) for part in arguments],
             "kwargs": {key: _argument(model, part) for key, part in keywords.items()},
         }
-
-
-def safe(name: str) -> str:
-    """Return a name without slashes, which today's Keras has no use for in names."""
-    return name.replace("/", "_")
 
 
 def _is_keras(layer: Layer) -> bool:

@@ -13,6 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+sys.path.append(str(Path(__file__).parents[3] / "converter" / "verify"))
+from runner_keras import Framework
+
 
 def difference(path: str, data: str) -> str:
     """Load a file, run it on the stored inputs, and compare with the stored outputs."""
@@ -58,6 +61,7 @@ def loads(source: str) -> bool:
 if __name__ == "__main__":
     rows = json.loads(Path(sys.argv[1]).read_text())
     answers = {}
+    Framework("keras").broadcast_additions()
     for name, (path, data, source) in rows.items():
         try:
             answers[name] = difference(path, data)
