@@ -23,8 +23,11 @@ FILES = [
     ("keras2_recurrent.h5", "keras 2.2.4 on tensorflow"),
     ("tfkeras24_functional.h5", "tf_keras 2.21.0 on tensorflow"),
     ("tfkeras212_functional.h5", "tf_keras 2.21.0 on tensorflow"),
+    ("keras30_functional.keras", "keras 3.0.5 on tensorflow"),
     ("keras30_sequential.keras", "keras 3.0.5 on tensorflow"),
     ("keras30_sequential.h5", "keras 3.0.5 on tensorflow"),
+    ("keras315_functional.keras", "keras 3.15.1 on tensorflow"),
+    ("keras315_functional.h5", "keras 3.15.1 on tensorflow"),
     ("keras315_sequential.keras", "keras 3.15.1 on tensorflow"),
 ]  # fmt: skip
 
