@@ -91,10 +91,10 @@ def of_weights(tensors: Mapping[str, tuple[str, Iterable[int], str]]) -> str:
     container, framework or device.
     """
     hasher = new()
+    encode = json.JSONEncoder(ensure_ascii=False).encode
     for name in sorted(tensors):
         dtype, shape, digest = tensors[name]
-        line = json.dumps([name, dtype, list(shape), digest], ensure_ascii=False)
-        hasher.update(line.encode() + b"\n")
+        hasher.update(encode([name, dtype, list(shape), digest]).encode() + b"\n")
     return str(hasher.hexdigest())
 
 

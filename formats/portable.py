@@ -210,9 +210,12 @@ def write_manifest(document: Mapping[str, Any], folder: Path, *, sync: bool = Fa
     Raises:
         StorageError: It cannot be written.
     """
-    text = laid_out(_strict(document), ensure_ascii=False, allow_nan=False)
+    try:
+        text = laid_out(document, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, TypeError):  # few have what JSON cannot hold, and looking takes long
+        text = laid_out(_strict(document), ensure_ascii=False, allow_nan=False).encode()
     with Output(folder / MANIFEST) as out:
-        out.write(text.encode() + b"\n")
+        out.write(text + b"\n")
         if sync:
             out.sync()
 

@@ -51,8 +51,8 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
             return activate(op, x, config)
         from converter.lower.keras.table import LAYERS, known_arguments, unknown_arguments
 
-        if name in LAYERS and isinstance(config, Mapping):
-            row = LAYERS[name]
+        row = LAYERS.get(str(name))
+        if row is not None and isinstance(config, Mapping):
             if unknown := unknown_arguments(row, config):
                 raise Gap(f"activation {name} has arguments {', '.join(unknown)}")
             result = row.handler(op, Roles(op, str(name), {}), x, **known_arguments(row, config))

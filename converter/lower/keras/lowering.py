@@ -15,28 +15,9 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Graph, Trace, needed
 from converter.lower.keras import (
-    activations,
-    applications,
-    attention,
-    audio,
-    cells,
-    convolution,
-    convolutional_recurrent,
-    core,
-    images,
-    legacy,
-    lookup,
-    merging,
-    normalization,
-    operations,
-    pooling,
-    preprocessing,
     quantized,
-    recurrent,
-    reshaping,
     rules_operations,  # noqa: F401 - importing it enters its rules
     rules_recurrent,  # noqa: F401 - importing it enters its rules
-    tensorflow_ops,
     wrappers,
 )
 from converter.lower.keras.model import Call, Layer, Model, Reference, parse, references
@@ -64,12 +45,6 @@ from formats.bundle import Bundle
 from formats.errors import InternalError, UnsupportedError
 from formats.keras_names import quantization
 
-FAMILIES = (
-    activations, applications, attention, audio, cells, convolution, convolutional_recurrent, core,
-    images, legacy, lookup, merging, normalization, pooling, preprocessing, quantized, recurrent,
-    reshaping, wrappers,
-    *operations.FAMILIES, *tensorflow_ops.FAMILIES,
-)  # fmt: skip
 OPSET = 18
 
 
@@ -119,7 +94,11 @@ def model_of(bundle: Bundle) -> Model:
     if backend is None and version.split(".")[0] in ("", "0", "1"):
         backend = unrecorded_backend(bundle.weights)
     config = bundle.topology.content
-    model = lookup.vocabularies(parse(config), config, bundle.assets)
+    model = parse(config)
+    if bundle.assets:
+        from converter.lower.keras import lookup
+
+        model = lookup.vocabularies(model, config, bundle.assets)
     return normalised(model, version, str(backend or "") or None)
 
 

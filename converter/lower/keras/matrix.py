@@ -1,9 +1,8 @@
-"""The support matrix of Keras, printed from the table; importing the families fills that."""
+"""The support matrix of Keras, printed from the tables."""
 
 from typing import Any
 
 from converter.lower.keras.activations import FUNCTIONS
-from converter.lower.keras.lowering import FAMILIES
 from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS
 
 # What stands in front of the names of a table.
@@ -14,7 +13,6 @@ TABLES = (
 
 def rows() -> list[dict[str, Any]]:
     """Return a row for each layer and operation, and for each activation that is a string."""
-    modules = {family.__name__ for family in FAMILIES}
     layers = [
         {
             "name": f"{prefix}{name}",
@@ -23,7 +21,7 @@ def rows() -> list[dict[str, Any]]:
         }
         for prefix, table in TABLES
         for name, row in sorted(table.items())
-        if row.handler.__module__ in modules
+        if row.handler.__module__ in table.families
     ]
     activations = [
         {"name": f"activation {name}", "computes": _first_line(f.__doc__), "arguments": []}

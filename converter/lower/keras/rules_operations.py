@@ -28,7 +28,9 @@ def operation_without_module(layer: Layer, age: Age) -> Layer | None:
     """Keras 3 names no modules in .h5 files: what is not trainable, or else, is an operation."""
     if age.major < 3 or layer.module is not None or "trainable" in layer.config:
         return None
-    if layer.class_name not in OPERATIONS or layer.model is not None:
+    if layer.class_name == "InputLayer" or layer.model is not None:
+        return None
+    if layer.class_name not in OPERATIONS:
         return None
     return replace(layer, module="keras.src.ops.numpy")
 

@@ -8,6 +8,7 @@ the support matrix (``convert ops keras``).
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -71,10 +72,57 @@ class Masked:
     mask: Value | Sequence[Value | None] | None
 
 
-LAYERS: dict[str, Row] = {}
-OPERATIONS: dict[str, Row] = {}  # classes of keras.ops, many of which are named as layers are
-TF_FUNCTIONS: dict[str, Row] = {}  # "math.multiply": what a TFOpLambda calls
-TF_OPS: dict[str, Row] = {}  # "Mul": the op of a TensorFlowOpLayer
+class Table(Mapping[str, Row]):
+    """Rows by name, entered by families: modules that are imported when a row is looked for.
+
+    A model needs few of them, and importing all takes longer than lowering it.
+    """
+
+    def __init__(self, *families: str) -> None:
+        """Name the modules below this package, those first that most models need."""
+        self.families = [f"{__package__}.{family}" for family in families]
+        self._left = list(self.families)
+        self._rows: dict[str, Row] = {}
+
+    def enter(self, name: str, row: Row) -> None:
+        """Enter a row.
+
+        Raises:
+            ValueError: The name is taken.
+        """
+        add_row(self._rows, name, row)
+
+    def __getitem__(self, name: str) -> Row:
+        while name not in self._rows and self._left:
+            import_module(self._left.pop(0))
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._import_all()
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        self._import_all()
+        return len(self._rows)
+
+    def _import_all(self) -> None:
+        while self._left:
+            import_module(self._left.pop(0))
+
+
+LAYERS = Table(
+    "core", "convolution", "normalization", "pooling", "activations", "merging", "reshaping",
+    "applications", "wrappers", "recurrent", "cells", "legacy", "attention",
+    "convolutional_recurrent", "quantized", "preprocessing", "images", "lookup", "audio",
+)  # fmt: skip
+# Classes of keras.ops, many of which are named as layers are.
+OPERATIONS = Table(*(f"operations.{family}" for family in (
+    "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "pictures",
+    "signals",
+)))  # fmt: skip
+_TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in ("arithmetic", "arrays", "networks"))
+TF_FUNCTIONS = Table(*_TENSORFLOW)  # "math.multiply": what a TFOpLambda calls
+TF_OPS = Table(*_TENSORFLOW, "tensorflow_ops.nodes")  # "Mul": the op of a TensorFlowOpLayer
 
 # A module begins with one of these; everything else is a layer.
 TABLES = {
@@ -98,7 +146,7 @@ def row_of(module: str | None, class_name: str) -> Row | None:
     return None if is_authors(module) else table_of(module).get(class_name)
 
 
-def table_of(module: str | None) -> dict[str, Row]:
+def table_of(module: str | None) -> Table:
     """Return the table that has the classes of a module."""
     found = (table for prefix, table in TABLES.items() if (module or "").startswith(prefix))
     return next(found, LAYERS)
@@ -113,13 +161,13 @@ def keras_layer(*class_names: str, mask: str = "drop") -> Callable[[H], H]:
 
     def enter(handler: H) -> H:
         for name in class_names:
-            add_row(LAYERS, name, Row(handler, _keywords(handler), mask))
+            LAYERS.enter(name, Row(handler, _keywords(handler), mask))
         return handler
 
     return enter
 
 
-def operation(table: dict[str, Row], *names: str) -> Callable[[H], H]:
+def operation(table: Table, *names: str) -> Callable[[H], H]:
     """Enter a handler into a table of operations under these names.
 
     It takes the builder, then what the call has, by position or under the names Keras gives it;
@@ -131,13 +179,19 @@ def operation(table: dict[str, Row], *names: str) -> Callable[[H], H]:
 
     def enter(handler: H) -> H:
         for name in names:
-            add_row(table, name, Row(handler, _keywords(handler), "drop", is_layer=False))
+            table.enter(name, Row(handler, _keywords(handler), "drop", is_layer=False))
         return handler
 
     return enter
 
 
 def _keywords(handler: Handler) -> frozenset[str]:
+    """Return the names of the arguments that may be given by name."""
+    code = getattr(handler, "__code__", None)
+    if code is not None and not handler.__dict__:  # else it may say that it has another signature
+        named = code.co_varnames[code.co_posonlyargcount : code.co_argcount]
+        named += code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+        return frozenset(named) - {"op", "w"}
     kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     found = [p.name for p in signature(handler).parameters.values() if p.kind in kinds]
     return frozenset(found) - {"op", "w"}

@@ -5,7 +5,3 @@ them: without ``math.``, ``nn.``, ``linalg.`` or ``compat.v1.`` in front. `nodes
 node of a TensorFlowOpLayer names them.
 Spec: https://www.tensorflow.org/versions/r2.16/api_docs/python/tf
 """
-
-from converter.lower.keras.tensorflow_ops import arithmetic, arrays, networks, nodes
-
-FAMILIES = (arithmetic, arrays, networks, nodes)
