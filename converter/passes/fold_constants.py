@@ -12,7 +12,8 @@ from converter.lower.graph import Folded, Graph, Node, Weight
 from formats.weights import DTYPES, Tensor, numpy_dtype
 
 Arrays = list[np.ndarray]
-BLOCK = 256  # rows transposed at once: a cache holds them, the whole kernel it does not
+BLOCK = 128  # rows transposed at once: a cache holds them, the whole kernel it does not
+CACHE = 1 << 20  # bytes of a kernel that are brought into order at once
 
 
 def fold_constants(graph: Graph, weights: Mapping[str, Tensor]) -> None:
@@ -68,11 +69,16 @@ def transposed(x: np.ndarray, order: list[int]) -> np.ndarray:
         *spatial, inner, outer = x.shape
         rows = prod(spatial) * inner
         matrix = x.reshape(rows, outer)
-        turned = np.empty((outer, rows), x.dtype)
-        for row in range(0, rows, BLOCK):
-            turned[:, row : row + BLOCK] = matrix[row : row + BLOCK].T
-        image = turned.reshape(outer, prod(spatial), inner).transpose(0, 2, 1)
-        return np.ascontiguousarray(image).reshape(outer, inner, *spatial)
+        result = np.empty((outer, inner, prod(spatial)), x.dtype)
+        step = min(max(1, outer), max(8, CACHE // max(1, rows * x.itemsize)))
+        turned = np.empty((step, rows), x.dtype)
+        for start in range(0, outer, step):
+            part = result[start : start + step]
+            for row in range(0, rows, BLOCK):
+                columns = matrix[row : row + BLOCK, start : start + step]
+                turned[: len(part), row : row + BLOCK] = columns.T
+            part[:] = turned[: len(part)].reshape(len(part), -1, inner).transpose(0, 2, 1)
+        return result.reshape(outer, inner, *spatial)
     return np.ascontiguousarray(x.transpose(order))
 
 
