@@ -130,17 +130,28 @@ def table(folder: Path, model: str, options: argparse.Namespace) -> None:
         print(
             f"  {name:<14} {wall:6.2f} {cpu:7.2f} {ratio:11.1f} {peak:9.0f} {nodes:>7}", flush=True
         )
-    if "tf2onnx" not in failed:
-        done = subprocess.run(
-            [sys.executable, "-c", LATENCY, outs["convert"], outs["tf2onnx"]],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        a, b = map(float, done.stdout.split())
-        print(
-            f"  onnxruntime, one thread: {a * 1e3:.2f} ms, tf2onnx's {b * 1e3:.2f} ms, {a / b:.2f} x"
-        )
+    compared = [name for name in ("convert", "tf2onnx", "keras export") if name not in failed]
+    print("  onnxruntime, one thread:", ", ".join(latencies(compared, outs)), flush=True)
     for path in (source, *outs.values()):
         remove(path)
+
+
+def latencies(names: list[str], outs: dict[str, Path]) -> list[str]:
+    """Return how long each file takes for one input, beside the others that can be run."""
+    alone = {
+        name: subprocess.run([sys.executable, "-c", LATENCY, outs[name]], capture_output=True, text=True)
+        for name in names
+    }  # fmt: skip
+    runs = [name for name in names if not alone[name].returncode]
+    together = subprocess.run(
+        [sys.executable, "-c", LATENCY, *(outs[name] for name in runs)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    seconds = dict(zip(runs, map(float, together.stdout.split()), strict=True))
+    ours = seconds["convert"]
+    lines = [f"{n} {s * 1e3:.2f} ms ({ours / s:.2f} x)" for n, s in seconds.items()]
+    refused = [f"{n} is refused" for n in names if n not in runs]
+    return lines + refused
 
 
 if __name__ == "__main__":
