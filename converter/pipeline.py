@@ -21,7 +21,7 @@ from converter.trust import Trusted
 from converter.verify.weights import WeightsReport
 from formats import catalog, digests
 from formats.artifact import Artifact
-from formats.bundle import Bundle, LeftOut
+from formats.bundle import Bundle, LeftOut, Normalisation
 from formats.errors import (
     CorruptError,
     EnvironmentFault,
@@ -254,12 +254,12 @@ def steps(
 def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, "Graph | None"]:
     """Return the graph, where the target has one; a bundle does without, and says why."""
     if options.to == "onnx":
-        return bundle, lower(bundle, options.opset, options.trust)
+        return _narrowed(bundle, lower(bundle, options.opset, options.trust))
     if bundle.topology is None:
         return bundle, None
     if options.to == "portable":
         try:
-            return bundle, lower(bundle, options.opset, options.trust)
+            return _narrowed(bundle, lower(bundle, options.opset, options.trust))
         except (UnsupportedError, CorruptError) as e:
             # The weights are no worse for it.
             reason = e.found if e.hint is None else f"{e.found} ({e.hint})"
@@ -270,6 +270,18 @@ def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, "Graph | None"]:
     entry = LeftOut(f"graph ({bundle.topology.kind})", reason)
     metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
     return replace(bundle, metadata=metadata), None
+
+
+def _narrowed(bundle: Bundle, graph: "Graph") -> tuple[Bundle, "Graph"]:
+    """Say of a graph what it computes less precisely than its source does."""
+    if not graph.narrowed:
+        return bundle, graph
+    what = ", ".join(f"{op_type} {count}" for op_type, count in sorted(graph.narrowed.items()))
+    detail = f"{what}: onnxruntime has them in no wider type"
+    change = Normalisation("float64 computed in float32", sum(graph.narrowed.values()), detail)
+    about = bundle.metadata
+    metadata = replace(about, normalisations=(*about.normalisations, change))
+    return replace(bundle, metadata=metadata), graph
 
 
 def _write_weights(

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from converter.lower.double import FORMS
 from converter.lower.graph import Attribute, Dim, Graph, Node, Shape, Spec, Weight
 from converter.lower.values import Permutation, Value, broadcast, identity, inverse, without
 from formats.weights import Tensor, numpy_dtype
@@ -168,9 +169,14 @@ class Builder:
 
         Where onnxruntime has no kernel of a dtype the node gets float32, and what it gives is cast
         back: bfloat16 is rounded once after each operation, as TensorFlow's kernels do; float64
-        loses what float32 cannot keep.
+        is computed by other operations, or else loses what float32 cannot keep, and is counted.
         """
         if lacking := _without_kernel(op_type, inputs):
+            if lacking == "float64":
+                if op_type in FORMS:
+                    return [FORMS[op_type](self, *inputs, **(attributes or {}))]
+                narrowed = self._outermost.narrowed
+                narrowed[op_type] = narrowed.get(op_type, 0) + 1
             given = [self.cast(v, "float32") if v and v.dtype == lacking else v for v in inputs]
             made = self.node(
                 op_type,
@@ -539,11 +545,11 @@ def known(sizes: Sequence[Dim]) -> Dim:
 
 
 def _without_kernel(op_type: str, inputs: Sequence[Value | None]) -> str | None:
-    """Return the dtype of inputs that onnxruntime has no kernel for."""
+    """Return the dtype of inputs that onnxruntime has no kernel for, or none that is exact."""
     dtypes = {v.dtype for v in inputs if v is not None}
     if "bfloat16" in dtypes and op_type not in MOVES:
         return "bfloat16"
-    return "float64" if "float64" in dtypes and op_type in SINGLE else None
+    return "float64" if "float64" in dtypes and op_type in SINGLE | FORMS.keys() else None
 
 
 def _check_range(value: Attribute) -> None:

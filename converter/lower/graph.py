@@ -89,6 +89,7 @@ class Graph:
         traces: Outputs of layers that are values here, each after those it is made of; one layer
             called several times has several. A pass may take the value away: so goes its trace.
         trusted: Modules of the user's that supplied some of it → SHA-256 of their files.
+        narrowed: Operator → how many of float64 are computed in float32, for want of a kernel.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Graph:
     initializers: "dict[str, Weight | Folded | np.ndarray]" = field(default_factory=dict)
     traces: list[Trace] = field(default_factory=list)
     trusted: dict[str, str] = field(default_factory=dict)
+    narrowed: dict[str, int] = field(default_factory=dict)
 
 
 def needed(graph: Graph) -> Graph:
@@ -121,7 +123,7 @@ def needed(graph: Graph) -> Graph:
     traces = [t for t in graph.traces if t.value in made]
     return Graph(
         graph.name, graph.opset, nodes, graph.inputs, graph.outputs, specs, initializers, traces,
-        graph.trusted,
+        graph.trusted, graph.narrowed,
     )  # fmt: skip
 
 

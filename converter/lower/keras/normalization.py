@@ -132,7 +132,7 @@ def layer_normalization(
         _, spread = moments(op, single, axes)
         result = op.div(single, op.unary("Sqrt", op.add(spread, epsilon)))
         scale, center = True, False
-    elif axes == [x.rank - 1]:
+    elif axes == [x.rank - 1] and single.dtype != "float64":  # its operator is of float32
         return op.cast(_layer_norm(op, w, single, epsilon, center, scale), x.dtype)
     else:
         result = standardized(op, single, axes, epsilon)

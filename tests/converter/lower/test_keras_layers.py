@@ -45,9 +45,10 @@ def session(path):
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-# Of the largest output, by the narrowest dtype that a model computes in. float64 counts as
-# float32, in which onnxruntime computes part of it.
-TOLERANCES = {"bfloat16": 3e-2, "float16": 5e-3, "float32": 2e-5, "float64": 2e-5}
+# Of the largest output, by the narrowest dtype that a model computes in; where onnxruntime has
+# something of float64 in float32 alone, that is float32. TensorFlow rounds constants of float64
+# to float32, as gelu's root of two.
+TOLERANCES = {"bfloat16": 3e-2, "float16": 5e-3, "float32": 2e-5, "float64": 1e-8}
 
 
 def widen(graph):
@@ -79,7 +80,8 @@ def test_the_graph_computes_what_keras_computes(tmp_path, family, name):
     keys = [k for k in stored.files if k.startswith("out")]
     assert [k.endswith(".bfloat16") for k in keys] == [kind == "bfloat16" for kind in kinds]
     expected = [stored[k] for k in keys]
-    relative = TOLERANCES[coarsest({s.dtype for s in graph.specs.values()})]
+    kinds = {s.dtype for s in graph.specs.values()} | ({"float32"} if graph.narrowed else set())
+    relative = TOLERANCES[coarsest(kinds)]
     for ours, theirs, spec in zip(found, expected, model.get_outputs(), strict=True):
         assert ours.shape == theirs.shape
         if theirs.dtype.kind == "U":

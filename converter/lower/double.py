@@ -1,0 +1,139 @@
+"""Operations of float64 that are not exact as ONNX or onnxruntime have them, made of others.
+
+onnxruntime computes some in float32 alone; an attribute is a float32, whatever the operands are.
+The inverses of sine, cosine and tangent begin with the float32 result y, and add what is missing:
+its sine or tangent, exact by the theorems of addition, is so small that a term or two give it.
+What has no form here is computed in float32, and is counted (`Graph.narrowed`).
+"""
+
+from collections.abc import Callable
+from math import pi
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from converter.lower.values import Value
+
+if TYPE_CHECKING:
+    from converter.lower.builder import Builder
+
+Form: TypeAlias = "Callable[..., Value]"  # builder, x, and the operator's attributes
+
+FAR = 1e300  # an arctangent of more is no other
+POINTS, FAR_ERF = 56, 6.0  # erf of more is 1
+
+
+def _tan(op: "Builder", x: Value) -> Value:
+    return op.div(op.unary("Sin", x), op.unary("Cos", x))
+
+
+def _sinh(op: "Builder", x: Value) -> Value:
+    return op.mul(op.sub(op.unary("Exp", x), op.unary("Exp", op.unary("Neg", x))), 0.5)
+
+
+def _cosh(op: "Builder", x: Value) -> Value:
+    return op.mul(op.add(op.unary("Exp", x), op.unary("Exp", op.unary("Neg", x))), 0.5)
+
+
+def _asinh(op: "Builder", x: Value) -> Value:
+    size = op.unary("Abs", x)
+    root = op.unary("Sqrt", op.add(op.mul(size, size), 1.0))
+    return op.mul(op.unary("Sign", x), op.unary("Log", op.add(size, root)))
+
+
+def _acosh(op: "Builder", x: Value) -> Value:
+    roots = op.mul(op.unary("Sqrt", op.sub(x, 1.0)), op.unary("Sqrt", op.add(x, 1.0)))
+    return op.unary("Log", op.add(x, roots))
+
+
+def _atanh(op: "Builder", x: Value) -> Value:
+    return op.mul(op.unary("Log", op.div(op.add(x, 1.0), op.sub(1.0, x))), 0.5)
+
+
+def _begun(op: "Builder", op_type: str, x: Value) -> Value:
+    return op.cast(op.unary(op_type, op.cast(x, "float32")), "float64")
+
+
+def _atan(op: "Builder", x: Value) -> Value:
+    x = op.elementwise("Max", op.elementwise("Min", x, FAR), -FAR)
+    begun = _begun(op, "Atan", x)
+    tangent = _tan(op, begun)
+    missing = op.div(op.sub(x, tangent), op.add(op.mul(x, tangent), 1.0))
+    return op.add(begun, missing)
+
+
+def _asin(op: "Builder", x: Value) -> Value:
+    begun = _begun(op, "Asin", x)
+    sine, cosine = op.unary("Sin", begun), op.unary("Cos", begun)
+    return _finished(op, begun, op.sub(op.mul(x, cosine), op.mul(_other(op, x), sine)))
+
+
+def _acos(op: "Builder", x: Value) -> Value:
+    begun = _begun(op, "Acos", x)
+    sine, cosine = op.unary("Sin", begun), op.unary("Cos", begun)
+    return _finished(op, begun, op.sub(op.mul(_other(op, x), cosine), op.mul(x, sine)))
+
+
+def _other(op: "Builder", x: Value) -> Value:
+    """Return the cosine that goes with a sine, or the reverse."""
+    return op.unary("Sqrt", op.mul(op.sub(1.0, x), op.add(x, 1.0)))
+
+
+def _finished(op: "Builder", begun: Value, sine: Value) -> Value:
+    """Return an angle and a small one beside it, of which the sine is known: s + s^3 / 6."""
+    more = op.add(op.mul(op.mul(sine, sine), 1 / 6), 1.0)
+    return op.add(begun, op.mul(sine, more))
+
+
+def _celu(op: "Builder", x: Value, *, alpha: float) -> Value:
+    return op.add(op.elementwise("Max", x, 0.0), _fallen(op, x, 1 / alpha, alpha))
+
+
+def _elu(op: "Builder", x: Value, *, alpha: float) -> Value:
+    return op.add(op.elementwise("Max", x, 0.0), _fallen(op, x, 1.0, alpha))
+
+
+def _selu(op: "Builder", x: Value, *, alpha: float, gamma: float) -> Value:
+    return op.mul(_elu(op, x, alpha=alpha), gamma)
+
+
+def _fallen(op: "Builder", x: Value, inner: float, outer: float) -> Value:
+    """Return outer * (exp(inner * x) - 1) where x is negative, else zero."""
+    below = op.elementwise("Min", x, 0.0)
+    return op.mul(op.sub(op.unary("Exp", op.mul(below, inner)), 1.0), outer)
+
+
+def _leaky_relu(op: "Builder", x: Value, *, alpha: float) -> Value:
+    return op.where(op.elementwise("Less", x, 0.0), op.mul(x, alpha), x)
+
+
+def _hard_sigmoid(op: "Builder", x: Value, *, alpha: float, beta: float) -> Value:
+    line = op.add(op.mul(x, alpha), beta)
+    return op.elementwise("Max", op.elementwise("Min", line, 1.0), 0.0)
+
+
+def _shrink(op: "Builder", x: Value, *, bias: float, lambd: float) -> Value:
+    above = op.where(op.elementwise("Greater", x, lambd), op.sub(x, bias), 0.0)
+    return op.where(op.elementwise("Less", x, -lambd), op.add(x, bias), above)
+
+
+def _thresholded_relu(op: "Builder", x: Value, *, alpha: float) -> Value:
+    return op.where(op.elementwise("Greater", x, alpha), x, 0.0)
+
+
+def _erf(op: "Builder", x: Value) -> Value:
+    """Erf as the integral of a bell, by Gauss and Legendre: exact to the last bits up to 6."""
+    points, weights = np.polynomial.legendre.leggauss(POINTS)
+    x = op.elementwise("Max", op.elementwise("Min", x, FAR_ERF), -FAR_ERF)
+    at = op.mul(op.unsqueeze(x, [-1]), op.constant((points + 1) / 2, "float64"))
+    bell = op.unary("Exp", op.unary("Neg", op.mul(at, at)))
+    column = op.constant(weights[:, None] / pi**0.5, "float64")
+    return op.mul(x, op.squeeze(op.matmul(bell, column), [-1]))
+
+
+FORMS: dict[str, Form] = {
+    "Acos": _acos, "Acosh": _acosh, "Asin": _asin, "Asinh": _asinh, "Atan": _atan,
+    "Atanh": _atanh, "Celu": _celu, "Cosh": _cosh, "Elu": _elu, "Erf": _erf,
+    "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky_relu, "Selu": _selu, "Shrink": _shrink,
+    "Sinh": _sinh, "Tan": _tan, "ThresholdedRelu": _thresholded_relu,
+}  # fmt: skip
