@@ -15,6 +15,7 @@ from converter.version import VERSION
 from converter.write_keras import words
 from converter.write_keras.configuration import Configuration
 from converter.write_keras.places import Store
+from converter.write_keras.training import compile_config
 from formats import catalog, keras_archive
 from formats.artifact import Artifact
 from formats.bundle import Bundle
@@ -34,13 +35,15 @@ class KerasFile:
         config: What ``config.json`` says.
         variables: Path in the weights' store → tensor, as it will stand there.
         changed: How many of them are not as the source has them.
-        notes: What today's Keras does otherwise where that hardly matters.
+        notes: What today's Keras does otherwise where that hardly matters, and what is left out.
+        user: Metadata of the user's that the source carries.
     """
 
     config: Mapping[str, Any] = field(repr=False)
     variables: Mapping[str, Tensor] = field(repr=False)
     changed: int
     notes: tuple[str, ...] = ()
+    user: Mapping[str, Any] = field(default_factory=dict)
 
 
 def plan(bundle: Bundle) -> KerasFile:
@@ -64,7 +67,11 @@ def plan(bundle: Bundle) -> KerasFile:
         raise UnsupportedError(f"{len(gaps)} gaps: {'; '.join(gaps)}")
     variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
     changed = sum(made.make is not None for made in store.places.values())
-    return KerasFile(configuration.document, variables, changed, tuple(configuration.notes))
+    user = dict(bundle.metadata.user)
+    training, left = compile_config(user.pop("training_config", None))
+    document = configuration.document | ({} if training is None else {"compile_config": training})
+    notes = [*configuration.notes, *(f"left out: {text}" for text in left)]
+    return KerasFile(document, variables, changed, tuple(notes), user)
 
 
 def write(
@@ -82,7 +89,12 @@ def write(
         yield Step("normalised", f"weights as Keras stores them today: {file.changed}")
     begin, path, blocks = perf_counter(), payload / NAME, Blocks()
     weights = hdf5_writer.plan(file.variables, {})
-    metadata = {"keras_version": words.signatures()["version"], "written_by": f"convert {VERSION}"}
+    metadata: dict[str, Any] = {
+        "keras_version": words.signatures()["version"],
+        "written_by": f"convert {VERSION}",
+    }
+    if file.user:
+        metadata["user"] = dict(file.user)
     done = 0
     for n in keras_archive.write(
         path, metadata=metadata, config=dict(file.config), weights=weights, blocks=blocks, sync=sync

@@ -47,6 +47,7 @@ class Configuration:
         self.document = self._model(model, class_name, ())
 
     def _model(self, model: Model, class_name: str, path: tuple[str, ...]) -> dict[str, Any]:
+        self._check_names(model, path)
         if class_name == "Sequential" and (chain := _chain(model)) is not None:
             layers = [self._layer(layer, path) for layer in chain]
             parts: dict[str, Any] = {"name": safe(model.name), "layers": layers}
@@ -68,6 +69,14 @@ class Configuration:
             "output_layers": _ends(model, model.outputs),
         }
         return _object(FUNCTIONAL, "Functional", config, "Functional")
+
+    def _check_names(self, model: Model, path: tuple[str, ...]) -> None:
+        used: dict[str, str] = {}
+        for name in model.layers:
+            other = used.setdefault(safe(name), name)
+            if other != name:
+                where = "/".join((*path, safe(name)))
+                self.gaps.append(f"layers {other} and {name}, of one name in Keras 3 ({where})")
 
     def _layer(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
         path = (*path, layer.name)
@@ -221,6 +230,7 @@ def _argument(model: Model, value: Any) -> Any:
     if isinstance(value, Reference):
         layer = model.layers[value.layer]
         history = [safe(value.layer), _call_number(layer, value.call), value.tensor]
+        # Keras takes the history, and makes shape and dtype anew by calling the layers.
         config: dict[str, Any] = {"shape": [], "dtype": "float32", "keras_history": history}
         return {"class_name": "__keras_tensor__", "config": config}
     if isinstance(value, np.ndarray):

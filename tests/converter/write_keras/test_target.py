@@ -8,6 +8,8 @@ import pytest
 
 import converter
 from converter.cli.app import run
+from converter.lower.keras.model import parse
+from converter.write_keras.configuration import Configuration
 from formats.errors import UnsupportedError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras"
@@ -59,3 +61,19 @@ def test_a_dry_run_writes_nothing(tmp_path):
     code, out = convert(FIXTURES / "keras2_recurrent.h5", tmp_path, "--dry-run")
     assert code == 0
     assert not out.exists()
+
+
+def test_layers_of_one_name_without_slashes_are_a_gap():
+    def dense(name, source):
+        config = {"name": name, "units": 2, "use_bias": False}
+        nodes = [[[source, 0, 0, {}]]]
+        return {"class_name": "Dense", "name": name, "config": config, "inbound_nodes": nodes}
+
+    first = {"class_name": "InputLayer", "name": "x", "config": {"batch_input_shape": [None, 2]},
+             "inbound_nodes": []}  # fmt: skip
+    layers = [first, dense("a/b", "x"), dense("a_b", "a/b")]
+    ends = {"input_layers": [["x", 0, 0]], "output_layers": [["a_b", 0, 0]]}
+    model = parse({"class_name": "Functional", "config": {"name": "m", "layers": layers, **ends}})
+    assert Configuration(model, "Functional").gaps == [
+        "layers a/b and a_b, of one name in Keras 3 (a_b)"
+    ]
