@@ -7,7 +7,7 @@ them with onnx's own inference.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -44,11 +44,16 @@ class Builder:
     Attributes:
         graph: The graph so far.
         weights: Tensors that its initializers may name.
+        supplies: What the user's modules supply beside the source's own words, if anything.
     """
+
+    supplies: Any = None
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         self.graph = graph
         self.weights = weights
+        # Tensors that inference does not read, as what knows their layer says.
+        self.left: set[str] = set()
         self._outermost = graph
         self._scope: list[str] = []
         self._counts: dict[str, int] = {}

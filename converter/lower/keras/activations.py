@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Any, TypeAlias
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.table import Gap, Roles, is_authors, keras_layer
 from converter.lower.values import Value
 
 Function: TypeAlias = Callable[..., Value]
@@ -36,10 +36,14 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
         spec: Name, or serialised function or layer with its parameters; None for none.
 
     Raises:
-        Gap: It is none of Keras's own.
+        Gap: It is none of Keras's own, and no trusted module has it.
     """
     if spec is None:
         return x
+    if op.supplies is not None:
+        found = op.supplies.activation(op, x, spec)
+        if isinstance(found, Value):
+            return found
     arguments: Mapping[str, Any] = {}
     if isinstance(spec, Mapping):
         name = spec.get("class_name")
@@ -51,6 +55,8 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
             return activate(op, x, config)
         from converter.lower.keras.table import LAYERS, known_arguments, unknown_arguments
 
+        if is_authors(spec.get("module")) or ">" in str(name):
+            raise Gap(f"activation {name!r} of {spec.get('module') or 'its author'}")
         row = LAYERS.get(str(name))
         if row is not None and isinstance(config, Mapping):
             if unknown := unknown_arguments(row, config):

@@ -11,11 +11,13 @@ its tensors by position, then the layer's arguments by name, with their defaults
 is not in the signature is a gap; ``config`` in it takes the whole configuration. ``w["scale"]`` is
 a weight under the name that ``convert inspect --weights`` shows behind the layer's. Weights are
 known by dtype and shape: no values. For a Lambda, whose code is never run, the name is
-``"Lambda:<layer name>"`` and the arguments are those that the Lambda keeps for its function.
+``"Lambda:<layer name>"`` and the arguments are those that the Lambda keeps for its function; for
+an activation it is ``"Activation:<its name>"``. A recurrent cell takes a step and its states and
+returns its output, then its new states; ``states=("units",)`` names what they are sized by.
 `Gap` is raised for what the lowering does not do; `Masked` returns a mask with the value.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
 
 from converter.lower.builder import Builder
@@ -28,8 +30,15 @@ __all__ = ["Builder", "Gap", "Masked", "Roles", "Value", "activate", "keras_laye
 LOWERINGS: dict[str, Row] = {}
 
 
-def keras_layer(*class_names: str, mask: str = "drop") -> Callable[[H], H]:
-    """Register a lowering for these classes; ``mask="pass"`` hands the input's mask on.
+def keras_layer(
+    *class_names: str, mask: str = "drop", states: Sequence[str] = ()
+) -> Callable[[H], H]:
+    """Register a lowering for these classes.
+
+    Args:
+        class_names: As the model's configuration names them.
+        mask: ``pass`` hands the input's mask on.
+        states: Of a recurrent cell, which of its arguments are the sizes of its states.
 
     Raises:
         ValueError: One of them has a lowering.
@@ -39,7 +48,7 @@ def keras_layer(*class_names: str, mask: str = "drop") -> Callable[[H], H]:
 
     def registered(handler: H) -> H:
         for name in class_names:
-            add_row(LOWERINGS, name, Row(handler, _arguments(handler), mask))
+            add_row(LOWERINGS, name, Row(handler, _arguments(handler), mask, states=tuple(states)))
         return handler
 
     return registered

@@ -17,7 +17,14 @@ import numpy as np
 from converter.lower.builder import END, Builder, numpy_type
 from converter.lower.graph import Attribute
 from converter.lower.keras.activations import activate
-from converter.lower.keras.table import LAYERS, Gap, Roles, keras_layer, unknown_arguments
+from converter.lower.keras.table import (
+    LAYERS,
+    Gap,
+    Roles,
+    is_authors,
+    keras_layer,
+    unknown_arguments,
+)
 from converter.lower.values import Value
 
 Make: TypeAlias = "Callable[..., Cell]"
@@ -54,10 +61,10 @@ class Cell:
 
     Attributes:
         project: What of a step needs no state, for one step or, along axis 1, for all.
-        step: A projected step and the states to the new states.
+        step: A projected step and the states to the new states, and to what else is put out.
         zeros: The states to begin with, for one projected step or all.
         count: How many states there are.
-        result: Which of them is the output.
+        result: Which of what a step makes is the output.
         native: The same for ONNX's own operator, where one can do it.
     """
 
@@ -91,7 +98,7 @@ def _one_step(make: Make) -> Callable[..., list[Value]]:
         cell = make(op, w, **arguments)
         before = [*given, *flattened(states)]
         after = cell.step(cell.project(x), before)
-        return [after[cell.result], *after]
+        return [after[cell.result], *after[: cell.count]]
 
     states = Parameter("states", Parameter.KEYWORD_ONLY, default=None)
     handler.__dict__["__signature__"] = Signature([*keywords(make), states])
@@ -121,7 +128,12 @@ def cell_of(op: Builder, w: Roles, entry: Mapping[str, Any]) -> Cell:
     """
     name = str(entry.get("class_name")).rpartition(">")[2]
     config = entry.get("config")
-    if name not in CELLS or not isinstance(config, Mapping):
+    if op.supplies is not None:
+        found = op.supplies.cell(op, w, entry)
+        if isinstance(found, Cell):
+            return found
+    own = name in CELLS and not is_authors(entry.get("module"))
+    if not own or not isinstance(config, Mapping):
         raise Gap(f"cell {name}")
     row = LAYERS[name]
     if unknown := unknown_arguments(row, config):
@@ -210,6 +222,8 @@ def _native(
     activations: Sequence[Any], **attributes: Attribute,
 ) -> Native | None:  # fmt: skip
     """Return a cell as ONNX's own operator takes it, or None where it cannot do it."""
+    if op.supplies is not None and any(map(op.supplies.has_activation, activations)):
+        return None
     known = [gate_activation(spec) for spec in activations]
     found = tuple(gate for gate in known if gate is not None)
     if len(found) < len(known):
@@ -390,14 +404,13 @@ def stacked_cells(op: Builder, w: Roles, /, *, cells: Sequence[Mapping[str, Any]
             projected = cell.project(x) if n else x
             made = cell.step(projected, states[starts[n] : starts[n + 1]])
             x = made[cell.result]
-            after += made
-        return after
+            after += made[: cell.count]
+        return [*after, x]
 
     def zeros(x: Value) -> list[Value]:
         return [state for cell in stack for state in cell.zeros(x)]
 
-    result = starts[-2] + stack[-1].result
-    return Cell(stack[0].project, step, zeros, starts[-1], result)
+    return Cell(stack[0].project, step, zeros, starts[-1], starts[-1])
 
 
 def _weights_of_cells(op: Builder, w: Roles, cells: Sequence[Mapping[str, Any]]) -> list[Roles]:
@@ -410,6 +423,8 @@ def _weights_of_cells(op: Builder, w: Roles, cells: Sequence[Mapping[str, Any]])
     left = list(w.tensors.values())
     found = []
     for name, entry in zip(names, cells, strict=True):
+        if str(entry.get("class_name")) not in CELLS or is_authors(entry.get("module")):
+            raise Gap(f"weights of cell {name}, which are not named after it")
         roles = ("kernel", "recurrent_kernel", "bias")[: 2 + entry["config"].get("use_bias", True)]
         tensors = dict(zip(roles, left, strict=False))
         left = left[len(roles) :]

@@ -24,7 +24,15 @@ def dense(
 
 
 def product(op: Builder, x: Value, kernel: Value, bias: Value | None) -> Value:
-    """X @ kernel + bias."""
+    """X @ kernel + bias.
+
+    Raises:
+        Gap: Their shapes do not fit.
+    """
+    if isinstance(x.shape[-1], int) and x.shape[-1] != kernel.shape[0]:
+        raise Gap(f"a kernel {list(kernel.shape)} for {x.shape[-1]} features")
+    if bias is not None and bias.shape != kernel.shape[1:]:
+        raise Gap(f"a bias {list(bias.shape)} for a kernel {list(kernel.shape)}")
     if x.rank == 2 and x.is_float:
         shape = (x.shape[0], kernel.shape[1])
         return op.emit("Gemm", x, kernel, bias, dtype=x.dtype, shape=shape)
@@ -100,6 +108,7 @@ def reversible_embedding(
     reverse_dtype: str | None = None, logit_soft_cap: float | None = None, reverse: bool = False,
 ) -> Any:  # fmt: skip
     """embeddings[x], or with ``reverse`` x @ embeddings.T, held within a soft cap."""
+    w.leave("embeddings", "reverse_embeddings")  # the one that goes the other way
     if not reverse:
         return embedding(op, w, x, input_dim=input_dim, output_dim=output_dim, mask_zero=mask_zero)
     role = "embeddings" if tie_weights else "reverse_embeddings"

@@ -5,7 +5,7 @@ once; then every layer is called as often as the source calls it, with its masks
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Any
@@ -20,9 +20,18 @@ from converter.lower.keras import (
     rules_recurrent,  # noqa: F401 - importing it enters its rules
     wrappers,
 )
-from converter.lower.keras.model import Call, Layer, Model, Reference, parse, references
+from converter.lower.keras.model import (
+    Call,
+    Layer,
+    Model,
+    Reference,
+    is_model,
+    of_author,
+    parse,
+    references,
+)
 from converter.lower.keras.owners import Path, layers_of, owned, unrecorded_backend
-from converter.lower.keras.rules import normalised
+from converter.lower.keras.rules import age_of, normalised
 from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import (
     IGNORED,
@@ -38,7 +47,7 @@ from converter.lower.keras.table import (
     table_of,
     unknown_arguments,
 )
-from converter.lower.keras.trusted import Modules, matched
+from converter.lower.keras.trusted import Modules
 from converter.lower.values import Value
 from converter.trust import Trusted
 from formats.bundle import Bundle
@@ -70,14 +79,33 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
         UsageError: What a trusted module supplies is none.
         EnvironmentFault: A child that ran one died or hung.
     """
+    content = None if bundle.topology is None else bundle.topology.content
+    if trust and isinstance(content, Mapping) and not is_model(content):
+        model = of_author(content)
+        modules = Modules(trust, legacy=is_legacy(bundle, model))
+        return _of_author(bundle, model, modules, opset)
     model = model_of(bundle)
-    modules = Modules(trust)
+    modules = Modules(trust, legacy=is_legacy(bundle, model))
     _report(list(_gaps(model, modules)))
     graph = Graph(model.name, opset, trusted=modules.used)
     walk = _Walk(Builder(graph, bundle.weights), owned(model, bundle.weights), modules)
     walk.run(model)
     _report(walk.gaps)
-    return needed(graph)
+    found = needed(graph)
+    _report(list(walk.unused(found)))
+    return found
+
+
+def _of_author(bundle: Bundle, model: Model, modules: Modules, opset: int) -> Graph:
+    """Return the graph of a model whose class is its author's: all weights are its own."""
+    _report(list(_gaps(model, modules)))
+    graph = Graph(model.name, opset, trusted=modules.used)
+    own: dict[Path, dict[str, str]] = {(model.name,): {name: name for name in bundle.weights}}
+    walk = _Walk(Builder(graph, bundle.weights), own, modules)
+    walk.run_author(model)
+    found = needed(graph)
+    _report(list(walk.unused(found)))
+    return found
 
 
 def model_of(bundle: Bundle) -> Model:
@@ -102,6 +130,12 @@ def model_of(bundle: Bundle) -> Model:
     return normalised(model, version, str(backend or "") or None)
 
 
+def is_legacy(bundle: Bundle, model: Model) -> bool:
+    """Tell whether a model is older than Keras 3."""
+    version = str(bundle.metadata.recorded.get("keras_version", ""))
+    return age_of(model, version, None).major < 3
+
+
 def _gaps(model: Model, modules: Modules) -> Iterator[str]:
     """Yield what neither the table nor a trusted module has."""
     for path, layer in layers_of(model):
@@ -109,7 +143,7 @@ def _gaps(model: Model, modules: Modules) -> Iterator[str]:
             continue
         row = modules.row(layer)
         if row is None:
-            if not modules.has_class(layer):
+            if modules.class_of(layer) is None:
                 yield _lacking(layer, path)
             continue
         for name in unknown_arguments(row, modules.arguments(layer)):
@@ -143,6 +177,7 @@ def _lacking(layer: Layer, path: Path) -> str:
     return f"{kind} {name} ({'/'.join(path)}{hint})" + (f" with {arguments}" if arguments else "")
 
 
+RANDOM = "seed_generator"  # in the place of states of random numbers
 CODE = {("Lambda", key) for key in ("function", "function_type", "module", "output_shape_type")}
 SHOWN = 60  # characters of an argument
 
@@ -161,8 +196,8 @@ def _report(gaps: Sequence[str]) -> None:
         counts[gap] = counts.get(gap, 0) + 1
     listed = "; ".join(f"{gap} x{n}" if n > 1 else gap for gap, n in counts.items())
     hint = None
-    if any(gap.startswith("layer class") for gap in counts):
-        hint = "--trust MODULE=PATH supplies lowerings, or classes of Keras 3, for such layers"
+    if any(gap.startswith(("layer class", "activation '", "cell ")) for gap in counts):
+        hint = "--trust MODULE=PATH supplies lowerings, or Keras's own classes and functions"
     raise UnsupportedError(f"{len(gaps)} gaps: {listed}", hint=hint)
 
 
@@ -175,27 +210,74 @@ class _Walk:
         self.op = op
         self.weights = dict(weights)
         self.modules = modules
+        if modules.trusted:
+            from converter.lower.keras.trusted_calls import Calls
+
+            op.supplies = Calls(modules, self.call_traced)
         self.gaps: list[str] = []
+        self.called: dict[Path, str] = {}  # layers -> their classes
+
+    def unused(self, graph: Graph) -> Iterator[str]:
+        """Yield layers that were called and have weights that the graph does not read.
+
+        Old files name a class and not whose it is. What our layer of that name has no use for
+        says that it was another, unless the handler has said that inference never reads it.
+        """
+        # A nested model may have outputs that no one asks for: what makes them is in use as well.
+        made = [trace.value for trace in self.op.graph.traces]
+        whole = replace(self.op.graph, outputs=[*graph.outputs, *made])
+        known = needed(whole).initializers.keys() | self.op.left
+        for path, class_name in self.called.items():
+            left = [
+                f"{role} {list(self.op.weights[tensor].shape)}"
+                for role, tensor in self.weights.get(path, {}).items()
+                if tensor not in known and RANDOM not in self.op.weights[tensor].origin
+            ]
+            if left:
+                yield (
+                    f"layer class {class_name} ({'/'.join(path)}): Keras's own does not use its"
+                    f" {', '.join(left)}; perhaps it is another class of that name"
+                )
 
     def run(self, model: Model) -> None:
         """Build a whole graph: inputs, layers, outputs."""
+        result = self._call_model(model, (), self._inputs(model), {})
+        if not self.gaps:
+            self._outputs([r.layer for r in references(model.outputs)], [m.value for m in result])
+
+    def run_author(self, model: Model) -> None:
+        """Build the graph of a model that is one layer, of its author's class.
+
+        Raises:
+            UnsupportedError: It does what cannot be traced, or what we do not do.
+        """
+        made = {r: _Made(v, None) for r, v in self._inputs(model).items()}
+        layer = model.layers[model.name]
+        try:
+            traced = self._call_class(layer, (layer.name,), layer.calls[0], made)
+        except Gap as gap:
+            raise UnsupportedError(f"1 gaps: {gap} ({layer.class_name} {layer.name})") from gap
+        names = self.op.supplies.names or [layer.name] * len(traced)
+        self._outputs(names, [m.value for m in traced])
+
+    def _inputs(self, model: Model) -> dict[Reference, Value]:
         values = {}
         for reference in references(model.inputs):
             layer = model.layers[reference.layer]
             shape, dtype = input_spec(layer)
             name = self.op.unique(layer.name)
             values[reference] = self.op.input(name, dtype, shape)
-        result = self._call_model(model, (), values, {})
-        if self.gaps:
-            return
+        return values
+
+    def _outputs(self, wanted: Sequence[str], values: Sequence[Value]) -> None:
         used: set[str] = set(self.op.graph.inputs)
-        for reference, value in zip(references(model.outputs), result, strict=True):
-            base = reference.layer if reference.layer not in used else f"{reference.layer}_out"
+        for layer, value in zip(wanted, values, strict=True):
+            base = layer if layer not in used else f"{layer}_out"
             name, number = base, 1
             while name in used:
                 name, number = f"{base}_{number}", number + 1
             used.add(name)
-            self.op.output(value.value, name)
+            self.op.output(value, name)
 
     def _call_model(
         self,
@@ -244,6 +326,7 @@ class _Walk:
             return self._call_inner(layer.model, path, given)
         if layer.class_name == "InputLayer":
             return given
+        self.called[path] = layer.class_name
         if self.modules.row(layer) is None:
             return self._call_class(layer, path, call, made)
         for key, part in call.keywords.items():
@@ -276,6 +359,9 @@ class _Walk:
         self, layer: Layer, path: Path, call: Call, made: "Mapping[Reference, _Made]"
     ) -> "list[_Made]":
         """Call a layer whose class a trusted module has: the model that its trace is."""
+        subject = self.modules.class_of(layer)
+        if subject is None:
+            raise InternalError(f"no class for {layer.class_name}")
         given: list[_Made] = []
 
         def told(part: Any) -> Any:
@@ -291,32 +377,33 @@ class _Walk:
             raise Gap(f"an argument of type {type(part).__name__} for a trusted class")
 
         keywords = {key: part for key, part in call.keywords.items() if key != "training" or part}
+        if layer.class_name == "Lambda":
+            keywords |= {k: v for k, v in self.modules.arguments(layer).items() if k != "dtype"}
         structure = (told(call.arguments), told(keywords))
-        traced = self.modules.traced(layer, structure, [(m.value, m.mask) for m in given])
         own = self.weights.get(path, {})
-        names = matched(traced.weights, own, self.op.weights)
-        inputs = [m.value for m in given] + [m.mask for m in given if m.mask is not None]
-        by_input = {}
-        for weight, tensor in zip(traced.weights, names, strict=True):
-            by_input[weight.input] = weight, tensor
-            if weight.layer is not None and weight.role is not None:
-                owner = (*path, weight.layer)
-                self.weights[owner] = {**self.weights.get(owner, {}), weight.role: tensor}
-        wanted = list(references(traced.model.inputs))
-        for reference in wanted[len(inputs) :]:
-            weight, tensor = by_input[reference.layer]
-            inputs.append(self.op.cast(self.op.weight(tensor), str(weight.dtype)))
-        if gaps := list(_gaps(traced.model, self.modules)):
+        tensors = [(m.value, m.mask) for m in given]
+        values, masks = self.op.supplies.traced(self.op, subject, path, own, structure, tensors)
+        return [_Made(v, mask) for v, mask in zip(values, masks, strict=True)]
+
+    def call_traced(
+        self, model: Model, path: Path, inputs: Mapping[Reference, Value],
+        weights: Mapping[Path, Mapping[str, str]],
+    ) -> list[Value]:  # fmt: skip
+        """Call a model that code of a trusted module was traced to.
+
+        Raises:
+            Gap: It has layers that we do not lower.
+        """
+        if gaps := list(_gaps(model, self.modules)):
             raise Gap("; ".join(gaps))
+        self.weights |= weights
         before = len(self.gaps)
-        results = self._call_model(traced.model, path, dict(zip(wanted, inputs, strict=True)), {})
+        results = self._call_model(model, path, inputs, {})
         if len(self.gaps) > before:
-            return []
-        masks = iter(r.value for r in results[traced.outputs :])
-        return [
-            _Made(r.value, next(masks) if masked else None)
-            for r, masked in zip(results, traced.masks, strict=False)
-        ]
+            found = self.gaps[before:]
+            del self.gaps[before:]
+            raise Gap("; ".join(found))
+        return [m.value for m in results]
 
     def _row(self, layer: Layer) -> Row:
         row = self.modules.row(layer)

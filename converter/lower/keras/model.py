@@ -111,6 +111,7 @@ def _model(entry: Mapping[str, Any], where: str) -> Model:
         raise UnsupportedError(
             f"model class {entry.get('class_name')} of {entry.get('module') or 'its author'}",
             where=where,
+            hint="--trust MODULE=PATH supplies the class",
         )
     config = entry["config"]
     if isinstance(config, list):  # Sequential of Keras before 2.2.3
@@ -148,6 +149,52 @@ def _wrapped(class_name: str, arguments: Mapping[str, Any], name: str) -> Model 
     inner = replace(inner, calls=(Call((inputs,)),))
     outputs = [Reference(inner.name, 0, i) for i, _ in enumerate(references(wrapped.outputs))]
     return Model(name, {inner.name: inner}, inputs, outputs)
+
+
+def of_author(entry: Mapping[str, Any]) -> Model:
+    """Return a model of its author's class as the only layer of one, with the recorded inputs.
+
+    The first axis of each is the batch; Keras records no dtypes, and builds such a model with
+    float32.
+
+    Raises:
+        UnsupportedError: No shapes are recorded.
+    """
+    config = entry.get("config")
+    arguments = config if isinstance(config, Mapping) else {}
+    package, _, kind = str(entry.get("class_name")).rpartition(">")
+    name = str(arguments.get("name") or kind.lower())
+    build = entry.get("build_config") or {}
+    shapes = build.get("input_shape")
+    several = build.get("shapes_dict")
+    layers: dict[str, Layer] = {}
+
+    def entered(shape: Any, called: str) -> Any:
+        if isinstance(shape, Mapping):
+            return {key: entered(part, str(key)) for key, part in shape.items()}
+        if isinstance(shape, list | tuple) and any(isinstance(n, list | tuple) for n in shape):
+            return [entered(part, f"{called}_{i}") for i, part in enumerate(shape)]
+        if not isinstance(shape, list | tuple) or not shape:
+            raise UnsupportedError(
+                f"model class {kind} without the shapes of its inputs",
+                where=name,
+                hint="Call the model once before it is saved",
+            )
+        sizes = [None, *shape[1:]]
+        spec = {"name": called, "batch_shape": sizes, "dtype": "float32"}
+        layers[called] = Layer(called, "InputLayer", "keras.layers", spec, ())
+        return Reference(called, 0, 0)
+
+    inputs: Any
+    if shapes is None and isinstance(several, Mapping):
+        inputs = {k: entered(v, k.removesuffix("_shape")) for k, v in several.items()}
+        call = Call((), {k.removesuffix("_shape"): v for k, v in inputs.items()})
+    else:
+        inputs = entered(shapes, f"{name}_input")
+        call = Call((inputs,))
+    module = entry.get("module") or package or "its author"
+    layers[name] = Layer(name, kind, module, arguments, (call,))
+    return Model(name, layers, inputs, Reference(name, 0, 0))
 
 
 # -- Sequential ----------------------------------------------------------------------------------

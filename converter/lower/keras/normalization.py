@@ -48,7 +48,9 @@ def batch_normalization(
 ) -> Value:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, by moving statistics."""
     del momentum, renorm, renorm_clipping, renorm_momentum
+    w.leave("moving_stddev", "renorm_mean", "renorm_stddev")
     if mode:
+        w.leave("moving_mean", "moving_variance")
         channels = x.axis(axis if isinstance(axis, int) else -1)
         return _without_history(op, w, x, channels, epsilon, mode)
     axes = _axes(x, axis)
@@ -232,5 +234,6 @@ def spectral_normalization(
 ) -> Any:
     """The wrapped layer, whose kernel training has normalised."""
     del power_iterations
+    w.leave("vector_u", "0")  # what training begins from; Keras 3 stores it by its number
     result = call_layer(op, w, layer, x)
     return result.value if isinstance(result, Masked) else result

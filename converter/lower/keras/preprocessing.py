@@ -56,6 +56,7 @@ def normalization(
     mask: Value | None = None, passes_mask: bool = True,
 ) -> Masked:  # fmt: skip
     """(x - mean) / max(sqrt(variance), epsilon), or its inverse."""
+    w.leave("count")
     given = computed(op, w, x)
     axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
     kept = sorted(x.axis(a) for a in axes)

@@ -118,6 +118,12 @@ def bits_of(dtype: Any) -> int:
     return int(parts[1]) if len(parts) > 1 and parts[0] == "gptq" else 4
 
 
+def leave_history(w: Roles) -> None:
+    """Leave what only training of floats of eight bits reads."""
+    w.leave("inputs_amax_history", "kernel_amax_history", "outputs_grad_amax_history")
+    w.leave("outputs_grad_scale")
+
+
 def eight_bits(op: Builder, x: Value, scale: Value) -> Value:
     """Return x as float8_e4m3fn keeps it: three bits behind the point, from 2**-9 to 448."""
     moved = op.clip(op.div(x, scale), -448.0, 448.0)
@@ -194,6 +200,7 @@ def dense_float8(
 ) -> Value:  # fmt: skip
     """activation(x @ kernel + bias), both as floats of eight bits keep them."""
     del units
+    leave_history(w)
     inputs = eight_bits(op, x, w["inputs_scale"])
     result = op.matmul(inputs, eight_bits(op, w["kernel"], w["kernel_scale"]))
     return activate(op, op.add(result, bias_of_float8(op, w)) if use_bias else result, activation)
@@ -300,6 +307,7 @@ def einsum_dense_float8(
 ) -> Value:  # fmt: skip
     """activation(einsum(equation, x, kernel) + bias), both as floats of eight bits keep them."""
     del output_shape
+    leave_history(w)
     inputs = eight_bits(op, x, w["inputs_scale"])
     kernel = eight_bits(op, w["kernel"], w["kernel_scale"])
     result = op.einsum(equation, inputs, kernel, shape=einsum_shape(equation, inputs, kernel))

@@ -230,10 +230,11 @@ def _scan(op: Builder, x: Value, mask: Value | None, way: Pass) -> Run:
 
         def step(states: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
             after = cell.step(parts[0], states)
-            return after, [after[cell.result]]
+            return after[: cell.count], [after[cell.result]]
 
         last, (outputs,) = scan(op, step, states, [projected], axis=1, backwards=way.backwards)
-        return Run(outputs, last[cell.result], last)
+        ends = last[cell.result] if cell.result < cell.count else _last(op, outputs, way)
+        return Run(outputs, ends, last)
 
     def masked(states: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
         part, counts = parts
@@ -242,15 +243,29 @@ def _scan(op: Builder, x: Value, mask: Value | None, way: Pass) -> Run:
         output = op.where(beside(op, counts, output), after[cell.result], output)
         after = [
             op.where(beside(op, counts, old), new, old)
-            for new, old in zip(after, before, strict=True)
+            for new, old in zip(after, before, strict=False)
         ]
         return [*after, output], [output]
 
     # What Keras puts out before the first step that counts is zero, whatever the initial state.
-    zero = cell.zeros(projected)[cell.result]
+    zero = _no_output(op, cell, projected, states)
     sequences = [projected, op.cast(mask, "bool")]
     last, (outputs,) = scan(op, masked, [*states, zero], sequences, axis=1, backwards=way.backwards)
     return Run(outputs, last[-1], last[:-1])
+
+
+def _last(op: Builder, outputs: Value, way: Pass) -> Value:
+    """Return the output of the step done last."""
+    return op.gather(outputs, op.constant(0 if way.backwards else -1, "int64"), 1)
+
+
+def _no_output(op: Builder, cell: Cell, projected: Value, states: list[Value]) -> Value:
+    """Return zeros of the shape of an output, which may be no state."""
+    if cell.result < cell.count:
+        return cell.zeros(projected)[cell.result]
+    first = op.gather(projected, op.constant(0, "int64"), 1)
+    made = cell.step(first, states)[cell.result]
+    return op.expand(op.constant(0.0, made.dtype), made.shape, like=projected)
 
 
 # -- ONNX's own operators ------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from converter.lower.keras.model import MODELS, Call, Layer, Model, Reference, references
+from formats.keras_classes import REGISTERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,13 @@ def _inner(entry: Any, age: Age) -> Any:
         return [_inner(part, age) for part in entry]
     if not isinstance(entry, Mapping) or not isinstance(entry.get("config"), Mapping):
         return entry
-    name = str(entry.get("class_name")).rpartition(">")[2]
-    layer = _applied(Layer("", name, entry.get("module"), entry["config"], ()), age)
-    return {**entry, "class_name": layer.class_name, "config": layer.config}
+    package, _, name = str(entry.get("class_name")).rpartition(">")
+    module = entry.get("module")
+    if module is None and package and entry["class_name"] not in REGISTERED:
+        module = package
+    layer = _applied(Layer("", name, module, entry["config"], ()), age)
+    words = {"class_name": layer.class_name, "module": layer.module, "config": layer.config}
+    return {**entry, **words}
 
 
 # -- age -----------------------------------------------------------------------------------------

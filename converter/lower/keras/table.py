@@ -46,12 +46,14 @@ class Row:
             a handler that takes ``mask`` decides itself.
         is_layer: Whether it has weights and a dtype. Operations have neither: their handlers take
             the arguments of the call as they stand, numbers, slices and lists among them.
+        states: Of a cell that a trusted module lowers, which arguments size its states.
     """
 
     handler: Handler
     arguments: frozenset[str]
     mask: str
     is_layer: bool = True
+    states: tuple[str, ...] = ()
 
     @property
     def takes_mask(self) -> bool:
@@ -280,6 +282,12 @@ class Roles:
         head = f"{part}/"
         inner = {n.removeprefix(head): t for n, t in self.tensors.items() if n.startswith(head)}
         return Roles(self._op, f"{self.layer}/{part}", inner, self.dtype)
+
+    def leave(self, *roles: str) -> None:
+        """Say of weights that inference does not read them; what is read is so nevertheless."""
+        for role, tensor in self.tensors.items():
+            if role.rpartition("/")[2] in roles:
+                self._op.left.add(tensor)
 
     def parts(self) -> Iterator[str]:
         """Yield the names of parts that have weights."""

@@ -1,8 +1,11 @@
-"""Layers that modules of the user's supply: their code runs in children, and only data comes back.
+"""What modules of the user's supply: their code runs in children, and only data comes back.
 
-A lowering answers with nodes, which are looked through and put into the graph; a Keras class with
-a graph of Keras's own layers and operations, which is lowered as any other model
-(`converter.lower.keras.lowering`). Each is a child of its own; equal questions are asked once.
+A lowering answers with nodes, which are looked through and put into the graph; a class of Keras's,
+or a function, with a graph of Keras's own layers and operations, which is lowered as any other
+model (`converter.lower.keras.lowering`). Each is a child of its own; equal questions are asked
+once. Where a file says whose a class is, that holds. Where it does not, as those of Keras 1 and 2,
+what the user trusts stands before what Keras calls by the same name, as with its own
+``custom_objects``.
 """
 
 import json
@@ -17,22 +20,22 @@ from typing import Any
 import numpy as np
 
 from converter import child
-from converter.lower import emit, plain_graph
+from converter.lower import plain_graph
 from converter.lower.builder import Builder
-from converter.lower.graph import Attribute, Graph, Node, Shape, Spec, Weight
-from converter.lower.keras.model import Layer, Model, parse
+from converter.lower.graph import Shape
+from converter.lower.keras.model import Layer, parse
 from converter.lower.keras.rules import normalised
-from converter.lower.keras.table import Gap, Masked, Roles, Row, row_of
+from converter.lower.keras.table import Gap, Roles, Row, is_authors, row_of
+from converter.lower.keras.traced import Traced, TracedWeight
+from converter.lower.keras.trusted_nodes import spliced
 from converter.lower.values import Value
 from converter.trust import Trusted, digest, plain
-from formats.errors import CorruptError, EnvironmentFault, InternalError, UsageError
-from formats.weights import Tensor
+from formats.errors import CorruptError, EnvironmentFault, UsageError
 
 SCRIPT = Path(__file__).with_name("trusted_child.py")
 ALLOWANCE = child.Allowance(seconds=300)
 FRAMEWORKS = ("keras", "tensorflow", "tf_keras", "jax", "torch")
 KERAS_EXTRA = 'pip install "model-convert[tensorflow]"'
-KERAS_3 = "3.15"  # whose words a trace is in
 # What Layer.__init__ of today's Keras no longer takes, or what says nothing to it.
 OLD_ARGUMENTS = ("batch_input_shape", "input_dtype", "input_shape", "build_config")
 
@@ -45,8 +48,10 @@ class Supply:
         trusted: The module.
         file: Where it was imported from.
         python: In which Python.
-        lowerings: Name → arguments and rule for masks.
-        classes: Names of Keras layers.
+        lowerings: Name → arguments, rule for masks and, of a cell, what sizes its states.
+        classes: Names of Keras's layers and models.
+        functions: Names of what may be called.
+        registered: Those of them that the module has registered with Keras.
     """
 
     trusted: Trusted
@@ -54,99 +59,27 @@ class Supply:
     python: str
     lowerings: Mapping[str, Any]
     classes: frozenset[str]
+    functions: frozenset[str]
+    registered: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class TracedWeight:
-    """A variable of a traced layer.
+class Subject:
+    """What of a module is to be traced.
 
     Attributes:
-        path: Names of the layers inside it and the variable's own.
-        stored: Where a weight store of Keras 3 has it, below the layer.
-        shape: Its shape.
-        input: The input of the model that it is, where the layer itself uses it.
-        dtype: Of that input.
-        layer: The layer of the model that it belongs to, where one does.
-        role: Its name there.
+        supply: The module.
+        kind: ``class`` or ``function``.
+        name: There.
+        config: Of a class.
+        where: Name of the layer that it is, or is in.
     """
 
-    path: str
-    stored: str | None
-    shape: Sequence[int]
-    input: str | None
-    dtype: str | None
-    layer: str | None
-    role: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """What a layer's class does.
-
-    Attributes:
-        model: Its inputs are the tensors, their masks, and weights; its outputs the layer's, then
-            masks.
-        outputs: How many of those are the layer's.
-        masks: For each of them whether it has a mask.
-        weights: All that the layer has, in the order in which Keras saves them.
-    """
-
-    model: Model
-    outputs: int
-    masks: Sequence[bool]
-    weights: Sequence[TracedWeight]
-
-
-def matched(
-    weights: Sequence[TracedWeight], own: Mapping[str, str], tensors: Mapping[str, Tensor]
-) -> list[str]:
-    """Return which tensor each variable of a layer is: by place, by name, or by order.
-
-    Args:
-        weights: The variables.
-        own: Tensors that are the layer's by their names: role → name.
-        tensors: All there are.
-
-    Raises:
-        Gap: They are not the layer's.
-    """
-    by_name = [own.get(w.path, "") for w in weights]
-    ways = [
-        _by_place([w.stored or "" for w in weights], own, tensors),  # .keras and .weights.h5
-        _by_place([w.path for w in weights], own, tensors),  # .h5
-        by_name if set(by_name) == set(own.values()) else [],
-        list(own.values()),
-    ]
-    for found in ways:
-        if len(found) == len(set(found)) == len(weights) and all(
-            name in tensors and tuple(tensors[name].shape) == tuple(w.shape)
-            for name, w in zip(found, weights, strict=True)
-        ):
-            return found
-    have = ", ".join(f"{role} {list(tensors[n].shape)}" for role, n in own.items()) or "none"
-    want = ", ".join(f"{w.path} {list(w.shape)}" for w in weights) or "none"
-    raise Gap(f"its class has the weights {want}, and the source {have}")
-
-
-def _by_place(
-    places: Sequence[str], own: Mapping[str, str], tensors: Mapping[str, Tensor]
-) -> list[str]:
-    """Return the tensors that lie in these places of the group where the layer's own lie.
-
-    None are returned unless they are all that there are: a model inside the layer may be named as
-    if it stood alone, but lies with it.
-    """
-    by_origin = {tensor.origin: name for name, tensor in tensors.items()}
-    for first in own.values():
-        origin = tensors[first].origin
-        for place in places:
-            head = origin.removesuffix(f"/{place}")
-            if not place or head == origin:
-                continue
-            inside = {o: name for o, name in by_origin.items() if o.startswith(f"{head}/")}
-            if set(inside) == {f"{head}/{p}" for p in places}:
-                return [inside[f"{head}/{p}"] for p in places]
-    return []
+    supply: Supply
+    kind: str
+    name: str
+    config: Mapping[str, Any] | None
+    where: str
 
 
 def _sizes(shape: Shape) -> list[int | None]:
@@ -157,12 +90,21 @@ class Modules:
     """The trusted modules of one conversion.
 
     Attributes:
+        trusted: They.
         used: Name of each that has supplied something → SHA-256 of its file, or of its folder.
     """
 
-    def __init__(self, trusted: Sequence[Trusted]) -> None:
+    def __init__(self, trusted: Sequence[Trusted], *, legacy: bool = False) -> None:
+        """Import the modules.
+
+        Args:
+            trusted: Which.
+            legacy: Whether the source is older than Keras 3, so that tf.keras is tf_keras.
+        """
+        self.trusted = tuple(trusted)
         self.used: dict[str, str] = {}
-        self._supplies = _supplies(trusted) if trusted else []
+        self.legacy = legacy
+        self._supplies = [_supply(t, legacy=legacy) for t in trusted]
         self._answers: dict[str, dict[str, Any]] = {}
 
     @staticmethod
@@ -177,23 +119,57 @@ class Modules:
     def row(self, layer: Layer) -> Row | None:
         """Return the row of a layer: our own, or one whose handler asks a trusted module."""
         own = row_of(layer.module, layer.class_name)
-        if own is not None:
+        if own is not None and layer.module is not None:
             return own
         name = f"Lambda:{layer.name}" if layer.class_name == "Lambda" else layer.class_name
-        for supply in self._supplies:
-            facts = supply.lowerings.get(name)
-            if facts is not None:
-                self._use(supply)
-                return self._remote(supply, name, facts)
+        return self.lowering(name) or (None if self._with_class(layer) else own)
+
+    def lowering(self, *names: str) -> Row | None:
+        """Return the row of the first of these names that a trusted module has a lowering for."""
+        for name in names:
+            for supply in self._supplies:
+                if name in supply.lowerings:
+                    self._use(supply)
+                    return self._remote(supply, name, supply.lowerings[name])
         return None
 
-    def has_class(self, layer: Layer) -> bool:
-        """Tell whether a Keras class stands for a layer that has no row."""
-        return self._with_class(layer) is not None
+    def states_of(self, layer: Layer) -> Sequence[str] | None:
+        """Return which arguments of a cell that has a lowering size its states."""
+        for supply in self._supplies:
+            if layer.class_name in supply.lowerings:
+                return tuple(supply.lowerings[layer.class_name]["states"])
+        return None
+
+    def class_of(self, layer: Layer) -> Subject | None:
+        """Return the class that stands for a layer, or the function that a Lambda names."""
+        if layer.class_name == "Lambda":
+            name = function_name(layer.config.get("function"))
+            found = None if name is None else self.function(name, layer.name)
+            outside = layer.config.get("mask") is not None
+            return None if outside else found
+        supply = self._with_class(layer)
+        if supply is None:
+            return None
+        config = {k: v for k, v in layer.config.items() if k not in OLD_ARGUMENTS}
+        config = config | {"name": "traced"}
+        return Subject(supply, "class", layer.class_name, config, layer.name)
 
     def _with_class(self, layer: Layer) -> Supply | None:
-        found = (s for s in self._supplies if layer.class_name in s.classes)
-        return next(found, None)
+        if layer.module is not None and not is_authors(layer.module):
+            return None
+        return next((s for s in self._supplies if layer.class_name in s.classes), None)
+
+    def function(self, name: str, where: str, config: Any = None) -> Subject | None:
+        """Return what a name of a function, with or without a package, names."""
+        for known in dict.fromkeys((name, name.rpartition(">")[2])):
+            for supply in self._supplies:
+                if known in supply.functions:
+                    return Subject(supply, "function", known, config, where)
+        return None
+
+    def is_registered(self, name: str) -> bool:
+        """Tell whether a module has registered a function with Keras under this name."""
+        return any(name in supply.registered for supply in self._supplies)
 
     def _use(self, supply: Supply) -> None:
         if supply.trusted.module not in self.used:
@@ -203,6 +179,7 @@ class Modules:
 
     def _remote(self, supply: Supply, name: str, facts: Mapping[str, Any]) -> Row:
         def handler(op: Builder, w: Roles, *tensors: Value, **settings: Any) -> Any:
+            op.left.update(w.tensors.values())  # its author says what it reads
             return self._lowered(supply, name, op, w, tensors, settings)
 
         return Row(handler, frozenset(facts["arguments"]), facts["mask"])
@@ -255,34 +232,28 @@ class Modules:
             raise UsageError(f"{what} failed: {answer.get('error')!s:.400}", where=w.layer)
         weights = {f"weight/{role}": tensor for role, tensor in w.tensors.items()}
         try:
-            return _spliced(op, answer, values, weights)
+            return spliced(op, answer, values, weights)
         except plain_graph.MalformedGraphError as e:
             raise UsageError(f"{what} builds no graph: {e}", where=w.layer) from e
 
-    # -- Keras classes ---------------------------------------------------------------------------
+    # -- classes and functions -------------------------------------------------------------------
 
     def traced(
-        self, layer: Layer, structure: Any, values: Sequence[tuple[Value, Value | None]]
-    ) -> "Traced":
-        """Return what a layer's class does, as a model of Keras's own layers.
+        self, subject: Subject, structure: Any, values: Sequence[tuple[Value, Value | None]]
+    ) -> Traced:
+        """Return what a class or function does, as a model of Keras's own layers.
 
         Args:
-            layer: It has a class.
+            subject: It.
             structure: Positional and keyword arguments of the call, tensors by number.
             values: Those tensors, with their masks.
 
         Raises:
             Gap: It does what cannot be traced.
         """
-        supply = self._with_class(layer)
-        if supply is None:
-            raise InternalError(f"no class for {layer.class_name}")
-        self._use(supply)
-        config = {k: v for k, v in layer.config.items() if k not in OLD_ARGUMENTS}
         question = {
             "task": "trace",
-            "class": layer.class_name,
-            "config": config | {"name": "traced"},
+            **self._about(subject),
             "arguments": structure[0],
             "keywords": structure[1],
             "values": [
@@ -290,38 +261,63 @@ class Modules:
                 for v, mask in values
             ],
         }
-        answer = self._asked(supply, question)
+        answer = self._asked(subject.supply, question)
         if answer.get("status") != "done":
             raise Gap(f"cannot be traced: {answer.get('gap')!s:.400}")
         try:
-            parsed = normalised(parse(answer["model"], layer.name), KERAS_3, None)
+            model = parse(answer["model"], subject.where)
             weights = tuple(TracedWeight(**w) for w in answer["weights"])
-            return Traced(parsed, int(answer["outputs"]), tuple(answer["masks"]), weights)
+            return Traced(
+                normalised(model, str(answer["version"]), None),
+                int(answer["outputs"]),
+                tuple(answer["masks"]),
+                tuple(str(name) for name in answer["names"]),
+                weights,
+            )
         except (KeyError, TypeError, ValueError, CorruptError) as e:
-            found = f"the class {layer.class_name} in {supply.trusted.module}"
-            raise UsageError(f"{found} was traced to no model: {e}", where=layer.name) from e
+            found = f"the {subject.kind} {subject.name} in {subject.supply.trusted.module}"
+            raise UsageError(f"{found} was traced to no model: {e}", where=subject.where) from e
+
+    def state_shapes(self, subject: Subject) -> list[tuple[int, ...]]:
+        """Return the shapes of a cell's states, which begin as zeros, without the batch.
+
+        Raises:
+            Gap: It has none, or begins otherwise.
+        """
+        answer = self._asked(subject.supply, {"task": "states", **self._about(subject)})
+        if answer.get("status") != "done":
+            raise Gap(f"cell {subject.name}: {answer.get('gap')!s:.400}")
+        return [tuple(int(n) for n in shape) for shape in answer["shapes"]]
+
+    def _about(self, subject: Subject) -> dict[str, Any]:
+        self._use(subject.supply)
+        return {"subject": subject.kind, "name": subject.name, "config": subject.config}
 
     def _asked(self, supply: Supply, question: Mapping[str, Any]) -> dict[str, Any]:
         modules = plain([supply.trusted])
         key = json.dumps([modules, question], sort_keys=True)
         if key not in self._answers:
             what = f"the trusted module {supply.trusted.module}"
-            self._answers[key] = _ask({**question, "modules": modules}, what, supply.python)
+            whole = {**question, "modules": modules, "legacy": self.legacy}
+            self._answers[key] = _ask(whole, what, supply.python)
         return self._answers[key]
 
 
 # -- what there is -------------------------------------------------------------------------------
 
 
-def _supplies(trusted: Sequence[Trusted]) -> list[Supply]:
-    """Import each module, in a child of the first Python that can, and return what they have."""
-    return [_supply(t) for t in trusted]
+def function_name(function: Any) -> str | None:
+    """Return the name that a serialised function has; what is byte-code has none."""
+    if isinstance(function, Mapping) and isinstance(function.get("config"), str):
+        return str(function["config"])
+    return function if isinstance(function, str) else None
 
 
-def _supply(trusted: Trusted) -> Supply:
+def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
+    """Import a module, in a child of the first Python that can, and return what it has."""
     other = os.environ.get(child.PYTHON_VARIABLE)
     pythons = [sys.executable, *([other] if other else [])]
-    question = {"task": "list", "modules": plain([trusted])}
+    question = {"task": "list", "modules": plain([trusted]), "legacy": legacy}
     answer: dict[str, Any] = {}
     for python in pythons:
         answer = _ask(question, f"the trusted module {trusted.module}", python)["modules"][0]
@@ -334,10 +330,12 @@ def _supply(trusted: Trusted) -> Supply:
                 python,
                 answer["lowerings"],
                 frozenset(answer["classes"]),
+                frozenset(answer["functions"]),
+                frozenset(answer["registered"]),
             )
-            if not supply.lowerings and not supply.classes:
+            if not (supply.lowerings or supply.classes or supply.functions):
                 raise UsageError(
-                    f"--trust {trusted.module}: has neither a lowering nor a layer of Keras 3",
+                    f"--trust {trusted.module}: has neither a lowering nor a layer or function",
                     where=file,
                 )
             return supply
@@ -358,104 +356,3 @@ def _ask(question: Mapping[str, Any], what: str, python: str) -> dict[str, Any]:
         return child.ask(
             SCRIPT, Path(name), question, what=what, allowance=ALLOWANCE, python=python
         )
-
-
-# -- what a lowering built -----------------------------------------------------------------------
-
-
-def _spliced(
-    op: Builder, answer: Mapping[str, Any], values: Sequence[Value], weights: Mapping[str, str]
-) -> Any:
-    """Put the nodes of an answer into the graph, and return the values that a handler would.
-
-    Raises:
-        MalformedGraphError: The answer is none.
-    """
-    given = [f"in/{i}" for i in range(len(values))]
-    graph = plain_graph.decode(answer.get("graph"), "lowering", op.graph.opset, given, weights)
-    _check(graph, op, weights)
-    names: dict[str, Value] = dict(zip(given, values, strict=True))
-    for name, initializer in graph.initializers.items():
-        if isinstance(initializer, Weight):
-            names[name] = op.weight(weights[initializer.tensor])
-        elif isinstance(initializer, np.ndarray):
-            names[name] = op.constant(initializer)
-    for node in graph.nodes:
-        known = {name: value.name for name, value in names.items()}
-        made = op.node(
-            node.op_type,
-            [names[name] if name else None for name in node.inputs],
-            [(graph.specs[n].dtype, graph.specs[n].shape) for n in node.outputs],
-            attributes={k: _renamed(op, v, known) for k, v in node.attributes.items()},
-            domain=node.domain,
-        )
-        names.update(zip(node.outputs, made, strict=True))
-
-    outputs = [names[name] for name in graph.outputs]
-    count, masks = answer.get("outputs"), answer.get("masks")
-    told = [m for m in masks if m is True] if isinstance(masks, list) else []
-    if not isinstance(count, int) or count < 1 or count + len(told) != len(outputs):
-        raise plain_graph.MalformedGraphError("other outputs than it says")
-    found = outputs[:count]
-    value = found[0] if len(found) == 1 else found
-    if not answer.get("decides"):
-        return value
-    rest = iter(outputs[count:])
-    return Masked(value, [next(rest) if m is True else None for m in masks or ()])
-
-
-def _check(graph: Graph, op: Builder, weights: Mapping[str, str]) -> None:
-    """Have onnx look through the nodes, and hold its shapes against those that are said."""
-    for node in graph.nodes:
-        for name in (*node.outputs, *graph.outputs):
-            if name not in graph.specs:
-                raise plain_graph.MalformedGraphError(f"nothing is said of the value {name!r:.80}")
-    # Weights are inputs here: their values say nothing.
-    initializers = {n: i for n, i in graph.initializers.items() if isinstance(i, np.ndarray)}
-    inputs = [*graph.inputs, *(n for n in graph.initializers if n not in initializers)]
-    for name, initializer in graph.initializers.items():
-        if isinstance(initializer, Weight):
-            tensor = op.weights[weights[initializer.tensor]]
-            graph.specs[name] = Spec(tensor.dtype.name, tensor.shape)
-    outputs = list(dict.fromkeys(o for n in graph.nodes for o in n.outputs if o in graph.outputs))
-    if not outputs:
-        return  # it hands on what it was given
-    alone = Graph(
-        "lowering", graph.opset, graph.nodes, inputs, outputs, graph.specs, dict(initializers)
-    )
-    pieces = emit.model(alone, {}).pieces()
-    model = b"".join(p for p in pieces if isinstance(p, bytes))
-    problem = plain_graph.problem(model, graph.specs)
-    if problem:
-        raise plain_graph.MalformedGraphError(problem)
-
-
-def _renamed(op: Builder, value: Attribute, known: Mapping[str, str]) -> Attribute:
-    """Return an attribute whose graph, if it is one, has names that nothing else has."""
-    if not isinstance(value, Graph):
-        return value
-    names = dict(known)
-    made: list[str] = [*value.inputs, *(o for n in value.nodes for o in n.outputs)]
-    for name in made:
-        names[name] = op.unique("inner")
-        if name in value.specs:
-            op.graph.specs[names[name]] = value.specs[name]
-    nodes = [
-        Node(
-            n.op_type,
-            [names[i] if i else "" for i in n.inputs],
-            [names[o] for o in n.outputs],
-            {k: _renamed(op, v, names) for k, v in n.attributes.items()},
-            op.unique(n.op_type),
-            n.domain,
-        )
-        for n in value.nodes
-    ]
-    return Graph(
-        op.unique("body"),
-        value.opset,
-        nodes,
-        [names[n] for n in value.inputs],
-        [names[n] for n in value.outputs],
-        op.graph.specs,
-    )

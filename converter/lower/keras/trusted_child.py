@@ -2,18 +2,21 @@
 
 ``question.json``: a task, the modules (name and path) and what the task needs.
 
-    list    what do the modules supply: names of lowerings and of Keras layers
+    list    what do the modules supply: names of lowerings, of Keras's classes and of functions
     lower   call a lowering: nodes, small constants and references to weights come back
-    trace   call a layer's own ``call`` on Keras's symbolic tensors (`trusted_trace`)
+    trace   call a layer, a cell, a model or a function on symbolic tensors (`trusted_trace`)
+    states  the sizes of a cell's states
 
 ``answer.json`` is plain data. What a module prints goes nowhere; what it raises is the answer.
 """
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 if __name__ == "__main__":  # another Python may know nothing of the project
@@ -27,7 +30,9 @@ API = "converter.lower.keras.api"
 def main(folder: Path) -> None:
     """Answer the question in the folder."""
     question = json.loads((folder / "question.json").read_text())
-    tasks = {"list": listed, "lower": lowered, "trace": traced}
+    tasks = {"list": listed, "lower": lowered, "trace": traced, "states": states}
+    if question["legacy"] and find_spec("tf_keras") is not None:
+        os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # what tf.keras was then
     answer = tasks[question["task"]](question)
     (folder / "answer.json").write_text(json.dumps(answer))
 
@@ -49,10 +54,12 @@ def _supplied(module: str, path: str | None) -> dict[str, Any]:
     return {
         "file": getattr(loaded, "__file__", None),
         "lowerings": {
-            name: {"arguments": sorted(row.arguments), "mask": row.mask}
+            name: {"arguments": sorted(row.arguments), "mask": row.mask, "states": row.states}
             for name, row in rows.items()
         },
         "classes": sorted(layer_classes(loaded)),
+        "functions": sorted(functions(loaded)),
+        "registered": sorted(name for name, _ in _registered()),
     }
 
 
@@ -61,14 +68,61 @@ def _lowerings() -> Mapping[str, Any]:
     return {} if api is None else api.LOWERINGS
 
 
+KERASES = ("keras", "tf_keras")
+# Whose functions and classes are nobody's own, though a module may have them by name.
+OTHERS = (*KERASES, "tensorflow", "jax", "torch", "numpy", "converter", "builtins", "typing")
+
+
+def _is_own(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).split(".")[0] not in OTHERS
+
+
+def _bases() -> tuple[type, ...]:
+    """Return the layer class of each Keras that has been imported."""
+    kerases = [sys.modules.get(name) for name in KERASES]
+    found = [getattr(getattr(k, "layers", None), "Layer", None) for k in kerases]
+    return tuple(base for base in found if base is not None)
+
+
+def _registered() -> Iterator[tuple[str, Any]]:
+    """Yield what has been registered with any Keras, under its full name."""
+    for name in KERASES:
+        saving = getattr(sys.modules.get(name), "saving", None)
+        if saving is not None:
+            yield from saving.get_custom_objects().items()
+
+
 def layer_classes(module: Any) -> dict[str, Any]:
-    """Return the layers of Keras 3 that a module has and Keras has not, by class name."""
-    keras = sys.modules.get("keras")
-    base = getattr(getattr(keras, "layers", None), "Layer", None)
-    if base is None:
-        return {}
-    classes = [v for v in vars(module).values() if isinstance(v, type) and issubclass(v, base)]
-    return {c.__name__: c for c in classes if c.__module__.split(".")[0] != "keras"}
+    """Return the layers and models that a module has and Keras has not, by class name."""
+    bases = _bases()
+    values = [*vars(module).values(), *(value for _, value in _registered())]
+    classes = [v for v in values if isinstance(v, type) and issubclass(v, bases)]
+    return {c.__name__: c for c in reversed(classes) if _is_own(c)}
+
+
+def _has_call(value: Any) -> bool:
+    """Tell a function, and a class whose objects may be called as one."""
+    is_class = isinstance(value, type) and "__call__" in vars(value)
+    return is_class or isinstance(value, FunctionType)
+
+
+def functions(module: Any) -> dict[str, Any]:
+    """Return what a module has to call that is no layer's class: by name, and as registered."""
+    bases, rows = _bases(), [row.handler for row in _lowerings().values()]
+    named = {
+        name: value
+        for name, value in vars(module).items()
+        if _is_own(value) and _has_call(value) and value not in rows
+    }
+    registered = {name: value for name, value in _registered() if _is_own(value)}
+    # Layers are registered as functions are: Activation(f) in place of f.
+    objects = {n: v for n, v in _registered() if isinstance(v, bases) and callable(v)}
+    found = {**named, **objects, **registered}
+    return {
+        name: value
+        for name, value in found.items()
+        if callable(value) and not (isinstance(value, type) and issubclass(value, bases))
+    }
 
 
 def lowered(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,15 +185,36 @@ def lowered(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def traced(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a layer's ``call`` does, as Keras's symbolic tensors record it."""
+    """Return what code of the modules does, as symbolic tensors record it."""
     from converter.lower.keras.trusted_trace import trace
 
-    loaded = [load(module, path) for module, path in question["modules"]]
-    classes = {k: v for module in reversed(loaded) for k, v in layer_classes(module).items()}
+    supplied = _loaded(question)
     try:
-        return trace(question, classes)
+        return trace(question, supplied)
     except BaseException as e:  # noqa: BLE001 - the answer
         return {"status": "gap", "gap": one_line(e)}
+
+
+def states(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes of a cell's states."""
+    from converter.lower.keras.trusted_trace import state_sizes
+
+    supplied = _loaded(question)
+    try:
+        return state_sizes(question, supplied)
+    except BaseException as e:  # noqa: BLE001 - the answer
+        return {"status": "gap", "gap": one_line(e)}
+
+
+def _loaded(question: Mapping[str, Any]) -> Any:
+    from converter.lower.keras.trusted_trace import Supplied
+
+    modules = [load(module, path) for module, path in question["modules"]]
+    classes, called = {}, {}
+    for module in reversed(modules):
+        classes.update(layer_classes(module))
+        called.update(functions(module))
+    return Supplied(classes, called)
 
 
 def one_line(error: BaseException) -> str:

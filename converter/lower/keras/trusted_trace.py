@@ -1,364 +1,302 @@
-"""What a layer of the user's does, as a graph of Keras's own layers and operations.
+"""What code of the user's does, as a graph of Keras's own layers and operations, or TensorFlow's.
 
-Keras 3 records what is called on its symbolic tensors. So the layer is built, its variables are
-replaced by symbolic tensors, and its ``call`` is called; layers of the user's inside it are gone
-through, those of Keras's own stay whole. The answer is a Functional model in Keras's own words,
-with weights as further inputs, and says which variables those, and Keras's layers, have.
+Classes of Keras 3, and functions, are called on Keras's symbolic tensors
+(`converter.lower.keras.trusted_symbolic`); what those do not serve, and classes of tf_keras, on
+TensorFlow's (`converter.lower.keras.trusted_tensorflow`). Either answer is a Functional model in
+the words of Keras.
 
-What Keras does not record would be wrong: numbers that were computed beside the graph. The layer
-is therefore called twice, with other values in its variables and another random state, and both
-graphs must be the same.
+What is not recorded would be wrong: numbers that were computed beside the graph. All is therefore
+made and called twice, with other values in its variables and another random state, and both graphs
+must be the same.
 """
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-MAX_CONSTANT = 1 << 20  # elements
-FLAT = ("Functional", "Sequential", "Model")  # Keras's own that others' layers may be in
+from converter.lower.keras.trusted_symbolic import Traced, filled, names, stored
+from converter.lower.keras.trusted_tensorflow import Graph, Untraceable, dtype_of, raw, role
+
+STATE = "seed_generator_state"  # of random numbers, which no inference needs
+SYMBOLIC, LEGACY = "3.15", "2.15"  # whose words a trace is in
 
 
-class Untraceable(Exception):  # noqa: N818 - it is a gap
-    """The layer does what Keras does not record."""
+@dataclass(frozen=True, slots=True)
+class Supplied:
+    """What the trusted modules have.
+
+    Attributes:
+        classes: Layers and models, by the name of the class.
+        functions: What may be called, by every name that it has.
+    """
+
+    classes: Mapping[str, Any]
+    functions: Mapping[str, Any]
 
 
-def trace(question: Mapping[str, Any], classes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the graph of a layer's call.
+def trace(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
+    """Return the graph of a call: of a layer, a cell, a model or a function.
 
     Args:
-        question: class, config; dtype and shape of each tensor and whether it has a mask; the
-            structure of the call's arguments, tensors by number.
-        classes: Of the trusted modules, by name.
+        question: subject (class or function), its name, a class's config; dtype and shape of each
+            tensor and whether it has a mask; the structure of the call's arguments, tensors by
+            number.
+        supplied: What the name may name.
 
     Raises:
-        Exception: Whatever the layer, or Keras on its behalf, raises.
+        Exception: Whatever the code, or Keras on its behalf, raises.
     """
-    keras = import_module("keras")
-    scope = import_module("keras.src.saving.serialization_lib").SafeModeScope
-    with scope(safe_mode=True), keras.saving.custom_object_scope(dict(classes)):
-        layer = classes[question["class"]].from_config(dict(question["config"]))
-        try:
-            first = _Traced(keras, layer, question).answer()
-            _disturb(keras, layer)
-            second = _Traced(keras, layer, question).answer()
-        except Untraceable as e:
-            return {"status": "gap", "gap": str(e)}
-    if json.dumps(first["model"]) != json.dumps(second["model"]):
+    subject = _Subject(question, supplied)
+    if subject.is_legacy:
+        return _twice(subject, _of_tensorflow, question, LEGACY)
+    if subject.keras is None:
+        return _twice(subject, _of_tensorflow, question, SYMBOLIC)
+    try:
+        found = _twice(subject, _symbolic, question, SYMBOLIC)
+    except Exception as e:
+        if not subject.may_use_tensorflow:
+            raise
+        first: dict[str, Any] = {"status": "gap", "gap": one_line(e)}
+    else:
+        if found["status"] == "done" or not subject.may_use_tensorflow:
+            return found
+        first = found
+    try:
+        second = _twice(subject, _of_tensorflow, question, SYMBOLIC)
+    except Exception:  # noqa: BLE001 - what was said first says more
+        return first
+    return second if second["status"] == "done" else first
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as one line."""
+    text = "".join(c if c.isprintable() else " " for c in f"{type(error).__name__}: {error}")
+    return " ".join(text.replace("[1m", "").replace("[0m", "").split())[:400]
+
+
+def state_sizes(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
+    """Return the shapes of the states that a cell starts with, without the batch.
+
+    Raises:
+        Exception: Whatever the code, or Keras on its behalf, raises.
+    """
+    with _Subject(question, supplied).made() as cell:
+        sizes = cell.state_size
+        listed = list(sizes) if isinstance(sizes, list | tuple) else [sizes]
+        shapes = [[int(n) for n in (s if hasattr(s, "__iter__") else [s])] for s in listed]
+        first = getattr(cell, "get_initial_state", None)
+        if first is not None:
+            made = _first_states(first)
+            flat = made if isinstance(made, list | tuple) else [made]
+            if any(np.asarray(state).any() for state in flat):
+                return {"status": "gap", "gap": "starts with states that are not zero"}
+    return {"status": "done", "shapes": shapes}
+
+
+def _first_states(function: Any) -> Any:
+    """Call ``get_initial_state`` as each Keras does."""
+    if "inputs" in inspect.signature(function).parameters:
+        return function(inputs=None, batch_size=2, dtype="float32")
+    return function(batch_size=2)
+
+
+class _Subject:
+    """What is to be traced, made anew as often as is asked.
+
+    Attributes:
+        keras: The Keras that its class is of; for a function Keras 3, where its module uses one.
+        is_legacy: Whether that is tf_keras.
+    """
+
+    def __init__(self, question: Mapping[str, Any], supplied: Supplied) -> None:
+        self.question, self.supplied = question, supplied
+        name = question["name"]
+        is_class = question["subject"] == "class"
+        self.target = (supplied.classes if is_class else supplied.functions)[name]
+        legacy = sys.modules.get("tf_keras")
+        kind = self.target if isinstance(self.target, type) else type(self.target)
+        layer = getattr(getattr(legacy, "layers", None), "Layer", ())
+        self.is_legacy = issubclass(kind, layer) if isinstance(layer, type) else False
+        self.keras = legacy if self.is_legacy else sys.modules.get("keras")
+        if getattr(self.keras, "layers", None) is None:
+            self.keras = None  # nobody has asked for more than its name
+
+    @property
+    def may_use_tensorflow(self) -> bool:
+        """Whether TensorFlow's tensors do where symbolic ones do not."""
+        if "tensorflow" not in sys.modules:
+            return False
+        return self.keras is None or self.keras.backend.backend() == "tensorflow"
+
+    @contextmanager
+    def made(self) -> Iterator[Any]:
+        """Give the layer, or what is called as one, with the user's names known to Keras."""
+        if self.keras is None:
+            yield self._made()
+            return
+        self.keras.backend.clear_session()  # names are counted from the start again
+        objects = {**self.supplied.functions, **self.supplied.classes}
+        with self._safely(), self.keras.utils.custom_object_scope(objects):
+            yield self._made()
+
+    def _safely(self) -> Any:
+        place = "tf_keras.src" if self.is_legacy else "keras.src"
+        library = import_module(f"{place}.saving.serialization_lib")
+        return library.SafeModeScope(safe_mode=True)
+
+    def _made(self) -> Any:
+        config = self.question.get("config")
+        if isinstance(self.target, type):
+            if hasattr(self.target, "from_config"):
+                return self.target.from_config(dict(config or {}))
+            return self._layered(self.target(**(config or {})))
+        return self._layered(self.target)
+
+    def _layered(self, function: Any) -> Any:
+        """Return a function as a layer, where Keras is to call it."""
+        if self.keras is None or isinstance(function, self.keras.layers.Layer):
+            return function
+
+        class Function(self.keras.layers.Layer):  # type: ignore[name-defined, misc]
+            def call(self, *arguments: Any, mask: Any = None, **keywords: Any) -> Any:
+                if mask is not None and "mask" in inspect.signature(function).parameters:
+                    keywords["mask"] = mask
+                return function(*arguments, **keywords)
+
+        return Function(name="traced", autocast=False)
+
+
+def _twice(
+    subject: _Subject, way: Any, question: Mapping[str, Any], version: str
+) -> dict[str, Any]:
+    """Return a trace, unless another one, of other values and another random state, differs."""
+    try:
+        with subject.made() as made:
+            first = way(subject, made, question, disturbed=False)
+        with subject.made() as made:
+            second = way(subject, made, question, disturbed=True)
+    except Untraceable as e:
+        return {"status": "gap", "gap": str(e)}
+    texts = [json.dumps(found["model"], sort_keys=True) for found in (first, second)]
+    if texts[0] != texts[1]:
         return {
             "status": "gap",
             "gap": "computes with weights or random numbers what Keras does not record",
         }
-    return {"status": "done", **first}
+    # Where a weight is stored may be known by its value, which only the second has of its own.
+    return {"status": "done", "version": version, **first, "weights": second["weights"]}
 
 
-def _disturb(keras: Any, layer: Any) -> None:
+def _symbolic(
+    subject: _Subject, layer: Any, question: Mapping[str, Any], *, disturbed: bool
+) -> dict[str, Any]:
+    if disturbed:
+        Traced(subject.keras, layer, question).build()
+        _disturb(layer)
+    return Traced(subject.keras, layer, question).answer()
+
+
+def _of_tensorflow(
+    subject: _Subject, layer: Any, question: Mapping[str, Any], *, disturbed: bool
+) -> dict[str, Any]:
+    """Return the graph of a call as TensorFlow traces it."""
+    values = question["values"]
+    masked = [shape for _, _, shape in values if shape is not None]
+    specs = [(d, s) for d, s, _ in values] + [("bool", s) for s in masked]
+    masks: list[Any] = []
+    called: list[str] = []
+
+    def call(*tensors: Any) -> Any:
+        rest = iter(tensors[len(values) :])
+        for (_, _, mask), tensor in zip(values, tensors, strict=False):
+            if mask is not None:
+                tensor._keras_mask = next(rest)
+        arguments = filled(question["arguments"], tensors)
+        keywords = filled(question["keywords"], tensors)
+        listed = arguments if isinstance(arguments, list) else [arguments]
+        results = layer(*listed, **keywords)
+        flat = import_module("tensorflow").nest.flatten(results)
+        called[:] = names(results)
+        masks[:] = [getattr(r, "_keras_mask", None) for r in flat]
+        return flat
+
+    Graph(subject.keras, call, specs)  # makes every variable there is
+    if disturbed and hasattr(layer, "variables"):
+        _disturb(layer)
+    graph = Graph(subject.keras, call, specs)
+    outputs = [*graph.outputs, *(m for m in masks if m is not None)]
+    model = graph.model("traced", outputs)
+    return {
+        "model": model,
+        "outputs": len(graph.outputs),
+        "masks": [m is not None for m in masks],
+        "names": called,
+        "weights": list(_described(subject, layer, graph)),
+    }
+
+
+def _disturb(layer: Any) -> None:
     """Give every variable other values."""
     random = np.random.default_rng(0)
     for variable in layer.variables:
-        dtype = keras.backend.standardize_dtype(variable.dtype)
-        old = keras.ops.convert_to_numpy(variable).astype("float64")
-        if dtype == "bool":
+        old = np.asarray(variable.numpy())
+        if old.dtype.name == "bool":
             variable.assign(old == 0)
         else:
-            noise = random.uniform(1.0, 2.0, old.shape)
-            variable.assign((old + (noise if "float" in dtype else 1)).astype(_plain(dtype)))
+            noise = random.uniform(1.0, 2.0, old.shape) if "float" in old.dtype.name else 1
+            variable.assign((old + noise).astype(old.dtype))
 
 
-def _plain(dtype: str) -> str:
-    return "float32" if dtype.startswith(("bfloat", "float8")) else dtype
-
-
-class _Traced:
-    """One call of a layer on symbolic tensors."""
-
-    def __init__(self, keras: Any, layer: Any, question: Mapping[str, Any]) -> None:
-        self.keras = keras
-        self.layer = layer
-        self.tree: Any = keras.tree
-        self.set_mask = import_module("keras.src.backend").set_keras_mask
-        self.get_mask = import_module("keras.src.backend").get_keras_mask
-        self.tensors = [
-            keras.Input(batch_shape=shape, dtype=dtype, name=f"in_{i}")
-            for i, (dtype, shape, _) in enumerate(question["values"])
-        ]
-        self.masks: list[Any] = []
-        for (_, _, mask), tensor in zip(question["values"], self.tensors, strict=True):
-            if mask is not None:
-                name = f"mask_{len(self.masks)}"
-                self.masks.append(keras.Input(batch_shape=mask, dtype="bool", name=name))
-                self.set_mask(tensor, self.masks[-1])
-        self.arguments = self._filled(question["arguments"])
-        self.keywords = self._filled(question["keywords"])
-        self.weights: dict[int, Any] = {}  # id of a variable -> its symbolic tensor
-        self.names: dict[int, str] = {}  # id of a layer or operation -> its name here
-        self.calls: dict[int, list[Any]] = {}  # id of one -> its nodes
-        self.operations: list[Any] = []
-
-    def _filled(self, part: Any) -> Any:
-        if isinstance(part, dict) and set(part) == {"__value__"}:
-            return self.tensors[part["__value__"]]
-        if isinstance(part, dict):
-            return {key: self._filled(inner) for key, inner in part.items()}
-        return [self._filled(inner) for inner in part] if isinstance(part, list) else part
-
-    def answer(self) -> dict[str, Any]:
-        """Call the layer and describe what was recorded."""
-        call = [*self.arguments] if isinstance(self.arguments, list) else [self.arguments]
-        if not self.layer.built:
-            self.layer(*call, **self.keywords)  # makes every variable there is
-        owners = list(self._own(self.layer))
-        inside = self._opened(owners)
-        try:
-            with _unrecorded(owners):
-                results = self.tree.flatten(self.layer(*call, **self.keywords))
-        finally:
-            for owner, attributes in inside:
-                owner.__dict__.pop("symbolic_call", None)
-                owner.__dict__.update(attributes)
-        for result in results:
-            if not self.keras.backend.is_keras_tensor(result):
-                raise Untraceable(f"returns {type(result).__name__}, no tensor of its inputs")
-        masks = [self.get_mask(result) for result in results]
-        outputs = [*results, *(m for m in masks if m is not None)]
-        for output in outputs:
-            self._visit(output)
-        return {
-            "model": self._model(outputs),
-            "outputs": len(results),
-            "masks": [m is not None for m in masks],
-            "weights": list(self._described()),
+def _described(subject: _Subject, layer: Any, graph: Graph) -> Iterator[dict[str, Any]]:
+    """Yield every variable: how each of Keras's formats finds it, and what it is in the graph."""
+    if not hasattr(layer, "variables"):
+        if graph.weights:
+            raise Untraceable("has weights, and is no layer")
+        return
+    places = _stored_by_value(layer) if subject.is_legacy else stored(layer)
+    for variable in [*layer.trainable_variables, *layer.non_trainable_variables]:
+        path = role(variable, layer.name)
+        if path.endswith(STATE):
+            continue
+        key = id(raw(variable))
+        name, read = graph.weights.get(key, (None, None))
+        owner, inner = graph.owners.get(key, (None, None))
+        yield {
+            "path": path,
+            "stored": places.get(id(variable)),
+            "shape": [int(n) for n in variable.shape],
+            "input": name,
+            "dtype": None if read is None else dtype_of(read),
+            "layer": owner,
+            "role": inner,
         }
 
-    # -- opening what is the user's --------------------------------------------------------------
 
-    def _own(self, layer: Any) -> Iterator[Any]:
-        """Yield a layer of the user's and those inside it; models of Keras's are gone through."""
-        yield layer
-        for inner in layer._layers:
-            if self._is_open(inner):
-                yield from self._own(inner)
-
-    def _is_open(self, layer: Any) -> bool:
-        kind = type(layer)
-        own = kind.__module__.split(".")[0] != "keras"
-        return own or kind.__name__ in FLAT
-
-    def _opened(self, owners: Sequence[Any]) -> list[tuple[Any, dict[str, Any]]]:
-        """Have calls of these layers recorded, not the layers; return how to undo it."""
-        opened = []
-        for owner in dict.fromkeys(owners):
-            attributes: dict[str, Any] = {}
-            for name, value in list(owner.__dict__.items()):
-                if name.startswith("_") and name in BOOKS:
-                    continue
-                replaced = self._symbolic(owner, value)
-                if replaced is not value:
-                    attributes[name] = value
-                    owner.__dict__[name] = replaced
-            owner.__dict__["symbolic_call"] = owner.call
-            opened.append((owner, attributes))
-        return opened
-
-    def _symbolic(self, owner: Any, value: Any) -> Any:
-        """Return a value with symbolic tensors in place of variables."""
-        if isinstance(value, self.keras.Variable):
-            return self._weight(owner, value)
-        if isinstance(value, list | tuple):
-            parts = [self._symbolic(owner, part) for part in value]
-            same = all(a is b for a, b in zip(parts, value, strict=True))
-            return value if same else parts
-        if isinstance(value, dict):
-            made = {key: self._symbolic(owner, part) for key, part in value.items()}
-            return value if all(made[key] is value[key] for key in made) else made
-        return value
-
-    def _weight(self, owner: Any, variable: Any) -> Any:
-        if id(variable) not in self.weights:
-            dtype = self.keras.backend.standardize_dtype(variable.dtype)
-            if "float" in dtype and owner.autocast and owner.compute_dtype is not None:
-                dtype = owner.compute_dtype  # as a variable is read inside a call
-            self.weights[id(variable)] = self.keras.Input(
-                batch_shape=tuple(variable.shape), dtype=dtype, name=f"weight_{len(self.weights)}"
-            )
-        return self.weights[id(variable)]
-
-    # -- what was recorded -----------------------------------------------------------------------
-
-    def _visit(self, output: Any) -> None:
-        """Number the calls that a tensor needs, each after those it needs itself."""
-        todo = [(output._keras_history, False)]
-        seen: set[int] = set()
-        while todo:
-            (operation, index, place), ready = todo.pop()
-            node = operation._inbound_nodes[index]
-            known = self.calls.get(id(operation), [])
-            if any(node is other for other in known) or (not ready and id(node) in seen):
-                continue
-            if not ready:
-                seen.add(id(node))
-                todo.append(((operation, index, place), True))
-                todo += [(t._keras_history, False) for t in node.input_tensors]
-                continue
-            if id(operation) not in self.calls:
-                self.names[id(operation)] = self._name(operation)
-                self.operations.append(operation)
-                self.calls[id(operation)] = []
-            self.calls[id(operation)].append(node)
-
-    def _name(self, operation: Any) -> str:
-        if type(operation).__name__ == "InputLayer":
-            return str(operation.name)
-        return f"{len(self.operations)}_{type(operation).__name__.lower()}"
-
-    def _reference(self, tensor: Any) -> list[Any]:
-        operation, index, place = tensor._keras_history
-        node = operation._inbound_nodes[index]
-        numbers = [i for i, n in enumerate(self.calls.get(id(operation), [])) if n is node]
-        if not numbers:
-            raise Untraceable("a tensor of another call")
-        return [self.names[id(operation)], numbers[0], place]
-
-    def _model(self, outputs: Sequence[Any]) -> dict[str, Any]:
-        inputs = [*self.tensors, *self.masks, *self.weights.values()]
-        for tensor in inputs:
-            self._visit(tensor)
-        layers = [self._layer(operation) for operation in self.operations]
-        return {
-            "class_name": "Functional",
-            "config": {
-                "name": self.layer.name,
-                "layers": layers,
-                "input_layers": [self._reference(t) for t in inputs],
-                "output_layers": [self._reference(t) for t in outputs],
-            },
-        }
-
-    def _layer(self, operation: Any) -> dict[str, Any]:
-        name = self.names[id(operation)]
-        entry = dict(self.keras.saving.serialize_keras_object(operation))
-        entry["config"] = {**entry["config"], "name": name}
-        entry.pop("build_config", None)
-        nodes = [] if type(operation).__name__ == "InputLayer" else self.calls[id(operation)]
-        entry["name"] = name
-        entry["inbound_nodes"] = [
-            {
-                "args": [self._plain(a) for a in node.arguments.args],
-                "kwargs": {k: self._plain(v) for k, v in node.arguments.kwargs.items()},
-            }
-            for node in nodes
-        ]
-        json.dumps(entry)  # or it is no plain data
-        return entry
-
-    def _plain(self, value: Any) -> Any:
-        """Return an argument of a call as a Functional model's configuration has it."""
-        if self.keras.backend.is_keras_tensor(value):
-            config = {"keras_history": self._reference(value)}
-            return {"class_name": "__keras_tensor__", "config": config}
-        if isinstance(value, self.keras.Variable):
-            raise Untraceable(f"uses the variable {value.path} where Keras records none")
-        if isinstance(value, tuple):
-            return {"class_name": "__tuple__", "items": [self._plain(part) for part in value]}
-        if isinstance(value, list):
-            return [self._plain(part) for part in value]
-        if isinstance(value, dict):
-            return {key: self._plain(part) for key, part in value.items()}
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        if isinstance(value, slice):
-            parts = {k: self._plain(getattr(value, k)) for k in ("start", "stop", "step")}
-            return {"class_name": "__slice__", "config": parts}
-        if value is Ellipsis:
-            return {"class_name": "__ellipsis__", "config": {}}
-        if isinstance(value, np.ndarray | np.generic) or self.keras.ops.is_tensor(value):
-            dtype = self.keras.backend.standardize_dtype(value.dtype)
-            array = np.asarray(self.keras.ops.convert_to_numpy(value))
-            if array.size > MAX_CONSTANT:
-                raise Untraceable(f"holds a constant of {array.size} elements")
-            config = {"value": array.astype(_plain(dtype)).tolist(), "dtype": dtype}
-            return {"class_name": "__numpy__", "config": config}
-        raise Untraceable(f"gives an operation a {type(value).__name__}")
-
-    # -- whose variables are which ---------------------------------------------------------------
-
-    def _described(self) -> Iterator[dict[str, Any]]:
-        """Yield every variable: how each of Keras's formats finds it, and what it is here."""
-        stored = _stored(self.layer)
-        inner = {}
-        for operation in self.operations:
-            for variable in getattr(operation, "variables", ()):
-                role = variable.path.removeprefix(f"{operation.path}/")
-                inner[id(variable)] = (self.names[id(operation)], role)
-        head = f"{self.layer.path}/"
-        for variable in [*self.layer.trainable_variables, *self.layer.non_trainable_variables]:
-            if variable.name == "seed_generator_state":
-                continue
-            tensor = self.weights.get(id(variable))
-            layer, role = inner.get(id(variable), (None, None))
-            yield {
-                "path": variable.path.removeprefix(head),
-                "stored": stored.get(id(variable)),
-                "shape": list(variable.shape),
-                "input": None if tensor is None else tensor._keras_history[0].name,
-                "dtype": None if tensor is None else tensor.dtype,
-                "layer": layer,
-                "role": role,
-            }
-
-
-@contextmanager
-def _unrecorded(owners: Sequence[Any]) -> Iterator[None]:
-    """Have Keras record no calls of these layers, where it does so behind ``symbolic_call``."""
-    module = import_module("keras.src.layers.layer")
-    node = getattr(module, "Node", None)
-
-    def recorded(operation: Any, **facts: Any) -> Any:
-        if any(operation is owner for owner in owners) or node is None:
-            return None
-        return node(operation=operation, **facts)
-
-    module.__dict__["Node"] = recorded
-    try:
-        yield
-    finally:
-        module.__dict__["Node"] = node
-
-
-# What Keras keeps its own books in: lists of what other attributes hold too.
-BOOKS = (
-    "_trainable_variables", "_non_trainable_variables", "_layers", "_metrics", "_seed_generators",
-    "_tracker", "_losses", "_loss_ids", "_losses_override", "_inbound_nodes", "_outbound_nodes",
-    "_functional", "_nodes", "_operations",
-)  # fmt: skip
-
-
-def _stored(layer: Any) -> dict[int, str]:
-    """Return where a weight store keeps each variable, below the layer: id → path and number."""
-    library = import_module("keras.src.saving.saving_lib")
+def _stored_by_value(layer: Any) -> dict[int, str]:
+    """Return where tf_keras stores each variable in .keras, which tells of none but its value."""
+    library = import_module("tf_keras.src.saving.saving_lib")
     found: dict[int, str] = {}
+    variables = {id(v): v.numpy() for v in layer.variables}
 
     class Entry(dict):  # type: ignore[type-arg]
         def __init__(self, path: str) -> None:
             self.path = path
 
         def __setitem__(self, key: str, value: Any) -> None:
-            found[id(value)] = f"{self.path}/vars/{key}".strip("/")
+            same = [i for i, v in variables.items() if np.array_equal(v, value)]
+            if len(same) == 1:
+                found[same[0]] = f"{self.path}/vars/{key}".strip("/")
 
-    class Store(library.NpzIOStore):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            pass
-
-        def make(self, path: str, metadata: Any = None) -> Entry:
-            del metadata
+    class Store:
+        def make(self, path: str) -> Entry:
             return Entry(path)
 
-    parameters = inspect.signature(library._save_state).parameters
-    known: dict[str, Any] = {"weights_store": Store(), "assets_store": None, "inner_path": "",
-             "visited_saveables": set()}  # fmt: skip
-    library._save_state(layer, **{k: v for k, v in known.items() if k in parameters})
+    library._save_state(layer, Store(), None, "", set())
     return found

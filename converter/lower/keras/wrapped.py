@@ -39,6 +39,12 @@ def call_layer(
         raise Gap("a wrapped layer without a configuration")
     name, config = str(entry.get("class_name")).rpartition(">")[2], entry["config"]
     row = row_of(entry.get("module"), name)
+    if op.supplies is not None:
+        layer, row = op.supplies.layer(entry)
+        if row is None:
+            found = op.supplies.inside(op, w, layer, tensors, mask, given)
+            if found is not None:
+                return found
     if row is None or not row.is_layer:
         raise Gap(f"layer class {name} inside it")
     if unknown := unknown_arguments(row, config):

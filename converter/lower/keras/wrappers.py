@@ -27,6 +27,7 @@ from converter.lower.keras.table import (
     Masked,
     Roles,
     compute_dtype,
+    is_authors,
     keras_layer,
     unknown_arguments,
 )
@@ -97,7 +98,8 @@ def _recurrent(op: Builder, w: Roles, entry: Mapping[str, Any]) -> tuple[Cell, L
     """
     name, config = str(entry.get("class_name")).rpartition(">")[2], entry["config"]
     row = LAYERS.get(name)
-    if name not in CELLS or row is None or not row.takes_mask:
+    authors = is_authors(entry.get("module"))
+    if name not in CELLS or row is None or not row.takes_mask or authors:
         raise Gap(f"layer class {name} inside it")
     if unknown := unknown_arguments(row, config):
         raise Gap(f"argument {', '.join(unknown)} of {name} inside it")

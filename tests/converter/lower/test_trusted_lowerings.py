@@ -234,14 +234,15 @@ def test_code_that_is_wrong_is_wrong_usage(trusting, text, complaint):
         ("import os\nos.abort()", "theirs died of SIGABRT"),
         ("import nothing_like_it", "No module named 'nothing_like_it'"),
         (body("import os", "os._exit(3)"), "theirs ended with 3"),
-        (body("while True: pass"), "theirs took longer than 2 s"),
+        (body("while True: pass"), "theirs took longer than"),
         (body("import os, pathlib", "pathlib.Path('answer.json').write_text('[]')",
               "os._exit(0)"), "answered"),
     ],
 )  # fmt: skip
 def test_code_that_takes_the_child_with_it_is_the_environments_fault(trusting, text, complaint):
     with pytest.raises(EnvironmentFault, match=complaint) as caught:
-        lower(bundle(entry("Scaled", "s")), trust=trusting(text, seconds=2))
+        seconds = 2 if "while" in text else 30
+        lower(bundle(entry("Scaled", "s")), trust=trusting(text, seconds))
     assert caught.value.exit_code == 7
 
 
@@ -299,9 +300,10 @@ def test_an_answer_that_is_no_graph_is_refused(trusting, monkeypatch, change):
 
 def test_that_answer_unchanged_is_one(trusting, monkeypatch):
     (theirs,) = trusting(body("return x"))
-    supply = trusted.Supply(theirs, None, "python", {"Scaled": {"arguments": [], "mask": "drop"}},
-                            frozenset())  # fmt: skip
-    monkeypatch.setattr(trusted, "_supplies", lambda given: [supply])
+    lowerings = {"Scaled": {"arguments": [], "mask": "drop", "states": []}}
+    nothing = frozenset()
+    supply = trusted.Supply(theirs, None, "python", lowerings, nothing, nothing, nothing)
+    monkeypatch.setattr(trusted, "_supply", lambda given, legacy: supply)
     monkeypatch.setattr(trusted, "_ask", lambda *a: DONE | {"graph": PLAIN})
     (y,), _ = computed(bundle(entry("Scaled", "s")), X, trust=(theirs,))
     np.testing.assert_array_equal(y, np.maximum(X, 0))

@@ -79,7 +79,12 @@ def randomise(model, random):
 
 
 def inputs(model, random):
-    for tensor in model.inputs:
+    tensors = getattr(model, "inputs", None)
+    if tensors is None:  # a class of one's own
+        shapes = model.get_build_config()["input_shape"]
+        listed = [shapes[key] for key in sorted(shapes)] if isinstance(shapes, dict) else [shapes]
+        tensors = [keras.KerasTensor(shape) for shape in listed]
+    for tensor in tensors:
         shape = (3, *tensor.shape[1:])
         if "int" in tensor.dtype:
             yield random.integers(0, 9, shape).astype(tensor.dtype)
@@ -96,7 +101,10 @@ def main(folder, *names):
         model.save(folder / f"{name}.keras")
         model.save(folder / f"{name}.h5")
         x = list(inputs(model, random))
-        made = keras.tree.flatten(model(x if len(x) > 1 else x[0]))
+        given = x if len(x) > 1 else x[0]
+        if getattr(model, "input_names", None) is None and len(x) > 1:
+            given = dict(zip("ab", x, strict=True))
+        made = keras.tree.flatten(model(given))
         kept = {f"x{i}": a for i, a in enumerate(x)}
         kept |= {f"y{i}": keras.ops.convert_to_numpy(a) for i, a in enumerate(made)}
         np.savez(folder / f"{name}.npz", **kept)

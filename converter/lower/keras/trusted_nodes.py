@@ -1,0 +1,110 @@
+"""What a trusted lowering built: nodes, looked through and put into the graph."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from converter.lower import emit, plain_graph
+from converter.lower.builder import Builder
+from converter.lower.graph import Attribute, Graph, Node, Spec, Weight
+from converter.lower.keras.table import Masked
+from converter.lower.values import Value
+
+
+def spliced(
+    op: Builder, answer: Mapping[str, Any], values: Sequence[Value], weights: Mapping[str, str]
+) -> Any:
+    """Put the nodes of an answer into the graph, and return the values that a handler would.
+
+    Raises:
+        MalformedGraphError: The answer is none.
+    """
+    given = [f"in/{i}" for i in range(len(values))]
+    graph = plain_graph.decode(answer.get("graph"), "lowering", op.graph.opset, given, weights)
+    _check(graph, op, weights)
+    names: dict[str, Value] = dict(zip(given, values, strict=True))
+    for name, initializer in graph.initializers.items():
+        if isinstance(initializer, Weight):
+            names[name] = op.weight(weights[initializer.tensor])
+        elif isinstance(initializer, np.ndarray):
+            names[name] = op.constant(initializer)
+    for node in graph.nodes:
+        known = {name: value.name for name, value in names.items()}
+        made = op.node(
+            node.op_type,
+            [names[name] if name else None for name in node.inputs],
+            [(graph.specs[n].dtype, graph.specs[n].shape) for n in node.outputs],
+            attributes={k: _renamed(op, v, known) for k, v in node.attributes.items()},
+            domain=node.domain,
+        )
+        names.update(zip(node.outputs, made, strict=True))
+
+    outputs = [names[name] for name in graph.outputs]
+    count, masks = answer.get("outputs"), answer.get("masks")
+    told = [m for m in masks if m is True] if isinstance(masks, list) else []
+    if not isinstance(count, int) or count < 1 or count + len(told) != len(outputs):
+        raise plain_graph.MalformedGraphError("other outputs than it says")
+    found = outputs[:count]
+    value = found[0] if len(found) == 1 else found
+    if not answer.get("decides"):
+        return value
+    rest = iter(outputs[count:])
+    return Masked(value, [next(rest) if m is True else None for m in masks or ()])
+
+
+def _check(graph: Graph, op: Builder, weights: Mapping[str, str]) -> None:
+    """Have onnx look through the nodes, and hold its shapes against those that are said."""
+    for node in graph.nodes:
+        for name in (*node.outputs, *graph.outputs):
+            if name not in graph.specs:
+                raise plain_graph.MalformedGraphError(f"nothing is said of the value {name!r:.80}")
+    # Weights are inputs here: their values say nothing.
+    initializers = {n: i for n, i in graph.initializers.items() if isinstance(i, np.ndarray)}
+    inputs = [*graph.inputs, *(n for n in graph.initializers if n not in initializers)]
+    for name, initializer in graph.initializers.items():
+        if isinstance(initializer, Weight):
+            tensor = op.weights[weights[initializer.tensor]]
+            graph.specs[name] = Spec(tensor.dtype.name, tensor.shape)
+    outputs = list(dict.fromkeys(o for n in graph.nodes for o in n.outputs if o in graph.outputs))
+    if not outputs:
+        return  # it hands on what it was given
+    alone = Graph(
+        "lowering", graph.opset, graph.nodes, inputs, outputs, graph.specs, dict(initializers)
+    )
+    pieces = emit.model(alone, {}).pieces()
+    model = b"".join(p for p in pieces if isinstance(p, bytes))
+    problem = plain_graph.problem(model, graph.specs)
+    if problem:
+        raise plain_graph.MalformedGraphError(problem)
+
+
+def _renamed(op: Builder, value: Attribute, known: Mapping[str, str]) -> Attribute:
+    """Return an attribute whose graph, if it is one, has names that nothing else has."""
+    if not isinstance(value, Graph):
+        return value
+    names = dict(known)
+    made: list[str] = [*value.inputs, *(o for n in value.nodes for o in n.outputs)]
+    for name in made:
+        names[name] = op.unique("inner")
+        if name in value.specs:
+            op.graph.specs[names[name]] = value.specs[name]
+    nodes = [
+        Node(
+            n.op_type,
+            [names[i] if i else "" for i in n.inputs],
+            [names[o] for o in n.outputs],
+            {k: _renamed(op, v, names) for k, v in n.attributes.items()},
+            op.unique(n.op_type),
+            n.domain,
+        )
+        for n in value.nodes
+    ]
+    return Graph(
+        op.unique("body"),
+        value.opset,
+        nodes,
+        [names[n] for n in value.inputs],
+        [names[n] for n in value.outputs],
+        op.graph.specs,
+    )
