@@ -1,7 +1,8 @@
 """What the user trusts: modules whose code may run, in a child process and nowhere else.
 
 A module is trusted by ``--trust MODULE[=PATH]`` and by nothing that an artifact says. It may
-register lowerings (see `converter.lower.keras.api`) and define Keras layers; both are looked for.
+register lowerings (see `converter.lower.keras.api`) and define classes of Keras's and functions;
+all are looked for.
 """
 
 import hashlib

@@ -16,6 +16,7 @@ from converter.child import Allowance
 from converter.lower import KINDS, lower
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
+from converter.lower.keras.model import is_model
 from converter.trust import Trusted
 from converter.verify import inputs, locate
 from converter.verify.comparison import Tolerance, coarsest, compare, joined, says_little
@@ -183,9 +184,17 @@ def _lowered(bundle: Bundle, trust: Sequence[Trusted]) -> Graph | None:
 def _plan(bundle: Bundle | None, file: Declared, options: Options) -> list[list[inputs.Case]]:
     if options.inputs is not None:
         return inputs.from_file(options.inputs, file.inputs)
-    known = {} if bundle is None else inputs.hints(model_of(bundle), vocabulary(bundle))
+    known = {} if bundle is None else _hints(bundle)
     found = [known.get(spec.name, inputs.Hint()) for spec in file.inputs]
     return inputs.plan(file.inputs, found, seed=options.seed, samples=max(options.samples, 1))
+
+
+def _hints(bundle: Bundle) -> Mapping[str, inputs.Hint]:
+    """Return what the layers of a model say of its inputs; a class of its author's says nothing."""
+    content = None if bundle.topology is None else bundle.topology.content
+    if not isinstance(content, Mapping) or not is_model(content):
+        return {}
+    return inputs.hints(model_of(bundle), vocabulary(bundle))
 
 
 def vocabulary(bundle: Bundle) -> list[str]:

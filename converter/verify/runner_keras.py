@@ -151,8 +151,9 @@ class Framework:
                 sys.path.append(question["root"])
             loaded = importlib.import_module("converter.trust").load(module, path)
             for name, value in vars(loaded).items():
-                is_layer = isinstance(value, type) and issubclass(value, self.keras.layers.Layer)
-                if is_layer or isinstance(value, types.FunctionType):
+                is_class = isinstance(value, type) and not hasattr(self.keras.layers, name)
+                own = isinstance(value, type) and issubclass(value, self.keras.layers.Layer)
+                if is_class or own or isinstance(value, types.FunctionType):
                     found.setdefault(name, value)
         return found
 
@@ -169,13 +170,32 @@ class Framework:
 
     def declared(self, model: Any) -> list[list[Any]]:
         """Return name, dtype and shape of the model's inputs."""
-        shapes = [[None if n is None else int(n) for n in t.shape] for t in model.inputs]
-        dtypes = [self.dtype(t) for t in model.inputs]
+        shapes = [[None if n is None else int(n) for n in t.shape] for t in self.wanted(model)]
+        dtypes = [self.dtype(t) for t in self.wanted(model)]
         return [list(row) for row in zip(self.names(model), dtypes, shapes, strict=True)]
 
     def names(self, model: Any) -> list[str]:
         """Return the names of the model's inputs."""
-        return list(model.input_names) if self.is_legacy else [t.name for t in model.inputs]
+        if self.is_legacy and getattr(model, "input_names", None):
+            return list(model.input_names)
+        return [t.name for t in self.wanted(model)]
+
+    def wanted(self, model: Any) -> list[Any]:
+        """Return what the model takes; one of its author's class what it was built with."""
+        if getattr(model, "inputs", None):
+            return list(model.inputs)
+        shapes = self.built_with(model)
+        listed = [(str(k), shapes[k]) for k in sorted(shapes)] if isinstance(shapes, dict) else [
+            (f"{model.name}_input", shapes)
+        ]  # fmt: skip
+        return [types.SimpleNamespace(name=n, dtype="float32", shape=s) for n, s in listed]
+
+    def built_with(self, model: Any) -> Any:
+        """Return the shape of the one input of a model of its author's class, or those of each."""
+        config = model.get_build_config() or {}
+        if "input_shape" not in config:
+            raise ValueError("the model does not say what it was built with")
+        return config["input_shape"]
 
     def dtype(self, tensor: Any) -> str:
         """Return numpy's name of a tensor's dtype."""
@@ -188,7 +208,7 @@ class Framework:
         by_name = len(set(own)) == len(own) and set(own) == set(names)
         order = [names.index(n) for n in own] if by_name else range(len(names))
         tensors = []
-        for i, wanted in zip(order, model.inputs, strict=True):
+        for i, wanted in zip(order, self.wanted(model), strict=True):
             array = self.np.load(folder / f"in-{number}-{i}.npy")
             dtype = self.dtype(wanted)
             if dtype == "string":
@@ -198,6 +218,8 @@ class Framework:
             else:
                 tensors.append(self.keras.ops.convert_to_tensor(array, dtype))
         structure = getattr(model, "_nested_inputs" if self.is_legacy else "_inputs_struct", None)
+        if not getattr(model, "inputs", None) and isinstance(self.built_with(model), dict):
+            return dict(zip(own, tensors, strict=True))
         if structure is not None:
             return self.tree.pack_sequence_as(structure, tensors)
         return tensors[0] if len(tensors) == 1 else tensors

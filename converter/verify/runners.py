@@ -34,6 +34,7 @@ ONNX_EXTRA = 'pip install "model-convert[cpu]"'
 SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # Keras goes by these
 BACKENDS = ("tensorflow", "jax", "torch")
 KERASES = ("keras", "tf_keras")
+LEGACY = {"tf_keras": {"TF_USE_LEGACY_KERAS": "1"}}
 NOTHING: Mapping[str, str] = {}
 TOGETHER = 64  # layers whose values one session returns: more at once is memory
 
@@ -182,7 +183,8 @@ def run_source(
             what=framework,
             allowance=allowance,
             python=python,
-            environment={"KERAS_BACKEND": backend},
+            # What tf.keras is to modules of the user's.
+            environment={"KERAS_BACKEND": backend, **LEGACY.get(framework, {})},
         )
         status = answer.get("status")
         versions = dict(answer.get("versions", {}))

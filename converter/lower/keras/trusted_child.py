@@ -74,7 +74,7 @@ OTHERS = (*KERASES, "tensorflow", "jax", "torch", "numpy", "converter", "builtin
 
 
 def _is_own(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).split(".")[0] not in OTHERS
+    return str(getattr(_unwrapped(value), "__module__", "")).split(".")[0] not in OTHERS
 
 
 def _bases() -> tuple[type, ...]:
@@ -103,7 +103,12 @@ def layer_classes(module: Any) -> dict[str, Any]:
 def _has_call(value: Any) -> bool:
     """Tell a function, and a class whose objects may be called as one."""
     is_class = isinstance(value, type) and "__call__" in vars(value)
-    return is_class or isinstance(value, FunctionType)
+    return is_class or isinstance(_unwrapped(value), FunctionType)
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return what tf.function has been put around."""
+    return vars(value).get("_python_function", value) if hasattr(value, "__dict__") else value
 
 
 def functions(module: Any) -> dict[str, Any]:

@@ -320,6 +320,30 @@ def trusted(name):
     return (Trusted(MODULE[name], FOLDER / f"{MODULE[name]}.py"),)
 
 
+NOT_RECORDED = "computes with weights or random numbers what Keras does not record"
+ODD = {
+    "gives_nothing": "returns NoneType, no tensor of its inputs",
+    "gives_a_number": "outputs must be tensors",
+    "gives_an_array": "outputs must be tensors",
+    "raises": "no such luck",
+    "leaves": "SystemExit: 0",
+    "counts": NOT_RECORDED,
+    "by_chance": NOT_RECORDED,
+    "decides": "as a Python `bool` is not allowed",
+    "loops": "KerasTensor",
+    "init": "no such luck",
+    "build": "no such luck",
+    "call": "no such luck",
+    "argument": "Unrecognized keyword arguments passed to Fails: {'beside': 1}",
+    "chance": NOT_RECORDED,
+}
+DONE = {
+    "by_chance_in_tensorflow": ["InputLayer", "Relu", "RandomUniform", "Mul"],  # a gap in lowering
+    "calls_a_function": ["InputLayer", "Square", "AddV2"],
+    "table": ["InputLayer", "Add"],
+}
+
+
 class TestInKeras:
     pytestmark = has_keras
 
@@ -336,6 +360,27 @@ class TestInKeras:
         for n, y in enumerate(found):
             scale = np.abs(kept[f"y{n}"]).max()
             np.testing.assert_allclose(y, kept[f"y{n}"], rtol=0, atol=1e-5 * scale)
+
+    def test_code_that_does_what_it_should_not_is_a_gap(self):
+        python = os.environ.get(PYTHON_VARIABLE) or sys.executable
+        command = [python, str(FOLDER / "odd.py"), str(Path(converter.__file__).parents[1])]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found.keys() == ODD.keys() | DONE.keys()
+        for name, complaint in ODD.items():
+            status, gap, _ = found[name]
+            assert status == "gap"
+            assert complaint in gap
+            assert gap.isprintable()
+        for name, ops in DONE.items():
+            assert found[name] == ["done", "", ops]
+
+    def test_a_model_of_an_authors_class_is_compared_in_keras(self, models, tmp_path, capsys):
+        trust = ["--trust", f"inside={FOLDER / 'inside.py'}"]
+        command = ["SOURCE", str(models / "pairs.keras"), "--to", "onnx", *trust]
+        assert run([*command, "-o", str(tmp_path / "m.onnx"), "--require", "cpu"]) == 0
+        assert "2 outputs" in capsys.readouterr().err
 
     @pytest.mark.parametrize("name", GAPS)
     def test_what_cannot_be_traced_is_a_gap(self, models, name):

@@ -240,9 +240,9 @@ def test_code_that_is_wrong_is_wrong_usage(trusting, text, complaint):
     ],
 )  # fmt: skip
 def test_code_that_takes_the_child_with_it_is_the_environments_fault(trusting, text, complaint):
+    theirs = trusting(text, seconds=2 if "while" in text else 30)
     with pytest.raises(EnvironmentFault, match=complaint) as caught:
-        seconds = 2 if "while" in text else 30
-        lower(bundle(entry("Scaled", "s")), trust=trusting(text, seconds))
+        lower(bundle(entry("Scaled", "s")), trust=theirs)
     assert caught.value.exit_code == 7
 
 
