@@ -308,8 +308,10 @@ def _functional(config: Mapping[str, Any], name: str) -> Model:
         layer = _layer(entry, [_call(node) for node in nodes])
         layers[layer.name] = layer
     outputs = _endpoints(config["output_layers"])
-    layers, outputs = _counted(layers, outputs)
-    inputs = _endpoints(config["input_layers"])
+    nodes = [node for entry in config["layers"] for node in entry.get("inbound_nodes") or ()]
+    by_keras_3 = any(isinstance(node, Mapping) and "args" in node for node in nodes)
+    layers, outputs = _counted(layers, outputs, by_keras_3=by_keras_3)
+    inputs = _begun(_endpoints(config["input_layers"]), layers)
     taken = set(references(inputs))
     calls = [(call.arguments, call.keywords) for layer in layers.values() for call in layer.calls]
     for reference in references([outputs, *calls]):
@@ -318,12 +320,15 @@ def _functional(config: Mapping[str, Any], name: str) -> Model:
     return Model(name, layers, inputs, outputs)
 
 
-def _counted(layers: Mapping[str, Layer], outputs: Any) -> tuple[dict[str, Layer], Any]:
+def _counted(
+    layers: Mapping[str, Layer], outputs: Any, *, by_keras_3: bool
+) -> tuple[dict[str, Layer], Any]:
     """Return layers and outputs whose references count a nested model's calls as they are written.
 
     A Functional model was called once when it was made. That call is number 0, which none but
     Keras 3 leaves out again: not where it names outputs, and of its first versions nowhere. The
-    calls of a model are all referred to, so their number tells how they are counted.
+    calls of a model are all referred to, so their number tells how they are counted. Keras 3 counts
+    the calls of Sequential models as those of any layer.
     https://github.com/keras-team/keras/blob/v3.15.0/keras/src/models/functional.py#L448
     """
     calls = [(call.arguments, call.keywords) for layer in layers.values() for call in layer.calls]
@@ -336,6 +341,8 @@ def _counted(layers: Mapping[str, Layer], outputs: Any) -> tuple[dict[str, Layer
         every = set(range(1, len(layer.calls) + 1))
         if 0 not in inside | outside and every <= inside | outside:
             found[name] = replace(layer, calls=(Call(()), *layer.calls))
+        elif not by_keras_3 or layer.class_name not in MODELS - {"Sequential"}:
+            continue
         elif 0 not in outside and every <= {n + 1 for n in inside} | outside:
             outputs = _one_less(outputs, name)
     return found, outputs
@@ -347,6 +354,24 @@ def _one_less(structure: Any, layer: str) -> Any:
     if isinstance(structure, Mapping):
         return {key: _one_less(part, layer) for key, part in structure.items()}
     return [_one_less(part, layer) for part in structure]
+
+
+def _begun(inputs: Any, layers: Mapping[str, Layer]) -> Any:
+    """Return inputs as the layers that they begin with.
+
+    A layer of Keras 1 that gives what it was given is the last that a tensor remembers.
+    """
+    if isinstance(inputs, Reference):
+        seen = [inputs]
+        while (layer := layers[seen[-1].layer]).calls and layer.model is None:
+            given = list(references(layer.calls[seen[-1].call].arguments))
+            if len(given) != 1 or given[0] in seen:
+                return inputs
+            seen.append(given[0])
+        return seen[-1] if layer.class_name == "InputLayer" else inputs
+    if isinstance(inputs, Mapping):
+        return {key: _begun(part, layers) for key, part in inputs.items()}
+    return [_begun(part, layers) for part in inputs]
 
 
 def _endpoints(entry: Any) -> Any:

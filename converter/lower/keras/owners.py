@@ -71,15 +71,40 @@ def _unnamed(top: str, names: Sequence[str], layers: Mapping[Path, Layer]) -> di
     alone = [path for path in layers if path[-1] == top]
     if (top,) in layers or len(alone) == 1:
         return {(top,) if (top,) in layers else alone[0]: list(names)}
-    # A model's group: Keras 1 calls weights "dense_1_W".
+    # A model's group: Keras 1 calls weights "dense_1_W". It did not write what a model in a
+    # Sequential one is called: then all of them are looked through.
+    inside = [path for path in layers if top in path]
+    return _by_heads(names, inside, layers) or _by_heads(
+        names, [path for path in layers if len(path) > 1], layers
+    )
+
+
+def _by_heads(
+    names: Sequence[str], paths: Sequence[Path], layers: Mapping[Path, Layer]
+) -> dict[Path, list[str]]:
+    """Return tensors by the layers that they are named after; none, if there are others."""
+    heads = [(f"{head}_", path) for path in paths for head in _heads(layers[path])]
+    heads.sort(key=lambda found: len(found[0]), reverse=True)
     found: dict[Path, list[str]] = {}
-    inside = sorted((p for p in layers if top in p), key=lambda p: len(p[-1]), reverse=True)
     for name in names:
         own = name.rpartition("/")[2]
-        path = next((p for p in inside if own.startswith(f"{p[-1]}_")), None)
-        if path is not None:
-            found.setdefault(path, []).append(name)
+        path = next((path for head, path in heads if own.startswith(head)), None)
+        if path is None:
+            return {}
+        found.setdefault(path, []).append(name)
     return found
+
+
+def _heads(layer: Layer) -> Iterator[str]:
+    """Yield what Keras 1's names of a layer's weights begin with: its own name, or its layer's."""
+    yield layer.name
+    inner = layer.config.get("layer")
+    config = inner.get("config") if isinstance(inner, Mapping) else None
+    if isinstance(config, Mapping) and isinstance(config.get("name"), str):
+        yield config["name"]
+        if layer.class_name == "Bidirectional":
+            yield f"forward_{config['name']}"
+            yield f"backward_{config['name']}"
 
 
 def _labels(path: Path) -> list[str]:

@@ -6,7 +6,13 @@ from converter.lower.values import Value, total
 
 def folded(op: Builder, x: Value) -> Value:
     """Return [batch, steps, ...] as [batch * steps, ...]."""
-    return op.reshape(x, (total(x.shape[:2]), *x.shape[2:]))
+    x = op.plain(x)
+    shape = (total(x.shape[:2]), *x.shape[2:])
+    if all(isinstance(n, int) for n in shape[1:]):
+        return op.reshape(x, shape)
+    first = op.constant([shape[0] if isinstance(shape[0], int) else -1], "int64")
+    sizes = [first, *(op.size(x, axis) for axis in range(2, x.rank))]
+    return op.emit("Reshape", x, op.concat(sizes, 0), dtype=x.dtype, shape=shape)
 
 
 def unfolded(op: Builder, y: Value, x: Value) -> Value:

@@ -63,6 +63,20 @@ def test_calls_of_a_nested_model_are_counted_as_they_are_written(node, first_arg
     assert [r.call for r in references(model.outputs)] == wanted
 
 
+@pytest.mark.parametrize("node", [node_2, node_3])
+def test_calls_of_a_sequential_model_are_counted_as_those_of_a_layer(node):
+    """Twice called, both ways used inside, and only the second an output."""
+    config = twice(node, 0, [1])
+    inner = config["config"]["layers"][1]
+    inner["class_name"] = "Sequential"
+    del inner["config"]["input_layers"], inner["config"]["output_layers"]
+    after = layer("Add", "after", [node(("inner", 0, 0), ("inner", 1, 0))])
+    config["config"]["layers"].append(after)
+    model = parse(config)
+    assert list(references(model.outputs)) == [Reference("inner", 1, 0)]
+    assert len(model.layers["inner"].calls) == 2
+
+
 @pytest.mark.parametrize("call", [1, 7])
 def test_a_call_that_is_not_there_is_damage(call):
     layers = [layer("InputLayer", "x"), layer("Dense", "y", [node_2(("x", 0, 0))])]
