@@ -30,7 +30,7 @@ import onnxruntime
 HERE = Path(__file__).parent
 TOLERANCE = 1e-4  # of the largest output
 LEAST_SPREAD = 1e-2  # of the outputs of two images, likewise: less, and it hides what differs
-MOST_MADE = 100e6  # parameters, after which a child gives its memory back by ending
+MOST_MADE = 300e6  # parameters, after which a child gives its memory back by ending
 NAMES = """
 import importlib, sys
 from inspect import isfunction
