@@ -108,25 +108,26 @@ def read_header(span: Span, limits: Limits) -> Header:
 
 
 def _tensor(name: str, entry: JSON, body: Span) -> Tensor:
-    where = f"{body.name}: tensor {name!r}"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise CorruptError("has no dtype, shape and data_offsets", where=where)
+        raise _wrong(name, body, "has no dtype, shape and data_offsets")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     dtype = BY_CODE.get(code) if isinstance(code, str) else None
     if dtype is None:
-        raise CorruptError(f"unknown dtype {code!r}", expected=", ".join(BY_CODE), where=where)
+        raise _wrong(name, body, f"unknown dtype {code!r}", ", ".join(BY_CODE))
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise CorruptError("shape or data_offsets are no lists of sizes", where=where)
+        raise _wrong(name, body, "shape or data_offsets are no lists of sizes")
     start, end = offsets
     if start > end:
-        raise CorruptError(f"data_offsets [{start}, {end}] run backwards", where=where)
+        raise _wrong(name, body, f"data_offsets [{start}, {end}] run backwards")
     return Tensor.contiguous(dtype, shape, body.sub(start, end - start), origin=name)
 
 
+def _wrong(name: str, body: Span, found: str, expected: str | None = None) -> CorruptError:
+    return CorruptError(found, expected=expected, where=f"{body.name}: tensor {name!r}")
+
+
 def _are_sizes(value: JSON) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(
-        isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 63 for n in value
-    )
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
 
 
 def _check_layout(tensors: Mapping[str, Tensor], body: Span) -> None:

@@ -227,7 +227,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes when contiguous."""
-        return self.dtype.nbytes(prod(self.shape))
+        return (prod(self.shape) * self.dtype.bits + 7) // 8
 
     @property
     def identity(self) -> Hashable:
