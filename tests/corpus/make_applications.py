@@ -25,6 +25,7 @@ warnings.simplefilter("ignore")
 
 import numpy as np  # noqa: E402 - after the environment is set
 
+ANY = 224  # the side of images where a model takes those of any size
 SMALLEST = (32, 71, 75)  # sides that some model takes, and those before do not
 # Images that BatchNormalization learns its statistics from; fewer of large ones, which say more.
 BATCH, LARGE_BATCH = 64, 4
@@ -53,7 +54,7 @@ def main() -> None:
 def make(keras, name: str, size: str, folder: Path) -> dict:
     """Write one model, and what it computes."""
     model = built(keras, name, size)
-    shape = model.input_shape[1:]
+    shape = tuple(n or ANY for n in model.input_shape[1:])
     for seed in range(SEEDS):
         rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
         for layer in layers_of(model):

@@ -22,6 +22,7 @@ from converter.lower.values import Value
 Kernel = Callable[[float], float]
 F = np.float32
 
+BLURRING = ("gaussian", "mitchellcubic")  # what changes images of the size wanted
 LINEAR: dict[str, Attribute] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
 CUBIC: dict[str, Attribute] = {
     "mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5,
@@ -59,13 +60,13 @@ def resized(
     Raises:
         Gap: We do not have the method.
     """
-    if list(image.shape[2:]) == list(sizes):
+    if list(image.shape[2:]) == list(sizes) and method not in BLURRING:
         return image
     if method == "bilinear" and not antialias:
         return _by_sizes(op, image, sizes, LINEAR)
     known = image.shape[2:]
     for axis, (n, wanted) in enumerate(zip(known, sizes, strict=True), 2):
-        if n == wanted and method not in ("gaussian", "mitchellcubic"):
+        if n == wanted and method not in BLURRING:
             continue
         if not isinstance(n, int) or not isinstance(wanted, int):
             if method == "nearest":

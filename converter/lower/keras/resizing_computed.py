@@ -3,9 +3,11 @@
 The formulas are those of `resizing`, in ONNX's operators; float32, as TensorFlow has them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import pi
 from typing import TypeAlias
+
+import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.keras.table import Gap
@@ -13,6 +15,7 @@ from converter.lower.values import Value
 
 Size: TypeAlias = "int | Value"  # a value is an integer, of any integer dtype
 Kernel: TypeAlias = "Callable[[Builder, Value], Value]"
+F = np.float32
 LEAST = 1e-30  # a sum of weights that is less is none
 
 
@@ -32,6 +35,22 @@ def as_tensor(op: Builder, size: Size) -> Value:
     if isinstance(size, int):
         return op.constant(size, "int64")
     return op.cast(op.reshape(size, ()) if size.rank else size, "int64")
+
+
+def of_aspect(op: Builder, image: Value, sizes: Sequence[Size]) -> list[Size]:
+    """Return the largest sizes within these that keep the aspect of an image."""
+    now = [axis_size(op, image, axis) for axis in (2, 3)]
+    known = [n for n in (*now, *sizes) if isinstance(n, int)]
+    if len(known) == 4:
+        height, width, most_height, most_width = map(F, known)
+        scale = min(most_height / height, most_width / width)
+        return [int(np.rint(scale * n)) for n in (height, width)]
+    scales = [
+        op.div(_floating(op, wanted), _floating(op, n))
+        for wanted, n in zip(sizes, now, strict=True)
+    ]
+    whole = op.elementwise("Min", *scales)
+    return [op.cast(op.unary("Round", op.mul(whole, _floating(op, n))), "int64") for n in now]
 
 
 def nearest(op: Builder, image: Value, axis: int, wanted: Size) -> Value:

@@ -22,7 +22,7 @@ from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.operations.shaping import flipped
 from converter.lower.keras.pooling import pool
 from converter.lower.keras.resizing import resized
-from converter.lower.keras.resizing_computed import Size
+from converter.lower.keras.resizing_computed import Size, of_aspect
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of
 from converter.lower.values import Value
@@ -281,10 +281,16 @@ def _pair(op: Builder, size: Any) -> list[Size]:
     return [n if a is None else int(a) for n, a in zip(size, arrays, strict=True)]
 
 
-def _sized(op: Builder, images: Any, size: Any, method: str, antialias: bool) -> Value:
+def sized(
+    op: Builder, images: Any, size: Any, method: str, *,
+    antialias: bool = False, keeps_aspect: bool = False,
+) -> Value:  # fmt: skip
+    """Return images in another size."""
     value, single = _batched(op, images)
     sizes = _pair(op, size)
     image = channels_first(op, value, None)
+    if keeps_aspect:
+        sizes = of_aspect(op, image, sizes)
     if method != "nearest":
         image = op.cast(image, "float32")
     result = as_given(op, resized(op, image, sizes, method, antialias=antialias), None)
@@ -297,9 +303,11 @@ def resize(
     preserve_aspect_ratio: bool = False, antialias: bool = False, *, align_corners: bool = False,
 ) -> Value:  # fmt: skip
     """Images in another size."""
-    if preserve_aspect_ratio or align_corners:
-        raise Gap("preserve_aspect_ratio or align_corners")
-    return _sized(op, images, size, str(method), antialias)
+    if align_corners:
+        raise Gap("align_corners")
+    return sized(
+        op, images, size, str(method), antialias=antialias, keeps_aspect=preserve_aspect_ratio
+    )
 
 
 @operation(TF_FUNCTIONS, "image.rgb_to_grayscale")

@@ -397,7 +397,7 @@ def _resize(name: str, method: str) -> None:
     ) -> Value:  # fmt: skip
         if align_corners or not half_pixel_centers:
             raise Gap("resizing by corners")
-        return n.resize(op, images, size, method)
+        return n.sized(op, images, size, method)
 
     node.__doc__ = f"Images in another size, {method}."
     operation(TF_OPS, name)(node)
