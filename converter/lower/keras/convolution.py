@@ -10,6 +10,7 @@ from typing import Any
 from converter.lower.builder import END, Builder
 from converter.lower.graph import Attribute, Dim
 from converter.lower.keras.activations import activate
+from converter.lower.keras.core import fitting
 from converter.lower.keras.table import Gap, Roles, keras_layer
 from converter.lower.values import Value
 
@@ -157,8 +158,8 @@ def conv(
     kernel_order: Sequence[int] | None = None, flipped: bool = False,
 ) -> Value:  # fmt: skip
     """Cross-correlation with groups, strides, dilation; valid, same or causal padding."""
-    del filters, kernel_size
     kernel = stored_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
+    kernel = fitting(kernel, *numbers(kernel_size, x.rank - 2), None, filters)
     result = convolve(
         op, x, kernel, w["bias"] if use_bias else None, strides=strides, padding=padding,
         data_format=data_format, dilations=dilation_rate, groups=groups,
@@ -231,11 +232,11 @@ def conv_transpose(
     kernel_order: Sequence[int] | None = None, flipped: bool = False,
 ) -> Value:  # fmt: skip
     """The gradient of a convolution, as an operation: kernels of [*spatial, out, in]."""
-    del filters, kernel_size
     if groups != 1:
         raise Gap("groups in a transposed convolution")
+    kernel = stored_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
     result = convolve_transposed(
-        op, x, stored_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped),
+        op, x, fitting(kernel, *numbers(kernel_size, x.rank - 2), filters, None),
         w["bias"] if use_bias else None, strides=strides, padding=padding,
         output_padding=output_padding, data_format=data_format, dilations=dilation_rate,
         output_shape=output_shape,

@@ -17,10 +17,23 @@ def dense(
     units: int, activation: Any = None, use_bias: bool = True, input_dim: int | None = None,
 ) -> Value:  # fmt: skip
     """activation(x @ kernel + bias) over the last axis."""
-    del units, input_dim
-    kernel = w["kernel"]  # [in, out]
+    del input_dim
+    kernel = fitting(w["kernel"], None, units)  # [in, out]
     bias = w["bias"] if use_bias else None
     return activate(op, product(op, x, kernel, bias), activation)
+
+
+def fitting(kernel: Value, *sizes: int | None) -> Value:
+    """Return a kernel that has the sizes which its layer's arguments say, None for any.
+
+    Raises:
+        Gap: It has others: it is the kernel of another class by this name.
+    """
+    if len(kernel.shape) != len(sizes) or any(
+        n is not None and n != m for n, m in zip(sizes, kernel.shape, strict=True)
+    ):
+        raise Gap(f"a kernel {list(kernel.shape)} where its arguments say {list(sizes)}")
+    return kernel
 
 
 def product(op: Builder, x: Value, kernel: Value, bias: Value | None) -> Value:

@@ -178,7 +178,7 @@ def of_author(entry: Mapping[str, Any]) -> Model:
             raise UnsupportedError(
                 f"model class {kind} without the shapes of its inputs",
                 where=name,
-                hint="Call the model once before it is saved",
+                hint="A .keras file records them, of a model that was called before it was saved",
             )
         sizes = [None, *shape[1:]]
         spec = {"name": called, "batch_shape": sizes, "dtype": "float32"}

@@ -48,6 +48,7 @@ class Supply:
         trusted: The module.
         file: Where it was imported from.
         python: In which Python.
+        alias: Whether ``keras`` was tf_keras there.
         lowerings: Name → arguments, rule for masks and, of a cell, what sizes its states.
         classes: Names of Keras's layers and models.
         functions: Names of what may be called.
@@ -57,6 +58,7 @@ class Supply:
     trusted: Trusted
     file: Path | None
     python: str
+    alias: bool
     lowerings: Mapping[str, Any]
     classes: frozenset[str]
     functions: frozenset[str]
@@ -298,8 +300,13 @@ class Modules:
         key = json.dumps([modules, question], sort_keys=True)
         if key not in self._answers:
             what = f"the trusted module {supply.trusted.module}"
-            whole = {**question, "modules": modules, "legacy": self.legacy}
-            self._answers[key] = _ask(whole, what, supply.python)
+            whole = {**question, "modules": modules, "legacy": self.legacy, "alias": supply.alias}
+            answer = _ask(whole, what, supply.python)
+            if answer.get("status") == "gap" and self.legacy and not supply.alias:
+                # Today's Keras imports it, and lacks what it calls.
+                again = _ask({**whole, "alias": True}, what, supply.python)
+                answer = again if again.get("status") == "done" else answer
+            self._answers[key] = answer
         return self._answers[key]
 
 
@@ -316,18 +323,16 @@ def function_name(function: Any) -> str | None:
 def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
     """Import a module, in a child of the first Python that can, and return what it has."""
     other = os.environ.get(child.PYTHON_VARIABLE)
-    pythons = [sys.executable, *([other] if other else [])]
-    question = {"task": "list", "modules": plain([trusted]), "legacy": legacy}
     answer: dict[str, Any] = {}
-    for python in pythons:
-        answer = _ask(question, f"the trusted module {trusted.module}", python)["modules"][0]
-        lacks = str(answer.get("lacks") or "").split(".")[0]
+    for python in [sys.executable, *([other] if other else [])]:
+        answer, alias = _listed(trusted, python, legacy=legacy)
         if "error" not in answer:
             file = answer.get("file")
             supply = Supply(
                 trusted,
                 Path(file) if file else None,
                 python,
+                alias,
                 answer["lowerings"],
                 frozenset(answer["classes"]),
                 frozenset(answer["functions"]),
@@ -339,16 +344,32 @@ def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
                     where=file,
                 )
             return supply
-        if lacks not in FRAMEWORKS:
+        if _lacks(answer) not in FRAMEWORKS:
             break
     option = f"--trust {trusted.module}"
-    lacks = str(answer.get("lacks") or "").split(".")[0]
+    lacks = _lacks(answer)
     if trusted.path is None and lacks == trusted.module.split(".")[0]:
         raise UsageError(f"{option}: there is no such module", expected=f"{option}=PATH")
     if lacks:
         hint = KERAS_EXTRA if lacks in FRAMEWORKS else None
         raise EnvironmentFault(f"{option}: cannot be imported: {answer['error']}", hint=hint)
     raise UsageError(f"{option}: cannot be imported: {answer['error']}", where=trusted.path)
+
+
+def _listed(trusted: Trusted, python: str, *, legacy: bool) -> tuple[dict[str, Any], bool]:
+    """Return what a module has, or why it cannot be imported; and whether keras was tf_keras."""
+    what = f"the trusted module {trusted.module}"
+    question = {"task": "list", "modules": plain([trusted]), "legacy": legacy, "alias": False}
+    answer: dict[str, Any] = _ask(question, what, python)["modules"][0]
+    if not legacy or "keras" not in answer.get("error", "") or answer.get("lacks") in FRAMEWORKS:
+        return answer, False
+    # There is a Keras, and it has not what the module imports from it.
+    again: dict[str, Any] = _ask({**question, "alias": True}, what, python)["modules"][0]
+    return (answer, False) if "error" in again else (again, True)
+
+
+def _lacks(answer: Mapping[str, Any]) -> str:
+    return str(answer.get("lacks") or "").split(".")[0]
 
 
 def _ask(question: Mapping[str, Any], what: str, python: str) -> dict[str, Any]:

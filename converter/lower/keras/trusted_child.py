@@ -33,6 +33,10 @@ def main(folder: Path) -> None:
     tasks = {"list": listed, "lower": lowered, "trace": traced, "states": states}
     if question["legacy"] and find_spec("tf_keras") is not None:
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # what tf.keras was then
+    if question["alias"] and find_spec("tf_keras") is not None:
+        from converter.lower.keras.trusted_alias import install
+
+        install()
     answer = tasks[question["task"]](question)
     (folder / "answer.json").write_text(json.dumps(answer))
 
@@ -193,9 +197,8 @@ def traced(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return what code of the modules does, as symbolic tensors record it."""
     from converter.lower.keras.trusted_trace import trace
 
-    supplied = _loaded(question)
     try:
-        return trace(question, supplied)
+        return trace(question, _loaded(question))
     except BaseException as e:  # noqa: BLE001 - the answer
         return {"status": "gap", "gap": one_line(e)}
 
@@ -204,9 +207,8 @@ def states(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sizes of a cell's states."""
     from converter.lower.keras.trusted_trace import state_sizes
 
-    supplied = _loaded(question)
     try:
-        return state_sizes(question, supplied)
+        return state_sizes(question, _loaded(question))
     except BaseException as e:  # noqa: BLE001 - the answer
         return {"status": "gap", "gap": one_line(e)}
 

@@ -179,9 +179,9 @@ def _twice(
     """Return a trace, unless another one, of other values and another random state, differs."""
     try:
         with subject.made() as made:
-            first = way(subject, made, question, disturbed=False)
+            first = way(subject, made, _at_inference(made, question), disturbed=False)
         with subject.made() as made:
-            second = way(subject, made, question, disturbed=True)
+            second = way(subject, made, _at_inference(made, question), disturbed=True)
     except Untraceable as e:
         return {"status": "gap", "gap": str(e)}
     texts = [json.dumps(found["model"], sort_keys=True) for found in (first, second)]
@@ -192,6 +192,15 @@ def _twice(
         }
     # Where a weight is stored may be known by its value, which only the second has of its own.
     return {"status": "done", "version": version, **first, "weights": second["weights"]}
+
+
+def _at_inference(layer: Any, question: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a call that says it is no training, which else may be a layer's default."""
+    asks = ("_call_has_training_arg", "_expects_training_arg")  # of Keras 3, and of tf_keras
+    takes = any(getattr(layer, name, False) is True for name in asks)
+    if not takes or "training" in question["keywords"]:
+        return question
+    return {**question, "keywords": {**question["keywords"], "training": False}}
 
 
 def _symbolic(

@@ -247,12 +247,26 @@ def test_weights_more_than_keras_has():
 
 @pytest.mark.parametrize(
     ("shapes", "complaint"),
-    [((((4, 3)), (4,)), r"a kernel \[4, 3\] for 3 features"), (((3, 4), (3,)), r"a bias \[3\]")],
+    [
+        (((5, 4), (4,)), r"a kernel \[5, 4\] for 3 features"),
+        (((4, 3), (4,)), r"a kernel \[4, 3\] where its arguments say \[None, 4\]"),
+        (((3, 4), (3,)), r"a bias \[3\] for a kernel \[3, 4\]"),
+    ],
 )
 def test_weights_of_other_shapes_than_keras_has(shapes, complaint):
     weights = {"d/kernel": random(*shapes[0]), "d/bias": random(*shapes[1])}
     with pytest.raises(UnsupportedError, match=complaint):
         lower(bundle(entry("Dense", "d", units=4), weights=weights))
+
+
+def test_a_kernel_of_another_size_than_a_convolution_has():
+    weights = {"c/kernel": random(3, 3, 4), "c/bias": random(4)}
+    layer = entry("Conv1D", "c", filters=4, kernel_size=[3])
+    lower(bundle(layer, weights=weights))
+    for change in ({"filters": 2}, {"kernel_size": [2]}):
+        other = entry("Conv1D", "c", **{"filters": 4, "kernel_size": [3], **change})
+        with pytest.raises(UnsupportedError, match=r"a kernel \[3, 3, 4\] where its arguments say"):
+            lower(bundle(other, weights=weights))
 
 
 def test_a_bundle_keeps_the_weights_of_a_class_that_is_anothers(tmp_path, capsys):
@@ -298,9 +312,8 @@ GAPS = {
 }
 MODULE = {name: module for module, names in RIGHT.items() for name in names}
 MODULE |= {name: "legacy" if name == "counted" else "inside" for name in GAPS}
-FORMS = [(n, f) for n in RIGHT["inside"] for f in ("keras", "h5")] + [
-    (n, "h5") for n in RIGHT["legacy"]
-]
+FORMS = [(name, "h5" if name in ("wrapped", *RIGHT["legacy"]) else "keras") for name in MODULE]
+FORMS = [(name, form) for name, form in FORMS if name not in GAPS]
 
 
 @pytest.fixture(scope="module")
@@ -341,6 +354,7 @@ DONE = {
     "by_chance_in_tensorflow": ["InputLayer", "Relu", "RandomUniform", "Mul"],  # a gap in lowering
     "calls_a_function": ["InputLayer", "Square", "AddV2"],
     "table": ["InputLayer", "Add"],
+    "training": ["InputLayer", "Dropout"],
 }
 
 
@@ -360,6 +374,19 @@ class TestInKeras:
         for n, y in enumerate(found):
             scale = np.abs(kept[f"y{n}"]).max()
             np.testing.assert_allclose(y, kept[f"y{n}"], rtol=0, atol=1e-5 * scale)
+
+    def test_an_old_file_of_an_authors_model_has_no_shapes(self, models):
+        with pytest.raises(UnsupportedError, match="Whole without the shapes of its inputs"):
+            lower(read(models / "whole.h5"), trust=trusted("whole"))
+
+    @pytest.mark.parametrize("module", ["standalone", "updated"])
+    def test_code_for_the_keras_that_was_no_part_of_tensorflow(self, module):
+        weight = random(3, 1)
+        source = bundle(entry("Weighted", "w", power=3), weights={"w/W": weight}, version="2.2.4")
+        (y,) = computed(source, trust=(Trusted(module, FOLDER / f"{module}.py"),))
+        share = np.exp((X @ weight)[..., 0])
+        share /= share.sum(-1, keepdims=True)
+        np.testing.assert_allclose(y, (X**3 * share[..., None]).sum(1), rtol=1e-4, atol=1e-5)
 
     def test_code_that_does_what_it_should_not_is_a_gap(self):
         python = os.environ.get(PYTHON_VARIABLE) or sys.executable

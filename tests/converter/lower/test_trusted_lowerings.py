@@ -302,7 +302,7 @@ def test_that_answer_unchanged_is_one(trusting, monkeypatch):
     (theirs,) = trusting(body("return x"))
     lowerings = {"Scaled": {"arguments": [], "mask": "drop", "states": []}}
     nothing = frozenset()
-    supply = trusted.Supply(theirs, None, "python", lowerings, nothing, nothing, nothing)
+    supply = trusted.Supply(theirs, None, "python", False, lowerings, nothing, nothing, nothing)
     monkeypatch.setattr(trusted, "_supply", lambda given, legacy: supply)
     monkeypatch.setattr(trusted, "_ask", lambda *a: DONE | {"graph": PLAIN})
     (y,), _ = computed(bundle(entry("Scaled", "s")), X, trust=(theirs,))

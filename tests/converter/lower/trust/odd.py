@@ -98,6 +98,17 @@ class Table(layers.Layer):
         return x + self.table
 
 
+class Training(layers.Layer):
+    """Its default is what no inference does."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.drop = layers.Dropout(0.5)
+
+    def call(self, x, training=True):
+        return ops.tanh(self.drop(x, training=training)) if training else self.drop(x)
+
+
 FUNCTIONS = (
     "gives_nothing", "gives_a_number", "gives_an_array", "raises", "leaves", "counts", "by_chance",
     "by_chance_in_tensorflow", "decides", "loops", "calls_a_function",
@@ -106,6 +117,7 @@ CLASSES = {
     "init": ("Fails", {"at": "init"}), "build": ("Fails", {"at": "build"}),
     "call": ("Fails", {"at": "call"}), "argument": ("Fails", {"at": "", "beside": 1}),
     "chance": ("Chance", {}), "table": ("Table", {}),
+    "training": ("Training", {}),
 }  # fmt: skip
 
 
