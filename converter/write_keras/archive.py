@@ -12,7 +12,7 @@ from converter.lower.keras.owners import owned
 from converter.sizes import readable_size
 from converter.verify.weights import WeightsReport, compare
 from converter.version import VERSION
-from converter.write_keras import words
+from converter.write_keras import tensorflow_nodes, tensorflow_steps, words
 from converter.write_keras.configuration import Configuration
 from converter.write_keras.places import Store
 from converter.write_keras.training import compile_config
@@ -25,6 +25,7 @@ from formats.storage import Blocks
 from formats.weights import Tensor
 
 NAME = "model.keras"
+TABLES = (tensorflow_nodes,)  # imported for what they enter, and for what they stand on
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,10 @@ def plan(bundle: Bundle) -> KerasFile:
         UnsupportedError: Today's Keras cannot express it; all that it lacks is named.
         CorruptError: The configuration is not Keras's.
     """
-    model = model_of(bundle)
+    model, lacking = tensorflow_steps.with_operations(model_of(bundle), bundle)
     content = bundle.topology.content if bundle.topology is not None else None
     class_name = str(content.get("class_name")) if isinstance(content, dict) else ""
-    configuration = Configuration(model, class_name)
+    configuration = Configuration(model, class_name, lacking)
     store = Store(model, owned(model, bundle.weights), bundle.weights)
     placed = {name for made in store.places.values() for name in made.names}
     lost = [name for name in bundle.weights if name not in placed]

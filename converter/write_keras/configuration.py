@@ -11,6 +11,7 @@ import numpy as np
 
 from converter.lower.keras.lowering import input_spec
 from converter.lower.keras.model import Call, Layer, Model, Reference, is_model, parse, references
+from converter.lower.keras.owners import Path
 from converter.lower.keras.table import LAYERS, Gap, table_of
 from converter.write_keras.layers import Context, translated
 from converter.write_keras.masks import masked_layers
@@ -37,8 +38,11 @@ class Configuration:
         notes: What it does otherwise where that hardly matters.
     """
 
-    def __init__(self, model: Model, class_name: str) -> None:
+    def __init__(
+        self, model: Model, class_name: str, lacking: Mapping[Path, str] | None = None
+    ) -> None:
         self.gaps: list[str] = []
+        self._lacking = lacking or {}
         self.notes: list[str] = []
         self._outer = False, False  # what is known of the layer that another one is inside
         self.context = Context(_input_dtypes(model), self._inner, self.notes)
@@ -93,6 +97,8 @@ class Configuration:
             entry = self._model(layer.model, layer.class_name, path)
             entry["config"]["name"] = safe(layer.name)
             return entry
+        if path in self._lacking:
+            raise Gap(f"{layer.module} {layer.class_name}, {self._lacking[path].strip(',')},")
         if is_operation(layer):
             return _operation(layer)
         if not _is_keras(layer):
