@@ -51,8 +51,9 @@ class Graph:
         self.outputs: list[Any] = []
         self._made: dict[Key, tuple[_Call, int]] = {}  # tensor -> who made it
         self._kept: list[Any] = []  # or another tensor may get the id
-        self._entries: list[dict[str, Any]] = []
-        self._names: dict[object, str] = {}  # op or call -> its name here
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._names: dict[object, str] = {}  # op or layer -> its name here
+        self._calls: dict[int, tuple[str, int]] = {}  # call of a layer -> its name, and number
         # id of a variable -> its input, itself
         self.weights: dict[int, tuple[str, Any]] = {}
         self.owners: dict[int, tuple[str, str]] = {}  # id of a variable -> layer here, role
@@ -103,7 +104,8 @@ class Graph:
                     return call(layer, *arguments, **keywords)
                 given = [t for t in self.tf.nest.flatten([arguments, keywords]) if t is not None]
                 masks = [getattr(t, "_keras_mask", None) for t in given]
-                if len(given) > 1 and any(mask is not None for mask in masks):
+                said = keywords.get("mask") is not None
+                if not said and len(given) > 1 and any(mask is not None for mask in masks):
                     raise Untraceable(f"masks of several tensors that {layer.name} is given")
                 inside[0] += 1
                 try:
@@ -151,7 +153,7 @@ class Graph:
             "class_name": "Functional",
             "config": {
                 "name": name,
-                "layers": [*inputs, *weights, *self._entries],
+                "layers": [*inputs, *weights, *self._entries.values()],
                 "input_layers": [[entry["name"], 0, 0] for entry in (*inputs, *weights)],
                 "output_layers": made,
             },
@@ -174,7 +176,7 @@ class Graph:
                 return [f"in_{i}", 0, 0]
         if key(tensor) in self._made:
             call, place = self._made[key(tensor)]
-            return [self._called(call), 0, place]
+            return [*self._called(call), place]
         value = self.tf.get_static_value(tensor)
         if value is not None:
             return _Constant(np.asarray(value))
@@ -234,22 +236,28 @@ class Graph:
                 arguments.append(_argument(found))
         known = {"op": node["op"], "attr": node.get("attr", {})}
         config = {"trainable": True, "dtype": "float32", "node_def": known, "constants": constants}
-        return self._entered((id(op.graph), op.name), "TensorFlowOpLayer", config, arguments, {})
+        name = self._entered((id(op.graph), op.name), "TensorFlowOpLayer", config)
+        self._node(name, arguments, {})
+        return name
 
-    def _called(self, call: "_Call") -> str:
-        if id(call) in self._names:
-            return self._names[id(call)]
+    def _called(self, call: "_Call") -> tuple[str, int]:
+        """Return which layer a call is of, and which of its calls."""
+        if id(call) in self._calls:
+            return self._calls[id(call)]
         layer = call.layer
         arguments = [self._given(part) for part in call.arguments]
         keywords = {k: self._given(v) for k, v in call.keywords.items() if k != "training"}
         if call.masks and call.masks[0] is not None and "mask" not in keywords:
             keywords["mask"] = self._given(call.masks[0])
-        config = _serialised(self.keras, layer)
-        name = self._entered(id(call), type(layer).__name__, config, arguments, keywords, layer)
-        for variable in layer.variables:
-            self.owners[id(raw(variable))] = name, role(variable, layer.name)
-        self._kept.append(call)
-        return name
+        if id(layer) not in self._names:
+            config = _serialised(self.keras, layer)
+            name = self._entered(id(layer), type(layer).__name__, config, layer)
+            for variable in layer.variables:
+                self.owners[id(raw(variable))] = name, role(variable, layer.name)
+        name = self._names[id(layer)]
+        number = self._node(name, arguments, keywords)
+        self._calls[id(call)] = name, number
+        return name, number
 
     def _given(self, value: Any) -> Any:
         if self._is_tensor(value):
@@ -264,24 +272,26 @@ class Graph:
             return _argument(_Constant(np.asarray(value)))
         raise Untraceable(f"gives a layer a {type(value).__name__}")
 
-    def _entered(
-        self, key: object, kind: str, config: Mapping[str, Any], arguments: Any, keywords: Any,
-        layer: Any = None,
-    ) -> str:  # fmt: skip
+    def _entered(self, key: object, kind: str, config: Mapping[str, Any], layer: Any = None) -> str:
         name = f"{len(self._entries)}_{kind.lower()}"
         self._names[key] = name
-        module = "keras.layers" if layer is not None else None
-        self._entries.append(
-            {
-                "class_name": kind,
-                "name": name,
-                "module": module,
-                "config": {**config, "name": name},
-                "inbound_nodes": [{"args": arguments, "kwargs": keywords}],
-            }
-        )
-        json.dumps(self._entries[-1])  # or it is no plain data
+        entry: dict[str, Any] = {
+            "class_name": kind,
+            "name": name,
+            "module": "keras.layers" if layer is not None else None,
+            "config": {**config, "name": name},
+            "inbound_nodes": [],
+        }
+        json.dumps(entry)  # or it is no plain data
+        self._entries[name] = entry
         return name
+
+    def _node(self, name: str, arguments: Any, keywords: Any) -> int:
+        """Enter a call; return its number."""
+        nodes = self._entries[name]["inbound_nodes"]
+        nodes.append({"args": arguments, "kwargs": keywords})
+        json.dumps(nodes[-1])
+        return len(nodes) - 1
 
 
 class _Call:

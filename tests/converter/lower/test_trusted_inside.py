@@ -302,7 +302,7 @@ has_keras = [
 ]
 RIGHT = {
     "inside": ("functions", "wrapped", "cells", "whole", "pairs"),
-    "legacy": ("attended", "block", "looked"),
+    "legacy": ("attended", "block", "looked", "shared"),
 }
 GAPS = {
     "undecided": "cannot be traced",

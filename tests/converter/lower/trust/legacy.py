@@ -92,6 +92,27 @@ class Block(layers.Layer):
         return {**super().get_config(), "units": self.units, "rate": self.rate}
 
 
+class Shared(layers.Layer):
+    """A layer of Keras's called twice, the second time on what it made; and a mask handed on."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.dense = layers.Dense(units, activation="tanh")
+        self.first, self.second = layers.GRU(units, return_sequences=True), layers.GRU(3)
+        self.supports_masking = True
+
+    def call(self, x, mask=None):
+        y = self.dense(self.dense(x))
+        return self.second(self.first(y, mask=mask), mask=mask) + tf.reduce_mean(y, axis=1)[:, :3]
+
+    def compute_mask(self, inputs, mask=None):
+        return None
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
 class Looked(layers.Layer):
     """An embedding by hand."""
 

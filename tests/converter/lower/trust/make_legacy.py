@@ -28,6 +28,11 @@ def block():
     return keras.Model(x, layers.TimeDistributed(own.LayerNormalization())(y))
 
 
+def shared():
+    x = keras.Input((6,), dtype="int32")
+    return keras.Model(x, own.Shared(4)(layers.Embedding(9, 4, mask_zero=True)(x)))
+
+
 def looked():
     x = keras.Input((5,), dtype="int32")
     y = own.Looked()(x)
@@ -48,7 +53,7 @@ def unsaid(name):
 
 
 MODELS = {
-    "attended": attended, "block": block, "looked": looked, "counted": counted,
+    "attended": attended, "block": block, "looked": looked, "shared": shared, "counted": counted,
     "attention": unsaid("Attention"), "normalised": unsaid("LayerNormalization"),
 }  # fmt: skip
 
