@@ -10,23 +10,28 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]  # where the project's packages are
 
 
-class Trusted(NamedTuple):
-    """A module.
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A module, as it is when it is first asked: what it has answered is not asked again.
 
     Attributes:
         module: Its name.
         path: Its file, or the folder of a package; None for one that is installed.
+        answers: What children that ran it have answered, by their questions: a conversion asks
+            once to lower, and to verify.
     """
 
     module: str
     path: Path | None = None
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
 
 
 def parse_trust(given: Iterable[str]) -> tuple[Trusted, ...]:

@@ -107,7 +107,6 @@ class Modules:
         self.used: dict[str, str] = {}
         self.legacy = legacy
         self._supplies = [_supply(t, legacy=legacy) for t in trusted]
-        self._answers: dict[str, dict[str, Any]] = {}
 
     @staticmethod
     def arguments(layer: Layer) -> Mapping[str, Any]:
@@ -296,18 +295,13 @@ class Modules:
         return {"subject": subject.kind, "name": subject.name, "config": subject.config}
 
     def _asked(self, supply: Supply, question: Mapping[str, Any]) -> dict[str, Any]:
-        modules = plain([supply.trusted])
-        key = json.dumps([modules, question], sort_keys=True)
-        if key not in self._answers:
-            what = f"the trusted module {supply.trusted.module}"
-            whole = {**question, "modules": modules, "legacy": self.legacy, "alias": supply.alias}
-            answer = _ask(whole, what, supply.python)
-            if answer.get("status") == "gap" and self.legacy and not supply.alias:
-                # Today's Keras imports it, and lacks what it calls.
-                again = _ask({**whole, "alias": True}, what, supply.python)
-                answer = again if again.get("status") == "done" else answer
-            self._answers[key] = answer
-        return self._answers[key]
+        what = {"modules": plain([supply.trusted]), "legacy": self.legacy, "alias": supply.alias}
+        answer = _answer(supply.trusted, {**question, **what}, supply.python)
+        if answer.get("status") == "gap" and self.legacy and not supply.alias:
+            # Today's Keras imports it, and lacks what it calls.
+            again = _answer(supply.trusted, {**question, **what, "alias": True}, supply.python)
+            return again if again.get("status") == "done" else answer
+        return answer
 
 
 # -- what there is -------------------------------------------------------------------------------
@@ -358,18 +352,25 @@ def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
 
 def _listed(trusted: Trusted, python: str, *, legacy: bool) -> tuple[dict[str, Any], bool]:
     """Return what a module has, or why it cannot be imported; and whether keras was tf_keras."""
-    what = f"the trusted module {trusted.module}"
     question = {"task": "list", "modules": plain([trusted]), "legacy": legacy, "alias": False}
-    answer: dict[str, Any] = _ask(question, what, python)["modules"][0]
+    answer: dict[str, Any] = _answer(trusted, question, python)["modules"][0]
     if not legacy or "keras" not in answer.get("error", "") or answer.get("lacks") in FRAMEWORKS:
         return answer, False
     # There is a Keras, and it has not what the module imports from it.
-    again: dict[str, Any] = _ask({**question, "alias": True}, what, python)["modules"][0]
+    again: dict[str, Any] = _answer(trusted, {**question, "alias": True}, python)["modules"][0]
     return (answer, False) if "error" in again else (again, True)
 
 
 def _lacks(answer: Mapping[str, Any]) -> str:
     return str(answer.get("lacks") or "").split(".")[0]
+
+
+def _answer(trusted: Trusted, question: Mapping[str, Any], python: str) -> dict[str, Any]:
+    """Return what a module answers, in a child unless it has been asked before."""
+    key = json.dumps([python, question], sort_keys=True)
+    if key not in trusted.answers:
+        trusted.answers[key] = _ask(question, f"the trusted module {trusted.module}", python)
+    return trusted.answers[key]
 
 
 def _ask(question: Mapping[str, Any], what: str, python: str) -> dict[str, Any]:

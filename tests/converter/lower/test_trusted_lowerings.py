@@ -1,6 +1,7 @@
 """Layers that a trusted module lowers: in a child, of which only data comes back."""
 
 import json
+import os
 from pathlib import Path
 
 import h5py
@@ -377,6 +378,32 @@ def test_a_module_lying_where_the_user_stands_is_not_imported(h5, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert run(["SOURCE", str(h5), "--verify", "weights", "--trust", f"lowerings={LOWERINGS}"]) == 0
     assert run(["SOURCE", str(h5), "--force", "--trust", "lowerings"]) == 2
+
+
+def test_what_a_module_does_beside_stays_in_the_child(trusting, tmp_path, monkeypatch):
+    beside = "import os, pathlib, sys\npathlib.Path('beside.txt').write_text('x')\nprint('noise')\n"
+    beside += "os.chdir('/')\nsys.stdout.close()\nsys.modules.pop('json', None)\n"
+    beside += "os.environ['CONVERT_X'] = '1'\n"
+    (theirs,) = trusting(beside + body("return op.mul(x, alpha)"))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (y,), _ = computed(bundle(entry("Scaled", "s", alpha=2.0)), X, (theirs,))
+    np.testing.assert_allclose(y, X * 2)
+    assert list(here.iterdir()) == []
+    assert Path.cwd() == here
+    assert "CONVERT_X" not in os.environ
+
+
+def test_a_module_is_asked_once(trusting, monkeypatch):
+    (theirs,) = trusting(body("return op.mul(x, alpha)"))
+    ask, asked = trusted._ask, []
+    monkeypatch.setattr(trusted, "_ask", lambda *a: asked.append(a[0]["task"]) or ask(*a))
+    source = bundle(entry("Scaled", "s", alpha=2.0))
+    assert computed(source, X, (theirs,))[0][0] is not None
+    assert asked == ["list", "lower"]
+    lower(source, trust=(theirs,))
+    assert asked == ["list", "lower"]
 
 
 def test_a_package_is_trusted_by_its_folder(tmp_path):
