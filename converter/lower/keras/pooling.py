@@ -4,6 +4,7 @@ Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/pooling
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from converter.lower.builder import Builder
@@ -29,6 +30,10 @@ def pool(
         whole = n - k + 1 if isinstance(n, int) and padding == "valid" else n
         out.append(-(-whole // s) if isinstance(whole, int) else None)
     how = _padding(image.shape[2:], sizes, steps) if padding == "same" else {"auto_pad": "VALID"}
+    if op_type == "MaxPool" and image.is_float and isinstance(how.get("pads"), list):
+        before, after = _pads(image.shape[2:], sizes, steps)
+        image = op.pad(image, [0, 0, *before], [0, 0, *after], value=-inf)
+        how = {"auto_pad": "VALID"}
     result = op.emit(
         op_type, image, dtype=x.dtype, shape=(*image.shape[:2], *out), kernel_shape=sizes,
         strides=steps, **how,
@@ -41,18 +46,26 @@ def _padding(spatial: Sequence[Dim], sizes: list[int], steps: list[int]) -> dict
 
     Padding is named where it can be: onnxruntime (1.31) takes a Pad with zeros in front of a
     pooling with numbers into those, where padding is no zeros but nothing at all. But where steps
-    are larger than windows it cuts off what is between them.
+    are larger than windows it cuts off what is between them; the largest of windows is then found
+    behind a Pad with what is less than anything.
     https://github.com/microsoft/onnxruntime/blob/002469275374731e5990f57a279ca6f891266988/onnxruntime/core/optimizer/pad_fusion.cc
     """
     if all(size == 1 for size in sizes):
         return {"auto_pad": "VALID"}
     if all(step <= size for size, step in zip(sizes, steps, strict=True)):
         return {"auto_pad": "SAME_UPPER"}
+    pads = _pads(spatial, sizes, steps)
+    numbered: dict[str, Attribute] = {"pads": [*pads[0], *pads[1]]}
+    return numbered if any(map(any, pads)) else {"auto_pad": "VALID"}
+
+
+def _pads(
+    spatial: Sequence[Dim], sizes: list[int], steps: list[int]
+) -> tuple[list[int], list[int]]:
     pads = same_padding(spatial, sizes, steps, [1] * len(sizes))
     if pads is None:
         raise Gap("steps larger than windows, and padding same, of an unknown size")
-    numbered: dict[str, Attribute] = {"pads": [*pads[0], *pads[1]]}
-    return numbered if any(map(any, pads)) else {"auto_pad": "VALID"}
+    return pads
 
 
 @keras_layer("MaxPooling1D", "MaxPooling2D", "MaxPooling3D")

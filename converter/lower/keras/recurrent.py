@@ -109,7 +109,8 @@ def _over_steps(make: Make) -> Callable[..., Masked]:
         output = result(op, run, mask, loop)
         if loop.return_sequences and loop.go_backwards:
             output = flip(op, output, 1)
-        output = as_given(output, loop)
+        if loop.return_sequences:
+            output = as_given(output, loop)
         states = run.states if loop.return_state else []
         return Masked([output, *states], kept if loop.return_sequences else None)
 
@@ -137,7 +138,7 @@ def batch_first(x: Value, mask: Value | None, loop: Loop) -> tuple[Value, Value 
 
 def as_given(x: Value, loop: Loop) -> Value:
     """Undo `batch_first` for an output that has steps."""
-    if not loop.time_major or x.rank < 2:
+    if not loop.time_major:
         return x
     return x.transposed([1, 0, *range(2, x.rank)])
 

@@ -70,7 +70,9 @@ def bidirectional(
         # Each layer gives its outputs in the order it made them; then the second is reversed.
         for n, reversed_ in enumerate((loop.go_backwards, not loop_back.go_backwards)):
             outputs[n] = flip(op, outputs[n], 1) if reversed_ else outputs[n]
-    merged = [as_given(v, loop) for v in _merged(op, outputs, merge_mode)]
+    merged = _merged(op, outputs, merge_mode)
+    if loop.return_sequences:
+        merged = [as_given(v, loop) for v in merged]
     states = [s for run in runs for s in run.states] if loop.return_state else []
     after = kept if loop.return_sequences else None
     return Masked([*merged, *states], [after] * len(merged))
