@@ -125,10 +125,10 @@ def _adaptive(
     """
     image = channels_first(op, x, data_format)
     counts = numbers(output_size, x.rank - 2)
-    if whole := [axis for axis, count in enumerate(counts, 2) if count == 1]:
+    if alone := [axis for axis, count in enumerate(counts, 2) if count == 1]:
         # onnxruntime adds a window up one by one, which of a large one loses more than Keras does.
         reducer = "ReduceMean" if op_type == "AveragePool" else "ReduceMax"
-        image = op.reduce(reducer, image, whole, keepdims=True)
+        image = op.reduce(reducer, image, alone, keepdims=True)
     sizes = [n for n in image.shape[2:] if isinstance(n, int)]
     if len(sizes) < len(counts):
         raise Gap("adaptive pooling of an unknown size")
