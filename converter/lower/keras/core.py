@@ -46,7 +46,8 @@ def product(op: Builder, x: Value, kernel: Value, bias: Value | None) -> Value:
         raise Gap(f"a kernel {list(kernel.shape)} for {x.shape[-1]} features")
     if bias is not None and bias.shape != kernel.shape[1:]:
         raise Gap(f"a bias {list(bias.shape)} for a kernel {list(kernel.shape)}")
-    if x.rank == 2 and x.is_float:
+    x = x if x.is_float else op.cast(x, kernel.dtype)  # whole numbers, of encoded categories
+    if x.rank == 2:
         shape = (x.shape[0], kernel.shape[1])
         return op.emit("Gemm", x, kernel, bias, dtype=x.dtype, shape=shape)
     result = op.matmul(x, kernel)

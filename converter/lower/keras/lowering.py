@@ -48,6 +48,7 @@ from converter.lower.keras.table import (
     unknown_arguments,
 )
 from converter.lower.keras.trusted import Modules
+from converter.lower.keras.whole_numbers import as_taken
 from converter.lower.values import Value
 from converter.trust import Trusted
 from formats.bundle import Bundle
@@ -436,7 +437,11 @@ class _Walk:
         if row.takes_mask and settings.get("mask") is None:
             alone = len(masks) == 1 and not any(isinstance(v, Value) for v in _flat(keywords))
             settings["mask"] = masks[0] if alone else masks
-        tensors = [self._cast(v, roles.dtype) for part in arguments for v in _flat(part)]
+        tensors = [
+            as_taken(self.op, row, layer.class_name, settings, v, roles.dtype)
+            for part in arguments
+            for v in (self._cast(v, roles.dtype) for v in _flat(part))
+        ]
         result = row.handler(self.op, roles, *tensors, **settings)
         if isinstance(result, Masked):
             outputs = list(_flat(result.value))

@@ -12,6 +12,7 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.normalization import unit
+from converter.lower.keras.operations.operands import promoted
 from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
 from converter.lower.values import Value
 
@@ -19,7 +20,8 @@ Masks = Sequence[Value | None]
 
 
 def _aligned(op: Builder, values: Sequence[Value]) -> Sequence[Value]:
-    """Return inputs of one rank: Keras puts axes of one element behind the batch."""
+    """Return inputs of one rank and dtype: Keras puts axes of one element behind the batch."""
+    values = promoted(op, *values)
     rank = max(v.rank for v in values)
     return [
         op.unsqueeze(v, list(range(1, 1 + rank - v.rank))) if v.rank < rank else v for v in values
@@ -86,6 +88,7 @@ def _extreme(op_type: str, name: str, formula: str) -> None:
         if masks == "all" or len({v.rank for v in values}) > 1:
             result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
             return Masked(result, whole)
+        values = tuple(promoted(op, *values))
         result, seen = values[0], _over(op, values[0], given[0])
         for value, part in zip(values[1:], given[1:], strict=True):
             own = _over(op, value, part)
@@ -113,6 +116,7 @@ def multiply(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str
     whole = _merged_mask(op, given, masks)
     if masks == "all" or len({v.rank for v in values}) > 1:
         return Masked(reduce(op.mul, _aligned(op, values)), whole)
+    values = tuple(promoted(op, *values))
     over = [_over(op, v, m) for v, m in zip(values, given, strict=True)]
     kept = [v if m is None else op.where(m, v, 1.0) for v, m in zip(values, over, strict=True)]
     result = reduce(op.mul, kept)
@@ -136,6 +140,7 @@ def concatenate(
 ) -> Masked:
     """The inputs one after another along an axis."""
     del w
+    values = tuple(promoted(op, *values))
     result = op.concat(values, axis)
     given = _list(mask, len(values))
     if all(m is None for m in given):
@@ -164,6 +169,7 @@ def dot(
 ) -> Value:  # fmt: skip
     """The product of two inputs summed over an axis of each, batch by batch."""
     del w
+    a, b = promoted(op, a, b)
     pair = [axes, axes] if isinstance(axes, int) else list(axes)
     i, j = a.axis(pair[0]), b.axis(pair[1])
     if 0 in (i, j):

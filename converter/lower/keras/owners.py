@@ -74,8 +74,11 @@ def _unnamed(top: str, names: Sequence[str], layers: Mapping[Path, Layer]) -> di
     # A model's group: Keras 1 calls weights "dense_1_W". It did not write what a model in a
     # Sequential one is called: then all of them are looked through.
     inside = [path for path in layers if top in path]
-    return _by_heads(names, inside, layers) or _by_heads(
-        names, [path for path in layers if len(path) > 1], layers
+    nested = [path for path in layers if len(path) > 1]
+    return (
+        _by_heads(names, inside, layers)
+        or _by_heads(names, nested, layers)
+        or _by_roles(names, inside, layers)
     )
 
 
@@ -93,6 +96,19 @@ def _by_heads(
             return {}
         found.setdefault(path, []).append(name)
     return found
+
+
+def _by_roles(
+    names: Sequence[str], paths: Sequence[Path], layers: Mapping[Path, Layer]
+) -> dict[Path, list[str]]:
+    """Return tensors that are called as what they are alone: of the one layer that has such.
+
+    tf.keras names what a layer learned of data before it was called after no layer.
+    """
+    own = [name.rpartition("/")[2] for name in names]
+    described = {p: Object(layers[p].name, layers[p].class_name, layers[p].config) for p in paths}
+    found = [p for p in paths if sorted(variables(described[p], len(own))) == sorted(own)]
+    return {found[0]: list(names)} if len(found) == 1 else {}
 
 
 def _heads(layer: Layer) -> Iterator[str]:

@@ -51,3 +51,21 @@ def test_all_gaps_are_said_at_once():
 def test_gaps_found_while_building_name_their_layer():
     with pytest.raises(UnsupportedError, match=r"activation 'loud' \(Activation l0\)"):
         lower(bundle(("Activation", {"activation": "loud"})))
+
+
+@pytest.mark.parametrize(
+    "kind", ["LeakyReLU", "Softmax", "LayerNormalization", "UnitNormalization"]
+)
+def test_whole_numbers_into_what_not_every_keras_takes_are_a_gap(kind):
+    with pytest.raises(
+        UnsupportedError, match=rf"whole numbers, int64, as its input \({kind} l0\)"
+    ):
+        lower(bundle((kind, {}), dtype="int64"))
+
+
+@pytest.mark.parametrize("activation", ["linear", "relu"])
+def test_whole_numbers_stay_whole_in_activations_that_keep_them(activation):
+    graph = lower(bundle(("Activation", {"activation": activation}), dtype="int64"))
+    assert [graph.specs[name].dtype for name in graph.outputs] == ["int64"]
+    with pytest.raises(UnsupportedError, match="whole numbers"):
+        lower(bundle(("Activation", {"activation": "tanh"}), dtype="int64"))

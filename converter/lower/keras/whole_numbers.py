@@ -1,0 +1,66 @@
+"""What layers make of whole numbers, which Keras does not cast to a layer's dtype.
+
+Keras casts floating point inputs alone. Some layers turn whole numbers into floating point ones
+themselves, some keep them, and the others Keras 3 refuses on one back end or another, or computes
+in a dtype that depends on it: those are gaps.
+"""
+
+from typing import Any
+
+from converter.lower.builder import Builder
+from converter.lower.keras.table import Gap, Row
+from converter.lower.values import Value
+
+# Modules whose layers take whole numbers as they are, but for EXCEPTED; and single layers.
+KEPT = frozenset(("core", "images", "lookup", "merging", "preprocessing", "reshaping", "wrappers"))
+ALONE = ("Embedding ", "ReversibleEmbedding ", "SpectralNormalization")  # quantised, or of one
+EXCEPTED = frozenset(("Average", "Bidirectional", "EinsumDense"))
+# Layers that compute in floating point whatever they are given.
+FLOATING = frozenset((
+    "Bidirectional", "EinsumDense", "GRU", "LSTM", "RNN", "SimpleRNN",
+    "BatchNormalization", "MultiHeadAttention", "SyncBatchNormalization",
+))  # fmt: skip
+# Others, by the dtypes that they and ONNX's operators take.
+SOME = {
+    "Activation": ("int32", "int64"),
+    "GlobalMaxPooling1D": ("int32", "int64", "uint8"),
+    "GlobalMaxPooling2D": ("int32", "int64", "uint8"),
+    "GlobalMaxPooling3D": ("int32", "int64", "uint8"),
+    "MaxPooling1D": ("uint8",), "MaxPooling2D": ("uint8",), "MaxPooling3D": ("uint8",),
+    "UpSampling1D": ("uint8",), "UpSampling2D": ("uint8",), "UpSampling3D": ("uint8",),
+}  # fmt: skip
+AS_IT_IS = ("linear", "relu")  # activations that whole numbers stay whole in
+
+
+def as_taken(
+    op: Builder, row: Row, class_name: str, settings: dict[str, Any], value: Any, dtype: str | None
+) -> Any:
+    """Return an input of one of Keras's layers as the layer computes with it.
+
+    Args:
+        op: Builder.
+        row: The layer's.
+        class_name: Its class.
+        settings: Its arguments.
+        value: The input; only values of whole numbers are looked at.
+        dtype: What the layer computes in.
+
+    Raises:
+        Gap: Whole numbers are not what this layer takes.
+    """
+    if not isinstance(value, Value) or not value.dtype.startswith(("int", "uint")):
+        return value
+    if class_name in FLOATING:
+        return op.cast(value, dtype or "float32")
+    package, _, module = row.handler.__module__.rpartition(".")
+    if package != __name__.rpartition(".")[0]:
+        return value  # a user's own, or one that looks through its arguments itself
+    taken = SOME.get(class_name)
+    kept = module in KEPT or class_name.startswith(ALONE)
+    if taken is None and kept and class_name not in EXCEPTED:
+        return value
+    named = str(settings.get("activation", "linear"))
+    kept = named in AS_IT_IS and settings.get("interpolation", "nearest") == "nearest"
+    if value.dtype in (taken or ()) and kept:
+        return value
+    raise Gap(f"whole numbers, {value.dtype}, as its input")
