@@ -213,7 +213,7 @@ def steps(
             f"--require {options.require}: there is no tensor to compare", where=source
         )
 
-    keras_file = _keras_file(bundle) if options.to == "keras" else None
+    keras_file = _keras_file(bundle, options.trust) if options.to == "keras" else None
     layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.max_shard_bytes)
     target = _sharded_target(target, out, layout, options.to)
     if dry_run:
@@ -385,10 +385,10 @@ def _write_graph(
     return made
 
 
-def _keras_file(bundle: Bundle) -> "KerasFile":
+def _keras_file(bundle: Bundle, trust: Sequence[Trusted]) -> "KerasFile":
     from converter.write_keras import archive
 
-    return archive.plan(bundle)
+    return archive.plan(bundle, trust)
 
 
 def _write_keras(

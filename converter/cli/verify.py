@@ -89,7 +89,10 @@ def verify(
     bundle = read(source)
     model = _graph_of(converted)
     form = _format_of(converted)
-    weights = _keras_weights(bundle, converted) if form == KERAS else _weights(bundle, converted)
+    if form == KERAS:
+        weights = _keras_weights(bundle, converted, trust or ())
+    else:
+        weights = _weights(bundle, converted)
     report = None
     if model is not None or form == KERAS:
         from converter.child import Allowance
@@ -129,14 +132,16 @@ def _format_of(converted: Path) -> str:
     return catalog.detect(Artifact(converted)).format.id
 
 
-def _keras_weights(bundle: "Bundle", converted: Path) -> Weights | None:
+def _keras_weights(bundle: "Bundle", converted: Path, trust: Sequence[str]) -> Weights | None:
     """Compare a `.keras` file's variables with those that the source would be written with."""
     from converter.normalise import select, strip_prefixes
+    from converter.trust import parse_trust
     from converter.write_keras import archive
     from formats.errors import UnsupportedError
 
     try:
-        wanted = archive.plan(strip_prefixes(select(bundle, ()), "auto")).variables
+        model = strip_prefixes(select(bundle, ()), "auto")
+        wanted = archive.plan(model, parse_trust(trust)).variables
     except UnsupportedError:
         return None  # the file is somebody else's: its variables stand where they do
     found = archive.read_again(converted)

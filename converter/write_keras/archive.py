@@ -1,6 +1,6 @@
 """A `.keras` file from a bundle: planned as a whole, written, and read again to be compared."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -10,9 +10,11 @@ from converter.events import Progress, Step
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.owners import owned
 from converter.sizes import readable_size
+from converter.trust import Trusted
 from converter.verify.weights import WeightsReport, compare
 from converter.version import VERSION
 from converter.write_keras import tensorflow_nodes, tensorflow_steps, words
+from converter.write_keras.authors import own_layers
 from converter.write_keras.configuration import Configuration
 from converter.write_keras.places import Store
 from converter.write_keras.training import compile_config
@@ -47,8 +49,12 @@ class KerasFile:
     user: Mapping[str, Any] = field(default_factory=dict)
 
 
-def plan(bundle: Bundle) -> KerasFile:
+def plan(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
     """Return the file that a model becomes. No weight is read.
+
+    Args:
+        bundle: The model.
+        trust: Modules of the user's whose classes may stand in it.
 
     Raises:
         UnsupportedError: Today's Keras cannot express it; all that it lacks is named.
@@ -57,21 +63,30 @@ def plan(bundle: Bundle) -> KerasFile:
     model, lacking = tensorflow_steps.with_operations(model_of(bundle), bundle)
     content = bundle.topology.content if bundle.topology is not None else None
     class_name = str(content.get("class_name")) if isinstance(content, dict) else ""
-    configuration = Configuration(model, class_name, lacking)
-    store = Store(model, owned(model, bundle.weights), bundle.weights)
+    own = own_layers(model, bundle, trust)
+    configuration = Configuration(model, class_name, lacking, own)
+    store = Store(model, owned(model, bundle.weights), bundle.weights, own)
     placed = {name for made in store.places.values() for name in made.names}
     lost = [name for name in bundle.weights if name not in placed]
     gaps = [*configuration.gaps, *store.gaps]
     if lost and not gaps:
         gaps.append(f"weights that belong to no layer: {', '.join(lost)}")
     if gaps:
-        raise UnsupportedError(f"{len(gaps)} gaps: {'; '.join(gaps)}")
+        hint = None
+        if any(gap.startswith("layer class") for gap in gaps):
+            hint = "--trust MODULE=PATH lets classes of Keras 3 stand in the file as they are"
+        raise UnsupportedError(f"{len(gaps)} gaps: {'; '.join(gaps)}", hint=hint)
     variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
     changed = sum(made.make is not None for made in store.places.values())
+    needed = sorted({str(entry["module"]) for entry in own.values()})
     user = dict(bundle.metadata.user)
     training, left = compile_config(user.pop("training_config", None))
     document = configuration.document | ({} if training is None else {"compile_config": training})
-    notes = [*configuration.notes, *(f"left out: {text}" for text in left)]
+    notes = [
+        *configuration.notes,
+        *(f"the file needs the module {name}" for name in needed),
+        *(f"left out: {text}" for text in left),
+    ]
     return KerasFile(document, variables, changed, tuple(notes), user)
 
 

@@ -39,10 +39,15 @@ class Configuration:
     """
 
     def __init__(
-        self, model: Model, class_name: str, lacking: Mapping[Path, str] | None = None
+        self,
+        model: Model,
+        class_name: str,
+        lacking: Mapping[Path, str] | None = None,
+        own: Mapping[Path, Mapping[str, Any]] | None = None,
     ) -> None:
         self.gaps: list[str] = []
         self._lacking = lacking or {}
+        self._own = own or {}
         self.notes: list[str] = []
         self._outer = False, False  # what is known of the layer that another one is inside
         self.context = Context(_input_dtypes(model), self._inner, self.notes)
@@ -97,6 +102,9 @@ class Configuration:
             entry = self._model(layer.model, layer.class_name, path)
             entry["config"]["name"] = safe(layer.name)
             return entry
+        if path in self._own:
+            entry = dict(self._own[path])
+            return entry | {"config": entry["config"] | {"name": safe(layer.name)}}
         if path in self._lacking:
             raise Gap(f"{layer.module} {layer.class_name}, {self._lacking[path].strip(',')},")
         if is_operation(layer):

@@ -4,12 +4,13 @@ A path says how Keras reaches an object: by attribute, or as a member of a list,
 called after their class and counted. `formats.keras_names` reads the same paths the other way.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from converter.lower.keras.model import Layer, Model
 from converter.lower.keras.owners import Path
 from converter.lower.keras.table import Gap
+from converter.write_keras import authors
 from converter.write_keras.configuration import is_operation, ordered
 from converter.write_keras.kernels import Stored, from_cudnn, gates, kernel
 from formats.keras_names import ATTENTION, CELLS, Object, quantization, snake_case, variables
@@ -39,13 +40,18 @@ class Store:
     """
 
     def __init__(
-        self, model: Model, owned: Mapping[Path, Weights], tensors: Mapping[str, Tensor]
+        self,
+        model: Model,
+        owned: Mapping[Path, Weights],
+        tensors: Mapping[str, Tensor],
+        own: Container[Path] = (),
     ) -> None:
         self.places: dict[str, Stored] = {}
         self.names: dict[str, str] = {}
         self.gaps: list[str] = []
         self._owned = owned
         self._tensors = tensors
+        self._authors = own
         self._model(model, (), "")
 
     def _model(self, model: Model, path: Path, place: str) -> None:
@@ -67,6 +73,10 @@ class Store:
         weights = self._owned.get(path, {})
         kind = layer.class_name.removesuffix(f" {quantization(layer.config.get('dtype'))}")
         try:
+            if path in self._authors:
+                below = authors.places(path, weights, self._tensors)
+                self.places |= {f"{place}{end}": Stored((name,)) for name, end in below.items()}
+                return
             found = dict(self._placed(kind, layer.config, weights, place))
         except Gap as gap:
             self.gaps.append(f"{gap} ({layer.class_name} {'/'.join(path)})")
