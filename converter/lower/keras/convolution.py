@@ -1,6 +1,9 @@
 """Convolutions of one to three dimensions; one worker each way, which takes the rank.
 
 Kernels are stored as [*spatial, in / groups, out]; ONNX wants [out, in / groups, *spatial].
+A bias is its filter's, on whatever axis those are. Keras since 3.7 adds it along the last axis of
+channels-first images on TensorFlow, not on its other back ends, where that axis happens to have as
+many columns as there are filters (https://github.com/keras-team/keras/pull/20386).
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/convolutional
 """
 
