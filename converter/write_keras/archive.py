@@ -60,7 +60,7 @@ def plan(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
         UnsupportedError: Today's Keras cannot express it; all that it lacks is named.
         CorruptError: The configuration is not Keras's.
     """
-    model, lacking = tensorflow_steps.with_operations(model_of(bundle), bundle)
+    model, lacking = tensorflow_steps.with_operations(model_of(bundle), bundle, trust)
     content = bundle.topology.content if bundle.topology is not None else None
     class_name = str(content.get("class_name")) if isinstance(content, dict) else ""
     own = own_layers(model, bundle, trust)

@@ -14,9 +14,10 @@ import numpy as np
 from converter.lower.graph import Dim
 from converter.lower.keras.lowering import input_spec, lower
 from converter.lower.keras.model import Call, Layer, Model, Reference, references
-from converter.lower.keras.owners import Path
+from converter.lower.keras.owners import Path, layers_of
 from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Gap, table_of
 from converter.lower.values import inverse
+from converter.trust import Trusted
 from formats.bundle import Bundle
 from formats.errors import CorruptError, UnsupportedError
 
@@ -180,7 +181,9 @@ def listed(value: Any) -> list[int]:
     return [found] if isinstance(found, int) else [int(n) for n in found]
 
 
-def with_operations(model: Model, bundle: Bundle) -> tuple[Model, dict[Path, str]]:
+def with_operations(
+    model: Model, bundle: Bundle, trust: Sequence[Trusted] = ()
+) -> tuple[Model, dict[Path, str]]:
     """Return a model without functions of TensorFlow, and why others of them are still there.
 
     A model that has none is returned as it is; one that has is lowered, to know dtypes.
@@ -188,9 +191,10 @@ def with_operations(model: Model, bundle: Bundle) -> tuple[Model, dict[Path, str
     if not _has_any(model):
         return model, {}
     try:
-        graph = lower(bundle)
-    except (CorruptError, UnsupportedError):
-        return model, {}
+        graph = lower(bundle, trust=trust)
+    except (CorruptError, UnsupportedError) as e:
+        reason = f"whose dtypes are not known, as the model is not lowered: {e.found:.120}"
+        return model, {p: reason for p, layer in layers_of(model) if _is_tensorflow(layer)}
     known: dict[tuple[str, int], Known] = {}
     for trace in graph.traces:
         spec = graph.specs[trace.value]

@@ -1,6 +1,8 @@
 """Functions and ops of TensorFlow as operations of Keras 3; live rows compare what they give."""
 
+import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,21 @@ def test_the_rows_that_have_gaps(tmp_path):
                 except UnsupportedError:
                     found.add(name.removesuffix(".tf_keras.h5"))
     assert found == WITH_GAPS
+
+
+def test_of_a_model_that_is_not_lowered_no_dtypes_are_known(tmp_path):
+    source = tmp_path / "source.h5"
+    with zipfile.ZipFile(FIXTURES / "tensorflow_ops.zip") as rows:
+        source.write_bytes(rows.read("node-mul.tf_keras.h5"))
+    bundle = converter.read(source)
+    content = json.loads(json.dumps(bundle.topology.content))
+    other = {"class_name": "Mine", "name": "other", "config": {"name": "other"}}
+    first = content["config"]["layers"][0]["name"]
+    content["config"]["layers"].append({**other, "inbound_nodes": [[[first, 0, 0, {}]]]})
+    content["config"]["output_layers"].append(["other", 0, 0])
+    bundle = replace(bundle, topology=replace(bundle.topology, content=content))
+    with pytest.raises(UnsupportedError, match="Mul, whose dtypes are not known"):
+        archive.plan(bundle)
 
 
 def test_constants_take_the_dtype_of_the_tensor_and_numbers_stay():
