@@ -106,8 +106,9 @@ def _by_roles(
     tf.keras names what a layer learned of data before it was called after no layer.
     """
     own = [name.rpartition("/")[2] for name in names]
-    described = {p: Object(layers[p].name, layers[p].class_name, layers[p].config) for p in paths}
-    found = [p for p in paths if sorted(variables(described[p], len(own))) == sorted(own)]
+    lacking = [p for p in paths if all(layers[p].config.get(role) is None for role in own)]
+    described = {p: Object(layers[p].name, layers[p].class_name, layers[p].config) for p in lacking}
+    found = [p for p in lacking if sorted(variables(described[p], len(own))) == sorted(own)]
     return {found[0]: list(names)} if len(found) == 1 else {}
 
 
