@@ -37,6 +37,12 @@ def _joined(op: Builder, op_type: str, masks: Masks) -> Value | None:
     return reduce(lambda a, b: op.elementwise(op_type, a, b), found) if found else None
 
 
+def _of_whole_rank(values: Sequence[Value], masks: Masks) -> Masks:
+    """Return the masks that a merge sees: an input that is given more axes loses its own."""
+    rank = max(v.rank for v in values)
+    return [m if v.rank == rank else None for v, m in zip(values, masks, strict=True)]
+
+
 def _merged_mask(op: Builder, masks: Masks, rule: str) -> Value | None:
     """Return the mask of a merge: of Keras 3 where all inputs have one, before where any has."""
     if rule == "all":
@@ -85,10 +91,11 @@ def _extreme(op_type: str, name: str, formula: str) -> None:
         del w
         given = _list(mask, len(values))
         whole = _merged_mask(op, given, masks)
-        if masks == "all" or len({v.rank for v in values}) > 1:
+        if masks == "all":
             result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
             return Masked(result, whole)
-        values = tuple(promoted(op, *values))
+        given = _of_whole_rank(values, given)
+        values = tuple(_aligned(op, values))
         result, seen = values[0], _over(op, values[0], given[0])
         for value, part in zip(values[1:], given[1:], strict=True):
             own = _over(op, value, part)
@@ -114,13 +121,14 @@ def multiply(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str
     del w
     given = _list(mask, len(values))
     whole = _merged_mask(op, given, masks)
-    if masks == "all" or len({v.rank for v in values}) > 1:
+    if masks == "all":
         return Masked(reduce(op.mul, _aligned(op, values)), whole)
-    values = tuple(promoted(op, *values))
+    given = _of_whole_rank(values, given)
+    values = tuple(_aligned(op, values))
     over = [_over(op, v, m) for v, m in zip(values, given, strict=True)]
     kept = [v if m is None else op.where(m, v, 1.0) for v, m in zip(values, over, strict=True)]
     result = reduce(op.mul, kept)
-    if whole is not None and (seen := _joined(op, "Or", over)) is not None:
+    if None not in given and (seen := _joined(op, "Or", over)) is not None:
         result = op.where(seen, result, 0.0)
     return Masked(result, whole)
 
