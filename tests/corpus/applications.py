@@ -49,7 +49,7 @@ with seeded weights, saved by its Keras, converted by `convert --to onnx`, and r
 whole process of the conversion; *max rel* is the largest difference from what Keras computed,
 as part of the largest output (at most {tolerance:g}), *spread* that between the two images (at
 least {spread:g}). "same graph": the ONNX file is that of the row above, to the byte, and was not
-run again.
+run again. What has no row has not been run.
 """
 
 
