@@ -102,7 +102,7 @@ def main(folder, *names):
         model.save(folder / f"{name}.h5")
         x = list(inputs(model, random))
         given = x if len(x) > 1 else x[0]
-        if getattr(model, "input_names", None) is None and len(x) > 1:
+        if getattr(model, "inputs", None) is None and len(x) > 1:
             given = dict(zip("ab", x, strict=True))
         made = keras.tree.flatten(model(given))
         kept = {f"x{i}": a for i, a in enumerate(x)}
