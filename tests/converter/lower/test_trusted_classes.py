@@ -32,10 +32,9 @@ pytestmark = [
 FOLDER = Path(__file__).parent / "trust"
 TRUST = (Trusted("layers", FOLDER / "layers.py"),)
 MODELS = FOLDER / "make_models.py"
-RIGHT = ("scaled", "block", "nested", "lazy", "masked", "pair", "raw")
+RIGHT = ("scaled", "block", "nested", "lazy", "masked", "pair", "raw", "beside")
 GAPS = {
     "noise": "computes with weights or random numbers what Keras does not record",
-    "beside": "computes with weights or random numbers what Keras does not record",
     "depends": "cannot be traced",
 }
 
