@@ -6,7 +6,6 @@ once; then every layer is called as often as the source calls it, with its masks
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Any
 
@@ -15,11 +14,12 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Graph, Trace, needed
 from converter.lower.keras import (
-    quantized,
+    quantized,  # noqa: F401 - importing it enters its rules
     rules_operations,  # noqa: F401 - importing it enters its rules
     rules_recurrent,  # noqa: F401 - importing it enters its rules
     wrappers,
 )
+from converter.lower.keras.gaps import gaps_of, report
 from converter.lower.keras.model import (
     Call,
     Layer,
@@ -30,22 +30,16 @@ from converter.lower.keras.model import (
     parse,
     references,
 )
-from converter.lower.keras.owners import Path, layers_of, owned, unrecorded_backend
+from converter.lower.keras.owners import Path, owned, unrecorded_backend
 from converter.lower.keras.rules import age_of, normalised
 from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import (
-    IGNORED,
-    IGNORED_ENDINGS,
-    LAYERS,
     Gap,
     Masked,
     Roles,
     Row,
     compute_dtype,
-    is_authors,
     known_arguments,
-    table_of,
-    unknown_arguments,
 )
 from converter.lower.keras.trusted import Modules
 from converter.lower.keras.whole_numbers import as_taken
@@ -53,7 +47,6 @@ from converter.lower.values import Value
 from converter.trust import Trusted
 from formats.bundle import Bundle
 from formats.errors import InternalError, UnsupportedError
-from formats.keras_names import quantization
 
 OPSET = 18
 
@@ -87,25 +80,25 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
         return _of_author(bundle, model, modules, opset)
     model = model_of(bundle)
     modules = Modules(trust, legacy=is_legacy(bundle, model))
-    _report(list(_gaps(model, modules)))
+    report(list(gaps_of(model, modules)))
     graph = Graph(model.name, opset, trusted=modules.used)
     walk = _Walk(Builder(graph, bundle.weights), owned(model, bundle.weights), modules)
     walk.run(model)
-    _report(walk.gaps)
+    report(walk.gaps)
     found = needed(graph)
-    _report(list(walk.unused(found)))
+    report(list(walk.unused(found)))
     return found
 
 
 def _of_author(bundle: Bundle, model: Model, modules: Modules, opset: int) -> Graph:
     """Return the graph of a model whose class is its author's: all weights are its own."""
-    _report(list(_gaps(model, modules)))
+    report(list(gaps_of(model, modules)))
     graph = Graph(model.name, opset, trusted=modules.used)
     own: dict[Path, dict[str, str]] = {(model.name,): {name: name for name in bundle.weights}}
     walk = _Walk(Builder(graph, bundle.weights), own, modules)
     walk.run_author(model)
     found = needed(graph)
-    _report(list(walk.unused(found)))
+    report(list(walk.unused(found)))
     return found
 
 
@@ -137,69 +130,7 @@ def is_legacy(bundle: Bundle, model: Model) -> bool:
     return age_of(model, version, None).major < 3
 
 
-def _gaps(model: Model, modules: Modules) -> Iterator[str]:
-    """Yield what neither the table nor a trusted module has."""
-    for path, layer in layers_of(model):
-        if layer.class_name == "InputLayer":
-            continue
-        row = modules.row(layer)
-        if row is None:
-            if modules.class_of(layer) is None:
-                yield _lacking(layer, path)
-            continue
-        for name in unknown_arguments(row, modules.arguments(layer)):
-            yield f"argument {name} of {layer.class_name} ({'/'.join(path)})"
-        mode = quantization(layer.config.get("dtype"))
-        if mode and row.handler.__module__ != quantized.__name__:
-            yield f"{mode} quantisation of {layer.class_name} ({'/'.join(path)})"
-
-
-def _lacking(layer: Layer, path: Path) -> str:
-    """Return a layer that nobody has: what it is, where, and with which arguments."""
-    table = table_of(layer.module)
-    kind = "layer class" if table is LAYERS else "operation"
-    near: list[str] = []
-    if is_authors(layer.module):
-        kind, name = "layer class", f"{layer.class_name} of {layer.module}"
-    else:
-        name = layer.class_name
-        near = get_close_matches(name, table, 1)
-    hint = f", near match {near[0]}" if near else ""
-    if layer.class_name == "Lambda":
-        name, hint = "Lambda, whose code is never run,", ""
-    arguments = ", ".join(
-        f"{key}={shortened(value)}"
-        for key, value in layer.config.items()
-        if value is not None
-        and key not in IGNORED
-        and not key.endswith(IGNORED_ENDINGS)
-        and (layer.class_name, key) not in CODE
-    )
-    return f"{kind} {name} ({'/'.join(path)}{hint})" + (f" with {arguments}" if arguments else "")
-
-
 RANDOM = "seed_generator"  # in the place of states of random numbers
-CODE = {("Lambda", key) for key in ("function", "function_type", "module", "output_shape_type")}
-SHOWN = 60  # characters of an argument
-
-
-def shortened(value: Any) -> str:
-    """Return an argument for a message."""
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
-
-
-def _report(gaps: Sequence[str]) -> None:
-    if not gaps:
-        return
-    counts: dict[str, int] = {}
-    for gap in gaps:
-        counts[gap] = counts.get(gap, 0) + 1
-    listed = "; ".join(f"{gap} x{n}" if n > 1 else gap for gap, n in counts.items())
-    hint = None
-    if any(gap.startswith(("layer class", "activation '", "cell ")) for gap in counts):
-        hint = "--trust MODULE=PATH supplies lowerings, or Keras's own classes and functions"
-    raise UnsupportedError(f"{len(gaps)} gaps: {listed}", hint=hint)
 
 
 class _Walk:
@@ -395,7 +326,7 @@ class _Walk:
         Raises:
             Gap: It has layers that we do not lower.
         """
-        if gaps := list(_gaps(model, self.modules)):
+        if gaps := list(gaps_of(model, self.modules)):
             raise Gap("; ".join(gaps))
         self.weights |= weights
         before = len(self.gaps)

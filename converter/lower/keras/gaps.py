@@ -1,0 +1,89 @@
+"""What a model asks for and we lack: named with its place and arguments, all of it in one error."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from converter.lower.keras import quantized
+from converter.lower.keras.model import Layer, Model
+from converter.lower.keras.owners import Path, layers_of
+from converter.lower.keras.table import (
+    IGNORED,
+    IGNORED_ENDINGS,
+    LAYERS,
+    is_authors,
+    table_of,
+    unknown_arguments,
+)
+from converter.lower.keras.trusted import Modules
+from formats.errors import UnsupportedError
+from formats.keras_names import quantization
+
+# What holds a Lambda's code, and says nothing to a person.
+CODE = {("Lambda", key) for key in ("function", "function_type", "module", "output_shape_type")}
+SHOWN = 60  # characters of an argument
+
+
+def gaps_of(model: Model, modules: Modules) -> Iterator[str]:
+    """Yield what neither the table nor a trusted module has."""
+    for path, layer in layers_of(model):
+        if layer.class_name == "InputLayer":
+            continue
+        row = modules.row(layer)
+        if row is None:
+            if modules.class_of(layer) is None:
+                yield _lacking(layer, path)
+            continue
+        for name in unknown_arguments(row, modules.arguments(layer)):
+            yield f"argument {name} of {layer.class_name} ({'/'.join(path)})"
+        mode = quantization(layer.config.get("dtype"))
+        if mode and row.handler.__module__ != quantized.__name__:
+            yield f"{mode} quantisation of {layer.class_name} ({'/'.join(path)})"
+
+
+def _lacking(layer: Layer, path: Path) -> str:
+    """Return a layer that nobody has: what it is, where, and with which arguments."""
+    table = table_of(layer.module)
+    kind = "layer class" if table is LAYERS else "operation"
+    near: list[str] = []
+    if is_authors(layer.module):
+        kind, name = "layer class", f"{layer.class_name} of {layer.module}"
+    else:
+        name = layer.class_name
+        near = get_close_matches(name, table, 1)
+    hint = f", near match {near[0]}" if near else ""
+    if layer.class_name == "Lambda":
+        name, hint = "Lambda, whose code is never run,", ""
+    arguments = ", ".join(
+        f"{key}={shortened(value)}"
+        for key, value in layer.config.items()
+        if value is not None
+        and key not in IGNORED
+        and not key.endswith(IGNORED_ENDINGS)
+        and (layer.class_name, key) not in CODE
+    )
+    return f"{kind} {name} ({'/'.join(path)}{hint})" + (f" with {arguments}" if arguments else "")
+
+
+def shortened(value: Any) -> str:
+    """Return an argument for a message."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def report(gaps: Sequence[str]) -> None:
+    """Raise what there is of gaps, each with its count.
+
+    Raises:
+        UnsupportedError: There are any.
+    """
+    if not gaps:
+        return
+    counts: dict[str, int] = {}
+    for gap in gaps:
+        counts[gap] = counts.get(gap, 0) + 1
+    listed = "; ".join(f"{gap} x{n}" if n > 1 else gap for gap, n in counts.items())
+    hint = None
+    if any(gap.startswith(("layer class", "activation '", "cell ")) for gap in counts):
+        hint = "--trust MODULE=PATH supplies lowerings, or Keras's own classes and functions"
+    raise UnsupportedError(f"{len(gaps)} gaps: {listed}", hint=hint)
