@@ -105,13 +105,26 @@ def _recurrent(op: Builder, w: Roles, entry: Mapping[str, Any]) -> tuple[Cell, L
         raise Gap(f"layer class {name} inside it")
     if unknown := unknown_arguments(row, config):
         raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
+    dtype = _one_dtype(w, entry)
     arguments = {k: v for k, v in config.items() if k in row.arguments}
-    roles = Roles(op, w.layer, w.tensors, compute_dtype(config) or w.dtype)
+    roles = Roles(op, w.layer, w.tensors, dtype)
     cell, loop = layer_parts(op, roles, CELLS[name], arguments)
     # tf.keras's ConvLSTM never zeroes what is masked, and does not write that it could.
     if "zero_output_for_mask" in config or not name.startswith("ConvLSTM"):
         loop = replace(loop, zero_output_for_mask=loop.return_sequences)
     return cell, loop
+
+
+def _one_dtype(w: Roles, entry: Mapping[str, Any]) -> str | None:
+    """Return what a wrapper and its layer compute in.
+
+    Raises:
+        Gap: They differ; which of both the outputs are in depends on the wrapper and the Keras.
+    """
+    dtype = compute_dtype(entry["config"]) or w.dtype
+    if w.dtype is not None and dtype != w.dtype:
+        raise Gap(f"computes in {w.dtype}, and {entry.get('class_name')} inside it in {dtype}")
+    return dtype
 
 
 def _halves(op: Builder, w: Roles) -> tuple[Roles, Roles]:
@@ -158,6 +171,7 @@ def time_distributed(
     op: Builder, w: Roles, x: Value, /, *more: Value, layer: Mapping[str, Any], mask: Any = None
 ) -> Masked:  # fmt: skip
     """A layer on each step alone; the mask goes on as it is."""
+    _one_dtype(w, layer)
     return _on_steps(op, w, [x, *more], layer, mask, mask_as_given)
 
 

@@ -69,3 +69,17 @@ def test_whole_numbers_stay_whole_in_activations_that_keep_them(activation):
     assert [graph.specs[name].dtype for name in graph.outputs] == ["int64"]
     with pytest.raises(UnsupportedError, match="whole numbers"):
         lower(bundle(("Activation", {"activation": "tanh"}), dtype="int64"))
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "kind"), [("Bidirectional", "LSTM"), ("TimeDistributed", "Dense")]
+)
+def test_a_wrapper_that_computes_in_another_dtype_than_its_layer_is_a_gap(wrapper, kind):
+    inner = {
+        "class_name": kind,
+        "module": "keras.layers",
+        "config": {"name": "inner", "units": 3, "dtype": "float32"},
+    }
+    model = bundle((wrapper, {"layer": inner, "dtype": "float64"}), batch_shape=[None, 5, 4])
+    with pytest.raises(UnsupportedError, match=rf"in float64, and {kind} inside it in float32"):
+        lower(model)
