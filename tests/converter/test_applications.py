@@ -35,5 +35,5 @@ def test_they_compute_what_keras_computes(keras, files):
     )  # fmt: skip
     rows = [line.split() for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stdout + done.stderr
-    wanted = [[name, f"{keras}{suffix}"] for name in NAMES for suffix in files]
-    assert [row[:2] for row in rows if row[0] in NAMES] == wanted
+    wanted = [[name, "smallest", keras, suffix] for name in NAMES for suffix in files]
+    assert [[*row[:3], row[4]] for row in rows if row[0] in NAMES] == wanted  # row[3]: a version
