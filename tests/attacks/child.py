@@ -5,6 +5,7 @@ knows which one hangs. SIGUSR1 makes it write its stack to standard error.
 """
 
 import faulthandler
+import gc
 import io
 import json
 import os
@@ -35,6 +36,7 @@ def main(limit_bytes: int) -> None:
     threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
+    gc.disable()  # as the command line does
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     for line in sys.stdin:
         request = json.loads(line)
@@ -43,6 +45,7 @@ def main(limit_bytes: int) -> None:
             answer = attempt(name, source, out.with_name(f"{out.name}.{name}"))
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
+            gc.collect()
 
 
 def attempt(name: str, source: Path, out: Path) -> dict[str, object]:
