@@ -184,11 +184,11 @@ class _Found:
             self._add(full, node, _candidates(layer, weight))
 
     def _add(self, path: str, node: Dataset | Link, names: list[str]) -> None:
-        tensor = self._tensor(path, node)
+        tensor = self._tensor(path, node, is_weight=True)
         if tensor is not None:
             self.weights.append((tensor, [*names, path.removeprefix("/")]))
 
-    def _tensor(self, path: str, node: Dataset | Link) -> Tensor | None:
+    def _tensor(self, path: str, node: Dataset | Link, *, is_weight: bool = False) -> Tensor | None:
         """Return the tensor at a path; what is none is noted."""
         self.seen.add(path)
         if isinstance(node, Link):
@@ -197,7 +197,7 @@ class _Found:
             return None
         if node.leads_out:
             self.findings.append(Finding("link", node.leads_out, path))
-        tensor, reason = dataset_tensor(node)
+        tensor, reason = dataset_tensor(node, is_weight=is_weight)
         if tensor is None:
             self.left_out.append(LeftOut(path, reason))
             return None
@@ -211,7 +211,7 @@ class _Found:
             node = group.get(weight)
             path = f"{group.path}/{weight}"
             if isinstance(node, Dataset | Link) and path not in self.seen:
-                tensor = self._tensor(path, node)
+                tensor = self._tensor(path, node, is_weight=True)
                 if tensor is not None:
                     self.optimizer.append((tensor, [f"optimizer/{_plain(weight)}", path[1:]]))
 

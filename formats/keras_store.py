@@ -132,13 +132,19 @@ def _recorded_names(store: Store) -> dict[str, str]:
     return names
 
 
-def dataset_tensor(node: Dataset) -> tuple[Tensor | None, str]:
+def dataset_tensor(node: Dataset, *, is_weight: bool = False) -> tuple[Tensor | None, str]:
     """Return a dataset as a tensor, or None and why not.
 
-    h5py keeps bfloat16 as two opaque bytes, and Keras notes the dtype beside them.
+    h5py keeps bfloat16 as two opaque bytes. Keras notes the dtype beside them in its stores, and
+    not in whole models: of all that a variable's dtype may be, bfloat16 alone is kept so.
+
+    Args:
+        node: The dataset.
+        is_weight: Whether the file lists it as a variable.
     """
     kind = node.datatype
-    if kind.kind == "opaque" and kind.size == 2 and node.value("dtype") == "bfloat16":
+    is_pair = kind.kind == "opaque" and kind.size == 2
+    if is_pair and (is_weight or node.value("dtype") == "bfloat16"):
         return node.tensor(DTYPES["bfloat16"]), ""
     obstacle = node.obstacle
     return (None, obstacle) if obstacle else (node.tensor(), "")

@@ -159,6 +159,27 @@ def test_keras_3_h5():
     assert {"last/kernel", "bidirectional/forward_bi/lstm_cell/kernel"} <= set(bundle.weights)
 
 
+def test_bfloat16_in_a_whole_model(tmp_path):
+    """Keras 3 writes two opaque bytes there, without the note that its stores have."""
+    h5py = pytest.importorskip("h5py")
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kernel = np.random.default_rng(1).standard_normal((6, 3)).astype(ml_dtypes.bfloat16)
+    with h5py.File(tmp_path / "m.h5", "w") as f:
+        f.attrs["keras_version"] = "3.15.1"
+        top = f.create_group("model_weights")
+        top.attrs["layer_names"] = ["d"]
+        top.create_group("d").attrs["weight_names"] = ["d/kernel"]
+        top["d/d/kernel"] = kernel.view("V2")
+        top["d/d/stray"] = kernel.view("V2")  # listed nowhere: it may be anything
+    bundle = catalog.read(Artifact(tmp_path / "m.h5"))
+    (tensor,) = bundle.weights.values()
+    assert (tensor.dtype.name, tensor.shape) == ("bfloat16", (6, 3))
+    assert tensor.tobytes() == kernel.tobytes()
+    (left,) = bundle.metadata.left_out
+    assert "stray" in str(left)
+    assert "opaque" in str(left)
+
+
 def test_shards(tmp_path):
     bundle, whole = (
         bundle_of("keras315_sharded.weights.json"),
