@@ -15,7 +15,7 @@ OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
 # From here on, every operator we use means the same up to the last; IR version 10 is the last one
 # that runtimes of 2024 read.
 OPSETS = (18, 19, 20, 21, 22)
-KINDS = ("keras_config",)
+KINDS = ("keras_config", "graphdef")
 # What arguments raise that no framework would have written: a reader has only parsed them.
 DAMAGE = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError,
@@ -23,13 +23,19 @@ DAMAGE = (
 )  # fmt: skip
 
 
-def lower(bundle: Bundle, opset: int = OPSET, trust: "Sequence[Trusted]" = ()) -> "Graph":
+def lower(
+    bundle: Bundle,
+    opset: int = OPSET,
+    trust: "Sequence[Trusted]" = (),
+    signature: str | None = None,
+) -> "Graph":
     """Return the graph that a bundle's topology describes; its weights are the bundle's.
 
     Args:
         bundle: The model.
         opset: Version of ONNX's operators.
         trust: Modules of the user's, whose code may supply layers that we have not.
+        signature: Which one of TensorFlow's, where there are several; by default the default one.
 
     Raises:
         UnsupportedError: The topology is of another kind, or holds what we cannot lower yet; all
@@ -42,9 +48,13 @@ def lower(bundle: Bundle, opset: int = OPSET, trust: "Sequence[Trusted]" = ()) -
         raise UnsupportedError("the source records no computation, only weights")
     if bundle.topology.kind not in KINDS:
         raise UnsupportedError(f"graphs of kind {bundle.topology.kind} are not converted yet")
-    from converter.lower.keras.lowering import lower as lower_keras
-
     try:
+        if bundle.topology.kind == "graphdef":
+            from converter.lower.tf.lowering import lower as lower_tf
+
+            return lower_tf(bundle, opset=opset, signature=signature)
+        from converter.lower.keras.lowering import lower as lower_keras
+
         return lower_keras(bundle, opset=opset, trust=trust)
     except DAMAGE as e:
         raise CorruptError(

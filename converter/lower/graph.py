@@ -6,7 +6,7 @@ rewrite it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -90,6 +90,9 @@ class Graph:
             called several times has several. A pass may take the value away: so goes its trace.
         trusted: Modules of the user's that supplied some of it → SHA-256 of their files.
         narrowed: Operator → how many of float64 are computed in float32, for want of a kernel.
+        signature: Of TensorFlow's signatures, which one this is; empty where there is none.
+        sources: Name of an input or output → the tensor that it is in TensorFlow's graph.
+        unkept: Variables that the source assigns to, which a graph without state cannot.
     """
 
     name: str
@@ -102,6 +105,9 @@ class Graph:
     traces: list[Trace] = field(default_factory=list)
     trusted: dict[str, str] = field(default_factory=dict)
     narrowed: dict[str, int] = field(default_factory=dict)
+    signature: str = ""
+    sources: dict[str, str] = field(default_factory=dict)
+    unkept: list[str] = field(default_factory=list)
 
 
 def needed(graph: Graph) -> Graph:
@@ -121,10 +127,9 @@ def needed(graph: Graph) -> Graph:
     named = wanted | made | set(graph.inputs)
     specs = {n: s for n, s in graph.specs.items() if n in named}
     traces = [t for t in graph.traces if t.value in made]
-    return Graph(
-        graph.name, graph.opset, nodes, graph.inputs, graph.outputs, specs, initializers, traces,
-        graph.trusted, graph.narrowed,
-    )  # fmt: skip
+    return replace(
+        graph, nodes=nodes, specs=specs, initializers=initializers, traces=traces
+    )
 
 
 def _free_names(graph: Graph) -> set[str]:

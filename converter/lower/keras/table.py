@@ -13,6 +13,7 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from converter.lower.builder import Builder
+from converter.lower.gap import Gap as Gap  # noqa: PLC0414 - families take it from here
 from converter.lower.values import Value
 
 Handler = Callable[..., Any]
@@ -29,10 +30,6 @@ IGNORED = frozenset((
 ))
 IGNORED_ENDINGS = ("_initializer", "_regularizer", "_constraint", "initializer")
 # fmt: on
-
-
-class Gap(Exception):  # noqa: N818 - it is collected, with others, into one error
-    """Something that this layer asks for and that we do not do."""
 
 
 @dataclass(frozen=True, slots=True)

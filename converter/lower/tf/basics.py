@@ -1,0 +1,95 @@
+"""What every graph has: constants, inputs, what hands on what it is given."""
+
+from typing import Any
+
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.state import texts
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Thing, Variable
+from converter.lower.values import Value
+from formats.containers import tf_tensors
+from formats.strings import Strings
+
+
+@tf_op("Const", "HostConst")
+def const(op: Context, *, value: Any) -> Value:
+    """A tensor that stands in the graph."""
+    name = op.constants.get(op.place)
+    if name is not None:
+        return op.weight(name)
+    found = tf_tensors.from_proto(value, op.where)
+    if isinstance(found, Strings):
+        return op.constant(texts(found.values(), found.shape))
+    return op.constant(found.numpy(), found.dtype.name)
+
+
+@tf_op("PlaceholderWithDefault", any_input=True)
+def placeholder_with_default(op: Context, input: Thing, /, *, shape: Any = None) -> Thing:
+    """An input that is not given has its default."""
+    del op, shape
+    return input
+
+
+@tf_op("Placeholder")
+def placeholder(op: Context, *, shape: Any = None) -> Value:
+    """An input; those that a signature does not name have no value."""
+    del shape
+    raise Gap("an input that the signature does not name")
+
+
+@tf_op(
+    "Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "CheckNumericsV2",
+    "_EagerConst", "LoopCond", "RefIdentity", "EnsureShape", "DebugGradientIdentity", "OptimizationBarrierIdentity",
+    any_input=True,
+)  # fmt: skip
+def identity(op: Context, input: Thing, /, *, message: str = "", shape: Any = None) -> Thing:
+    """What it is given."""
+    del message, shape
+    return op.state.read(input) if isinstance(input, Variable) and input.is_reference else input
+
+
+@tf_op("IdentityN", any_input=True)
+def identity_n(op: Context, *inputs: Thing) -> list[Thing]:
+    """What it is given, several."""
+    return [identity(op, v) for v in inputs]
+
+
+@tf_op("XlaSharding", any_input=True)
+def xla_sharding(
+    op: Context, input: Thing, /, *, sharding: str = "", unspecified_dims: Any = ()
+) -> Thing:
+    """What it is given: how it was spread over devices is not kept."""
+    del op, sharding, unspecified_dims
+    return input
+
+
+@tf_op("Shape")
+def shape(op: Context, input: Value, /, *, node: Node) -> Value:
+    """The sizes of the axes of a tensor."""
+    return op.shape_vector(input, node.attribute("out_type", "int32"))
+
+
+@tf_op("ShapeN")
+def shape_n(op: Context, *inputs: Value, node: Node) -> list[Value]:
+    """The sizes of the axes of several tensors."""
+    return [op.shape_vector(v, node.attribute("out_type", "int32")) for v in inputs]
+
+
+@tf_op("Rank")
+def rank(op: Context, input: Value, /) -> Value:
+    """The number of axes."""
+    return op.constant(input.rank, "int32")
+
+
+@tf_op("Size")
+def size(op: Context, input: Value, /, *, node: Node) -> Value:
+    """The number of elements."""
+    from converter.lower.tf import contents, sizes
+
+    kind = node.attribute("out_type", "int32")
+    known = sizes.product(input.shape)
+    if isinstance(known, int):
+        return op.constant(known, kind)
+    made = op.cast(op.emit("Size", input, dtype="int64", shape=()), kind)
+    return op.remember(made, contents.objects([known]).reshape(()))

@@ -1,0 +1,142 @@
+"""Calls of functions, conditions and loops of TensorFlow 2, and the Switch of TensorFlow 1."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from converter.lower.tf import branches, loops
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node, Reference
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import DEAD, Thing, Variable
+from converter.lower.values import Value
+
+
+@tf_op(
+    "PartitionedCall",
+    "StatefulPartitionedCall",
+    "TPUPartitionedCall",
+    "SymbolicCall",
+    any_input=True,
+)
+def call(
+    op: Context, *arguments: Thing, f: Reference, config: str = "", config_proto: str = "",
+    executor_type: str = "", autotuner_thresh: int = 0, node: Node,
+) -> list[Thing]:  # fmt: skip
+    """A function, its nodes in the place of the call."""
+    del config, config_proto, executor_type, autotuner_thresh
+    return op.walker.call(f.name, arguments, node.name)
+
+
+@tf_op("TPUReplicatedInput", any_input=True)
+def replicated_input(
+    op: Context,
+    *inputs: Thing,
+    is_mirrored_variable: bool = False,
+    index: int = -1,
+    is_packed: bool = False,
+) -> Thing:
+    """The first replica's."""
+    del op, is_mirrored_variable, index, is_packed
+    return inputs[0]
+
+
+def _condition(op: Context, value: Thing) -> Value:
+    """Return a condition as a scalar of booleans: of a number, that it is not zero."""
+    if isinstance(value, Variable):
+        value = op.state.read(value)
+    if not isinstance(value, Value):
+        raise Gap(f"a {type(value).__name__.lower()} for a condition")
+    if value.dtype == "string":
+        raise Gap("a string for a condition")
+    if value.rank:
+        size = op.emit("Size", value, dtype="int64", shape=())
+        return op.elementwise("Greater", size, 0)
+    return value if value.dtype == "bool" else op.cast(value, "bool")
+
+
+@tf_op("If", "StatelessIf", "_If", any_input=True)
+def if_(
+    op: Context, cond: Thing, /, *inputs: Thing, then_branch: Reference, else_branch: Reference,
+    output_shapes: Any = (), node: Node,
+) -> list[Thing]:  # fmt: skip
+    """One function or another, by a condition."""
+    del output_shapes
+    condition = _condition(op, cond)
+    known = op.static(condition)
+    if known is not None:
+        taken = then_branch if bool(known) else else_branch
+        return op.walker.call(taken.name, inputs, node.name)
+    calls = [
+        partial(op.walker.call, branch.name, inputs, f"{node.name}/{side}")
+        for branch, side in ((then_branch, "then"), (else_branch, "else"))
+    ]
+    return branches.conditional(op, condition, calls)
+
+
+@tf_op("Case", "StatelessCase", any_input=True)
+def case(
+    op: Context, index: Value, /, *inputs: Thing, branches: Sequence[Reference],
+    output_shapes: Any = (), node: Node,
+) -> list[Thing]:  # fmt: skip
+    """One of several functions, by number; the last one for any other number."""
+    del output_shapes
+    known = op.static(index)
+    if known is not None:
+        number = int(known)
+        taken = branches[number if 0 <= number < len(branches) else -1]
+        return op.walker.call(taken.name, inputs, node.name)
+    return _case(op, index, 0, inputs, branches, node)
+
+
+def _case(
+    op: Context, index: Value, number: int, inputs: Sequence[Thing],
+    functions: Sequence[Reference], node: Node,
+) -> list[Thing]:  # fmt: skip
+    def this() -> list[Thing]:
+        return op.walker.call(functions[number].name, inputs, f"{node.name}/{number}")
+
+    if number == len(functions) - 1:
+        return this()
+    condition = op.elementwise("Equal", index, number)
+    return branches.conditional(
+        op, condition, [this, lambda: _case(op, index, number + 1, inputs, functions, node)]
+    )
+
+
+@tf_op("While", "StatelessWhile", "_While", any_input=True)
+def while_(
+    op: Context, *inputs: Thing, cond: Reference, body: Reference, output_shapes: Any = (),
+    parallel_iterations: int = 10, node: Node,
+) -> list[Thing]:  # fmt: skip
+    """A function, again and again, while another holds."""
+    del output_shapes, parallel_iterations
+    walker = op.walker
+    library = walker.library
+    unchanged = loops.passed_through(library.function(body.name))
+    return loops.loop(
+        op, list(inputs),
+        lambda things: walker.call(cond.name, things, f"{node.name}/cond")[0],
+        lambda things: walker.call(body.name, things, f"{node.name}/body"),
+        unchanged,
+    )  # fmt: skip
+
+
+@tf_op("_Loop", any_input=True)
+def loop_of_frame(op: Context, *inputs: Thing, node: Node) -> list[Thing]:
+    """A loop of TensorFlow 1, put together from the nodes of its frame."""
+    return loops.framed(op, list(inputs), node)
+
+
+# -- TensorFlow 1 ----------------------------------------------------------------------------------
+
+
+@tf_op("Switch", "RefSwitch", outputs=("output_false", "output_true"), any_input=True)
+def switch(op: Context, data: Thing, pred: Thing, /, *, node: Node) -> list[Thing]:
+    """What it is given, to the side of a condition that holds; the other side is dead."""
+    condition = _condition(op, pred)
+    known = op.static(condition)
+    if known is not None:
+        return [DEAD, data] if bool(known) else [data, DEAD]
+    op.walker.switched(node, condition)
+    return [data, data]

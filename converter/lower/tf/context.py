@@ -1,0 +1,192 @@
+"""The builder that handlers of TensorFlow's ops are given: nodes, and what is known of elements."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.gap import Gap
+from converter.lower.graph import Dim, Graph
+from converter.lower.tf import contents, sizes
+from converter.lower.values import Value
+from formats.weights import Tensor
+
+if TYPE_CHECKING:
+    from converter.lower.tf.state import State
+    from converter.lower.tf.walk import Walker
+
+SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
+
+
+class Context(Builder):
+    """A graph being built from a TensorFlow graph.
+
+    Attributes:
+        state: Variables and tables.
+        walker: What walks the graph: for ops that call functions.
+        constants: Names of constants in the source -> weights of the bundle.
+        where: Name of the node that is being lowered, and of the calls that lead to it.
+        place: Its name in the file: that of its function, and its own.
+    """
+
+    state: "State"
+    walker: "Walker"
+    constants: Mapping[str, str]
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
+        super().__init__(graph, weights)
+        self.where = self.place = ""
+        self._contents: dict[str, np.ndarray] = {}
+
+    @property
+    def is_outermost(self) -> bool:
+        """Whether what is built is no part of a loop or a branch."""
+        return self.graph is self._outermost
+
+    # -- what is known of elements -------------------------------------------------------------
+
+    def remember(self, value: Value, elements: np.ndarray) -> Value:
+        """Say what is known of a value's elements: an array of numbers, names and None."""
+        if elements.size <= contents.MOST:
+            self._contents[value.name] = elements
+        return value
+
+    def elements(self, value: Value) -> np.ndarray | None:
+        """Return what is known of a value's elements, or None for nothing.
+
+        Numbers of one dtype, or Python's integers, names of sizes and None in an array of objects.
+        """
+        found = self._contents.get(value.name)
+        if found is not None:
+            return found if found.shape == value.shape else None
+        array = super().array(value)
+        if array is None and value.is_constant and value.name in self.weights:
+            tensor = self.weights[value.name]
+            if tensor.nbytes <= SMALL and value.is_plain:
+                array = self._contents[value.name] = tensor.numpy()
+        return array
+
+    def static(self, value: Value) -> np.ndarray | None:
+        """Return a value's elements where all are known, else None."""
+        found = self.elements(value)
+        if found is None or value.dtype == "string":
+            return found
+        if not contents.known(found):
+            return None
+        return found.astype(_numpy(value.dtype)) if found.dtype == object else found
+
+    def ints(self, value: Value, what: str) -> list[int]:
+        """Return the elements of a vector or scalar of integers.
+
+        Args:
+            value: The tensor.
+            what: It says, for the message.
+
+        Raises:
+            Gap: They are computed from the inputs.
+        """
+        found = self.static(value)
+        if found is None or found.dtype.kind not in "iub":
+            raise Gap(f"{what} that {'is' if value.rank == 0 else 'are'} computed from the inputs")
+        return [int(n) for n in found.reshape(-1)]
+
+    def int(self, value: Value, what: str) -> int:
+        """Return a scalar.
+
+        Raises:
+            Gap: It is computed from the inputs.
+        """
+        found = self.ints(value, what)
+        if len(found) != 1:
+            raise Gap(f"{what} of {len(found)} numbers")
+        return found[0]
+
+    def number(self, value: Value, what: str) -> Any:
+        """Return a scalar of any dtype.
+
+        Raises:
+            Gap: It is computed from the inputs.
+        """
+        found = self.static(value)
+        if found is None or found.size != 1:
+            raise Gap(f"{what} that is computed from the inputs")
+        return found.reshape(-1)[0].item()
+
+    def dims(self, value: Value) -> list[Dim]:
+        """Return what is known of the sizes in a vector (or the one in a scalar).
+
+        Raises:
+            Gap: Not even how many there are is known.
+        """
+        found = self.elements(value)
+        if found is not None:
+            return [n if n is None or isinstance(n, str) else int(n) for n in found.reshape(-1)]
+        length = 1 if value.rank == 0 else value.shape[0]
+        if not isinstance(length, int):
+            raise Gap("a shape whose number of axes is computed from the inputs")
+        return [None] * length
+
+    def array(self, value: Value) -> "np.ndarray | None":
+        """Return a value's elements where all are known, else None."""
+        return self.static(value)
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def shape_vector(self, x: Value, dtype: str = "int32") -> Value:
+        """Return the sizes of a value's axes as a vector."""
+        if all(isinstance(n, int) for n in x.shape):
+            return self.constant(np.asarray(x.shape, dtype))
+        vector = self.cast(self.concat([self.size(x, i) for i in range(x.rank)], 0), dtype)
+        return self.remember(vector, contents.objects(x.shape))
+
+    def shaped(self, x: Value, shape: Value, dims: Sequence[Dim]) -> Value:
+        """Return a value in another shape.
+
+        Args:
+            x: The value.
+            shape: The new one, as a vector; -1 stands for what is left.
+            dims: What is known of it, -1 or None for what is not.
+        """
+        dims = [None if isinstance(n, int) and n < 0 else n for n in dims]
+        unknown = [i for i, n in enumerate(dims) if n is None]
+        if len(unknown) == 1:
+            known = sizes.product([n for n in dims if n is not None])
+            whole = sizes.product(x.shape)
+            dims[unknown[0]] = sizes.divided(whole, known) if known != 0 else None
+            if isinstance(whole, int) and isinstance(known, int) and known and whole % known:
+                raise Gap(f"{list(x.shape)} cannot be reshaped to {dims}")
+        target = tuple(dims)
+        if target == x.shape and all(n is not None for n in target):
+            return self.plain(x)
+        named = [n for n in target if not isinstance(n, int)]
+        if len(named) <= 1:
+            vector = self.constant([n if isinstance(n, int) else -1 for n in target], "int64")
+        elif all(n is not None and n in x.shape for n in named):
+            vector = self.sizes(self.plain(x), target)
+        else:
+            vector = self.cast(shape, "int64")
+        return self.emit("Reshape", x, vector, dtype=x.dtype, shape=target)
+
+    def vector_of(self, dims: Sequence[Dim], like: Sequence[Value]) -> Value:
+        """Return sizes as a vector of int64; names are looked up in the shapes of values.
+
+        Raises:
+            Gap: One of them is in none of the shapes.
+        """
+        if all(isinstance(n, int) for n in dims):
+            return self.constant(list(dims), "int64")
+        parts = []
+        for n in dims:
+            if isinstance(n, int):
+                parts.append(self.constant([n], "int64"))
+                continue
+            source = next((v for v in like if n is not None and n in v.shape), None)
+            if source is None:
+                raise Gap(f"a size {n or 'that nothing says'}")
+            parts.append(self.size(source, source.shape.index(n)))
+        return self.concat(parts, 0)
+
+
+def _numpy(dtype: str) -> Any:
+    return np.dtype(dtype if dtype != "bfloat16" else "float32")

@@ -1,0 +1,221 @@
+"""GraphDefs and their functions as plain records: nodes by name, inputs resolved, attributes typed.
+
+Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/framework/node_def.proto
+and function.proto beside it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from converter.lower.graph import Dim
+from formats.containers import tf_tensors
+from formats.containers.protobuf import Message
+from formats.errors import CorruptError
+
+ARGUMENT = "_Arg"  # the op that an argument of a function is made to be
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One output of a node: ``number`` of those that its output ``arg`` has.
+
+    Attributes:
+        node: Name of the node.
+        arg: Name of the output in the op's definition, which only functions use; else empty.
+        number: Among the outputs of that name, or among all.
+    """
+
+    node: str
+    arg: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A function that an attribute names, with the attributes it is called with."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class Node:
+    """One node.
+
+    Attributes:
+        name: In its graph or function.
+        op: TensorFlow's name.
+        inputs: What it reads, in order.
+        controls: Nodes that run before it.
+        attributes: Undecoded; `attribute` and `attributes` decode them.
+        device: As recorded.
+    """
+
+    name: str
+    op: str
+    inputs: list[Port]
+    controls: list[str]
+    raw: Mapping[str, Message]
+    device: str = ""
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return one attribute, decoded."""
+        found = self.raw.get(name)
+        return default if found is None else attribute(found)
+
+
+@dataclass(slots=True)
+class Body:
+    """A graph or a function: nodes by name, and what it yields.
+
+    Attributes:
+        name: Of the function; empty for the main graph.
+        nodes: By name, in the file's order.
+        arguments: Names of its arguments, which are nodes too.
+        results: What it returns, in order.
+        effects: Nodes that run although nothing reads them.
+        attributes: Of the function itself, undecoded.
+    """
+
+    name: str
+    nodes: dict[str, Node] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+    results: list[Port] = field(default_factory=list)
+    effects: list[str] = field(default_factory=list)
+    raw: Mapping[str, Message] = field(default_factory=dict)
+
+
+class Library:
+    """The main graph and its functions, each parsed when it is first asked for."""
+
+    def __init__(self, graph: Message) -> None:
+        """Take a GraphDef."""
+        self.main = Body("")
+        for proto in graph.node:
+            node = _node(proto, is_function=False)
+            self.main.nodes[node.name] = node
+        self._functions = {f.signature.name: f for f in graph.library.function}
+        self._parsed: dict[str, Body] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def function(self, name: str) -> Body:
+        """Return a function's body.
+
+        Raises:
+            CorruptError: There is none of that name.
+        """
+        found = self._parsed.get(name)
+        if found is None:
+            proto = self._functions.get(name)
+            if proto is None:
+                raise CorruptError(f"a node calls the function {name!r}, which is not there")
+            found = self._parsed[name] = _function(proto)
+        return found
+
+
+def _node(proto: Message, *, is_function: bool) -> Node:
+    inputs, controls = [], []
+    for text in proto.input:
+        if text.startswith("^"):
+            controls.append(text[1:])
+        else:
+            inputs.append(in_function(text) if is_function else in_graph(text))
+    return Node(proto.name, proto.op, inputs, controls, proto.attr, proto.device)
+
+
+def in_graph(text: str) -> Port:
+    """Return what ``node`` or ``node:1`` stands for in a graph."""
+    name, _, number = text.rpartition(":")
+    if name and number.isdecimal():
+        return Port(name, "", int(number))
+    return Port(text, "", 0)
+
+
+def in_function(text: str) -> Port:
+    """Return what ``argument`` or ``node:output:1`` stands for in a function."""
+    name, *rest = text.split(":")
+    if len(rest) == 2 and rest[1].isdecimal():
+        return Port(name, rest[0], int(rest[1]))
+    if len(rest) == 1 and rest[0].isdecimal():
+        return Port(name, "", int(rest[0]))
+    return Port(name, rest[0] if rest else "", 0)
+
+
+def _function(proto: Message) -> Body:
+    signature = proto.signature
+    body = Body(signature.name, raw=proto.attr)
+    for argument in signature.input_arg:
+        body.arguments.append(argument.name)
+        body.nodes[argument.name] = Node(argument.name, ARGUMENT, [], [], {})
+    for inner in proto.node_def:
+        node = _node(inner, is_function=True)
+        body.nodes[node.name] = node
+    for result in signature.output_arg:
+        text = proto.ret.get(result.name)
+        if text is None:
+            raise CorruptError(f"function {signature.name!r} does not say what it returns")
+        body.results.append(in_function(text))
+    body.effects = list(proto.control_ret.values())
+    return body
+
+
+# -- attributes ------------------------------------------------------------------------------------
+
+
+def attribute(proto: Message) -> Any:
+    """Return an AttrValue as Python has it: types as names, shapes as tuples or None."""
+    kind = proto.which("value")
+    if kind is None:
+        return None
+    value = getattr(proto, kind)
+    if kind == "list":
+        for name, decode in _DECODERS.items():
+            if value.has(name):
+                return [decode(part) for part in getattr(value, name)]
+        return []
+    return _DECODERS.get(kind, _same)(value)
+
+
+def is_type(proto: Message) -> bool:
+    """Tell whether an AttrValue says only of which type something is."""
+    kind = proto.which("value")
+    return kind == "type" or (kind == "list" and bool(proto.list.has("type")))
+
+
+def shape_of(proto: Message) -> tuple[Dim, ...] | None:
+    """Return the sizes of a TensorShapeProto, None for unknown ones; None without a rank."""
+    if proto.unknown_rank:
+        return None
+    return tuple(d.size if d.size >= 0 else None for d in proto.dim)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+_DECODERS = {
+    "s": _text,
+    "i": _same,
+    "f": _same,
+    "b": _same,
+    "type": tf_tensors.type_name,
+    "shape": shape_of,
+    "tensor": _same,
+    "func": lambda value: Reference(value.name),
+}
+
+
+def named_functions(node: Node) -> Iterator[str]:
+    """Yield the functions that a node's attributes name."""
+    for proto in node.raw.values():
+        kind = proto.which("value")
+        if kind == "func":
+            yield proto.func.name
+        elif kind == "list" and proto.list.has("func"):
+            yield from (part.name for part in proto.list.func)

@@ -1,0 +1,373 @@
+"""A TensorFlow model into a graph: one signature of a SavedModel, or all that a GraphDef yields.
+
+The names of inputs and outputs are the signature's; a GraphDef has none, so its placeholders are
+the inputs, and what nothing reads are the outputs.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from converter.lower.graph import Dim, Graph, needed
+from converter.lower.tf import frames
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Body, Library, Node, Port, in_graph, named_functions
+from converter.lower.tf.state import State
+from converter.lower.tf.table import OPS
+from converter.lower.tf.things import Dead, Thing, Unknown
+from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
+from converter.lower.values import Value
+from formats.bundle import Bundle, Signature, TensorSpec
+from formats.containers.protobuf import Message
+from formats.errors import CorruptError, UnsupportedError, UsageError
+from formats.limits import DEFAULT, Limits
+from formats.storage import Span
+from formats.tf_graphdef import GRAPH, META_GRAPH, SAVED_MODEL, kind_of, parse
+
+DEFAULT_SIGNATURE = "serving_default"
+MOST_NAMED = 20  # places of one gap that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What of a model is lowered.
+
+    Attributes:
+        name: Of the signature; empty for a graph that has none.
+        inputs: ONNX's name, dtype and shape, and the tensor that it is in the source.
+        outputs: ONNX's name, and the tensor.
+    """
+
+    name: str
+    inputs: Sequence[tuple[TensorSpec, Port]]
+    outputs: Sequence[tuple[str, Port]]
+
+
+def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
+    """Return the graph of one signature.
+
+    Args:
+        bundle: The model.
+        opset: Version of ONNX's operators.
+        signature: Its name; the default one if there are several and none is named.
+
+    Raises:
+        UnsupportedError: The graph needs what we do not do; all of it is named.
+        CorruptError: The graph is damaged.
+        UsageError: There is no such signature.
+    """
+    model = _Model(bundle)
+    plan = model.plan(signature)
+    graph = Graph(plan.name or "graph", opset, signature=plan.name)
+    return model.lowered(graph, plan)
+
+
+def signatures(bundle: Bundle) -> list[str]:
+    """Return the names of the signatures, the default one first."""
+    names = [s.name for s in bundle.signatures if s.outputs]
+    return sorted(names, key=lambda name: name != default(names))
+
+
+def default(names: Sequence[str]) -> str | None:
+    """Return which of several signatures is the default one."""
+    for wanted in (DEFAULT_SIGNATURE, "predict", "default"):
+        if wanted in names:
+            return wanted
+    return names[0] if names else None
+
+
+class _Model:
+    """A model being lowered."""
+
+    def __init__(self, bundle: Bundle, limits: Limits = DEFAULT) -> None:
+        self.bundle = bundle
+        self.metas, self.graphs = _parsed(bundle, limits)
+
+    # -- what is wanted ------------------------------------------------------------------------
+
+    def plan(self, signature: str | None) -> Plan:
+        """Return what to lower, and choose the graph that has it."""
+        declared = {s.name: s for s in self.bundle.signatures if s.outputs}
+        if not declared:
+            if signature is not None:
+                raise UsageError(
+                    f"--signature {signature}", expected="none: the source declares none"
+                )
+            self._choose(0)
+            return self._whole()
+        name = default([*declared]) if signature is None else signature
+        if name not in declared:
+            raise UsageError(f"--signature {name}", expected=", ".join(declared))
+        return self._declared(declared[name])
+
+    def _choose(self, number: int) -> None:
+        self.meta = self.metas[number] if self.metas else None
+        self.library = Library(self.graphs[number])
+        frames.restructure(self.library.main)
+
+    def _declared(self, signature: Signature) -> Plan:
+        plain = signature.name.partition("@")[0]
+        for number, meta in enumerate(self.metas):
+            tags = ", ".join(meta.meta_info_def.tags) or "no tags"
+            if signature.name in (plain, f"{plain}@{tags}") and plain in meta.signature_def:
+                if "@" not in signature.name or signature.name.endswith(f"@{tags}"):
+                    self._choose(number)
+                    definition = meta.signature_def[plain]
+                    break
+        else:
+            raise CorruptError(f"signature {signature.name!r} is in no MetaGraph")
+        inputs = [
+            (spec, _port(definition.inputs[spec.name], spec.name)) for spec in signature.inputs
+        ]
+        used = {spec.name for spec in signature.inputs}
+        outputs = []
+        for spec in signature.outputs:
+            outputs.append(
+                (_free(spec.name, used), _port(definition.outputs[spec.name], spec.name))
+            )
+        return Plan(signature.name, inputs, outputs)
+
+    def _whole(self) -> Plan:
+        """Return all that a graph yields, of all that it can be given."""
+        nodes = self.library.main.nodes
+        read = {port.node for node in nodes.values() for port in node.inputs}
+        ends = [n for n in nodes.values() if n.name not in read and _is_output(n)]
+        fed = _depend(nodes, {n.name for n in nodes.values() if n.op in FED})
+        found = [n for n in ends if n.name in fed] or ends
+        if not found:
+            raise UnsupportedError("the graph yields nothing")
+        behind = _behind(nodes, [n.name for n in found])
+        inputs = []
+        axes = iter(range(1 << 30))
+        for node in nodes.values():
+            if node.op == "Placeholder" and node.name in behind:
+                shape = node.attribute("shape")
+                sizes = (
+                    None
+                    if shape is None
+                    else tuple(n if isinstance(n, int) else f"unk__{next(axes)}" for n in shape)
+                )
+                spec = TensorSpec(node.name, node.attribute("dtype"), sizes)
+                inputs.append((spec, Port(node.name, "", 0)))
+        used = {spec.name for spec, _ in inputs}
+        outputs = [(_free(n.name, used), Port(n.name, "", 0)) for n in found]
+        return Plan("", inputs, outputs)
+
+    # -- lowering ------------------------------------------------------------------------------
+
+    def lowered(self, graph: Graph, plan: Plan) -> Graph:
+        """Return the graph with a plan's outputs.
+
+        Raises:
+            UnsupportedError: It needs what we do not do.
+        """
+        op = Context(graph, self.bundle.weights)
+        op.constants = {t.origin: n for n, t in self.bundle.weights.items()}
+        walker = op.walker = Walker(op, self.library)
+        op.state = State(op, self.bundle, self._restorer(walker), self._filler(walker))
+        main = Activation(self.library.main)
+        for spec, port in plan.inputs:
+            main.values[port.node] = [self._input(op, spec, port)]
+            graph.sources[spec.name] = f"{port.node}:{port.number}"
+        missing = list(self._missing(main, plan))
+        if missing:
+            raise UnsupportedError(_message(missing))
+        found = walker.run(main, [port for _, port in plan.outputs])
+        for (name, port), thing in zip(plan.outputs, found, strict=True):
+            self._output(op, walker, name, port, thing)
+        if walker.gaps:
+            raise UnsupportedError(_message(walker.gaps))
+        graph.unkept = sorted(op.state.changed)
+        return needed(graph)
+
+    def _input(self, op: Context, spec: TensorSpec, port: Port) -> Value:
+        shape = spec.shape
+        if shape is None:
+            shape = _ranked(self.library.main, port.node)
+        if shape is None:
+            raise UnsupportedError(f"input {spec.name!r}: its number of axes is not recorded")
+        if "(" in spec.dtype:
+            raise UnsupportedError(f"input {spec.name!r} is {spec.dtype}")
+        try:
+            value = op.input(spec.name, spec.dtype, shape)
+        except ValueError as e:
+            raise UnsupportedError(f"input {spec.name!r} of {spec.dtype}") from e
+        return value
+
+    def _output(self, op: Context, walker: Walker, name: str, port: Port, thing: Thing) -> None:
+        where = f"{port.node}:{port.number}"
+        op.graph.sources[name] = where
+        if isinstance(thing, Unknown):
+            return
+        if isinstance(thing, Dead):
+            walker.gaps.append(Found("Merge", where, "an output that is never computed"))
+            return
+        try:
+            value = walker.tensor(thing)
+        except Exception as e:  # noqa: BLE001 - it becomes a gap like any other
+            walker.gaps.append(Found(type(thing).__name__, where, f"an output: {e}"))
+            return
+        op.output(value, name)
+
+    def _restorer(self, walker: Walker) -> "object":
+        def restore() -> None:
+            if self.meta is not None and self.meta.saver_def.restore_op_name:
+                name = self.meta.saver_def.restore_op_name
+                self._run(walker, [in_graph(name).node])
+
+        return restore
+
+    def _filler(self, walker: Walker) -> "object":
+        def fill() -> None:
+            self._run(walker, [*self._init_ops()])
+
+        return fill
+
+    def _run(self, walker: Walker, names: Sequence[str]) -> None:
+        """Walk what loads the model; what of it is a gap matters where something reads it."""
+        main = Activation(self.library.main)
+        gaps = walker.gaps
+        walker.gaps = []
+        before, walker.current = walker.current, None
+        try:
+            walker.run(main, [], [n for n in names if n in self.library.main.nodes])
+        finally:
+            walker.gaps, walker.current = gaps, before
+
+    def _init_ops(self) -> Iterator[str]:
+        if self.meta is None:
+            return
+        definition = self.meta.signature_def.get("__saved_model_init_op")
+        if definition is not None:
+            yield from (in_graph(t.name).node for t in definition.outputs.values())
+        for name in ("saved_model_main_op", "legacy_init_op", "table_initializer"):
+            collection = self.meta.collection_def.get(name)
+            if collection is not None:
+                yield from (in_graph(n).node for n in collection.node_list.value)
+
+    def _missing(self, main: Activation, plan: Plan) -> Iterator[Found]:
+        """Yield the nodes, of all functions that may be called, whose ops we do not have."""
+        library = self.library
+        seen: set[str] = set()
+        waiting = [("", library.main, [port.node for _, port in plan.outputs])]
+        known: dict[str, bool] = {}
+        while waiting:
+            path, body, wanted = waiting.pop()
+            for name in _behind(body.nodes, wanted, set(main.values) if not path else set()):
+                node = body.nodes[name]
+                if node.op not in known:
+                    known[node.op] = node.op in OPS or node.op in SKIPPED or node.op in BUILT_IN
+                if not known[node.op]:
+                    yield Found(node.op, f"{path}/{name}" if path else name, "not in the table")
+                for function in named_functions(node):
+                    if function in library and function not in seen:
+                        seen.add(function)
+                        inner = library.function(function)
+                        frames.restructure(inner)
+                        waiting.append((function, inner, [p.node for p in inner.results]))
+
+
+BUILT_IN = frozenset(("_Arg", "Merge", "Placeholder"))
+FED = frozenset(("Placeholder", "PlaceholderWithDefault"))
+# What nothing reads and yet is no output.
+NO_OUTPUTS = frozenset((
+    "NoOp", "Assert", "Const", "Placeholder", "PlaceholderWithDefault", "SaveV2", "RestoreV2", "Save", "SaveSlices",
+    "MergeV2Checkpoints", "MergeSummary", "ScalarSummary", "HistogramSummary", "ImageSummary",
+    "TensorSummary", "TensorSummaryV2", "AudioSummaryV2", "Print", "PrintV2", "Assign",
+    "AssignVariableOp", "AssignAdd", "AssignSub", "AssignAddVariableOp", "AssignSubVariableOp",
+    "ControlTrigger", "InitializeTable", "InitializeTableV2", "InitializeTableFromTextFileV2",
+    "VarIsInitializedOp", "ScatterUpdate", "WriteFile", "QueueCloseV2", "QueueEnqueueV2",
+    "QueueEnqueueManyV2", "QueueSizeV2", "Variable", "VariableV2", "VarHandleOp", "ShardedFilename",
+))  # fmt: skip
+TRAINING = ("ApplyGradient", "ResourceApply", "Apply", "SparseApply", "ResourceSparseApply")
+
+
+def _is_output(node: Node) -> bool:
+    if node.op in NO_OUTPUTS or node.op.startswith(TRAINING):
+        return False
+    return not node.name.startswith(("gradients/", "save/", "report_uninitialized_variables"))
+
+
+def _depend(nodes: dict[str, Node], roots: set[str]) -> set[str]:
+    """Return what depends on any of these nodes."""
+    found = set(roots)
+    grown = True
+    while grown:
+        grown = False
+        for node in nodes.values():
+            if node.name not in found and any(p.node in found for p in node.inputs):
+                found.add(node.name)
+                grown = True
+    return found
+
+
+def _behind(
+    nodes: dict[str, Node], wanted: Sequence[str], given: set[str] | None = None
+) -> list[str]:
+    """Return what some nodes depend on, themselves included."""
+    found: dict[str, None] = {}
+    stack = list(wanted)
+    while stack:
+        name = stack.pop()
+        if name in found or name not in nodes or (given and name in given):
+            continue
+        found[name] = None
+        stack.extend(port.node for port in nodes[name].inputs)
+    return list(found)
+
+
+def _ranked(body: Body, name: str) -> tuple[Dim, ...] | None:
+    """Return the shape of a placeholder of unknown rank, as what reads it says."""
+    del body, name
+    return None
+
+
+def _port(info: Message, key: str) -> Port:
+    if info.which("encoding") not in ("name", None):
+        raise UnsupportedError(f"{key!r} is a {info.which('encoding')}, and no plain tensor")
+    return in_graph(info.name)
+
+
+def _free(name: str, used: set[str]) -> str:
+    base = name if name not in used else f"{name}_out"
+    found, number = base, 1
+    while found in used:
+        found, number = f"{base}_{number}", number + 1
+    used.add(found)
+    return found
+
+
+def _message(gaps: Sequence[Found]) -> str:
+    """Return all gaps in one sentence: each op, how often, and where."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for gap in gaps:
+        by_reason.setdefault((gap.op, gap.reason), []).append(gap.where)
+    count = Counter({key: len(places) for key, places in by_reason.items()})
+    parts = []
+    for (op, reason), _ in count.most_common():
+        places = by_reason[op, reason]
+        shown = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
+        text = f"op {op}" if reason == "not in the table" else f"op {op}: {reason}"
+        parts.append(f"{text} ({shown})")
+    rest = f"; and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
+    return f"{len(parts)} gaps: " + "; ".join(parts[:MOST_NAMED]) + rest
+
+
+def _parsed(bundle: Bundle, limits: Limits) -> tuple[list[Message], list[Message]]:
+    """Return the MetaGraphs, if there are any, and the graphs."""
+    content = None if bundle.topology is None else bundle.topology.content
+    for span in content.values() if isinstance(content, dict) else ():
+        if not isinstance(span, Span):
+            continue
+        found = kind_of(span)
+        if found is None:
+            continue
+        kind, is_text = found
+        message = parse(span, kind, limits, is_text=is_text)
+        if kind == SAVED_MODEL:
+            return list(message.meta_graphs), [m.graph_def for m in message.meta_graphs]
+        if kind == META_GRAPH:
+            return [message], [message.graph_def]
+        if kind == GRAPH:
+            return [], [message]
+    raise UnsupportedError("the source has no TensorFlow graph")

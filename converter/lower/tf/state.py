@@ -1,0 +1,203 @@
+"""State that a graph refers to: variables and tables, as loading the model would leave them.
+
+A SavedModel says itself how it is loaded: one op restores variables from the checkpoint, another
+fills tables. These are walked as any other part of the graph is, with the checkpoint's tensors as
+what RestoreV2 yields. So no name has to be guessed, neither of TensorFlow 1's nor of 2's.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.tf.context import Context
+from converter.lower.tf.things import Entries, Table, Variable
+from converter.lower.values import Value
+from formats.bundle import Bundle
+from formats.weights import Tensor
+
+INLINE = 1 << 20  # bytes of a tensor that is no weight of the bundle and yet read
+
+
+class State:
+    """Variables and tables of one model.
+
+    Attributes:
+        changed: Keys of variables that what was lowered would assign to, which a graph cannot.
+    """
+
+    def __init__(
+        self, op: Context, bundle: Bundle, restore: Callable[[], None], fill: Callable[[], None]
+    ) -> None:
+        """Take what loads the model.
+
+        Args:
+            op: The builder.
+            bundle: The model.
+            restore: Walks what restores the variables.
+            fill: Walks what fills the tables.
+        """
+        self._op = op
+        self._assets = bundle.assets
+        self._keys = _by_key(bundle)
+        self._weights = bundle.weights
+        self._others: dict[str, Tensor] = {
+            tensor.origin: tensor
+            for group in bundle.leftovers.values()
+            for tensor in group.values()
+        }
+        self._variables: dict[str, Value] = {}
+        self._tables: dict[str, Entries] = {}
+        self._loaders = {"variables": restore, "tables": fill}
+        self._loading = ""
+        self.changed: set[str] = set()
+
+    # -- loading -------------------------------------------------------------------------------
+
+    def _load(self, what: str) -> None:
+        loader = self._loaders.pop(what, None)
+        if loader is None:
+            return
+        before, self._loading = self._loading, what
+        try:
+            loader()
+        finally:
+            self._loading = before
+
+    def stored(self, key: str, part: str = "") -> Value:
+        """Return a tensor of the checkpoint.
+
+        Args:
+            key: The checkpoint's.
+            part: What a RestoreV2 says of slices: empty, or ``10 4 0,5:-``.
+
+        Raises:
+            Gap: It is not there.
+        """
+        name = self._keys.get(key)
+        if name is None:
+            value = self._small(key)
+        else:
+            value = self._op.weight(name)
+        if not part.strip():
+            return value
+        *sizes, cuts = part.split()
+        axes, starts, ends = [], [], []
+        for axis, cut in enumerate(cuts.split(":")):
+            if cut == "-":
+                continue
+            start, _, length = cut.partition(",")
+            axes.append(axis)
+            starts.append(int(start))
+            ends.append(int(start) + int(length))
+        del sizes
+        return self._op.slice(value, axes, starts, ends) if axes else value
+
+    def _small(self, key: str) -> Value:
+        tensor = self._others.get(key)
+        if tensor is None:
+            raise Gap(f"the checkpoint has no {key!r}")
+        if tensor.nbytes > INLINE:
+            raise Gap(f"{key!r} counts as training state, and has {tensor.nbytes} bytes")
+        return self._op.constant(tensor.numpy())
+
+    # -- variables -----------------------------------------------------------------------------
+
+    def read(self, variable: Variable) -> Value:
+        """Return a variable's value.
+
+        Raises:
+            Gap: Nothing gives it one.
+        """
+        found = self._variables.get(variable.key)
+        if found is None:
+            self._load("variables")
+            found = self._variables.get(variable.key)
+        for name in (variable.key, variable.shared):
+            if found is None and name in self._variables:
+                found = self._variables[name]
+            if found is None and name in self._keys:
+                found = self._op.weight(self._keys[name])
+            if found is None and name in self._weights:
+                found = self._op.weight(name)
+        if found is None:
+            raise Gap(f"variable {variable.shared or variable.key!r} has no value")
+        return found
+
+    def assign(self, variable: Variable, value: Value) -> None:
+        """Give a variable a value."""
+        if not self._loading:
+            self._load("variables")
+            self.changed.add(variable.key)
+        self._variables[variable.key] = value
+        if variable.shared:
+            self._variables.setdefault(variable.shared, value)
+
+    # -- tables --------------------------------------------------------------------------------
+
+    def entries(self, table: Table) -> Entries:
+        """Return what a table holds.
+
+        Raises:
+            Gap: Nothing fills it.
+        """
+        if table.key not in self._tables and table.shared not in self._tables:
+            self._load("tables")
+        if table.key not in self._tables and table.shared not in self._tables:
+            self._load("variables")
+        found = self._tables.get(table.key) or self._tables.get(table.shared)
+        if found is None:
+            raise Gap(f"table {table.shared or table.key!r} is filled by nothing")
+        return found
+
+    def fill(self, table: Table, entries: Entries) -> None:
+        """Give a table its entries.
+
+        Raises:
+            Gap: The model itself changes it, beyond being loaded.
+        """
+        if not self._loading:
+            raise Gap("a table that the model itself changes")
+        self._tables[table.key] = entries
+        if table.shared:
+            self._tables.setdefault(table.shared, entries)
+
+    def asset(self, name: str) -> bytes:
+        """Return the content of a file that the model brings.
+
+        Raises:
+            Gap: It is not there.
+        """
+        tail = name.rpartition("assets/")[2]
+        span = self._assets.get(tail) or self._assets.get(name)
+        if span is None:
+            raise Gap(f"a file {name!r} that the model does not bring")
+        return span.read()
+
+
+def _by_key(bundle: Bundle) -> Mapping[str, str]:
+    """Return the checkpoint's keys, and names of constants, -> names of weights."""
+    found = {}
+    for name, tensor in bundle.weights.items():
+        found.setdefault(tensor.origin, name)
+        also = bundle.metadata.tensor_notes.get(name, {}).get("also_stored_as", [])
+        for key in also if isinstance(also, list) else []:
+            found.setdefault(str(key), name)
+    return found
+
+
+def as_text(value: object) -> str | bytes:
+    """Return a string as ONNX takes it: text where it is UTF-8."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    return str(value)
+
+
+def texts(values: "list[bytes]", shape: tuple[int, ...]) -> np.ndarray:
+    """Return byte strings as an array."""
+    made = np.empty(len(values), object)
+    made[:] = [as_text(v) for v in values]
+    return made.reshape(shape)

@@ -1,0 +1,130 @@
+"""What flows along the edges of a TensorFlow graph and is no tensor: handles, lists, dead ends."""
+
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from converter.lower.graph import Shape
+from converter.lower.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable: a resource, or TensorFlow 1's reference, which reads as its value.
+
+    Attributes:
+        key: What the state is found under: the node's name.
+        dtype: Of its value.
+        is_reference: Whether using it reads it.
+        shared: A second name, under which other nodes may mean the same.
+        shape: Of its value, as declared.
+    """
+
+    key: str
+    dtype: str
+    is_reference: bool = False
+    shared: str = ""
+    shape: Shape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A lookup table; its entries are state.
+
+    Attributes:
+        key: What they are found under: the node's name.
+        key_dtype: Of the keys.
+        value_dtype: Of the values.
+        shared: A second name.
+    """
+
+    key: str
+    key_dtype: str
+    value_dtype: str
+    shared: str = ""
+
+
+@dataclass(slots=True)
+class Entries:
+    """What a lookup table holds: keys and values, each a vector, in the order of their rows."""
+
+    keys: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A TensorArray or a list of tensors: equal elements, stacked along a first axis.
+
+    Attributes:
+        dtype: Of the elements.
+        element: Shape of each, as far as it is known; None without even a rank.
+        tensor: All elements, or None while none is set.
+        length: How many there are, a scalar.
+        loop: Inside a loop, which of its variables this is; else None.
+        written: Inside a loop, what one round sets: an index and an element.
+    """
+
+    dtype: str
+    element: Shape | None
+    tensor: Value | None
+    length: Value
+    loop: int | None = None
+    written: "tuple[Value, Value] | None" = None
+
+    def filled(self, tensor: Value) -> "Stack":
+        """Return it with these elements."""
+        return replace(self, tensor=tensor, element=tensor.shape[1:], written=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """The handle of something whose content flows along another edge (a TensorArray's)."""
+
+    key: str
+    dtype: str
+    element: Shape | None
+    length: "Value | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Complex:
+    """A complex tensor: ONNX has none to compute with."""
+
+    real: Value
+    imaginary: Value
+    dtype: str = "complex64"
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the axes."""
+        return self.real.shape
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return self.real.rank
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """What a branch yields that is never taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """What a node would have yielded that is a gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Anything else that families hand to one another, by kind."""
+
+    kind: str
+    content: dict[str, object] = field(default_factory=dict)
+
+
+DEAD, UNKNOWN = Dead(), Unknown()
+
+Thing: TypeAlias = "Value | Variable | Table | Stack | Handle | Complex | Dead | Unknown | Record"

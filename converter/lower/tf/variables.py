@@ -1,0 +1,170 @@
+"""Variables: read as the weights that the checkpoint gives them, and assigned while it is loaded."""
+
+from typing import Any
+
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Thing, Variable
+from converter.lower.values import Value
+
+
+@tf_op("VarHandleOp")
+def var_handle(op: Context, *, shape: Any, allowed_devices: Any = (), node: Node) -> Variable:
+    """The handle of a variable."""
+    del allowed_devices
+    return Variable(
+        op.place, node.attribute("dtype"), False, node.attribute("shared_name", ""), shape
+    )
+
+
+@tf_op("Variable", "VariableV2", "TemporaryVariable", "AutoReloadVariable")
+def variable(op: Context, *, shape: Any, var_name: str = "", node: Node) -> Variable:
+    """A variable of TensorFlow 1: whatever uses it reads it."""
+    shared = node.attribute("shared_name", "") or var_name
+    return Variable(op.place, node.attribute("dtype"), True, shared, shape)
+
+
+def _variable(thing: Thing) -> Variable:
+    if not isinstance(thing, Variable):
+        raise Gap(f"a {type(thing).__name__.lower()} where a variable stands")
+    return thing
+
+
+@tf_op("ReadVariableOp", "_ReadVariablesOp", any_input=True)
+def read_variable(op: Context, resource: Thing, /) -> Value:
+    """What a variable holds."""
+    return op.state.read(_variable(resource))
+
+
+@tf_op("VariableShape", any_input=True)
+def variable_shape(op: Context, input: Thing, /, *, node: Node) -> Value:
+    """The sizes of what a variable holds."""
+    return op.shape_vector(op.state.read(_variable(input)), node.attribute("out_type", "int32"))
+
+
+@tf_op("VarIsInitializedOp", "IsVariableInitialized", any_input=True)
+def is_initialized(op: Context, resource: Thing, /) -> Value:
+    """Whether a variable has a value: it does, once the model is loaded."""
+    op.state.read(_variable(resource))
+    return op.constant(True)
+
+
+@tf_op("ResourceGather", any_input=True)
+def resource_gather(
+    op: Context, resource: Thing, indices: Value, /, *, batch_dims: int = 0
+) -> Value:
+    """Rows of a variable, by number."""
+    from converter.lower.tf.indexing import gathered
+
+    return gathered(op, op.state.read(_variable(resource)), indices, batch_dims, batch_dims)
+
+
+@tf_op("ResourceGatherNd", any_input=True)
+def resource_gather_nd(op: Context, resource: Thing, indices: Value, /) -> Value:
+    """Elements of a variable, by their places."""
+    from converter.lower.tf.indexing import gather_nd
+
+    return gather_nd(op, op.state.read(_variable(resource)), indices)
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+@tf_op("AssignVariableOp", any_input=True)
+def assign_variable(op: Context, resource: Thing, value: Thing, /) -> list[Thing]:
+    """A variable gets a value."""
+    if isinstance(value, Value):
+        op.state.assign(_variable(resource), value)
+    return []
+
+
+@tf_op("Assign", any_input=True)
+def assign(op: Context, ref: Thing, value: Thing, /, *, use_locking: bool = True) -> Thing:
+    """A variable gets a value."""
+    del use_locking
+    if isinstance(value, Value):
+        op.state.assign(_variable(ref), value)
+    return ref
+
+
+def _changed(op: Context, thing: Thing, op_type: str, value: Value) -> Variable:
+    found = _variable(thing)
+    before = op.state.read(found)
+    op.state.assign(found, op.elementwise(op_type, before, value))
+    return found
+
+
+@tf_op("AssignAddVariableOp", any_input=True)
+def assign_add_variable(op: Context, resource: Thing, value: Value, /) -> list[Thing]:
+    """A variable grows."""
+    _changed(op, resource, "Add", value)
+    return []
+
+
+@tf_op("AssignSubVariableOp", any_input=True)
+def assign_sub_variable(op: Context, resource: Thing, value: Value, /) -> list[Thing]:
+    """A variable shrinks."""
+    _changed(op, resource, "Sub", value)
+    return []
+
+
+@tf_op("AssignAdd", any_input=True)
+def assign_add(op: Context, ref: Thing, value: Value, /, *, use_locking: bool = False) -> Thing:
+    """A variable grows."""
+    del use_locking
+    return _changed(op, ref, "Add", value)
+
+
+@tf_op("AssignSub", any_input=True)
+def assign_sub(op: Context, ref: Thing, value: Value, /, *, use_locking: bool = False) -> Thing:
+    """A variable shrinks."""
+    del use_locking
+    return _changed(op, ref, "Sub", value)
+
+
+# -- what a checkpoint holds -----------------------------------------------------------------------
+
+
+def _texts(op: Context, value: Value, what: str) -> list[str]:
+    found = op.static(value)
+    if found is None:
+        raise Gap(f"{what} that are computed")
+    return [
+        t.decode("utf-8", "surrogateescape") if isinstance(t, bytes) else str(t)
+        for t in found.reshape(-1)
+    ]
+
+
+@tf_op("RestoreV2", any_input=True)
+def restore_v2(op: Context, prefix: Thing, names: Value, parts: Value, /) -> list[Thing]:
+    """Tensors of the checkpoint, by name."""
+    del prefix
+    wanted = zip(_texts(op, names, "names"), _texts(op, parts, "slices"), strict=True)
+    return [_stored(op, name, part) for name, part in wanted]
+
+
+@tf_op("Restore", any_input=True)
+def restore(op: Context, pattern: Thing, name: Value, /, *, preferred_shard: int = -1) -> Thing:
+    """A tensor of the checkpoint, by name."""
+    del pattern, preferred_shard
+    return _stored(op, _texts(op, name, "names")[0], "")
+
+
+@tf_op("RestoreSlice", any_input=True)
+def restore_slice(
+    op: Context, pattern: Thing, name: Value, part: Value, /, *, preferred_shard: int = -1
+) -> Thing:
+    """A part of a tensor of the checkpoint, by name."""
+    del pattern, preferred_shard
+    return _stored(op, _texts(op, name, "names")[0], _texts(op, part, "slices")[0])
+
+
+def _stored(op: Context, name: str, part: str) -> Thing:
+    """Return a tensor; one that is not there matters only if something reads it."""
+    from converter.lower.tf.things import UNKNOWN
+
+    try:
+        return op.state.stored(name, part)
+    except Gap:
+        return UNKNOWN

@@ -1,0 +1,412 @@
+"""Walks a graph from what is wanted, function calls included, and has each node's handler build it.
+
+Only what the wanted outputs need is walked: gradients, optimizers, savers and summaries are never
+met. Control edges matter where they lead to an assignment that a later read must see.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Trace
+from converter.lower.tf import contents
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import (
+    Body,
+    Library,
+    Node,
+    Port,
+    attribute,
+    is_type,
+    named_functions,
+)
+from converter.lower.tf.table import IGNORED, OPS, Row
+from converter.lower.tf.things import DEAD, UNKNOWN, Dead, Thing, Unknown, Variable
+from converter.lower.values import Value
+from formats.errors import CorruptError
+
+DEEPEST = 100  # calls of functions in functions
+FLOATS = 16  # elements of floating point numbers that are computed beforehand
+
+# Ops that change state.
+EFFECTS = frozenset((
+    "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp",
+    "AssignSubVariableOp", "ResourceScatterUpdate", "ResourceScatterAdd", "ScatterUpdate",
+    "ResourceScatterNdUpdate", "InitializeTable", "InitializeTableV2",
+    "InitializeTableFromTextFile", "InitializeTableFromTextFileV2", "LookupTableImport",
+    "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2",
+))  # fmt: skip
+# What has no value, and no effect on any.
+SKIPPED = frozenset(("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger"))
+
+Gates = frozenset[tuple[str, bool]]  # names of conditions, and what they must be
+NO_GATES: Gates = frozenset()
+
+
+@dataclass(slots=True)
+class Activation:
+    """A body being walked.
+
+    Attributes:
+        body: The graph or function.
+        path: Names of the calls that lead here.
+        values: What nodes yielded; UNKNOWN or DEAD where all of a node's outputs are that.
+        gates: Conditions that a node's outputs depend on (TensorFlow 1's Switch).
+    """
+
+    body: Body
+    path: tuple[str, ...] = ()
+    values: dict[str, "list[Thing] | Thing"] = field(default_factory=dict)
+    gates: dict[str, Gates] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One gap: the op that has it, the node, and what it is."""
+
+    op: str
+    where: str
+    reason: str
+
+
+class Walker:
+    """Lowers the nodes of a model.
+
+    Attributes:
+        op: The builder.
+        library: Graph and functions.
+        gaps: What could not be lowered, of all that was walked.
+    """
+
+    def __init__(self, op: Context, library: Library) -> None:
+        self.op = op
+        self.library = library
+        self.gaps: list[Found] = []
+        self.current: Activation | None = None
+        self._with_effects: dict[str, bool] = {}
+        self._conditions: dict[str, Value] = {}  # of Switches, by name
+        self._depth = 0
+
+    # -- whole bodies --------------------------------------------------------------------------
+
+    def call(self, name: str, arguments: Sequence[Thing], at: str = "") -> list[Thing]:
+        """Return what a function yields, its nodes built into the graph.
+
+        Args:
+            name: Of the function.
+            arguments: In order.
+            at: Name of the node that calls it.
+
+        Raises:
+            CorruptError: It is not there, or takes another number of arguments.
+        """
+        body = self.library.function(name)
+        if len(body.arguments) != len(arguments):
+            raise CorruptError(
+                f"function {name!r} is called with {len(arguments)} arguments",
+                expected=str(len(body.arguments)),
+            )
+        path = (*self.current.path, at or name) if self.current is not None else ()
+        inner = Activation(body, path)
+        for argument, thing in zip(body.arguments, arguments, strict=True):
+            inner.values[argument] = [thing]
+        return self.run(inner, body.results, body.effects)
+
+    def run(
+        self, activation: Activation, wanted: Sequence[Port], effects: Iterable[str] = ()
+    ) -> list[Thing]:
+        """Walk a body as far as is wanted, and return what that yields.
+
+        Raises:
+            CorruptError: Nodes read each other in a circle, or one that is not there.
+        """
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise CorruptError(f"functions that call functions, more than {DEEPEST} deep")
+        before, self.current = self.current, activation
+        try:
+            for node in self._order(activation, wanted, effects):
+                self._walk(activation, node)
+            return [self.value(activation, port) for port in wanted]
+        finally:
+            self.current = before
+            self._depth -= 1
+
+    def value(self, activation: Activation, port: Port) -> Thing:
+        """Return what one output of a node has yielded."""
+        found = activation.values.get(port.node)
+        if not isinstance(found, list):
+            return UNKNOWN if found is None else found
+        number = port.number
+        if port.arg:
+            row = OPS.get(activation.body.nodes[port.node].op)
+            if row is not None and port.arg in row.outputs:
+                number += row.outputs.index(port.arg)
+        if not 0 <= number < len(found):
+            raise CorruptError(f"node {port.node!r} has {len(found)} outputs, and not {number + 1}")
+        return found[number]
+
+    def _order(
+        self, activation: Activation, wanted: Sequence[Port], effects: Iterable[str]
+    ) -> list[Node]:
+        """Return the nodes to walk, each after those it needs."""
+        nodes = activation.body.nodes
+        reached = self._postorder(activation, [*(p.node for p in wanted), *effects])
+        needed = {p.node for p in wanted}
+        needed.update(name for name in reached if self.has_effects(nodes[name]))
+        for name in reversed(reached):
+            if name in needed and name not in activation.values:
+                node = nodes[name]
+                needed.update(port.node for port in node.inputs)
+                if not node.inputs:  # a constant of a branch: which one, its pivot says
+                    needed.update(
+                        c
+                        for c in node.controls
+                        if c in nodes and nodes[c].op in ("Identity", "Switch")
+                    )
+        return [nodes[n] for n in reached if n in needed and n not in activation.values]
+
+    def _postorder(self, activation: Activation, roots: Iterable[str]) -> list[str]:
+        nodes, done = activation.body.nodes, activation.values
+        state: dict[str, int] = {}  # 1: being visited, 2: visited
+        order: list[str] = []
+        for root in roots:
+            stack = [root]
+            while stack:
+                name = stack[-1]
+                if state.get(name) == 2:
+                    stack.pop()
+                    continue
+                node = nodes.get(name)
+                if node is None:
+                    raise CorruptError(
+                        f"a node reads {name!r}, which is not there",
+                        where=activation.body.name or None,
+                    )
+                if state.get(name) == 1:
+                    stack.pop()
+                    state[name] = 2
+                    order.append(name)
+                    continue
+                state[name] = 1
+                if name in done:
+                    continue
+                for before in (*(p.node for p in node.inputs), *node.controls):
+                    seen = state.get(before)
+                    if seen is None:
+                        stack.append(before)
+                    elif seen == 1:  # what is being visited leads here
+                        raise CorruptError(f"node {before!r} depends on itself")
+        return order
+
+    def has_effects(self, node: Node) -> bool:
+        """Tell whether a node changes state, or calls what does."""
+        if node.op in EFFECTS:
+            return True
+        for name in named_functions(node):
+            known = self._with_effects.get(name)
+            if known is None:
+                self._with_effects[name] = False  # what calls itself
+                known = name in self.library and any(
+                    self.has_effects(n) for n in self.library.function(name).nodes.values()
+                )
+                self._with_effects[name] = known
+            if known:
+                return True
+        return False
+
+    # -- single nodes --------------------------------------------------------------------------
+
+    def _walk(self, activation: Activation, node: Node) -> None:
+        where = "/".join((*activation.path, node.name))
+        try:
+            made = self._lower(activation, node, where)
+        except Gap as gap:
+            self.gaps.append(Found(node.op, where, str(gap)))
+            made = UNKNOWN
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            IndexError,
+            AttributeError,
+            ZeroDivisionError,
+        ) as e:
+            # Arguments that do not go together: a damaged file, or TensorFlow knows better.
+            self.gaps.append(Found(node.op, where, f"does not add up: {e!r:.200}"))
+            made = UNKNOWN
+        activation.values[node.name] = made
+
+    def _lower(self, activation: Activation, node: Node, where: str) -> "list[Thing] | Thing":
+        inputs = [self.value(activation, port) for port in node.inputs]
+        gates = self._gates(activation, node)
+        if gates:
+            activation.gates[node.name] = gates
+        if node.op == "Merge":
+            return self._merged(activation, node, inputs)
+        if any(isinstance(v, Unknown) for v in inputs):
+            return UNKNOWN
+        if any(isinstance(v, Dead) for v in inputs) or self._is_dead(activation, node):
+            return DEAD
+        if node.op in SKIPPED:
+            return []
+        row = OPS.get(node.op)
+        if row is None:
+            raise Gap("not in the table")
+        body = activation.body.name
+        self.op.where, self.op.place = where, f"{body}/{node.name}" if body else node.name
+        given = inputs if row.takes_any else [self.tensor(v) for v in inputs]
+        with self.op.scope(node.name):
+            made = self._call(row, node, given)
+        results: list[Thing] = list(made) if isinstance(made, list | tuple) else [made]
+        if self.op.is_outermost:
+            self._trace(node, where, results)
+        return results
+
+    def tensor(self, thing: Thing) -> Thing:
+        """Return a tensor; a reference to a variable reads as one.
+
+        Raises:
+            Gap: It is none.
+        """
+        if isinstance(thing, Variable) and thing.is_reference:
+            return self.op.state.read(thing)
+        if not isinstance(thing, Value):
+            raise Gap(f"of a {type(thing).__name__.lower()}")
+        return thing
+
+    def _call(self, row: Row, node: Node, inputs: Sequence[Thing]) -> Any:
+        attributes = arguments_of(node, row)
+        elements = self._folded(node, inputs)
+        if elements is not None and contents.known(elements):
+            dtype = self._dtype(node, inputs, elements)
+            return self.op.constant(
+                elements.astype(dtype) if elements.dtype == object else elements
+            )
+        if row.takes_node:
+            attributes["node"] = node
+        made = row.handler(self.op, *inputs, **attributes)
+        if elements is not None and isinstance(made, Value):
+            self.op.remember(made, elements)
+        return made
+
+    def _folded(self, node: Node, inputs: Sequence[Thing]) -> np.ndarray | None:
+        """Return what is known of the elements that a node yields."""
+        op = node.op
+        if not inputs or not (
+            op in contents.STRUCTURAL or op in contents.NUMBERS or op in contents.NAMED
+        ):
+            return None
+        arrays = []
+        for thing in inputs:
+            if not isinstance(thing, Value) or thing.dtype == "string":
+                return None
+            found = self.op.elements(thing)
+            if found is None or (found.dtype.kind == "f" and found.size > FLOATS):
+                return None
+            arrays.append(found)
+        known = {name: attribute(value) for name, value in node.raw.items() if name in KNOWN}
+        return contents.fold(op, arrays, known)
+
+    def _dtype(self, node: Node, inputs: Sequence[Thing], elements: np.ndarray) -> Any:
+        if elements.size and all(isinstance(n, bool | np.bool_) for n in elements.flat):
+            return np.bool_
+        if node.op == "Cast":
+            return np.dtype(node.attribute("DstT"))
+        which = {"Select": 1, "SelectV2": 1, "Fill": 1}.get(node.op, 0)
+        first = inputs[which]
+        return np.dtype(first.dtype) if isinstance(first, Value) else elements.dtype
+
+    def _trace(self, node: Node, where: str, results: Sequence[Thing]) -> None:
+        if node.op in ("Const", "Placeholder"):
+            return
+        for number, thing in enumerate(results):
+            if isinstance(thing, Value) and not thing.is_constant:
+                trace = Trace(where, node.op, number, thing.name, thing.stored)
+                self.op.graph.traces.append(trace)
+
+    # -- branches of TensorFlow 1 --------------------------------------------------------------
+
+    def _is_dead(self, activation: Activation, node: Node) -> bool:
+        return not node.inputs and any(
+            isinstance(activation.values.get(c), Dead) for c in node.controls
+        )
+
+    def _gates(self, activation: Activation, node: Node) -> Gates:
+        """Return the conditions under which a node is run at all."""
+        if not activation.gates:
+            return NO_GATES
+        found: Gates = NO_GATES
+        for port in node.inputs:
+            found |= activation.gates.get(f"{port.node}:{port.number}", NO_GATES)
+            found |= activation.gates.get(port.node, NO_GATES)
+        if not node.inputs:
+            for name in node.controls:
+                found |= activation.gates.get(name, NO_GATES)
+        return found
+
+    def switched(self, node: Node, condition: Value) -> None:
+        """Note that the outputs of a Switch depend on a condition."""
+        assert self.current is not None
+        gates = self.current.gates
+        before = gates.get(node.name, NO_GATES)
+        gates[f"{node.name}:0"] = before | {(condition.name, False)}
+        gates[f"{node.name}:1"] = before | {(condition.name, True)}
+        self._conditions[condition.name] = condition
+
+    def _merged(
+        self, activation: Activation, node: Node, inputs: Sequence[Thing]
+    ) -> "list[Thing] | Thing":
+        from converter.lower.tf import branches
+
+        alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, Dead)]
+        if not alive:
+            return DEAD
+        if any(isinstance(v, Unknown) for _, v in alive):
+            return UNKNOWN
+        if len(alive) == 1:
+            index, only = alive[0]
+            return [only, self.op.constant(index, "int32")]
+        if len(alive) > 2:
+            raise Gap("joins more than two branches")
+        sides = [self._port_gates(activation, node.inputs[i]) for i, _ in alive]
+        for name, holds in sides[0]:
+            if (name, not holds) in sides[1]:
+                rest = (sides[0] | sides[1]) - {(name, True), (name, False)}
+                activation.gates[node.name] = rest
+                values = [self.tensor(v) for _, v in alive]
+                taken, other = values if holds else reversed(values)
+                condition = self._conditions[name]
+                with self.op.scope(node.name):
+                    chosen = branches.chosen(self.op, condition, taken, other)
+                    index = self.op.cast(condition, "int32")
+                return [chosen, index]
+        raise Gap("joins branches of which no condition is known")
+
+    def _port_gates(self, activation: Activation, port: Port) -> Gates:
+        gates = activation.gates
+        return gates.get(f"{port.node}:{port.number}", NO_GATES) | gates.get(port.node, NO_GATES)
+
+
+KNOWN = frozenset((  # attributes that matter to what elements are
+    "axis", "batch_dims", "keep_dims", "squeeze_dims", "DstT", "begin_mask", "end_mask",
+    "ellipsis_mask", "new_axis_mask", "shrink_axis_mask",
+))  # fmt: skip
+
+
+def arguments_of(node: Node, row: Row) -> dict[str, Any]:
+    """Return a node's attributes as its handler takes them.
+
+    Raises:
+        Gap: It has one that the handler does not take.
+    """
+    found = {}
+    for name, proto in node.raw.items():
+        if name in row.arguments:
+            found[name] = attribute(proto)
+        elif name not in IGNORED and not name.startswith("_") and not is_type(proto):
+            raise Gap(f"attribute {name}")
+    return found
