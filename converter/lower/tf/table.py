@@ -83,7 +83,10 @@ class Table(Mapping[str, Row]):
 
 # A new family is named here.
 OPS = Table(
-    "basics", "elementwise", "arrays", "variables", "calls",
+    "basics", "elementwise", "arrays", "variables", "calls", "convolution", "pooling",
+    "normalization", "products", "reductions", "indexing", "images", "lists", "selection",
+    "scatter", "recurrent", "tables", "strings", "quantization", "random", "segments",
+    "linear_algebra", "signals", "sparse", "detection", "ragged", "bits",
     "adapted",  # last: what no other family has
 )  # fmt: skip
 

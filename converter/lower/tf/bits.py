@@ -1,0 +1,1 @@
+"""Bits: and, or, shifts, other ways to read the same bytes."""

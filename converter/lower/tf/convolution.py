@@ -1,0 +1,1 @@
+"""Convolutions, of every rank, and their transposes."""

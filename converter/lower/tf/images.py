@@ -1,0 +1,1 @@
+"""Images resized, cropped, recoloured."""

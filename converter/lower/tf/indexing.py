@@ -1,0 +1,1 @@
+"""Elements by number: gathering, one-hot, reversal of sequences."""

@@ -1,0 +1,1 @@
+"""Diagonals, triangles, inverses and decompositions."""

@@ -1,0 +1,1 @@
+"""Lists of tensors and TensorArrays: tensors stacked along a first axis."""

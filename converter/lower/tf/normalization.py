@@ -1,0 +1,1 @@
+"""Batch, local and other normalisations; softmax; biases."""

@@ -1,0 +1,1 @@
+"""Numbers of few bits: fake quantisation, quantised and back."""

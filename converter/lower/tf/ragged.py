@@ -1,0 +1,1 @@
+"""Ragged tensors, as far as dense ones can stand for them."""

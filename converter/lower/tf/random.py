@@ -1,0 +1,1 @@
+"""Random numbers: seeded as the source seeds them, or drawn anew."""

@@ -1,0 +1,1 @@
+"""Recurrent layers and cells that are one op: cuDNN's, BlockLSTM, GRUBlockCell."""

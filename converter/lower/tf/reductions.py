@@ -1,0 +1,1 @@
+"""Sums, means, extremes and running ones, over axes."""

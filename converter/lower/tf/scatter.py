@@ -1,0 +1,1 @@
+"""Elements put at places: scattering, stitching, partitions."""

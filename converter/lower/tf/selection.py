@@ -1,0 +1,1 @@
+"""Choice by value: the largest, the different, those that hold."""

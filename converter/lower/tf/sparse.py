@@ -1,0 +1,1 @@
+"""Sparse tensors, as far as dense ones can stand for them."""

@@ -1,0 +1,1 @@
+"""Text: splitting, joining, matching, numbers."""

@@ -1,0 +1,1 @@
+"""Lookup tables, as the initialisers of the model fill them."""
