@@ -14,7 +14,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Body, Library, Node, Port, in_graph, named_functions
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS
-from converter.lower.tf.things import Dead, Thing, Unknown
+from converter.lower.tf.things import UNKNOWN, Dead, Thing, Unknown
 from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
 from converter.lower.values import Value
 from formats.bundle import Bundle, Signature, TensorSpec
@@ -226,6 +226,9 @@ class _Model:
     def _run(self, walker: Walker, names: Sequence[str]) -> None:
         """Walk what loads the model; what of it is a gap matters where something reads it."""
         main = Activation(self.library.main)
+        for node in self.library.main.nodes.values():
+            if node.op == "Placeholder":  # the name of the checkpoint's file
+                main.values[node.name] = UNKNOWN
         gaps = walker.gaps
         walker.gaps = []
         before, walker.current = walker.current, None
@@ -356,10 +359,12 @@ def _message(gaps: Sequence[Found]) -> str:
 def _parsed(bundle: Bundle, limits: Limits) -> tuple[list[Message], list[Message]]:
     """Return the MetaGraphs, if there are any, and the graphs."""
     content = None if bundle.topology is None else bundle.topology.content
-    for span in content.values() if isinstance(content, dict) else ():
-        if not isinstance(span, Span):
+    for name, span in content.items() if isinstance(content, dict) else ():
+        if not isinstance(span, Span) or name == "object_graph":
             continue
         found = kind_of(span)
+        if bundle.metadata.format == "savedmodel":  # so the reader says, whatever it looks like
+            found = (SAVED_MODEL, found[1] if found else name.endswith(".pbtxt"))
         if found is None:
             continue
         kind, is_text = found

@@ -42,6 +42,13 @@ EFFECTS = frozenset((
 # What has no value, and no effect on any.
 SKIPPED = frozenset(("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger"))
 
+# What may be known although some input is not: an argument of a function that does not use it, or
+# the name of the checkpoint's file, which is computed as no name of ours.
+LENIENT = frozenset((
+    "PartitionedCall", "StatefulPartitionedCall", "IdentityN", "RestoreV2", "Restore",
+    "RestoreSlice",
+))  # fmt: skip
+
 Gates = frozenset[tuple[str, bool]]  # names of conditions, and what they must be
 NO_GATES: Gates = frozenset()
 
@@ -247,7 +254,7 @@ class Walker:
             activation.gates[node.name] = gates
         if node.op == "Merge":
             return self._merged(activation, node, inputs)
-        if any(isinstance(v, Unknown) for v in inputs):
+        if node.op not in LENIENT and any(isinstance(v, Unknown) for v in inputs):
             return UNKNOWN
         if any(isinstance(v, Dead) for v in inputs) or self._is_dead(activation, node):
             return DEAD
