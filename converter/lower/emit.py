@@ -259,7 +259,8 @@ def _head(name: str, dtype: str, shape: tuple[int, ...]) -> Message:
 def _value_info(name: str, spec: Spec) -> Message:
     tensor = Message()
     tensor.number(1, element_type(spec.dtype))
-    tensor.data(2, _shape(spec.shape))
+    if not spec.unranked:
+        tensor.data(2, _shape(spec.shape))
     kind = Message()
     kind.data(1, tensor)
     message = Message()

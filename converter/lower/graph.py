@@ -49,10 +49,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """dtype (numpy's name) and shape of a value."""
+    """dtype (numpy's name) and shape of a value; ``unranked`` where not even the rank is known."""
 
     dtype: str
     shape: Shape
+    unranked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from converter.lower.graph import Dim, Graph, needed
-from converter.lower.tf import frames
+from converter.lower.graph import Graph, Spec, needed
+from converter.lower.graph import Node as Made
+from converter.lower.tf import frames, unranked
 from converter.lower.tf.context import Context
-from converter.lower.tf.graphdef import Body, Library, Node, Port, in_graph, named_functions
+from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS
-from converter.lower.tf.things import UNKNOWN, Dead, Thing, Unknown
+from converter.lower.tf.things import UNKNOWN, Dead, Thing, Unknown, Unranked
 from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
 from converter.lower.values import Value
 from formats.bundle import Bundle, Signature, TensorSpec
@@ -180,19 +181,21 @@ class _Model:
         graph.unkept = sorted(op.state.changed)
         return needed(graph)
 
-    def _input(self, op: Context, spec: TensorSpec, port: Port) -> Value:
+    def _input(self, op: Context, spec: TensorSpec, port: Port) -> Thing:
         shape = spec.shape
         if shape is None:
-            shape = _ranked(self.library.main, port.node)
-        if shape is None:
-            raise UnsupportedError(f"input {spec.name!r}: its number of axes is not recorded")
+            rank = unranked.rank_of(self.library.main, port.node)
+            shape = None if rank is None else (None,) * rank
         if "(" in spec.dtype:
             raise UnsupportedError(f"input {spec.name!r} is {spec.dtype}")
         try:
-            value = op.input(spec.name, spec.dtype, shape)
+            value = op.input(spec.name, spec.dtype, shape or ())
         except ValueError as e:
             raise UnsupportedError(f"input {spec.name!r} of {spec.dtype}") from e
-        return value
+        if shape is not None:
+            return value
+        op.graph.specs[spec.name] = Spec(spec.dtype, (), unranked=True)
+        return Unranked(spec.name, spec.dtype)
 
     def _output(self, op: Context, walker: Walker, name: str, port: Port, thing: Thing) -> None:
         where = f"{port.node}:{port.number}"
@@ -207,7 +210,12 @@ class _Model:
         except Exception as e:  # noqa: BLE001 - it becomes a gap like any other
             walker.gaps.append(Found(type(thing).__name__, where, f"an output: {e}"))
             return
-        op.output(value, name)
+        if isinstance(value, Unranked):
+            op.graph.nodes.append(Made("Identity", [value.name], [name], {}, f"output/{name}"))
+            op.graph.specs[name] = Spec(value.dtype, (), unranked=True)
+            op.graph.outputs.append(name)
+        elif isinstance(value, Value):
+            op.output(value, name)
 
     def _restorer(self, walker: Walker) -> "object":
         def restore() -> None:
@@ -317,12 +325,6 @@ def _behind(
         found[name] = None
         stack.extend(port.node for port in nodes[name].inputs)
     return list(found)
-
-
-def _ranked(body: Body, name: str) -> tuple[Dim, ...] | None:
-    """Return the shape of a placeholder of unknown rank, as what reads it says."""
-    del body, name
-    return None
 
 
 def _port(info: Message, key: str) -> Port:

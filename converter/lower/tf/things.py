@@ -108,6 +108,14 @@ class Complex:
 
 
 @dataclass(frozen=True, slots=True)
+class Unranked:
+    """A tensor of which not even the number of axes is known."""
+
+    name: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
 class Dead:
     """What a branch yields that is never taken."""
 
@@ -127,4 +135,6 @@ class Record:
 
 DEAD, UNKNOWN = Dead(), Unknown()
 
-Thing: TypeAlias = "Value | Variable | Table | Stack | Handle | Complex | Dead | Unknown | Record"
+Thing: TypeAlias = (
+    "Value | Variable | Table | Stack | Handle | Complex | Unranked | Dead | Unknown | Record"
+)

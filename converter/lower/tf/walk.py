@@ -24,7 +24,7 @@ from converter.lower.tf.graphdef import (
     named_functions,
 )
 from converter.lower.tf.table import IGNORED, OPS, Row
-from converter.lower.tf.things import DEAD, UNKNOWN, Dead, Thing, Unknown, Variable
+from converter.lower.tf.things import DEAD, UNKNOWN, Dead, Thing, Unknown, Unranked, Variable
 from converter.lower.values import Value
 from formats.errors import CorruptError
 
@@ -42,6 +42,7 @@ EFFECTS = frozenset((
 # What has no value, and no effect on any.
 SKIPPED = frozenset(("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger"))
 
+CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall", "IdentityN"))
 # What may be known although some input is not: an argument of a function that does not use it, or
 # the name of the checkpoint's file, which is computed as no name of ours.
 LENIENT = frozenset((
@@ -267,11 +268,24 @@ class Walker:
         self.op.where, self.op.place = where, f"{body}/{node.name}" if body else node.name
         given = inputs if row.takes_any else [self.tensor(v) for v in inputs]
         with self.op.scope(node.name):
-            made = self._call(row, node, given)
+            made = self._unranked(row, node, given) if _any_unranked(given) else None
+            if made is None:
+                made = self._call(row, node, given)
         results: list[Thing] = list(made) if isinstance(made, list | tuple) else [made]
         if self.op.is_outermost:
             self._trace(node, where, results)
         return results
+
+    def _unranked(self, row: Row, node: Node, inputs: "list[Thing]") -> Any:
+        """Return what a node yields of tensors of any rank; None where it is as any other."""
+        from converter.lower.tf import unranked
+
+        if node.op in CALLS:
+            return None
+        known = unranked.ranked(node, inputs)
+        if known is None:
+            return unranked.lowered(self.op, node, inputs)
+        return self._call(row, node, known)
 
     def tensor(self, thing: Thing) -> Thing:
         """Return a tensor; a reference to a variable reads as one.
@@ -281,7 +295,7 @@ class Walker:
         """
         if isinstance(thing, Variable) and thing.is_reference:
             return self.op.state.read(thing)
-        if not isinstance(thing, Value):
+        if not isinstance(thing, Value | Unranked):
             raise Gap(f"of a {type(thing).__name__.lower()}")
         return thing
 
@@ -402,6 +416,10 @@ KNOWN = frozenset((  # attributes that matter to what elements are
     "axis", "batch_dims", "keep_dims", "squeeze_dims", "DstT", "begin_mask", "end_mask",
     "ellipsis_mask", "new_axis_mask", "shrink_axis_mask",
 ))  # fmt: skip
+
+
+def _any_unranked(things: Sequence[Thing]) -> bool:
+    return any(isinstance(t, Unranked) for t in things)
 
 
 def arguments_of(node: Node, row: Row) -> dict[str, Any]:

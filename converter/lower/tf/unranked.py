@@ -1,0 +1,180 @@
+"""Tensors of which not even the number of axes is recorded.
+
+What reads such a tensor often says how many it has: a MatMul takes two, a Conv2D four. So does an
+input get its rank, and where nothing says it, ONNX can do as TensorFlow does: element by element,
+or reshaped, a tensor of any rank is taken.
+"""
+
+from collections.abc import Sequence
+
+from converter.lower.builder import element_type
+from converter.lower.gap import Gap
+from converter.lower.graph import Shape, Spec
+from converter.lower.graph import Node as Made
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Body, Node, Port
+from converter.lower.tf.things import Thing, Unranked
+from converter.lower.values import Value, identity
+
+# Op -> the number of axes that its first inputs have.
+RANKS: dict[str, tuple[int, ...]] = {
+    "MatMul": (2, 2), "SparseMatMul": (2, 2), "Conv2D": (4, 4), "DepthwiseConv2dNative": (4, 4),
+    "Conv3D": (5, 5), "MaxPool": (4,), "AvgPool": (4,), "MaxPoolV2": (4,), "MaxPool3D": (5,),
+    "AvgPool3D": (5,), "FusedBatchNorm": (4,), "LRN": (4,), "ResizeBilinear": (4,),
+    "ResizeNearestNeighbor": (4,), "ResizeBicubic": (4,), "ResizeArea": (4,),
+    "SpaceToDepth": (4,), "DepthToSpace": (4,), "SpaceToBatch": (4,), "BatchToSpace": (4,),
+    "CropAndResize": (4, 2), "NonMaxSuppressionV3": (2, 1), "SparseSoftmaxCrossEntropyWithLogits": (2, 1),
+    "InTopK": (2, 1), "ExtractImagePatches": (4,), 
+    "DecodeWav": (0,), "AudioSpectrogram": (2,), "Mfcc": (3,), "ReadFile": (0,),
+    "DecodeJpeg": (0,), "DecodePng": (0,), "ParseExample": (1,), "ParseExampleV2": (1,),
+}  # fmt: skip
+
+# TensorFlow's op -> ONNX's, of one or two tensors of any rank.
+# fmt: off
+SAME = {
+    "Abs": "Abs", "Acos": "Acos", "Add": "Add", "AddV2": "Add", "Asin": "Asin", "Atan": "Atan",
+    "Ceil": "Ceil", "Cos": "Cos", "Div": "Div", "Elu": "Elu", "Equal": "Equal", "Erf": "Erf",
+    "Exp": "Exp", "Floor": "Floor", "Greater": "Greater", "GreaterEqual": "GreaterOrEqual",
+    "Less": "Less", "LessEqual": "LessOrEqual", "Log": "Log", "LogicalAnd": "And",
+    "LogicalNot": "Not", "LogicalOr": "Or", "Mul": "Mul", "Neg": "Neg", "Pow": "Pow",
+    "RealDiv": "Div", "Reciprocal": "Reciprocal", "Relu": "Relu", "Round": "Round",
+    "Sigmoid": "Sigmoid", "Sign": "Sign", "Sin": "Sin", "Softplus": "Softplus",
+    "Softsign": "Softsign", "Sqrt": "Sqrt", "Sub": "Sub", "Tan": "Tan", "Tanh": "Tanh",
+}
+BOOLEAN = frozenset((
+    "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not",
+))
+# Whose result has the shape of the first input.
+PASSING = frozenset((
+    *SAME, "Cast", "Identity", "StopGradient", "Snapshot", "Square", "Rsqrt", "Relu6", "Selu", "LeakyRelu",
+    "CheckNumerics", "BiasAdd", "Softmax", "LogSoftmax", "FakeQuantWithMinMaxVars",
+    "FakeQuantWithMinMaxArgs", "ClipByValue", "ZerosLike", "OnesLike", "Maximum", "Minimum",
+    "SquaredDifference", "FloorDiv", "FloorMod", "PlaceholderWithDefault", "Reverse", "ReverseV2",
+    "Cumsum", "Pad", "PadV2", "MirrorPad",
+))
+# fmt: on
+FARTHEST = 64  # nodes that are looked at behind an input
+
+
+def rank_of(body: Body, name: str) -> int | None:
+    """Return how many axes an input has, as what reads it says; None where nothing does."""
+    readers: dict[str, list[tuple[Node, int]]] = {}
+    for node in body.nodes.values():
+        for number, port in enumerate(node.inputs):
+            readers.setdefault(port.node, []).append((node, number))
+    waiting, seen = [name], {name}
+    while waiting and len(seen) < FARTHEST:
+        current = waiting.pop(0)
+        for node, number in readers.get(current, ()):
+            found = _said(body, node, number)
+            if found is not None:
+                return found
+            if node.op in PASSING and node.name not in seen and _passes(body, node, number):
+                seen.add(node.name)
+                waiting.append(node.name)
+    return None
+
+
+def _said(body: Body, node: Node, number: int) -> int | None:
+    ranks = RANKS.get(node.op, ())
+    if number < len(ranks):
+        return ranks[number]
+    if number == 0 and node.op in ("Transpose", "Pad", "PadV2", "MirrorPad", "Slice", "Tile"):
+        shape = _constant_shape(body, node.inputs[1])
+        return shape[0] if shape else None
+    return None
+
+
+def _passes(body: Body, node: Node, number: int) -> bool:
+    """Tell whether a node's result has as many axes as this input: others are small constants."""
+    return all(
+        i == number or (len(_constant_shape(body, port) or (0, 0)) < 2)
+        for i, port in enumerate(node.inputs)
+    )
+
+
+def _constant_shape(body: Body, port: Port) -> tuple[int, ...] | None:
+    node = body.nodes.get(port.node)
+    while node is not None and node.op in ("Identity", "StopGradient") and node.inputs:
+        node = body.nodes.get(node.inputs[0].node)
+    if node is None or node.op not in ("Const", "HostConst") or "value" not in node.raw:
+        return None
+    return tuple(d.size for d in node.raw["value"].tensor.tensor_shape.dim)
+
+
+# -- tensors of any rank ---------------------------------------------------------------------------
+
+
+def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | None:
+    """Return what a node yields of tensors of any rank; None where it says what rank they have.
+
+    Then they are replaced, in ``inputs``, by tensors of that rank.
+
+    Raises:
+        Gap: It cannot be done without knowing the rank.
+    """
+    things = list(inputs)
+    if node.op in ("Identity", "StopGradient", "Snapshot", "CheckNumerics", "PlaceholderWithDefault"):
+        return things[:1]
+    if node.op in SAME:
+        kind = "bool" if SAME[node.op] in BOOLEAN else things[0].dtype  # type: ignore[union-attr]
+        return [_any(op, SAME[node.op], things, kind)]
+    if node.op == "Square":
+        return [_any(op, "Mul", [things[0], things[0]], things[0].dtype)]  # type: ignore[union-attr]
+    if node.op == "Cast":
+        to = node.attribute("DstT")
+        return [_any(op, "Cast", things, to, to=element_type(to))]
+    if node.op in ("Maximum", "Minimum"):
+        return [_any(op, node.op[:3], things, things[0].dtype)]  # type: ignore[union-attr]
+    x = things[0]
+    if not isinstance(x, Unranked):
+        raise Gap("tensors of unknown rank")
+    if node.op == "Shape":
+        return [op.cast(_shape(op, x), node.attribute("out_type", "int32"))]
+    if node.op == "Rank":
+        (length,) = op.node("Shape", [_shape(op, x)], [("int64", (1,))])
+        return [op.cast(op.squeeze(length, [0]), "int32")]
+    if node.op == "Size":
+        (size,) = op.node("Size", [_as(x, ())], [("int64", ())])
+        return [op.cast(size, node.attribute("out_type", "int32"))]
+    if node.op == "Reshape" and isinstance(things[1], Value):
+        dims = [None if isinstance(n, int) and n < 0 else n for n in op.dims(things[1])]
+        target = op.cast(things[1], "int64")
+        return [op.node("Reshape", [_as(x, ()), target], [(x.dtype, tuple(dims))])[0]]
+    raise Gap("tensors of unknown rank")
+
+
+def ranked(node: Node, inputs: Sequence[Thing]) -> list[Thing] | None:
+    """Return the inputs of an op that takes tensors of one rank only; None of any other op."""
+    ranks = RANKS.get(node.op)
+    if ranks is None or any(isinstance(t, Unranked) for t in inputs[len(ranks) :]):
+        return None
+    return [
+        _as(t, (None,) * ranks[i]) if isinstance(t, Unranked) else t for i, t in enumerate(inputs)
+    ]
+
+
+def _as(thing: Unranked, shape: Shape) -> Value:
+    return Value(thing.name, thing.dtype, shape, identity(len(shape)))
+
+
+def _shape(op: Context, x: Unranked) -> Value:
+    (found,) = op.node("Shape", [_as(x, ())], [("int64", (None,))])
+    return found
+
+
+def _any(
+    op: Context, op_type: str, inputs: Sequence[Thing], dtype: str, **attributes: int
+) -> Unranked:
+    names = []
+    for thing in inputs:
+        if isinstance(thing, Value):
+            thing = op.plain(thing)
+        elif not isinstance(thing, Unranked):
+            raise Gap(f"a {type(thing).__name__.lower()}")
+        names.append(thing.name)
+    name = op.unique(op_type)
+    op.graph.nodes.append(Made(op_type, names, [name], dict(attributes), name))
+    op.graph.specs[name] = Spec(dtype, (), unranked=True)
+    return Unranked(name, dtype)
+
