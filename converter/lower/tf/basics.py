@@ -18,7 +18,7 @@ def const(op: Context, *, value: Any) -> Value:
     name = op.constants.get(op.place)
     if name is not None:
         return op.weight(name)
-    found = tf_tensors.from_proto(value, op.where)
+    found = tf_tensors.from_proto(value, op.at)
     if isinstance(found, Strings):
         return op.constant(texts(found.values(), found.shape))
     return op.constant(found.numpy(), found.dtype.name)

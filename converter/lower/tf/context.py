@@ -26,7 +26,7 @@ class Context(Builder):
         state: Variables and tables.
         walker: What walks the graph: for ops that call functions.
         constants: Names of constants in the source -> weights of the bundle.
-        where: Name of the node that is being lowered, and of the calls that lead to it.
+        at: Name of the node that is being lowered, and of the calls that lead to it.
         place: Its name in the file: that of its function, and its own.
     """
 
@@ -36,7 +36,7 @@ class Context(Builder):
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         super().__init__(graph, weights)
-        self.where = self.place = ""
+        self.at = self.place = ""
         self._contents: dict[str, np.ndarray] = {}
 
     @property

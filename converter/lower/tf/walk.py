@@ -265,7 +265,7 @@ class Walker:
         if row is None:
             raise Gap("not in the table")
         body = activation.body.name
-        self.op.where, self.op.place = where, f"{body}/{node.name}" if body else node.name
+        self.op.at, self.op.place = where, f"{body}/{node.name}" if body else node.name
         given = inputs if row.takes_any else [self.tensor(v) for v in inputs]
         with self.op.scope(node.name):
             made = self._unranked(row, node, given) if _any_unranked(given) else None
