@@ -13,34 +13,27 @@ from time import perf_counter
 import numpy as np
 
 from converter.child import Allowance
-from converter.lower import KINDS, lower
-from converter.lower.graph import Graph
-from converter.lower.keras.lowering import model_of
-from converter.lower.keras.model import is_model
 from converter.trust import Trusted
 from converter.verify import inputs, locate
 from converter.verify.comparison import Tolerance, coarsest, compare, joined, says_little
 from converter.verify.onnx_values import Declared, declared
 from converter.verify.report import CaseReport, GraphReport, Measure
 from converter.verify.runners import (
-    KERAS_EXTRA,
+    FRAMEWORK_EXTRA,
     ONNX_EXTRA,
     NoRun,
     OnnxRun,
     Prepared,
     SourceRun,
     has_onnxruntime,
-    may_have_keras,
     output,
     prepare,
     run_onnx,
-    run_source,
 )
+from converter.verify.sources import FRAMEWORKS, Source
 from formats.bundle import Bundle, Finding
-from formats.errors import CorruptError, UnsupportedError, UsageError
+from formats.errors import UsageError
 from formats.limits import DEFAULT, Limits
-
-VOCABULARY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +48,8 @@ class Options:
         samples: Draws for each combination of sizes.
         allowance: For each child.
         trust: Modules of the user's that the source's own classes may be taken from.
+        signature: Which of the source's the file was converted from, where it has several; by
+            default whichever has inputs and outputs of the file's names.
     """
 
     atol: Mapping[str, float] = field(default_factory=dict)
@@ -65,6 +60,7 @@ class Options:
     allowance: Allowance = field(default_factory=Allowance)
     trust: Sequence[Trusted] = ()
     limits: Limits = DEFAULT
+    signature: str | None = None
 
 
 def verify_graph(
@@ -102,7 +98,7 @@ def cannot_run(bundle: Bundle, options: Options, *, needs_onnx: bool) -> GraphRe
     """Return the report of a source that nothing here can or may run."""
     if bundle.topology is None:
         return GraphReport("not run", "the source records no computation")
-    if bundle.topology.kind not in KINDS:
+    if bundle.topology.kind not in FRAMEWORKS:
         return GraphReport("not run", f"graphs of kind {bundle.topology.kind} are not run yet")
     # What Keras looks up by name, it finds in trusted modules or nowhere.
     findings = [
@@ -112,8 +108,9 @@ def cannot_run(bundle: Bundle, options: Options, *, needs_onnx: bool) -> GraphRe
         return GraphReport("not run", f"the source would run code of its own ({_named(findings)})")
     if needs_onnx and not has_onnxruntime():
         return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
-    if not may_have_keras():
-        return no_keras(NoRun("", is_missing=True))
+    framework = FRAMEWORKS[bundle.topology.kind]
+    if not framework.may_be_here():
+        return unable(NoRun("", is_missing=True), framework.name)
     return None
 
 
@@ -127,34 +124,48 @@ def _verified(source: Path, bundle: Bundle, model_onnx: Path, options: Options) 
     if file.findings:
         return GraphReport("not run", f"the graph would run code ({_named(file.findings)})")
     check_names(options, [spec.name for spec in file.outputs])
-    graph = _lowered(bundle, options.trust)
-    plan = _plan(bundle if graph else None, file, options)
+    framework = FRAMEWORKS[bundle.topology.kind if bundle.topology else ""]
+    found = framework.candidates(
+        source, bundle, file, options.allowance, options.trust, options.signature
+    )
+    if isinstance(found, GraphReport):
+        return found
+    reports = []
+    for candidate in found:
+        reports.append(_compared_with(candidate, framework.name, model_onnx, file, options))
+        if reports[-1].status == "passed":
+            return reports[-1]
+    return reports[0]
+
+
+def _compared_with(
+    source: Source, framework: str, model_onnx: Path, file: Declared, options: Options
+) -> GraphReport:
+    plan = _plan(source, file, options)
+    graph = source.graph
     precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
     tolerance = Tolerance(options.atol, options.rtol, precision)
-    version = bundle.metadata.recorded.get("keras_version", "")
     with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
         prepared = prepare(Path(name), file.inputs, plan)
-        there = run_source(
-            source, bundle.metadata.format, version, prepared, options.allowance,
-            trust=options.trust,
-        )  # fmt: skip
+        there = source.run(prepared)
         if isinstance(there, NoRun):
-            return no_keras(there)
+            return unable(there, framework)
         outputs = {spec.name: spec.dtype for spec in file.outputs}
         here = run_onnx(model_onnx, prepared, there.chosen, outputs, options.allowance)
         report = _compared(prepared, file, there, here, tolerance)
         report = replace(
             report,
             seed=None if options.inputs else options.seed,
-            notes=tuple(_notes(bundle, file, there)),
+            notes=(*source.notes(there), *_notes(file, there)),
         )
+        if source.keeps_dtypes and (wrong := _other_dtypes(file, there)):
+            return replace(report, status="failed", reason=wrong)
         case = case_to_look_into(report, there.chosen)
         if case is None or graph is None:
             return report
         found = locate.first_difference(
-            source, bundle, graph, model_onnx, file, prepared, case, tolerance, options.allowance,
-            options.trust,
-        )  # fmt: skip
+            source, graph, model_onnx, file, prepared, case, tolerance, options.allowance
+        )
     return looked_into(report, found)
 
 
@@ -173,51 +184,25 @@ def check_names(options: Options, outputs: Sequence[str]) -> None:
                 )
 
 
-def _lowered(bundle: Bundle, trust: Sequence[Trusted]) -> Graph | None:
-    """Return the source's graph, which says what its layers are called in the file."""
-    try:
-        return lower(bundle, trust=trust)
-    except (CorruptError, UnsupportedError):
-        return None  # the file is somebody else's: it can be compared, and no layer be named
-
-
-def _plan(bundle: Bundle | None, file: Declared, options: Options) -> list[list[inputs.Case]]:
+def _plan(source: Source, file: Declared, options: Options) -> list[list[inputs.Case]]:
     if options.inputs is not None:
         return inputs.from_file(options.inputs, file.inputs)
-    known = {} if bundle is None else _hints(bundle)
+    known = source.hints()
     found = [known.get(spec.name, inputs.Hint()) for spec in file.inputs]
     return inputs.plan(file.inputs, found, seed=options.seed, samples=max(options.samples, 1))
 
 
-def _hints(bundle: Bundle) -> Mapping[str, inputs.Hint]:
-    """Return what the layers of a model say of its inputs; a class of its author's says nothing."""
-    content = None if bundle.topology is None else bundle.topology.content
-    if not isinstance(content, Mapping) or not is_model(content):
-        return {}
-    return inputs.hints(model_of(bundle), vocabulary(bundle))
-
-
-def vocabulary(bundle: Bundle) -> list[str]:
-    """Return words that the source's lookups know."""
-    words: list[str] = []
-    for name, span in bundle.assets.items():
-        if "vocabulary" in name:
-            text = span.read(0, min(span.length, VOCABULARY_BYTES)).decode("utf-8", "replace")
-            words += [line for line in text.split("\n") if line and not line.startswith("[")]
-    return words
-
-
-def no_keras(run: NoRun) -> GraphReport:
-    """Return the report of a source that no Keras here runs."""
+def unable(run: NoRun, framework: str) -> GraphReport:
+    """Return the report of a source that no framework here runs."""
     if run.is_missing:
         return GraphReport(
             "not run",
-            "no Keras is installed that could run the source"
+            f"no {framework} is installed that could run the source"
             + (f" ({run.reason})" if run.reason else ""),
-            lacking=KERAS_EXTRA,
+            lacking=FRAMEWORK_EXTRA,
         )
     return GraphReport(
-        "not run", f"no Keras here runs the source: verified on weights only ({run.reason})"
+        "not run", f"no {framework} here runs the source: verified on weights only ({run.reason})"
     )
 
 
@@ -257,6 +242,8 @@ def _compared(
                 reason=f"the graph has {len(file.outputs)} outputs, the source {len(dtypes)}",
             )
         for i, (spec, dtype) in enumerate(zip(file.outputs, dtypes, strict=True)):
+            if i in there.unstable:
+                continue
             expected = output(prepared, "out", case, i, dtype)
             found = output(prepared, "onnx", case, i, spec.dtype)
             measure = compare(spec.name, expected, found, tolerance, prepared.cases[case].name)
@@ -267,12 +254,22 @@ def _compared(
         for name, found in measures.items()
     }
     failed = [m for m in outputs.values() if not m.passed]
+    if not failed and there.unstable:
+        return replace(report, status="not run", reason=_unstable(file, there), outputs=outputs)
     if not outputs:
         return replace(report, reason="there is no output to compare")
     if not failed:
         return replace(report, status="passed", outputs=outputs)
     reason = f"{len(failed)} of {len(outputs)} outputs differ: {failed[0].name!r}: "
     return replace(report, reason=reason + failed[0].problems[0], outputs=outputs)
+
+
+def _unstable(file: Declared, there: SourceRun) -> str:
+    """Return why outputs are not comparable."""
+    names = ", ".join(repr(file.outputs[i].name) for i in sorted(there.unstable))
+    rest = "; all others agree" if len(there.unstable) < len(file.outputs) else ""
+    why = f" ({', '.join(there.random)})" if there.random else ""
+    return f"{names} of the source itself differs from run to run{why}: not comparable{rest}"
 
 
 def case_to_look_into(report: GraphReport, chosen: Sequence[int]) -> int | None:
@@ -301,21 +298,17 @@ def looked_into(report: GraphReport, found: locate.Located) -> GraphReport:
     return replace(report, notes=(*report.notes, note))
 
 
-def notes_on_source(bundle: Bundle, there: SourceRun) -> list[str]:
-    """Return what a reader should know of how the source was run."""
-    wanted = bundle.metadata.recorded.get("keras_version", "")
-    if wanted.startswith(("1.", "2.")) and there.runtime.name == "keras":
-        other = (
-            f"written by Keras {wanted} and run by Keras {there.runtime.version}, "
-            "which computes some layers differently"
-        )
-        return [*there.notes, other]
-    return [*there.notes]
+def _other_dtypes(file: Declared, there: SourceRun) -> str:
+    """Return which input has another dtype than the source's, or nothing."""
+    for spec, (name, dtype, _) in zip(file.inputs, there.inputs, strict=False):
+        if dtype != spec.dtype:
+            return f"input {name!r} is {spec.dtype}; the source's is {dtype}"
+    return ""
 
 
-def _notes(bundle: Bundle, file: Declared, there: SourceRun) -> list[str]:
+def _notes(file: Declared, there: SourceRun) -> list[str]:
     """Return what the figures do not show."""
-    notes = notes_on_source(bundle, there)
+    notes = []
     by_name = {name: (dtype, shape) for name, dtype, shape in there.inputs}
     for spec in file.inputs:
         dtype, shape = by_name.get(spec.name, (spec.dtype, None))

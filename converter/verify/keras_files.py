@@ -24,13 +24,12 @@ from converter.verify.graphs import (
     case_to_look_into,
     check_names,
     looked_into,
-    no_keras,
-    notes_on_source,
-    vocabulary,
+    unable,
 )
 from converter.verify.locate import Located
 from converter.verify.report import CaseReport, GraphReport, LayerDifference, Measure
 from converter.verify.runners import NoRun, Prepared, SourceRun, output, prepare, run_source
+from converter.verify.sources import notes_on_keras, vocabulary
 from formats.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, UnsupportedError
 from formats.keras_names import safe
@@ -92,20 +91,20 @@ class _Comparison:
             before, after = (prepare(folder, specs, plan) for folder in folders)
             there = self._run_source(before, ())
             if isinstance(there, NoRun):
-                return no_keras(there)
+                return unable(there, "Keras")
             # What the source took of alternatives, the file must take as well.
             after = replace(after, groups=tuple((number,) for number in there.chosen))
             here = self._run_written(after, ())
             if isinstance(here, NoRun):
                 if here.is_missing:
-                    return no_keras(here)
+                    return unable(here, "Keras")
                 return GraphReport("failed", f"Keras does not run the file: {here.reason}")
             chosen = [number for number in there.chosen if number in here.chosen]
             report = _compared(before, after, there, here, chosen, specs, names, tolerance)
             report = replace(
                 report,
                 seed=None if self.options.inputs else self.options.seed,
-                notes=tuple(dict.fromkeys((*notes_on_source(self.bundle, there), *here.notes))),
+                notes=tuple(dict.fromkeys((*notes_on_keras(self.bundle, there), *here.notes))),
             )
             case = case_to_look_into(report, chosen)
             if case is None:

@@ -14,12 +14,11 @@ import numpy as np
 from converter.child import Allowance
 from converter.lower.graph import Graph, Trace
 from converter.lower.values import inverse
-from converter.trust import Trusted
 from converter.verify.comparison import Array, Tolerance, compare
 from converter.verify.onnx_values import Declared
 from converter.verify.report import LayerDifference, Measure
-from converter.verify.runners import NoRun, Prepared, output, run_onnx, run_source
-from formats.bundle import Bundle
+from converter.verify.runners import NoRun, Prepared, output, run_onnx
+from converter.verify.sources import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,7 @@ class Located:
 
 
 def first_difference(
-    source: Path,
-    bundle: Bundle,
+    source: Source,
     graph: Graph,
     model: Path,
     file: Declared,
@@ -45,13 +43,11 @@ def first_difference(
     case: int,
     tolerance: Tolerance,
     allowance: Allowance,
-    trust: Sequence[Trusted] = (),
 ) -> Located:
     """Return the first layer whose output differs in a case.
 
     Args:
-        source: The artifact.
-        bundle: As read from it.
+        source: The artifact, and who runs it.
         graph: As lowered from it, before any pass.
         model: The ONNX file.
         file: What that declares.
@@ -59,7 +55,6 @@ def first_difference(
         case: Number of the inputs to run.
         tolerance: What is noise.
         allowance: For each child.
-        trust: Modules of the user's that the source's own classes may be taken from.
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
@@ -69,15 +64,7 @@ def first_difference(
     if not traces:
         return Located()
     alone = Prepared(prepared.folder, prepared.names, prepared.cases, ((case,),))
-    there = run_source(
-        source,
-        bundle.metadata.format,
-        bundle.metadata.recorded.get("keras_version", ""),
-        alone,
-        allowance,
-        layers=sorted({t.layer for t in traces}),
-        trust=trust,
-    )
+    there = source.run(alone, sorted({t.layer for t in traces}))
     if isinstance(there, NoRun) or not there.chosen:
         return Located()
     values = {t.value: graph.specs[t.value].dtype for t in traces}

@@ -29,7 +29,7 @@ from formats.errors import EnvironmentFault
 
 HERE = Path(__file__).parent
 KERAS, ONNX = HERE / "runner_keras.py", HERE / "runner_onnx.py"
-KERAS_EXTRA = 'pip install "model-convert[tensorflow]"'
+FRAMEWORK_EXTRA = 'pip install "model-convert[tensorflow]"'
 ONNX_EXTRA = 'pip install "model-convert[cpu]"'
 SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # Keras goes by these
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -61,15 +61,19 @@ class SourceRun:
         inputs: Name, dtype and shape of the inputs that it wants.
         layers: Path → outputs of each call: (file, output, dtype).
         notes: What was done otherwise than the framework does it.
+        unstable: Numbers of outputs that are not the same when they are computed again.
+        random: Operations of the source's that draw random numbers.
     """
 
     runtime: Runtime
     chosen: tuple[int, ...]
     dtypes: Mapping[int, Sequence[str]]
     refused: tuple[str, ...]
-    inputs: Sequence[tuple[str, str, Sequence[int | None]]]
+    inputs: Sequence[tuple[str, str, Sequence[int | None] | None]]
     layers: Mapping[str, Sequence[tuple[Path, int, str]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    unstable: frozenset[int] = frozenset()
+    random: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +198,7 @@ def run_source(
         if status != "done":
             said.append(f"{name}: {answer.get('error')}")
             continue
-        run = _source_run(framework, versions, answer, prepared)
+        run = source_run(framework, versions, answer, prepared)
         if run.chosen:
             return run
         said += [f"{name}: {text}" for text in run.refused[:1]]
@@ -238,9 +242,10 @@ def _with_suffix(source: Path, form: str, folder: Path) -> Path:
     return linked
 
 
-def _source_run(
+def source_run(
     framework: str, versions: Mapping[str, str], answer: Mapping[str, Any], prepared: Prepared
 ) -> SourceRun:
+    """Return what a child that has run a source answers."""
     chosen, refused = [], []
     dtypes: dict[int, Sequence[str]] = {}
     for case, group in zip(answer["cases"], prepared.groups, strict=True):

@@ -1,0 +1,195 @@
+"""Who runs a source: by the kind of its topology, the one place that says so.
+
+A `Source` is an artifact, and what its own framework is told to run it as. Where several
+signatures of it could be what a file was converted from, there is one for each.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from converter.child import Allowance
+from converter.lower import lower
+from converter.lower.graph import Graph
+from converter.lower.keras.lowering import model_of
+from converter.lower.keras.model import is_model
+from converter.trust import Trusted
+from converter.verify import graph_hints, inputs, tensorflow_source
+from converter.verify.inputs import Hint
+from converter.verify.onnx_values import Declared
+from converter.verify.report import GraphReport
+from converter.verify.runners import NoRun, Prepared, SourceRun, may_have_keras, run_source
+from converter.verify.tensorflow_source import Binding, may_have_tensorflow
+from formats.bundle import Bundle
+from formats.errors import CorruptError, UnsupportedError
+
+VOCABULARY_BYTES = 1 << 20
+
+
+class Source(Protocol):
+    """An artifact, and how it is run.
+
+    Attributes:
+        graph: As lowered from it, before any pass; None where that has gaps.
+        keeps_dtypes: Whether a converted graph's inputs must have the source's dtypes.
+    """
+
+    @property
+    def graph(self) -> Graph | None: ...  # noqa: D102
+
+    @property
+    def keeps_dtypes(self) -> bool: ...  # noqa: D102
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what is known of its inputs, by their names in the file."""
+        ...
+
+    def run(self, prepared: Prepared, layers: Sequence[str] = ()) -> SourceRun | NoRun:
+        """Run it on cases, and return the outputs of layers too."""
+        ...
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KerasSource:
+    """A model that Keras or tf_keras runs."""
+
+    path: Path
+    bundle: Bundle
+    allowance: Allowance
+    trust: Sequence[Trusted]
+    graph: Graph | None
+    keeps_dtypes: bool = False  # Keras casts what it is given
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what its layers say of its inputs; a class of its author's says nothing."""
+        topology = self.bundle.topology
+        content = None if topology is None or self.graph is None else topology.content
+        if not isinstance(content, Mapping) or not is_model(content):
+            return {}
+        return inputs.hints(model_of(self.bundle), vocabulary(self.bundle))
+
+    def run(self, prepared: Prepared, layers: Sequence[str] = ()) -> SourceRun | NoRun:
+        """Run it in whichever Keras loads it."""
+        about = self.bundle.metadata
+        version = about.recorded.get("keras_version", "")
+        return run_source(
+            self.path, about.format, version, prepared, self.allowance,
+            layers=layers, trust=self.trust,
+        )  # fmt: skip
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        return notes_on_keras(self.bundle, run)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlowSource:
+    """A graph that TensorFlow runs."""
+
+    path: Path
+    bundle: Bundle
+    allowance: Allowance
+    binding: Binding
+    graph: Graph | None
+    keeps_dtypes: bool = True
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what the lowered graph does with its inputs."""
+        return {} if self.graph is None else graph_hints.hints(self.graph, vocabulary(self.bundle))
+
+    def run(self, prepared: Prepared, layers: Sequence[str] = ()) -> SourceRun | NoRun:
+        """Run it in TensorFlow."""
+        return tensorflow_source.run_tensorflow(
+            self.path, self.bundle, self.binding, prepared, self.allowance, layers=layers
+        )
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        return [*run.notes, *self.binding.notes]
+
+
+Candidates = Callable[
+    [Path, Bundle, Declared, Allowance, Sequence[Trusted], str | None],
+    "list[Source] | GraphReport",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """Who runs topologies of a kind.
+
+    Attributes:
+        name: What messages call it.
+        may_be_here: Whether it may be found: cheap, and before anything is prepared for it.
+        candidates: What a file may be compared with, the likeliest first; or why with nothing.
+    """
+
+    name: str
+    may_be_here: Callable[[], bool]
+    candidates: Candidates
+
+
+def _keras(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance,
+    trust: Sequence[Trusted], signature: str | None,
+) -> list[Source] | GraphReport:  # fmt: skip
+    del file, signature  # a Keras model has one
+    return [KerasSource(path, bundle, allowance, trust, _lowered(bundle, trust))]
+
+
+def _tensorflow(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance,
+    trust: Sequence[Trusted], signature: str | None,
+) -> list[Source] | GraphReport:  # fmt: skip
+    found: list[Source] = []
+    names = tensorflow_source.signatures_of(bundle, file, signature)
+    for name in names or [""]:
+        graph = _lowered(bundle, trust, name or None)
+        binding = tensorflow_source.bound(bundle, file, graph, name)
+        if isinstance(binding, GraphReport):
+            return binding
+        found.append(TensorFlowSource(path, bundle, allowance, binding, graph))
+    return found
+
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "keras_config": Framework("Keras", may_have_keras, _keras),
+    "graphdef": Framework("TensorFlow", may_have_tensorflow, _tensorflow),
+}
+
+
+def _lowered(
+    bundle: Bundle, trust: Sequence[Trusted], signature: str | None = None
+) -> Graph | None:
+    """Return the source's graph, which says what its layers are called in the file."""
+    try:
+        return lower(bundle, trust=trust, signature=signature)
+    except (CorruptError, UnsupportedError):
+        return None  # the file is somebody else's: it can be compared, and no layer be named
+
+
+def vocabulary(bundle: Bundle) -> list[str]:
+    """Return words that the source's lookups know."""
+    words: list[str] = []
+    for name, span in bundle.assets.items():
+        if "vocab" in name:
+            text = span.read(0, min(span.length, VOCABULARY_BYTES)).decode("utf-8", "replace")
+            words += [line for line in text.split("\n") if line and not line.startswith("[")]
+    return words
+
+
+def notes_on_keras(bundle: Bundle, run: SourceRun) -> list[str]:
+    """Return what a reader should know of how a Keras model was run."""
+    wanted = bundle.metadata.recorded.get("keras_version", "")
+    if wanted.startswith(("1.", "2.")) and run.runtime.name == "keras":
+        other = (
+            f"written by Keras {wanted} and run by Keras {run.runtime.version}, "
+            "which computes some layers differently"
+        )
+        return [*run.notes, other]
+    return [*run.notes]

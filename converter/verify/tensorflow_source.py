@@ -1,0 +1,225 @@
+"""A TensorFlow graph in TensorFlow itself: which signature a file is of, and who runs it.
+
+The tensors that are fed and fetched are the signature's own, found in the source by its keys, so
+that a lowering that mistook them shows. A graph without a signature says nowhere what its outputs
+are: there, and only there, the lowered graph tells.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from converter import child
+from converter.child import PYTHON_VARIABLE, Allowance
+from converter.lower.graph import Graph
+from converter.verify.onnx_values import Declared
+from converter.verify.report import GraphReport
+from converter.verify.runners import HERE, NoRun, Prepared, SourceRun, source_run
+from formats.bundle import Bundle, Signature
+from formats.errors import UsageError
+from formats.storage import File, Span
+from formats.tf_graphdef import kind_of
+
+RUNNER = HERE / "runner_tensorflow.py"
+SAVED_MODEL = "savedmodel"  # row id of the format
+DEFAULT_SIGNATURE = "serving_default"
+BINARY, TEXT = "saved_model.pb", "saved_model.pbtxt"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What of a source a file's inputs and outputs are.
+
+    Attributes:
+        signature: Name of the source's, or empty.
+        feeds: For each input of the file, a key of the signature, or a tensor of the graph.
+        fetches: The same for each output.
+        notes: What a reader should know of it.
+    """
+
+    signature: str
+    feeds: tuple[str, ...]
+    fetches: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def may_have_tensorflow() -> bool:
+    """Tell whether TensorFlow may be found: cheap, and before anything is prepared for it."""
+    return bool(os.environ.get(PYTHON_VARIABLE)) or bool(importlib.util.find_spec("tensorflow"))
+
+
+# -- which signature -----------------------------------------------------------------------------
+
+
+def signatures_of(bundle: Bundle, file: Declared, wanted: str | None) -> list[str]:
+    """Return the signatures that a file may be of, the likeliest first; none where there are none.
+
+    Raises:
+        UsageError: The one that is wanted is not there.
+    """
+    known = [s for s in bundle.signatures if s.outputs]  # a GraphDef declares inputs at most
+    if wanted:
+        if wanted not in {s.name for s in known}:
+            raise UsageError(
+                f"there is no signature {wanted!r}", expected=", ".join(s.name for s in known)
+            )
+        return [wanted]
+    known.sort(key=lambda s: s.name != DEFAULT_SIGNATURE)
+    inputs, outputs = _names(file)
+    fitting = [
+        s.name
+        for s in known
+        if {i.name for i in s.inputs} == set(inputs) and set(output_names(s)) == set(outputs)
+    ]
+    return fitting or [s.name for s in known[:1]]
+
+
+def output_names(signature: Signature) -> list[str]:
+    """Return what a graph's outputs are called: as the keys, but for those of inputs."""
+    taken = {spec.name for spec in signature.inputs}
+    names: list[str] = []
+    for spec in signature.outputs:
+        first = spec.name if spec.name not in taken else f"{spec.name}_out"
+        name, number = first, 1
+        while name in taken:
+            name, number = f"{first}_{number}", number + 1
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def bound(bundle: Bundle, file: Declared, graph: Graph | None, name: str) -> Binding | GraphReport:
+    """Return what a file's inputs and outputs are in the source; or why nothing can be compared."""
+    inputs, outputs = _names(file)
+    if not name:
+        return _by_tensor(inputs, outputs, graph)
+    (signature,) = (s for s in bundle.signatures if s.name == name)
+    keys = [spec.name for spec in signature.inputs]
+    others = dict(zip(output_names(signature), (s.name for s in signature.outputs), strict=True))
+    for what, mine, theirs in (("inputs", inputs, keys), ("outputs", outputs, [*others])):
+        if len(mine) != len(theirs):
+            text = f"the graph has {len(mine)} {what}, signature {name!r} {len(theirs)}"
+            return GraphReport("failed", text)
+    notes = []
+    if set(inputs) != set(keys):
+        notes.append(f"inputs go by their order, for they are not called {', '.join(keys)}")
+        inputs = keys
+    if set(outputs) != set(others):
+        notes.append(f"outputs go by their order, for they are not called {', '.join(others)}")
+        outputs = [*others]
+    notes.append(f"signature {name!r}")
+    return Binding(name, tuple(inputs), tuple(others[n] for n in outputs), tuple(notes))
+
+
+def _by_tensor(inputs: list[str], outputs: list[str], graph: Graph | None) -> Binding | GraphReport:
+    tensors: Mapping[str, str] = {} if graph is None else graph.sources
+    unknown = [name for name in (*inputs, *outputs) if name not in tensors]
+    if unknown:
+        text = "the source declares no signature, and is not converted by us as it stands: "
+        return GraphReport("not run", f"{text}what {unknown[0]!r} is in it, nothing says")
+    return Binding("", tuple(tensors[n] for n in inputs), tuple(tensors[n] for n in outputs))
+
+
+def _names(file: Declared) -> tuple[list[str], list[str]]:
+    return [spec.name for spec in file.inputs], [spec.name for spec in file.outputs]
+
+
+# -- the child -----------------------------------------------------------------------------------
+
+
+def run_tensorflow(
+    source: Path,
+    bundle: Bundle,
+    binding: Binding,
+    prepared: Prepared,
+    allowance: Allowance,
+    *,
+    layers: Sequence[str] = (),
+) -> SourceRun | NoRun:
+    """Run a graph in TensorFlow on every case.
+
+    Args:
+        source: The artifact.
+        bundle: As read from it.
+        binding: What to feed and to fetch.
+        prepared: The inputs.
+        allowance: For the child.
+        layers: Nodes whose outputs are wanted too.
+
+    Raises:
+        EnvironmentFault: The child died, hung, or took too much memory.
+    """
+    question = {
+        **_place(source, bundle, prepared.folder),
+        "signature": binding.signature,
+        "inputs": prepared.names,
+        "feeds": binding.feeds,
+        "fetches": binding.fetches,
+        "cases": prepared.groups,
+        "layers": list(layers),
+    }
+    answer = child.ask(
+        RUNNER,
+        prepared.folder,
+        question,
+        what="TensorFlow",
+        allowance=allowance,
+        python=os.environ.get(PYTHON_VARIABLE) or sys.executable,
+        environment={"TF_USE_LEGACY_KERAS": "0"},
+    )
+    versions = dict(answer.get("versions", {}))
+    name = f"tensorflow {versions.get('tensorflow', '')}".strip()
+    match answer.get("status"):
+        case "absent":
+            return NoRun(f"{name}: {answer.get('error')}", is_missing=True)
+        case "refused":
+            text = f"{name}: running it would touch files or run code ({answer.get('error')})"
+            return NoRun(text, is_missing=False)
+        case "done":
+            pass
+        case _:
+            return NoRun(f"{name}: {answer.get('error')}", is_missing=False)
+    # It says what its tensors are called; here they have the names of the file's inputs.
+    answer["inputs"] = [
+        (mine, dtype, shape)
+        for mine, (_, dtype, shape) in zip(prepared.names, answer["inputs"], strict=True)
+    ]
+    run = source_run("tensorflow", versions, answer, prepared)
+    if not run.chosen:
+        return NoRun(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
+    return replace(run, unstable=frozenset(answer["unstable"]), random=tuple(answer["random"]))
+
+
+def _place(source: Path, bundle: Bundle, folder: Path) -> dict[str, Any]:
+    """Return where the source is, as the child loads it."""
+    source = source.absolute()
+    if bundle.metadata.format == SAVED_MODEL:
+        return {"form": "SavedModel", "source": str(_folder(source, folder)), "is_text": False}
+    file = source / BINARY if source.is_dir() else source
+    kind = kind_of(Span.whole(File(file)))
+    form, is_text = kind if kind is not None else ("GraphDef", False)
+    prefix = file.with_suffix("")  # model.ckpt-7.meta
+    there = [prefix.with_name(prefix.name + ".index"), prefix]
+    checkpoint = str(prefix) if any(p.is_file() and p != file for p in there) else None
+    return {"form": form, "source": str(file), "is_text": is_text, "checkpoint": checkpoint}
+
+
+def _folder(source: Path, scratch: Path) -> Path:
+    """Return a folder that TensorFlow loads; a file of another name gets one around it."""
+    if source.is_dir():
+        return source
+    if source.name == BINARY:
+        return source.parent
+    kind = kind_of(Span.whole(File(source)))
+    made = scratch / "source"
+    if not made.exists():
+        made.mkdir()
+        (made / (TEXT if kind is not None and kind[1] else BINARY)).symlink_to(source)
+        for name in ("variables", "assets", "assets.extra"):
+            if (source.parent / name).is_dir():
+                (made / name).symlink_to(source.parent / name)
+    return made

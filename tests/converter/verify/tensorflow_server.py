@@ -1,0 +1,77 @@
+"""One TensorFlow process that answers the questions of many tests: starting it takes seconds.
+
+    python tensorflow_server.py SOCKET     with a Python that has TensorFlow
+
+Each connection sends a line, the folder of a question, and gets a line back: empty, or the
+traceback. `stand_in` makes an executable that asks it, for CONVERT_TENSORFLOW_PYTHON to name.
+"""
+
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+
+RUNNER = Path(__file__).parents[3] / "converter" / "verify" / "runner_tensorflow.py"
+ASKS = """#!{python}
+import socket, sys
+assert sys.argv[-2].endswith("runner_tensorflow.py"), sys.argv
+with socket.socket(socket.AF_UNIX) as s:
+    s.connect({path!r})
+    s.sendall(sys.argv[-1].encode() + b"\\n")
+    said = s.makefile().read()
+sys.exit(said or 0)
+"""
+
+
+def serve(path: str) -> None:
+    """Answer until the process that started this one has ended."""
+    import tensorflow  # noqa: F401 - so that questions find it imported
+
+    runner = runpy.run_path(str(RUNNER))
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path)
+        s.listen()
+        s.settimeout(1)
+        parent = os.getppid()
+        while os.getppid() == parent:
+            try:
+                connection, _ = s.accept()
+            except TimeoutError:
+                continue
+            with connection:
+                connection.settimeout(None)
+                folder = connection.makefile().readline().rstrip("\n")
+                try:
+                    runner["main"](Path(folder))
+                except Exception:  # noqa: BLE001 - it is the child's, and told there
+                    connection.sendall(traceback.format_exc().encode())
+
+
+@contextmanager
+def stand_in(python: str, folder: Path):
+    """Start the server, and yield the path of what stands in for its Python."""
+    path = folder / "s"
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    server = subprocess.Popen([python, __file__, str(path)], env=environment)
+    try:
+        for _ in range(600):
+            if path.exists() or server.poll() is not None:
+                break
+            time.sleep(0.1)
+        assert path.exists(), "TensorFlow does not start"
+        asks = folder / "python"
+        asks.write_text(ASKS.format(python=sys.executable, path=str(path)))
+        asks.chmod(0o755)
+        yield asks
+    finally:
+        server.kill()
+        server.wait()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
