@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from converter.verify.report import GraphReport
     from converter.write_keras.archive import KerasFile
 
-Target = Literal["portable", "safetensors", "onnx", "keras"]
-TARGETS: tuple[Target, ...] = ("portable", "safetensors", "onnx", "keras")
+Target = Literal["portable", "safetensors", "onnx", "keras", "savedmodel"]
+TARGETS: tuple[Target, ...] = ("portable", "safetensors", "onnx", "keras", "savedmodel")
 LEVELS = ("none", "weights", "cpu", "device")
 
 
@@ -51,6 +51,7 @@ class Options:
 
     Attributes:
         to: Target.
+        device: What a SavedModel shall be placed on: ``none``, ``cpu``, ``GPU:1``, or a full name.
         from_format: The source's format, where detection shall not decide it.
         include: Groups of training state to keep with the weights.
         strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
@@ -69,6 +70,7 @@ class Options:
     """
 
     to: Target = "portable"
+    device: str | None = None
     from_format: str | None = None
     include: tuple[str, ...] = ()
     strip_prefix: str = "auto"
@@ -193,6 +195,9 @@ def steps(
             where=source,
             hint="Without --strict-safety it converts; nothing of it is run",
         )
+    if options.to == "savedmodel":
+        yield from _reissue(source, bundle, artifact, target, match, options, dry_run=dry_run)
+        return
 
     bundle = strip_prefixes(select(bundle, options.include), options.strip_prefix)
     clock = perf_counter()
@@ -249,6 +254,53 @@ def steps(
         _check_reached(options, report, compared)
         publish(made, target, force=options.force)
     yield Result(target, source, bundle, report, match.format.id, match.evidence, compared)
+
+
+def _reissue(
+    source: Path,
+    bundle: Bundle,
+    artifact: Artifact,
+    target: Path,
+    match: catalog.Match,
+    options: Options,
+    *,
+    dry_run: bool,
+) -> Iterator[Step | Progress | Result]:
+    """Write the source's own SavedModel again, for one device or for none."""
+    from converter.write_savedmodel import folder as savedmodel
+    from converter.write_savedmodel.devices import parse_device
+
+    clock = perf_counter()
+    made = savedmodel.plan(bundle, artifact, parse_device(options.device))
+    about = made.bundle.metadata
+    for warning in made.warnings:
+        yield Step("warning", warning)
+    for change in about.normalisations:
+        yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
+    if about.left_out:
+        yield Step("left out", _left_out_line(about.left_out))
+    report = None
+    if dry_run:
+        planned = f"{target}: {len(made.files) + 1} files, {readable_size(made.nbytes)}"
+        yield Step("planned", planned, perf_counter() - clock)
+        yield Result(None, source, made.bundle, None, match.format.id, match.evidence)
+        return
+    check_target(target, force=options.force)
+    with staging(target) as folder:
+        payload = folder / "payload"
+        payload.mkdir()
+        sync = options.sync or os.path.lexists(target)
+        written, report = yield from savedmodel.write(
+            made, artifact, payload, verify=options.verify != "none", sync=sync
+        )
+        if options.require is not None and (report is None or not report.tensors):
+            raise VerificationError(f"--require {options.require}: there is no tensor to compare")
+        for file in artifact.opened.values():
+            file.check_unchanged()
+        if sync:
+            sync_tree(payload)
+        publish(written, target, force=options.force)
+    yield Result(target, source, made.bundle, report, match.format.id, match.evidence)
 
 
 def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, "Graph | None"]:
@@ -440,8 +492,24 @@ def _check(options: Options) -> None:
         raise UnsupportedError(
             f"--opset {options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}"
         )
+    if options.to == "savedmodel":
+        _check_savedmodel(options)
+    elif options.device is not None:
+        raise UsageError(f"--device {options.device} with --to {options.to}", expected="savedmodel")
     if options.max_shard_bytes < 1:
         raise UsageError(f"--max-shard-size {options.max_shard_bytes}", expected="at least 1 byte")
+
+
+def _check_savedmodel(options: Options) -> None:
+    from converter.write_savedmodel.devices import parse_device
+
+    parse_device(options.device)
+    if options.include or options.strip_prefix not in ("auto", "none"):
+        raise UsageError(
+            "--include and --strip-prefix with --to savedmodel", expected="neither: it keeps all"
+        )
+    if "cpu" in (options.require, options.verify):
+        raise UnsupportedError("--to savedmodel is verified on weights and placements only")
 
 
 def _check_apart(source: Path, target: Path) -> None:

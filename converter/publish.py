@@ -115,6 +115,7 @@ def _is_output(folder: Path) -> bool:
     return (
         not names
         or "manifest.json" in names
+        or {"convert.json", "saved_model.pb"} <= names
         or any(n.endswith(".safetensors.index.json") for n in names)
     )
 

@@ -75,7 +75,7 @@ FORMATS = (
     Format("torch-sharded",   "torch_sharded",     (),
            "pytorch_model-*.bin with their index; folders of one torch file"),
     Format("savedmodel",      "tf_savedmodel",     (".pb", ".pbtxt"),
-           "TF 1 and 2, saved_model.pb or .pbtxt"),
+           "TF 1 and 2, saved_model.pb or .pbtxt", "the same one, for one device or for none"),
     Format("tf-checkpoint",   "tf_checkpoint",     (".index", ".ckpt", ".meta"),
            "object-based, name-based and V1 checkpoints"),
     Format("graphdef",        "tf_graphdef",       (".pb", ".pbtxt"),

@@ -62,9 +62,18 @@ def convert(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="TARGET", help="portable (default), safetensors, onnx or keras."
+            "--to",
+            metavar="TARGET",
+            help="portable (default), safetensors, onnx, keras or savedmodel.",
         ),
     ] = "portable",
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEV",
+            help="Where --to savedmodel places its nodes: none (default), cpu, gpu, GPU:1, or a full name.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -138,6 +147,7 @@ def convert(
 
     options = Options(
         to=to,  # type: ignore[arg-type]  # steps() checks it
+        device=device,
         from_format=from_format,
         include=tuple(x.strip() for x in include.split(",") if x.strip()),
         strip_prefix=strip_prefix,

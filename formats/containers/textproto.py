@@ -12,7 +12,7 @@ from typing import Any
 
 from formats.containers.packed import Packed
 from formats.containers.protobuf import Field, Message, Schema, new
-from formats.errors import CorruptError, LimitError
+from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
 from formats.storage import Buffer, Span
 
@@ -49,12 +49,22 @@ _TRUTH = {b"true": True, b"True": True, b"t": True, b"1": True,
 _LONGEST_NUMBER = 400  # characters; repr of the smallest double has 330 at most
 
 
-def parse(span: Span, kind: type[Message], schema: Schema, limits: Limits) -> Message:
+def parse(
+    span: Span, kind: type[Message], schema: Schema, limits: Limits, *, complete: bool = False
+) -> Message:
     """Return the message that a text says; bytes fields become spans over memory.
+
+    Args:
+        span: The text.
+        kind: Its message.
+        schema: The enums that it may name.
+        limits: How much it may say.
+        complete: Whether nothing may be skipped, because the message is written again.
 
     Raises:
         CorruptError: It is no text of this message.
         LimitError: It is too long, too deep, or says too much.
+        UnsupportedError: It has a field that we do not know, and shall be complete.
     """
     if span.length > limits.max_text_bytes:
         raise LimitError(
@@ -62,7 +72,11 @@ def parse(span: Span, kind: type[Message], schema: Schema, limits: Limits) -> Me
             expected=f"at most {limits.max_text_bytes}",
             where=span.name,
         )
-    return _Parser(span.read(), span.name, schema, limits).message(kind)
+    parser = _Parser(span.read(), span.name, schema, limits)
+    message = parser.message(kind)
+    if complete and parser.skipped is not None:
+        raise UnsupportedError(f"a text with the unknown field {parser.skipped}", where=span.name)
+    return message
 
 
 class _Parser:
@@ -76,6 +90,7 @@ class _Parser:
         self.values_left = limits.max_values
         self.tokens_left = limits.max_tokens
         self.at = 0
+        self.skipped: str | None = None  # the first field that nobody knows
         self.token, self.sort = b"", ""
         self.advance()
 
@@ -156,6 +171,7 @@ class _Parser:
     def field_name(self, owner: Message | None) -> Field | None:
         """Read a field's name; None for extensions, Any and names we do not know."""
         if self.take(b"["):
+            self.skipped = self.skipped or "[...]"
             while not self.take(b"]"):
                 if self.sort not in ("name", "mark", "number") or self.token in b"{}<>":
                     raise self.error("an extension's name is not closed")
@@ -165,7 +181,10 @@ class _Parser:
             raise self.error("expected a field's name")
         name = self.token.decode()
         self.advance()
-        return None if owner is None else owner._fields.get(name)
+        field = None if owner is None else owner._fields.get(name)
+        if field is None and self.skipped is None:
+            self.skipped = repr(name)
+        return field
 
     def scalars(self, owner: Message | None, field: Field | None) -> None:
         while not self.take(b"]"):

@@ -1,0 +1,1 @@
+"""The same SavedModel again, for one device or for none, without TensorFlow."""

@@ -1,0 +1,289 @@
+"""The bytes of a SavedModel with its placements changed: which fields, of which messages.
+
+Only the fields named here are touched. Field numbers are those of the table in
+`formats.containers.tf_protos`, and are looked up there.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TypeVar
+
+from converter.write_savedmodel.devices import kind_of
+from converter.write_savedmodel.kernels import has_gpu_kernel
+from converter.write_savedmodel.replicas import Changes, output_of
+from converter.write_savedmodel.scopes import ALLOWED, Graph, Node, Scope
+from formats.containers.rewriting import (
+    DROP,
+    Answer,
+    Body,
+    Edit,
+    Pieces,
+    parts,
+    rewritten,
+)
+from formats.containers.rewriting import field as encoded
+from formats.containers.tf_protos import MESSAGES
+from formats.containers.wire import LEN
+from formats.errors import CorruptError
+
+_CONTROL = "^"
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to change in one meta graph.
+
+    Attributes:
+        device: What placed nodes and variables shall name; "" for nothing.
+        placed: Nodes that shall be placed, as (function, node); all others are not.
+        changes: What becomes of copies of variables.
+        counts: What was changed → how often; filled while it is done.
+        cleared: Devices that were named → how often.
+    """
+
+    graph: Graph
+    device: str
+    placed: set[tuple[str, str]]
+    changes: Changes
+    counts: Counter[str] = field(default_factory=Counter)
+    cleared: Counter[str] = field(default_factory=Counter)
+    unplaced_variables: set[str] = field(default_factory=set)
+
+
+def rewrite(saved_model: Body, plans: list[Plan]) -> Pieces:
+    """Return a SavedModel with each of its meta graphs changed as planned.
+
+    Raises:
+        CorruptError: It is damaged.
+    """
+    waiting = iter(plans)
+    edits = _edits("SavedModel", meta_graphs=lambda body: _meta_graph(body, next(waiting)))
+    return rewritten(saved_model, edits) or [saved_model]
+
+
+def _meta_graph(body: Body, plan: Plan) -> Answer:
+    main = _edits(
+        "GraphDef",
+        node=lambda node: _node(node, plan.graph.main, plan),
+        library=lambda library: rewritten(
+            library, _edits("FunctionDefLibrary", function=lambda f: _function(f, plan))
+        ),
+    )
+    objects = _edits("SavedObjectGraph", nodes=lambda node: _object(node, plan))
+    edits = _edits(
+        "MetaGraphDef",
+        graph_def=lambda graph: rewritten(graph, main),
+        object_graph_def=lambda graph: rewritten(graph, objects),
+    )
+    return rewritten(body, edits)
+
+
+def _function(body: Body, plan: Plan) -> Answer:
+    signature = _member(body, "FunctionDef", "signature")
+    scope = _known(plan.graph.functions, _text(_member(signature, "OpDef", "name")))
+    zeroed = plan.changes.zeroed.get(scope.name, set())
+    redirected: dict[str, str] = {}
+    added: list[tuple[int, Pieces]] = []
+    for name in sorted(zeroed):
+        node = scope.nodes[name]
+        output = output_of(node.op)
+        zeros = f"{name}/zeros"
+        redirected |= {f"{name}:{output}:0": f"{zeros}:y:0", f"{name}:{output}": f"{zeros}:y:0"}
+        added.append((_number("FunctionDef", "node_def"), [_zeros(zeros, node, output)]))
+
+    def result(entry: Body) -> Answer:
+        value = _text(_member(entry, "", "value"))
+        if value not in redirected:
+            return None
+        return rewritten(entry, {2: lambda _: [redirected[value].encode()]})
+
+    edits = _edits(
+        "FunctionDef", node_def=lambda node: _node(node, scope, plan, redirected), ret=result
+    )
+    return rewritten(body, edits, added)
+
+
+def _node(
+    body: Body, scope: Scope, plan: Plan, redirected: Mapping[str, str] | None = None
+) -> Answer:
+    node = _known(scope.nodes, _text(_member(body, "NodeDef", "name")))
+    changes = plan.changes
+    if not scope.name and node.name in changes.dropped:
+        return DROP
+    renamed = changes.renamed if not scope.name else {}
+    if node.device:
+        plan.cleared[node.device] += 1
+    if node.name in changes.stopped.get(scope.name, ()):
+        return [_stopped(node, scope)]
+    edits: dict[int, Edit] = {}
+    added: list[tuple[int, Pieces]] = []
+    device = plan.device if (scope.name, node.name) in plan.placed else ""
+    if device:
+        plan.counts["placed"] += 1
+    if device != node.device:
+        edits |= _edits("NodeDef", device=lambda _: DROP)
+        if device:
+            added.append((_number("NodeDef", "device"), [device.encode()]))
+    if renamed or redirected:
+        edits |= _edits("NodeDef", input=lambda name: _input(name, renamed, redirected or {}))
+    if node.allowed or any(name in renamed for name in node.colocated):
+        edits |= _edits("NodeDef", attr=lambda entry: _attribute(entry, node, renamed, plan))
+    return rewritten(body, edits, added) if edits or added else None
+
+
+def _input(body: Body, renamed: Mapping[str, str], redirected: Mapping[str, str]) -> Answer:
+    name = _text(body)
+    if name in redirected:
+        return [redirected[name].encode()]
+    control = name.startswith(_CONTROL)
+    source, colon, output = name.removeprefix(_CONTROL).partition(":")
+    if source not in renamed:
+        return None
+    return [f"{_CONTROL if control else ''}{renamed[source]}{colon}{output}".encode()]
+
+
+def _attribute(body: Body, node: Node, renamed: Mapping[str, str], plan: Plan) -> Answer:
+    name = _text(_member(body, "", "key"))
+    if name == ALLOWED and node.allowed:
+        plan.counts["allowed devices"] += 1
+        plan.cleared.update(node.allowed)
+        return DROP
+    if name != "_class":
+        return None
+
+    def place(text: Body) -> Answer:
+        front, _, other = _text(text).partition("loc:@")
+        if front or other not in renamed:
+            return None
+        plan.counts["colocations"] += 1
+        return [f"loc:@{renamed[other]}".encode()]
+
+    names = _edits("AttrValue.ListValue", s=place)
+    value = _edits("AttrValue", list=lambda body: rewritten(body, names))
+    return rewritten(body, {2: lambda body: rewritten(body, value)})
+
+
+def _stopped(node: Node, scope: Scope) -> bytes:
+    """Return a node of the same name that waits for what the update waited for."""
+    waits: list[str] = []
+    for name in node.inputs:
+        source = name.removeprefix(_CONTROL).split(":", 1)[0]
+        if source not in scope.arguments and source not in waits:
+            waits.append(source)
+    return _message("NodeDef", name=node.name, op="NoOp", input=[_CONTROL + w for w in waits])
+
+
+def _zeros(name: str, node: Node, output: str) -> bytes:
+    (number,) = node.types["dtype"]
+    kind = b"".join(_pieces(encoded(1, [b"T"]))) + b"".join(
+        _pieces(encoded(2, [bytes([_number("AttrValue", "type") << 3, number])]))
+    )
+    front = _message("NodeDef", name=name, op="ZerosLike", input=[f"{node.name}:{output}:0"])
+    return front + b"".join(_pieces(encoded(_number("NodeDef", "attr"), [kind])))
+
+
+def _object(body: Body, plan: Plan) -> Answer:
+    edits = _edits(
+        "SavedObject",
+        variable=lambda variable: _variable(variable, plan),
+        resource=lambda resource: _resource(resource, plan),
+    )
+    return rewritten(body, edits)
+
+
+def _variable(body: Body, plan: Plan) -> Answer:
+    """A variable of the object graph: its device, and no copies."""
+    name, old, dtype, copies = "", "", 0, 0
+    for part, value in parts(body):
+        if part.number == _number("SavedVariable", "name"):
+            name = _text(value)
+        elif part.number == _number("SavedVariable", "device"):
+            old = _text(value)
+        elif part.number == _number("SavedVariable", "dtype"):
+            dtype = _bytes(value)[0] if part.wire == 0 else 0
+        elif part.number == _number(
+            "SavedVariable", "experimental_distributed_variable_components"
+        ):
+            copies += 1
+    wanted = plan.device
+    handle = Node(name, "VarHandleOp", (), "", types={"dtype": (dtype,)})
+    on_gpu = kind_of(wanted) == "GPU"
+    if name in plan.unplaced_variables or (on_gpu and not has_gpu_kernel(handle)):
+        wanted = ""
+    if copies:
+        plan.counts["variables of replicas"] += 1
+    if old:
+        plan.counts["devices of variables cleared"] += 1
+        plan.cleared[old] += 1
+    if wanted:
+        plan.counts["variables placed"] += 1
+    edits = _edits(
+        "SavedVariable",
+        experimental_distributed_variable_components=lambda _: DROP,
+        **({"device": lambda _: DROP} if old != wanted else {}),
+    )
+    added: list[tuple[int, Pieces]] = []
+    if wanted and old != wanted:
+        added.append((_number("SavedVariable", "device"), [wanted.encode()]))
+    return rewritten(body, edits, added)
+
+
+def _resource(body: Body, plan: Plan) -> Answer:
+    """A table or the like: it is created where TensorFlow can."""
+    device = _text(_member(body, "SavedResource", "device"))
+    if not device:
+        return None
+    plan.cleared[device] += 1
+    plan.counts["devices of resources cleared"] += 1
+    return rewritten(body, _edits("SavedResource", device=lambda _: DROP))
+
+
+_T = TypeVar("_T")
+
+
+def _known(found: Mapping[str, _T], name: str) -> _T:
+    if name not in found:
+        raise CorruptError(f"{name!r:.200} is spread over several messages")
+    return found[name]
+
+
+def _edits(kind: str, /, **edits: Callable[[Body], Answer]) -> dict[int, Edit]:
+    return {_number(kind, name): edit for name, edit in edits.items()}
+
+
+@cache
+def _number(kind: str, name: str) -> int:
+    """Return the number of a field; entries of maps have a key and a value."""
+    if not kind:
+        return {"key": 1, "value": 2}[name]
+    return next(n for n, row in MESSAGES[kind].items() if row.split()[0] == name)
+
+
+def _member(body: Body, kind: str, name: str) -> Body:
+    number = _number(kind, name)
+    found: Body = b""
+    for part, value in parts(body):
+        if part.number == number and part.wire == LEN:
+            found = value
+    return found
+
+
+def _text(body: Body) -> str:
+    return _bytes(body).decode("utf-8", "backslashreplace")
+
+
+def _bytes(body: Body) -> bytes:
+    return body if isinstance(body, bytes) else body.read()
+
+
+def _pieces(pieces: Pieces) -> list[bytes]:
+    return [_bytes(p) for p in pieces]
+
+
+def _message(kind: str, /, *, name: str, op: str, input: list[str]) -> bytes:
+    values = [("name", name), ("op", op), *(("input", i) for i in input)]
+    return b"".join(
+        b"".join(_pieces(encoded(_number(kind, key), [text.encode()]))) for key, text in values
+    )
