@@ -1,0 +1,142 @@
+"""Activations of neural networks, and their gradients, which some graphs of inference hold.
+
+Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/relu_op_functor.h
+and cwise_ops.h beside it.
+"""
+
+from converter.lower.tf import kernels
+from converter.lower.tf.context import Context
+from converter.lower.tf.table import tf_op
+from converter.lower.values import Value
+
+# SELU's constants as TensorFlow has them, which are those of ONNX in more digits.
+SCALE, SCALE_ALPHA = 1.0507009873554804934193349852946, 1.7580993408473768599402175208123
+
+
+ALPHA = SCALE_ALPHA / SCALE
+
+
+def _direct(name: str, formula: str, **attributes: float) -> None:
+    def handler(op: Context, features: Value, /) -> Value:
+        return op.unary(name, features, **attributes)
+
+    handler.__doc__ = formula
+    tf_op(name)(handler)
+
+
+_direct("Elu", "x if x > 0 else exp(x) - 1.", alpha=1.0)
+_direct("Selu", "scale * (x if x > 0 else alpha * (exp(x) - 1)).", alpha=ALPHA, gamma=SCALE)
+_direct("Sigmoid", "1 / (1 + exp(-x)).")
+_direct("Softplus", "log(1 + exp(x)).")
+_direct("Softsign", "x / (1 + abs(x)).")
+_direct("Tanh", "tanh(x).")
+
+
+@tf_op("Relu")
+def relu(op: Context, features: Value, /) -> Value:
+    """max(x, 0)."""
+    kind = kernels.computed_in("Relu", features.dtype)
+    return op.cast(op.unary("Relu", op.cast(features, kind)), features.dtype)
+
+
+@tf_op("Relu6")
+def relu6(op: Context, features: Value, /) -> Value:
+    """min(max(x, 0), 6)."""
+    kind = kernels.computed_in("Clip", features.dtype)
+    return op.cast(op.clip(op.cast(features, kind), 0, 6), features.dtype)
+
+
+@tf_op("LeakyRelu")
+def leaky_relu(op: Context, features: Value, /, *, alpha: float = 0.2) -> Value:
+    """X if x > 0 else alpha * x."""
+    return op.unary("LeakyRelu", features, alpha=alpha)
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+
+def _where(op: Context, question: str, x: Value, bound: float, a: Value, b: Value) -> Value:
+    return op.where(op.elementwise(question, x, op.constant(bound, x.dtype)), a, b)
+
+
+@tf_op("SigmoidGrad")
+def sigmoid_grad(op: Context, y: Value, dy: Value, /) -> Value:
+    """Dy * y * (1 - y)."""
+    return op.mul(op.mul(dy, y), op.sub(1.0, y))
+
+
+@tf_op("TanhGrad")
+def tanh_grad(op: Context, y: Value, dy: Value, /) -> Value:
+    """Dy * (1 - y * y)."""
+    return op.mul(dy, op.sub(1.0, op.mul(y, y)))
+
+
+@tf_op("InvGrad", "ReciprocalGrad")
+def reciprocal_grad(op: Context, y: Value, dy: Value, /) -> Value:
+    """-dy * y * y."""
+    return op.mul(op.unary("Neg", dy), op.mul(y, y))
+
+
+@tf_op("SqrtGrad")
+def sqrt_grad(op: Context, y: Value, dy: Value, /) -> Value:
+    """0.5 * dy / y."""
+    return op.div(op.mul(dy, 0.5), y)
+
+
+@tf_op("RsqrtGrad")
+def rsqrt_grad(op: Context, y: Value, dy: Value, /) -> Value:
+    """-0.5 * dy * y ** 3."""
+    return op.mul(op.mul(dy, op.mul(y, -0.5)), op.mul(y, y))
+
+
+@tf_op("ReluGrad")
+def relu_grad(op: Context, gradients: Value, features: Value, /) -> Value:
+    """The gradient where x > 0, else 0."""
+    zero = kernels.zero(op, gradients)
+    return kernels.where(op, op.elementwise("Greater", features, zero), gradients, zero)
+
+
+@tf_op("Relu6Grad")
+def relu6_grad(op: Context, gradients: Value, features: Value, /) -> Value:
+    """The gradient where 0 < x < 6, else 0."""
+    zero = kernels.zero(op, gradients)
+    six = op.constant(6, features.dtype)
+    inside = op.elementwise(
+        "And", op.elementwise("Greater", features, zero), op.elementwise("Less", features, six)
+    )
+    return kernels.where(op, inside, gradients, zero)
+
+
+@tf_op("LeakyReluGrad")
+def leaky_relu_grad(
+    op: Context, gradients: Value, features: Value, /, *, alpha: float = 0.2
+) -> Value:
+    """The gradient where x > 0, else alpha times it."""
+    return _where(op, "Greater", features, 0.0, gradients, op.mul(gradients, alpha))
+
+
+@tf_op("EluGrad")
+def elu_grad(op: Context, gradients: Value, outputs: Value, /) -> Value:
+    """The gradient, times y + 1 where y < 0."""
+    below = op.mul(op.add(outputs, 1.0), gradients)
+    return _where(op, "Less", outputs, 0.0, below, gradients)
+
+
+@tf_op("SeluGrad")
+def selu_grad(op: Context, gradients: Value, outputs: Value, /) -> Value:
+    """The gradient times the scale, or times y + scale * alpha where y < 0."""
+    below = op.mul(op.add(outputs, SCALE_ALPHA), gradients)
+    return _where(op, "Less", outputs, 0.0, below, op.mul(gradients, SCALE))
+
+
+@tf_op("SoftplusGrad")
+def softplus_grad(op: Context, gradients: Value, features: Value, /) -> Value:
+    """The gradient / (1 + exp(-x))."""
+    return op.mul(gradients, op.unary("Sigmoid", features))
+
+
+@tf_op("SoftsignGrad")
+def softsign_grad(op: Context, gradients: Value, features: Value, /) -> Value:
+    """The gradient / (1 + abs(x)) ** 2."""
+    root = op.add(op.unary("Abs", features), 1.0)
+    return op.div(gradients, op.mul(root, root))

@@ -1,0 +1,1 @@
+"""Ranges, and how often numbers are found in tensors."""

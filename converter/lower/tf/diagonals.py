@@ -1,0 +1,1 @@
+"""Diagonals of matrices: taking, setting, making."""

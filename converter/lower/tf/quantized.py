@@ -1,0 +1,1 @@
+"""Ops in quantised integers, as old mobile graphs hold them."""
