@@ -5,15 +5,16 @@ Nothing here prints.
 """
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from converter import write
 from converter.events import Progress, Step
-from converter.lower import OPSET, OPSETS, lower
+from converter.lower import OPSET, OPSETS
+from converter.lowered import graphs_of, reason_of
 from converter.normalise import select, strip_prefixes
 from converter.publish import check_target, publish, staging, sync_tree
 from converter.sizes import readable_size
@@ -21,7 +22,7 @@ from converter.trust import Trusted
 from converter.verify.weights import WeightsReport
 from formats import catalog, digests
 from formats.artifact import Artifact
-from formats.bundle import Bundle, LeftOut, Normalisation
+from formats.bundle import JSON, Bundle, LeftOut
 from formats.errors import (
     CorruptError,
     EnvironmentFault,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 Target = Literal["portable", "safetensors", "onnx", "keras", "savedmodel"]
 TARGETS: tuple[Target, ...] = ("portable", "safetensors", "onnx", "keras", "savedmodel")
 LEVELS = ("none", "weights", "cpu", "device")
+Reports: TypeAlias = "dict[str, GraphReport | None]"  # by signature, the default one first
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Options:
         require: The least that must be verified, or the conversion fails.
         max_shard_bytes: Where safetensors files are cut.
         opset: Version of ONNX's operators.
+        signatures: Names of TensorFlow's signatures to convert; all, if there are none.
         trust: Modules of the user's whose code may run, in child processes, where the source has
             layers that are not Keras's own.
         strict_safety: Refuse a source that names code or files outside itself.
@@ -78,6 +81,7 @@ class Options:
     require: str | None = None
     max_shard_bytes: int = DEFAULT_SHARD_BYTES
     opset: int = OPSET
+    signatures: tuple[str, ...] = ()
     trust: tuple[Trusted, ...] = ()
     strict_safety: bool = False
     force: bool = False
@@ -94,7 +98,9 @@ class Result:
         source: The artifact converted.
         bundle: What was written, its weights still in the source's files.
         report: The comparison of weights, or None where none was asked for.
-        graph: The comparison of graphs, or None where there is no graph, or none was asked for.
+        graph: The comparison of graphs, or None where there is no graph, or none was asked for; of
+            the default signature's, where there are several.
+        others: The same for each other signature.
         format: Row id of the source's format.
         evidence: Why it was taken for that.
     """
@@ -106,6 +112,7 @@ class Result:
     format: str
     evidence: str
     graph: "GraphReport | None" = None
+    others: "Mapping[str, GraphReport | None]" = field(default_factory=dict)
     steps: tuple[Step, ...] = field(default=())
 
 
@@ -201,10 +208,10 @@ def steps(
 
     bundle = strip_prefixes(select(bundle, options.include), options.strip_prefix)
     clock = perf_counter()
-    bundle, graph = _lowered(bundle, options)
-    if graph is not None:
+    bundle, graphs = _lowered(bundle, options, is_file=_is_file(out, options.to))
+    for graph in graphs:
         yield Step("lowered", _graph_line(graph), perf_counter() - clock)
-    elif "cpu" in (options.require, options.verify) and options.to != "keras":
+    if not graphs and "cpu" in (options.require, options.verify) and options.to != "keras":
         raise VerificationError("there is no graph to compare, as was asked", where=source)
     for change in bundle.metadata.normalisations:
         yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
@@ -220,9 +227,11 @@ def steps(
 
     keras_file = _keras_file(bundle, options.trust) if options.to == "keras" else None
     layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.max_shard_bytes)
-    target = _sharded_target(target, out, layout, options.to)
+    target = _folder_target(target, out, layout, len(graphs), options.to)
     if dry_run:
-        planned = _graph_line(graph) if options.to == "onnx" and graph else write.files_line(layout)
+        planned = write.files_line(layout)
+        if options.to == "onnx":
+            planned = "; ".join(map(_graph_line, graphs))
         if keras_file is not None:
             planned = f"{len(keras_file.variables)} variables"
         yield Step("planned", f"{target}: {planned}")
@@ -233,17 +242,19 @@ def steps(
         payload = folder / "payload"
         payload.mkdir()
         sync = options.sync or os.path.lexists(target)
-        report = compared = None
-        if options.to == "onnx" and graph is not None:
-            made = yield from _write_graph(graph, bundle, payload, sync=sync)
-            compared = yield from _verify_graph(source, bundle, payload, options)
+        report: WeightsReport | None = None
+        compared: Reports = {}
+        if options.to == "onnx":
+            made = yield from _write_graphs(graphs, bundle, payload, sync=sync)
+            compared = yield from _verify_graphs(source, bundle, graphs, payload, options)
         elif keras_file is not None:
-            made, report, compared = yield from _write_keras(
+            made, report, alone = yield from _write_keras(
                 source, bundle, keras_file, payload, options, sync=sync
             )
+            compared = {"": alone}
         else:
             report, compared = yield from _write_weights(
-                source, bundle, graph, layout, artifact, payload, options, sync=sync
+                source, bundle, graphs, layout, artifact, payload, options, sync=sync
             )
             is_one_file = options.to == "safetensors" and layout.index is None
             made = payload / layout.shards[0].name if is_one_file else payload
@@ -251,9 +262,14 @@ def steps(
             file.check_unchanged()
         if sync:
             sync_tree(payload)
-        _check_reached(options, report, compared)
+        for one in compared.values() or (None,):
+            _check_reached(options, report, one)
         publish(made, target, force=options.force)
-    yield Result(target, source, bundle, report, match.format.id, match.evidence, compared)
+    first, *others = compared or ("",)
+    yield Result(
+        target, source, bundle, report, match.format.id, match.evidence, compared.get(first),
+        {name: compared[name] for name in others},
+    )  # fmt: skip
 
 
 def _reissue(
@@ -303,97 +319,99 @@ def _reissue(
     yield Result(target, source, made.bundle, report, match.format.id, match.evidence)
 
 
-def _lowered(bundle: Bundle, options: Options) -> tuple[Bundle, "Graph | None"]:
-    """Return the graph, where the target has one; a bundle does without, and says why."""
+def _is_file(out: str | Path | None, to: Target) -> bool:
+    """Tell whether the output is meant to be one ONNX file."""
+    return to == "onnx" and out is not None and Path(out).suffix == ".onnx"
+
+
+def _lowered(bundle: Bundle, options: Options, *, is_file: bool) -> tuple[Bundle, "list[Graph]"]:
+    """Return the graphs, where the target has any; a bundle does without, and says why."""
     if options.to == "onnx":
-        return _narrowed(bundle, lower(bundle, options.opset, options.trust))
+        return graphs_of(bundle, options.opset, options.trust, options.signatures, only_one=is_file)
     if bundle.topology is None:
-        return bundle, None
+        return bundle, []
     if options.to == "portable":
         try:
-            return _narrowed(bundle, lower(bundle, options.opset, options.trust))
+            return graphs_of(
+                bundle, options.opset, options.trust, options.signatures, only_one=False
+            )
         except (UnsupportedError, CorruptError) as e:
-            # The weights are no worse for it.
-            reason = e.found if e.hint is None else f"{e.found} ({e.hint})"
+            reason = reason_of(e)  # the weights are no worse for it
     elif options.to == "keras":
-        return bundle, None  # the file has the configuration itself
+        return bundle, []  # the file has the configuration itself
     else:
         reason = "a safetensors file holds weights only"
     entry = LeftOut(f"graph ({bundle.topology.kind})", reason)
     metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
-    return replace(bundle, metadata=metadata), None
-
-
-def _narrowed(bundle: Bundle, graph: "Graph") -> tuple[Bundle, "Graph"]:
-    """Say of a graph what it computes less precisely than its source does."""
-    if not graph.narrowed:
-        return bundle, graph
-    what = ", ".join(f"{op_type} {count}" for op_type, count in sorted(graph.narrowed.items()))
-    detail = f"{what}: onnxruntime has them in no wider type"
-    change = Normalisation("float64 computed in float32", sum(graph.narrowed.values()), detail)
-    about = bundle.metadata
-    metadata = replace(about, normalisations=(*about.normalisations, change))
-    return replace(bundle, metadata=metadata), graph
+    return replace(bundle, metadata=metadata), []
 
 
 def _write_weights(
     source: Path,
     bundle: Bundle,
-    graph: "Graph | None",
+    graphs: "Sequence[Graph]",
     layout: Plan,
     artifact: Artifact,
     payload: Path,
     options: Options,
     *,
     sync: bool,
-) -> Generator[Step | Progress, None, tuple[WeightsReport | None, "GraphReport | None"]]:
+) -> Generator[Step | Progress, None, tuple[WeightsReport | None, "Reports"]]:
     verify = options.verify != "none"
     blocks = Blocks()
     if options.to == "safetensors":
         report = yield from write.transfer(
             bundle, layout, payload, blocks, None, verify=verify, sync=sync
         )
-        return report, None
+        return report, {}
     sources = digests.FileDigests(artifact.opened, blocks)
     report = yield from write.transfer(
         bundle, layout, payload, blocks, sources, verify=verify, sync=sync
     )
     write.assets(bundle, payload, sync=sync)
-    described = compared = None
-    if graph is not None:
+    described: list[dict[str, JSON]] = []
+    compared: Reports = {}
+    if graphs:
         from converter import write_graph
 
-        write_graph.beside_weights(graph, bundle, layout, payload, sync=sync)
-        described = write_graph.described(graph)
-        compared = yield from _verify_graph(source, bundle, payload, options)
+        for graph, name in zip(graphs, write_graph.names(graphs), strict=True):
+            write_graph.beside_weights(graph, bundle, layout, payload, name, sync=sync)
+            described.append(write_graph.described(graph, name))
+        compared = yield from _verify_graphs(source, bundle, graphs, payload, options)
     write.manifest(
         bundle, layout, artifact, payload, sources, report,
-        verify=verify, graph=described, compared=compared, sync=sync,
+        verify=verify, graphs=described, compared=compared, sync=sync,
     )  # fmt: skip
     return report, compared
 
 
-def _verify_graph(
-    source: Path, bundle: Bundle, payload: Path, options: Options
-) -> Generator[Step | Progress, None, "GraphReport | None"]:
-    """Run the source and the graph beside each other, where both runtimes are here.
+def _verify_graphs(
+    source: Path, bundle: Bundle, graphs: "Sequence[Graph]", payload: Path, options: Options
+) -> Generator[Step | Progress, None, "Reports"]:
+    """Run the source and its graphs beside each other, where both runtimes are here.
+
+    Returns:
+        A report by signature; None where no comparison was asked for.
 
     Raises:
         VerificationError: They differ.
     """
     if options.verify in ("none", "weights"):
-        return None
+        return {graph.signature: None for graph in graphs}
     from converter.verify.graphs import Options as Verification
     from converter.verify.graphs import verify_graph
-    from converter.write_graph import GRAPH
+    from converter.write_graph import names
 
-    verification = Verification(trust=options.trust)
-    report = verify_graph(source, bundle, payload / GRAPH, options=verification)
-    yield from _judged(report)
-    return report
+    reports: Reports = {}
+    for graph, name in zip(graphs, names(graphs), strict=True):
+        verification = Verification(trust=options.trust, signature=graph.signature or None)
+        report = verify_graph(source, bundle, payload / name, options=verification)
+        yield from _judged(report, graph.signature if len(graphs) > 1 else "")
+        reports[graph.signature] = report
+    return reports
 
 
-def _judged(report: "GraphReport") -> Iterator[Step]:
+def _judged(report: "GraphReport", signature: str = "") -> Iterator[Step]:
     """Say what a comparison found.
 
     Raises:
@@ -407,7 +425,8 @@ def _judged(report: "GraphReport") -> Iterator[Step]:
         )
     if report.status == "passed":
         count = len(report.outputs)
-        text = f"graph: {count} output{'s' if count > 1 else ''}, max rel {report.max_rel:.1e}, "
+        of = f"graph {signature}" if signature else "graph"
+        text = f"{of}: {count} output{'s' if count > 1 else ''}, max rel {report.max_rel:.1e}, "
         yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
     else:
         yield Step("not run", f"comparison of graphs: {report.reason}")
@@ -425,16 +444,19 @@ def _check_reached(
         raise VerificationError("--require weights: nothing was compared")
 
 
-def _write_graph(
-    graph: "Graph", bundle: Bundle, payload: Path, *, sync: bool
+def _write_graphs(
+    graphs: "Sequence[Graph]", bundle: Bundle, payload: Path, *, sync: bool
 ) -> Generator[Step | Progress, None, Path]:
+    """Write each graph with its weights; return the file, or the folder of several."""
     from converter import write_graph
 
-    begin = perf_counter()
-    made = yield from write_graph.alone(graph, bundle, payload, sync=sync)
-    size = sum(p.stat().st_size for p in payload.iterdir())
-    yield Step("written", readable_size(size), perf_counter() - begin)
-    return made
+    made = payload
+    for graph, name in zip(graphs, write_graph.names(graphs), strict=True):
+        begin = perf_counter()
+        made = yield from write_graph.alone(graph, bundle, payload, name, sync=sync)
+        size = sum(p.stat().st_size for p in payload.glob(f"{name}*"))
+        yield Step("written", readable_size(size), perf_counter() - begin)
+    return made if len(graphs) == 1 else payload
 
 
 def _keras_file(bundle: Bundle, trust: Sequence[Trusted]) -> "KerasFile":
@@ -469,7 +491,8 @@ def _write_keras(
 
 
 def _graph_line(graph: "Graph") -> str:
-    return f"{len(graph.nodes)} nodes, opset {graph.opset}"
+    of = f"signature {graph.signature}: " if graph.signature else ""
+    return f"{of}{len(graph.nodes)} nodes, opset {graph.opset}"
 
 
 def _check(options: Options) -> None:
@@ -522,8 +545,12 @@ def _check_apart(source: Path, target: Path) -> None:
         raise UsageError("the output would stand in its own source", where=target)
 
 
-def _sharded_target(target: Path, out: str | Path | None, layout: Plan, to: Target) -> Path:
-    """Shards need a folder; one that would be called a file gets a name of its own."""
+def _folder_target(
+    target: Path, out: str | Path | None, layout: Plan, graphs: int, to: Target
+) -> Path:
+    """Several files need a folder; one that would be called a file gets a name of its own."""
+    if to == "onnx" and graphs > 1 and out is None:
+        return target.with_name(f"{target.stem}-onnx")
     if to == "safetensors" and layout.index is not None and target.suffix == ".safetensors":
         if out is not None:
             raise UsageError(

@@ -4,7 +4,7 @@ Weights are copied and compared at once; a graph is written behind them, and poi
 holds them itself.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -122,8 +122,8 @@ def manifest(
     report: WeightsReport | None,
     *,
     verify: bool,
-    graph: Mapping[str, JSON] | None,
-    compared: "GraphReport | None",
+    graphs: Sequence[Mapping[str, JSON]],
+    compared: "Mapping[str, GraphReport | None]",
     sync: bool,
 ) -> None:
     """Write the manifest of a bundle whose other files are there."""
@@ -145,6 +145,11 @@ def manifest(
     }
     from converter import environment
 
+    first = next(iter(compared.values()), None)
+    others: dict[str, JSON] = {
+        name: None if one is None else _without_time(one.plain())
+        for name, one in [*compared.items()][1:]
+    }
     document = portable.manifest(
         bundle,
         layout,
@@ -153,12 +158,14 @@ def manifest(
         tensor_digests=report.digests if report else {},
         resources=_resources(files, found),
         verification={
-            "reached": _reached(verified, compared),
+            "reached": _reached(verified, first),
             "weights": weights,
-            "graph": None if compared is None else _without_time(compared.plain()),
+            "graph": None if first is None else _without_time(first.plain()),
+            **({"graphs": others} if others else {}),
         },
         environment=environment.describe(),
-        graph=graph,
+        graph=graphs[0] if graphs else None,
+        others=graphs[1:],
     )
     portable.write_manifest(document, payload, sync=sync)
 

@@ -3,39 +3,54 @@
 Apart from `converter.write`, because a conversion of weights alone shall not import numpy.
 """
 
-from collections.abc import Generator, Iterator
+import re
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from converter import passes
 from converter.events import Progress
 from converter.lower import emit
-from converter.lower.graph import Folded, Graph, Weight
+from converter.lower.graph import Folded, Graph, Spec, Weight
 from formats.bundle import JSON, Bundle
 from formats.output import Output
 from formats.safetensors_files import Plan
 
 GRAPH = "model.onnx"
-GRAPH_DATA = "model.onnx.data"
 PROTOBUF_LIMIT = (1 << 31) - 1
 
 
-def beside_weights(graph: Graph, bundle: Bundle, layout: Plan, payload: Path, *, sync: bool) -> int:
-    """Write ``model.onnx`` beside the weights, which it points into; return its bytes."""
+def names(graphs: Sequence[Graph]) -> list[str]:
+    """Return what the files of graphs are called: the first is the default one."""
+    found: list[str] = []
+    for graph in graphs:
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", graph.signature).strip(".")
+        name, number = f"model.{plain}.onnx" if found else GRAPH, 1
+        while name in found:
+            number += 1
+            name = f"model.{plain}_{number}.onnx"
+        found.append(name)
+    return found
+
+
+def beside_weights(
+    graph: Graph, bundle: Bundle, layout: Plan, payload: Path, name: str, *, sync: bool
+) -> int:
+    """Write an ONNX file beside the weights, which it points into; return its bytes."""
     places: dict[str, emit.External] = {}
     for shard in layout.shards:
         position = len(shard.header)
-        for name, tensor in shard.tensors:
-            places[name] = emit.External(shard.name, position, tensor.nbytes)
+        for tensor_name, tensor in shard.tensors:
+            places[tensor_name] = emit.External(shard.name, position, tensor.nbytes)
             position += tensor.nbytes
     places.update((name, places[twin]) for name, twin in layout.tied.items())
     message = emit.model(graph, bundle.weights, external=places)
-    for _ in _written(message, payload / GRAPH, sync=sync):
+    for _ in _written(message, payload / name, sync=sync):
         pass
     return message.nbytes
 
 
 def alone(
-    graph: Graph, bundle: Bundle, payload: Path, *, sync: bool
+    graph: Graph, bundle: Bundle, payload: Path, name: str = GRAPH, *, sync: bool
 ) -> Generator[Progress, None, Path]:
     """Write a graph that holds its weights, and return what was written.
 
@@ -48,18 +63,19 @@ def alone(
     message = emit.model(graph, bundle.weights)
     done = 0
     if message.nbytes <= PROTOBUF_LIMIT:
-        for n in _written(message, payload / GRAPH, sync=sync):
+        for n in _written(message, payload / name, sync=sync):
             done += n
             yield Progress("written", done, message.nbytes)
-        return payload / GRAPH
+        return payload / name
+    beside = f"{name}.data"
     places, parts, position = {}, [], 0
     for name, value in graph.initializers.items():
         if isinstance(value, Weight | Folded):
             part = emit.data(value, bundle.weights)
-            places[name] = emit.External(GRAPH_DATA, position, part.nbytes)
+            places[name] = emit.External(beside, position, part.nbytes)
             parts.append(part)
             position += part.nbytes
-    with Output(payload / GRAPH_DATA) as out:
+    with Output(payload / beside) as out:
         for part in parts:
             for n in out.append(part.make()):
                 done += n
@@ -67,7 +83,7 @@ def alone(
         if sync:
             out.sync()
     for _ in _written(
-        emit.model(graph, bundle.weights, external=places), payload / GRAPH, sync=sync
+        emit.model(graph, bundle.weights, external=places), payload / name, sync=sync
     ):
         pass
     return payload
@@ -80,22 +96,28 @@ def _written(message: emit.Message, path: Path, *, sync: bool) -> Iterator[int]:
             out.sync()
 
 
-def described(graph: Graph) -> dict[str, JSON]:
+def _sizes(spec: Spec) -> JSON:
+    return None if spec.unranked else list(spec.shape)
+
+
+def described(graph: Graph, name: str = GRAPH) -> dict[str, JSON]:
     """Return what a manifest says of a graph."""
 
     def specs(names: list[str]) -> list[JSON]:
         return [
-            {"name": n, "dtype": graph.specs[n].dtype, "shape": list(graph.specs[n].shape)}
+            {"name": n, "dtype": graph.specs[n].dtype, "shape": _sizes(graph.specs[n])}
             for n in names
         ]
 
     made: dict[str, JSON] = {
-        "file": GRAPH,
+        "file": name,
         "opset": graph.opset,
         "nodes": len(graph.nodes),
         "inputs": specs(graph.inputs),
         "outputs": specs(graph.outputs),
     }
+    if graph.signature:
+        made["signature"] = graph.signature
     if graph.trusted:
         made["trusted"] = [{"module": m, "sha256": d} for m, d in graph.trusted.items()]
     return made

@@ -155,6 +155,7 @@ def manifest(
     verification: Mapping[str, JSON],
     environment: Mapping[str, JSON],
     graph: Mapping[str, JSON] | None = None,
+    others: Sequence[Mapping[str, JSON]] = (),
 ) -> dict[str, Any]:
     """Return the manifest of a bundle whose other files are written and verified."""
     about = bundle.metadata
@@ -193,6 +194,7 @@ def manifest(
             "content": _words(topology.content),
         },
         "graph": graph and dict(graph),
+        **({"graphs": [dict(g) for g in others]} if others else {}),
         "signatures": [asdict(s) for s in bundle.signatures],
         "resources": [
             {"name": r.name, "algorithm": digests.ALGORITHM, "digest": r.digest, "size": r.size}

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from converter.cli.terminal import say
-from converter.cli.verify import Trust, verify
+from converter.cli.verify import Signature, Trust, verify
 from formats.errors import ConvertError, UsageError
 
 app = typer.Typer(
@@ -108,6 +108,7 @@ def convert(
     opset: Annotated[
         int | None, typer.Option(metavar="N", help="Version of ONNX's operators: 18 to 22.")
     ] = None,
+    signature: Signature = None,
     trust: Trust = None,
     strict_safety: Annotated[
         bool,
@@ -155,6 +156,7 @@ def convert(
         require=require,
         max_shard_bytes=parse_size(max_shard_size),
         opset=OPSET if opset is None else opset,
+        signatures=tuple(signature or ()),
         trust=parse_trust(trust or ()),
         strict_safety=strict_safety,
         force=force,
@@ -212,17 +214,22 @@ def formats(json: Json = False) -> None:
 
 @app.command()
 def ops(
-    source: Annotated[str, typer.Argument(metavar="keras")],
+    source: Annotated[str, typer.Argument(metavar="keras|tf")],
     json: Json = False,
 ) -> None:
-    """List the layers and operations that become ONNX."""
+    """List the layers, operations and ops that become ONNX."""
     from converter.cli import render
 
-    if source != "keras":
-        raise UsageError(f"ops {source}", expected="ops keras")
-    from converter.lower.keras.matrix import rows
+    if source == "keras":
+        from converter.lower.keras import matrix as keras
 
-    render.operations(rows(), as_json=json)
+        render.operations(keras.rows(), as_json=json)
+    elif source == "tf":
+        from converter.lower.tf import matrix as tf
+
+        render.operations(tf.rows(), as_json=json)
+    else:
+        raise UsageError(f"ops {source}", expected="ops keras or ops tf")
 
 
 def run(arguments: list[str]) -> int:

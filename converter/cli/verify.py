@@ -5,7 +5,7 @@ or under those that `--to keras` gives them; a graph, or a `.keras` file, is com
 source's own. The figures go to standard output.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +30,10 @@ Trust = Annotated[
         metavar="MODULE[=PATH]",
         help="Python that may run, in a child process, for layers that are not Keras's own.",
     ),
+]
+Signature = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="One of TensorFlow's signatures; repeatable. Default: all."),
 ]
 Bounds = Annotated[
     list[str] | None,
@@ -64,6 +68,10 @@ def verify(
         int, typer.Option(metavar="N", min=1, help="Random inputs for each combination of sizes.")
     ] = 1,
     trust: Trust = None,
+    signature: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which of TensorFlow's signatures a file was made of."),
+    ] = None,
     require: Annotated[
         str | None,
         typer.Option(
@@ -87,14 +95,14 @@ def verify(
     from converter.pipeline import read
 
     bundle = read(source)
-    model = _graph_of(converted)
+    models = _graphs_of(converted)
     form = _format_of(converted)
     if form == KERAS:
         weights = _keras_weights(bundle, converted, trust or ())
     else:
         weights = _weights(bundle, converted)
-    report = None
-    if model is not None or form == KERAS:
+    reports: dict[str, GraphReport] = {}
+    if models or form == KERAS:
         from converter.child import Allowance
         from converter.trust import parse_trust
         from converter.verify.graphs import Options, verify_graph
@@ -102,27 +110,36 @@ def verify(
         options = Options(
             _bounds("--atol", atol), _bounds("--rtol", rtol), inputs, seed, samples,
             Allowance(timeout), parse_trust(trust or ()),
+            signature=signature,
         )  # fmt: skip
-        if model is not None:
-            report = verify_graph(source, bundle, model, options=options)
-        else:
+        for model in models:
+            reports[model.name] = verify_graph(source, bundle, model, options=options)
+        if not models:
             from converter.verify.keras_files import verify_keras
 
-            report = verify_keras(source, bundle, converted, options=options)
+            reports[converted.name] = verify_keras(source, bundle, converted, options=options)
+    report = _worst(reports)
     level = _level(weights, report)
     code = _exit_code(weights, report, level, require)
     if json:
-        _document(source, converted, weights, report, level)
+        _document(source, converted, weights, reports, level)
     else:
-        _lines(weights, report, level, require)
+        _lines(weights, reports, level, require)
     raise typer.Exit(code)
 
 
-def _graph_of(converted: Path) -> Path | None:
-    """Return the ONNX file that an artifact is, or holds."""
+def _graphs_of(converted: Path) -> list[Path]:
+    """Return the ONNX files that an artifact is, or holds, the default one first."""
     if converted.is_dir():
-        return converted / GRAPH if (converted / GRAPH).is_file() else None
-    return converted if converted.suffix == ".onnx" else None
+        found = sorted(converted.glob("model*.onnx"), key=lambda p: (p.name != GRAPH, p.name))
+        return found if (converted / GRAPH).is_file() else []
+    return [converted] if converted.suffix == ".onnx" else []
+
+
+def _worst(reports: "Mapping[str, GraphReport]") -> "GraphReport | None":
+    """Return the report that decides: one that failed, or is not run, or else the first."""
+    order = ("failed", "not run", "passed")
+    return min(reports.values(), key=lambda r: order.index(r.status), default=None)
 
 
 def _format_of(converted: Path) -> str:
@@ -213,7 +230,7 @@ def _document(
     source: Path,
     converted: Path,
     weights: Weights | None,
-    report: "GraphReport | None",
+    reports: "Mapping[str, GraphReport]",
     level: str | None,
 ) -> None:
     from converter.cli.render import document
@@ -221,18 +238,20 @@ def _document(
     compared: dict[str, Any] | None = None
     if weights is not None:
         compared = {"equal": weights.equal, "different": list(weights.different)}
+    first, *others = reports.values() or (None,)
     document({
         "source": str(source),
         "converted": str(converted),
         "verified": level,
         "weights": compared,
-        "graph": None if report is None else report.plain(),
+        "graph": None if first is None else first.plain(),
+        "graphs": {name: r.plain() for name, r in reports.items()} if others else {},
     })  # fmt: skip
 
 
 def _lines(
     weights: Weights | None,
-    report: "GraphReport | None",
+    reports: "Mapping[str, GraphReport]",
     level: str | None,
     require: str | None,
 ) -> None:
@@ -242,9 +261,11 @@ def _lines(
         say(f"weights     {weights.equal} equal, {len(weights.different)} different")
         for name in weights.different[:20]:
             say(f"            {name}")
-    if report is None:
+    if not reports:
         say("graph       not run: the converted artifact has none")
-    else:
+    for name, report in reports.items():
+        if len(reports) > 1:
+            say(f"file        {name}")
         _graph_lines(report)
     text = level or "nothing"
     if require is not None and text != require:

@@ -31,6 +31,7 @@ LADDERS: Mapping[int, Sequence[tuple[Sequence[int], Sequence[int]]]] = {
 }
 # fmt: on
 LEVELS = 4
+RANKS = (2, 1, 0, 4)  # of inputs that record none, in the order in which they are tried
 
 # Layers and operations that hand on the elements they are given.
 PASSING = frozenset((
@@ -93,15 +94,11 @@ def plan(
         found: What they stand for.
         seed: Of the generator; equal ones give equal inputs.
         samples: Draws for each combination of sizes.
-
-    Raises:
-        UsageError: An input has no rank, so that no array can be made for it.
     """
-    for spec in specs:
-        if spec.shape is None:
-            raise UsageError(f"input {spec.name!r} records no shape", hint="Give it with --inputs")
     rng = np.random.default_rng(seed)
-    is_free = any(isinstance(n, str) for s in specs for n in (s.shape or ())[1:])
+    is_free = any(
+        s.shape is None or any(isinstance(n, str) for n in s.shape[1:]) for s in specs
+    )
     is_batched = any(isinstance(n, str) for s in specs for n in (s.shape or ())[:1])
     cases = []
     for sizing in (0, 1) if is_free or is_batched else (0,):
@@ -175,7 +172,9 @@ def _shapes(specs: Sequence[TensorSpec], level: int, sizing: int) -> tuple[tuple
     named: dict[str, int] = {}
     shapes = []
     for spec in specs:
-        sizes = spec.shape or ()
+        sizes = spec.shape
+        if sizes is None:  # of any number of axes: which, what runs it will say
+            sizes = tuple(f"any {axis}" for axis in range(RANKS[level]))
         ladder = LADDERS.get(len(sizes), LADDERS[5] if len(sizes) > 5 else LADDERS[2])
         steps = ladder[level][sizing]
         shape = []

@@ -13,7 +13,7 @@ from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap as Gap  # noqa: PLC0414 - families take it from here
+from converter.lower.gap import Gap as Gap
 from converter.lower.values import Value
 
 Handler = Callable[..., Any]

@@ -32,7 +32,7 @@ def placeholder_with_default(op: Context, input: Thing, /, *, shape: Any = None)
 
 
 @tf_op("Placeholder")
-def placeholder(op: Context, *, shape: Any = None) -> Value:
+def placeholder(_: Context, *, shape: Any = None) -> Value:
     """An input; those that a signature does not name have no value."""
     del shape
     raise Gap("an input that the signature does not name")
@@ -40,7 +40,7 @@ def placeholder(op: Context, *, shape: Any = None) -> Value:
 
 @tf_op(
     "Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "CheckNumericsV2",
-    "_EagerConst", "LoopCond", "RefIdentity", "EnsureShape", "DebugGradientIdentity", "OptimizationBarrierIdentity",
+    "_EagerConst", "LoopCond", "RefIdentity", "EnsureShape", "DebugGradientIdentity",
     any_input=True,
 )  # fmt: skip
 def identity(op: Context, input: Thing, /, *, message: str = "", shape: Any = None) -> Thing:

@@ -30,9 +30,9 @@ def known(array: np.ndarray) -> bool:
 def objects(numbers: "Sequence[Dim] | np.ndarray") -> np.ndarray:
     """Return sizes as an array of one axis, or an array of integers as sizes."""
     if isinstance(numbers, np.ndarray):
-        made = np.empty(numbers.shape, object)
-        made.reshape(-1)[:] = [n.item() for n in numbers.reshape(-1)]
-        return made
+        same = np.empty(numbers.shape, object)
+        same.reshape(-1)[:] = [n.item() for n in numbers.reshape(-1)]
+        return same
     made = np.empty(len(numbers), object)
     made[:] = numbers
     return made
@@ -52,7 +52,7 @@ def fold(op: str, arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray |
             result = function(arrays, attributes)
     except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError):
         return None  # the handler says what is wrong with it, or onnxruntime does
-    return result if result is not None and result.size <= MOST else None
+    return result if result.size <= MOST else None
 
 
 def _as_objects(array: np.ndarray) -> np.ndarray:
@@ -322,8 +322,8 @@ def _chosen(arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray:
     condition, a, b = np.broadcast_arrays(*arrays)
     result = np.empty(a.shape, object)
     for i in np.ndindex(a.shape):
-        which = condition[i]
-        result[i] = (a if which else b)[i] if isinstance(which, bool | np.bool_) else None
+        which: object = condition[i]
+        result[i] = None if which is None else (a if which else b)[i]
     return result
 
 

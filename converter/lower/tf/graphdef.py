@@ -4,7 +4,7 @@ Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/fram
 and function.proto beside it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -199,7 +199,7 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[Any], Any]] = {
     "s": _text,
     "i": _same,
     "f": _same,

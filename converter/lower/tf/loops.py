@@ -150,7 +150,7 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
         "Loop", [None, asked, *(op.plain(b) for b in begin)], shapes, attributes={"body": graph}
     )
     found = dict(zip([*carried, *stacked], made, strict=True))
-    return [_result(op, plan, i, found) for i in range(len(plan.start))]
+    return [_result(plan, i, found) for i in range(len(plan.start))]
 
 
 def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
@@ -269,7 +269,7 @@ def _is_round(
     return True
 
 
-def _result(op: Context, plan: _Plan, number: int, found: dict[int, Value]) -> Thing:
+def _result(plan: _Plan, number: int, found: dict[int, Value]) -> Thing:
     start = plan.start[number]
     if number in plan.fixed:
         return start

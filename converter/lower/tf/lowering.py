@@ -5,10 +5,10 @@ the inputs, and what nothing reads are the outputs.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from converter.lower.graph import Graph, Spec, needed
+from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.tf import frames, unranked
 from converter.lower.tf.context import Context
@@ -110,22 +110,21 @@ class _Model:
         plain = signature.name.partition("@")[0]
         for number, meta in enumerate(self.metas):
             tags = ", ".join(meta.meta_info_def.tags) or "no tags"
-            if signature.name in (plain, f"{plain}@{tags}") and plain in meta.signature_def:
-                if "@" not in signature.name or signature.name.endswith(f"@{tags}"):
-                    self._choose(number)
-                    definition = meta.signature_def[plain]
-                    break
+            named = signature.name in (plain, f"{plain}@{tags}")
+            if named and plain in meta.signature_def:
+                self._choose(number)
+                definition = meta.signature_def[plain]
+                break
         else:
             raise CorruptError(f"signature {signature.name!r} is in no MetaGraph")
         inputs = [
             (spec, _port(definition.inputs[spec.name], spec.name)) for spec in signature.inputs
         ]
         used = {spec.name for spec in signature.inputs}
-        outputs = []
-        for spec in signature.outputs:
-            outputs.append(
-                (_free(spec.name, used), _port(definition.outputs[spec.name], spec.name))
-            )
+        outputs = [
+            (_free(spec.name, used), _port(definition.outputs[spec.name], spec.name))
+            for spec in signature.outputs
+        ]
         return Plan(signature.name, inputs, outputs)
 
     def _whole(self) -> Plan:
@@ -182,7 +181,7 @@ class _Model:
         return needed(graph)
 
     def _input(self, op: Context, spec: TensorSpec, port: Port) -> Thing:
-        shape = spec.shape
+        shape: Shape | None = spec.shape
         if shape is None:
             rank = unranked.rank_of(self.library.main, port.node)
             shape = None if rank is None else (None,) * rank
@@ -217,7 +216,7 @@ class _Model:
         elif isinstance(value, Value):
             op.output(value, name)
 
-    def _restorer(self, walker: Walker) -> "object":
+    def _restorer(self, walker: Walker) -> Callable[[], None]:
         def restore() -> None:
             if self.meta is not None and self.meta.saver_def.restore_op_name:
                 name = self.meta.saver_def.restore_op_name
@@ -225,7 +224,7 @@ class _Model:
 
         return restore
 
-    def _filler(self, walker: Walker) -> "object":
+    def _filler(self, walker: Walker) -> Callable[[], None]:
         def fill() -> None:
             self._run(walker, [*self._init_ops()])
 
@@ -282,7 +281,8 @@ BUILT_IN = frozenset(("_Arg", "Merge", "Placeholder"))
 FED = frozenset(("Placeholder", "PlaceholderWithDefault"))
 # What nothing reads and yet is no output.
 NO_OUTPUTS = frozenset((
-    "NoOp", "Assert", "Const", "Placeholder", "PlaceholderWithDefault", "SaveV2", "RestoreV2", "Save", "SaveSlices",
+    "NoOp", "Assert", "Const", "Placeholder", "PlaceholderWithDefault", "SaveV2", "RestoreV2",
+    "Save", "SaveSlices",
     "MergeV2Checkpoints", "MergeSummary", "ScalarSummary", "HistogramSummary", "ImageSummary",
     "TensorSummary", "TensorSummaryV2", "AudioSummaryV2", "Print", "PrintV2", "Assign",
     "AssignVariableOp", "AssignAdd", "AssignSub", "AssignAddVariableOp", "AssignSubVariableOp",

@@ -75,10 +75,7 @@ class State:
             Gap: It is not there.
         """
         name = self._keys.get(key)
-        if name is None:
-            value = self._small(key)
-        else:
-            value = self._op.weight(name)
+        value = self._small(key) if name is None else self._op.weight(name)
         if not part.strip():
             return value
         *sizes, cuts = part.split()
@@ -177,7 +174,7 @@ class State:
 
 def _by_key(bundle: Bundle) -> Mapping[str, str]:
     """Return the checkpoint's keys, and names of constants, -> names of weights."""
-    found = {}
+    found: dict[str, str] = {}
     for name, tensor in bundle.weights.items():
         found.setdefault(tensor.origin, name)
         also = bundle.metadata.tensor_notes.get(name, {}).get("also_stored_as", [])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from converter.lower.gap import Gap as Gap  # noqa: PLC0414 - families take it from here
+from converter.lower.gap import Gap as Gap
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
@@ -37,9 +37,9 @@ class Row:
 
     handler: Handler
     arguments: frozenset[str]
-    outputs: tuple[str, ...]
-    takes_any: bool
-    takes_node: bool
+    outputs: tuple[str, ...] = ()
+    takes_any: bool = False
+    takes_node: bool = False
 
 
 class Table(Mapping[str, Row]):
@@ -107,7 +107,7 @@ def tf_op(*names: str, outputs: tuple[str, ...] = (), any_input: bool = False) -
     """
 
     def enter(handler: H) -> H:
-        code = handler.__code__  # type: ignore[attr-defined]
+        code = handler.__code__
         arguments = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
         named = frozenset(arguments)
         row = Row(handler, named - {"node"}, outputs, any_input, "node" in named)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from converter.lower.builder import element_type
 from converter.lower.gap import Gap
-from converter.lower.graph import Shape, Spec
 from converter.lower.graph import Node as Made
+from converter.lower.graph import Shape, Spec
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Body, Node, Port
 from converter.lower.tf.things import Thing, Unranked
@@ -23,8 +23,9 @@ RANKS: dict[str, tuple[int, ...]] = {
     "AvgPool3D": (5,), "FusedBatchNorm": (4,), "LRN": (4,), "ResizeBilinear": (4,),
     "ResizeNearestNeighbor": (4,), "ResizeBicubic": (4,), "ResizeArea": (4,),
     "SpaceToDepth": (4,), "DepthToSpace": (4,), "SpaceToBatch": (4,), "BatchToSpace": (4,),
-    "CropAndResize": (4, 2), "NonMaxSuppressionV3": (2, 1), "SparseSoftmaxCrossEntropyWithLogits": (2, 1),
-    "InTopK": (2, 1), "ExtractImagePatches": (4,), 
+    "CropAndResize": (4, 2), "NonMaxSuppressionV3": (2, 1),
+    "SparseSoftmaxCrossEntropyWithLogits": (2, 1),
+    "InTopK": (2, 1), "ExtractImagePatches": (4,),
     "DecodeWav": (0,), "AudioSpectrogram": (2,), "Mfcc": (3,), "ReadFile": (0,),
     "DecodeJpeg": (0,), "DecodePng": (0,), "ParseExample": (1,), "ParseExampleV2": (1,),
 }  # fmt: skip
@@ -46,13 +47,17 @@ BOOLEAN = frozenset((
 ))
 # Whose result has the shape of the first input.
 PASSING = frozenset((
-    *SAME, "Cast", "Identity", "StopGradient", "Snapshot", "Square", "Rsqrt", "Relu6", "Selu", "LeakyRelu",
+    *SAME, "Cast", "Identity", "StopGradient", "Snapshot", "Square", "Rsqrt", "Relu6",
+    "Selu", "LeakyRelu",
     "CheckNumerics", "BiasAdd", "Softmax", "LogSoftmax", "FakeQuantWithMinMaxVars",
     "FakeQuantWithMinMaxArgs", "ClipByValue", "ZerosLike", "OnesLike", "Maximum", "Minimum",
     "SquaredDifference", "FloorDiv", "FloorMod", "PlaceholderWithDefault", "Reverse", "ReverseV2",
     "Cumsum", "Pad", "PadV2", "MirrorPad",
 ))
 # fmt: on
+HANDED_ON = frozenset(
+    ("Identity", "StopGradient", "Snapshot", "CheckNumerics", "PlaceholderWithDefault")
+)
 FARTHEST = 64  # nodes that are looked at behind an input
 
 
@@ -114,7 +119,7 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
         Gap: It cannot be done without knowing the rank.
     """
     things = list(inputs)
-    if node.op in ("Identity", "StopGradient", "Snapshot", "CheckNumerics", "PlaceholderWithDefault"):
+    if node.op in HANDED_ON:
         return things[:1]
     if node.op in SAME:
         kind = "bool" if SAME[node.op] in BOOLEAN else things[0].dtype  # type: ignore[union-attr]
@@ -177,4 +182,3 @@ def _any(
     op.graph.nodes.append(Made(op_type, names, [name], dict(attributes), name))
     op.graph.specs[name] = Spec(dtype, (), unranked=True)
     return Unranked(name, dtype)
-

@@ -1,4 +1,4 @@
-"""Variables: read as the weights that the checkpoint gives them, and assigned while it is loaded."""
+"""Variables: read as the weights that the checkpoint gives them, assigned as it is loaded."""
 
 from typing import Any
 
@@ -14,7 +14,11 @@ def var_handle(op: Context, *, shape: Any, allowed_devices: Any = (), node: Node
     """The handle of a variable."""
     del allowed_devices
     return Variable(
-        op.place, node.attribute("dtype"), False, node.attribute("shared_name", ""), shape
+        op.place,
+        node.attribute("dtype"),
+        is_reference=False,
+        shared=node.attribute("shared_name", ""),
+        shape=shape,
     )
 
 
@@ -22,7 +26,9 @@ def var_handle(op: Context, *, shape: Any, allowed_devices: Any = (), node: Node
 def variable(op: Context, *, shape: Any, var_name: str = "", node: Node) -> Variable:
     """A variable of TensorFlow 1: whatever uses it reads it."""
     shared = node.attribute("shared_name", "") or var_name
-    return Variable(op.place, node.attribute("dtype"), True, shared, shape)
+    return Variable(
+        op.place, node.attribute("dtype"), is_reference=True, shared=shared, shape=shape
+    )
 
 
 def _variable(thing: Thing) -> Variable:
@@ -47,7 +53,7 @@ def variable_shape(op: Context, input: Thing, /, *, node: Node) -> Value:
 def is_initialized(op: Context, resource: Thing, /) -> Value:
     """Whether a variable has a value: it does, once the model is loaded."""
     op.state.read(_variable(resource))
-    return op.constant(True)
+    return op.constant(1, "bool")
 
 
 @tf_op("ResourceGather", any_input=True)

@@ -287,6 +287,17 @@ class Walker:
             return unranked.lowered(self.op, node, inputs)
         return self._call(row, node, known)
 
+    def plain_tensor(self, thing: Thing) -> Value:
+        """Return a tensor of known rank, as `tensor` does.
+
+        Raises:
+            Gap: It is none.
+        """
+        found = self.tensor(thing)
+        if not isinstance(found, Value):
+            raise Gap("of a tensor of unknown rank")
+        return found
+
     def tensor(self, thing: Thing) -> Thing:
         """Return a tensor; a reference to a variable reads as one.
 
@@ -398,13 +409,13 @@ class Walker:
             if (name, not holds) in sides[1]:
                 rest = (sides[0] | sides[1]) - {(name, True), (name, False)}
                 activation.gates[node.name] = rest
-                values = [self.tensor(v) for _, v in alive]
+                values = [self.plain_tensor(v) for _, v in alive]
                 taken, other = values if holds else reversed(values)
                 condition = self._conditions[name]
                 with self.op.scope(node.name):
                     chosen = branches.chosen(self.op, condition, taken, other)
-                    index = self.op.cast(condition, "int32")
-                return [chosen, index]
+                    which = self.op.cast(condition, "int32")
+                return [chosen, which]
         raise Gap("joins branches of which no condition is known")
 
     def _port_gates(self, activation: Activation, port: Port) -> Gates:

@@ -1,0 +1,110 @@
+"""What of a source's computation becomes graphs: one, or one for each signature.
+
+A signature that cannot be lowered is left out and named, as long as another one can; what was
+asked for by name must be lowered, or nothing is written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from converter.lower import lower
+from formats.bundle import Bundle, LeftOut, Normalisation
+from formats.errors import ConvertError, CorruptError, UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from converter.lower.graph import Graph
+    from converter.trust import Trusted
+
+
+def graphs_of(
+    bundle: Bundle,
+    opset: int,
+    trust: "Sequence[Trusted]",
+    wanted: Sequence[str],
+    *,
+    only_one: bool,
+) -> "tuple[Bundle, list[Graph]]":
+    """Return a source's graphs, the default one first, and the bundle with what was left out.
+
+    Args:
+        bundle: The model.
+        opset: Version of ONNX's operators.
+        trust: Modules of the user's.
+        wanted: Names of signatures; all, if there are none.
+        only_one: Whether the output is one file: then only the first.
+
+    Raises:
+        UnsupportedError: None of them, or one that was asked for, can be lowered.
+        CorruptError: The topology is damaged.
+        UsageError: There is no such signature.
+    """
+    names: list[str | None] = [*wanted] or _signatures(bundle)
+    if only_one and len(wanted) > 1:
+        raise UsageError(f"{len(wanted)} signatures in one file", hint="Give -o a folder's name")
+    left_out: list[LeftOut] = []
+    graphs: list[Graph] = []
+    failures: list[ConvertError] = []
+    alike: dict[object, str] = {}
+    for name in names:
+        if only_one and graphs:
+            reason = "the output is one file, for one signature; --signature says which"
+            left_out.append(LeftOut(f"signature {name}", reason))
+            continue
+        try:
+            graph = lower(bundle, opset, trust, name)
+        except (UnsupportedError, CorruptError) as e:
+            if wanted or len(names) == 1:
+                raise
+            failures.append(e)
+            left_out.append(LeftOut(f"signature {name}", reason_of(e)))
+            continue
+        if len(names) > 1:
+            from converter.lower.likeness import likeness
+
+            twin = alike.setdefault(likeness(graph), str(name))
+            if twin != name:
+                left_out.append(LeftOut(f"signature {name}", f"it is the same as {twin}"))
+                continue
+        graphs.append(graph)
+    if not graphs:
+        raise failures[0]
+    return _told(bundle, graphs, left_out), graphs
+
+
+def _signatures(bundle: Bundle) -> list[str | None]:
+    if bundle.topology is None or bundle.topology.kind != "graphdef":
+        return [None]
+    from converter.lower.tf.lowering import signatures
+
+    return [*signatures(bundle)] or [None]
+
+
+def reason_of(error: ConvertError) -> str:
+    """Return why something was left out, as its error says."""
+    return error.found if error.hint is None else f"{error.found} ({error.hint})"
+
+
+def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]) -> Bundle:
+    """Say of graphs what they do not do as the source does."""
+    changes: list[Normalisation] = []
+    narrowed: dict[str, int] = {}
+    unkept: set[str] = set()
+    for graph in graphs:
+        unkept.update(graph.unkept)
+        for op_type, count in graph.narrowed.items():
+            narrowed[op_type] = narrowed.get(op_type, 0) + count
+    if narrowed:
+        what = ", ".join(f"{op_type} {count}" for op_type, count in sorted(narrowed.items()))
+        detail = f"{what}: onnxruntime has them in no wider type"
+        changes.append(Normalisation("float64 computed in float32", sum(narrowed.values()), detail))
+    if unkept:
+        detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"
+        changes.append(Normalisation("assignments to variables left out", len(unkept), detail))
+    about = bundle.metadata
+    metadata = replace(
+        about,
+        normalisations=(*about.normalisations, *changes),
+        left_out=(*about.left_out, *left_out),
+    )
+    return replace(bundle, metadata=metadata)
