@@ -33,24 +33,24 @@ def names(graphs: Sequence[Graph]) -> list[str]:
 
 
 def beside_weights(
-    graph: Graph, bundle: Bundle, layout: Plan, payload: Path, name: str, *, sync: bool
+    graph: Graph, bundle: Bundle, layout: Plan, payload: Path, file: str, *, sync: bool
 ) -> int:
     """Write an ONNX file beside the weights, which it points into; return its bytes."""
     places: dict[str, emit.External] = {}
     for shard in layout.shards:
         position = len(shard.header)
-        for tensor_name, tensor in shard.tensors:
-            places[tensor_name] = emit.External(shard.name, position, tensor.nbytes)
+        for name, tensor in shard.tensors:
+            places[name] = emit.External(shard.name, position, tensor.nbytes)
             position += tensor.nbytes
     places.update((name, places[twin]) for name, twin in layout.tied.items())
     message = emit.model(graph, bundle.weights, external=places)
-    for _ in _written(message, payload / name, sync=sync):
+    for _ in _written(message, payload / file, sync=sync):
         pass
     return message.nbytes
 
 
 def alone(
-    graph: Graph, bundle: Bundle, payload: Path, name: str = GRAPH, *, sync: bool
+    graph: Graph, bundle: Bundle, payload: Path, file: str = GRAPH, *, sync: bool
 ) -> Generator[Progress, None, Path]:
     """Write a graph that holds its weights, and return what was written.
 
@@ -63,11 +63,11 @@ def alone(
     message = emit.model(graph, bundle.weights)
     done = 0
     if message.nbytes <= PROTOBUF_LIMIT:
-        for n in _written(message, payload / name, sync=sync):
+        for n in _written(message, payload / file, sync=sync):
             done += n
             yield Progress("written", done, message.nbytes)
-        return payload / name
-    beside = f"{name}.data"
+        return payload / file
+    beside = f"{file}.data"
     places, parts, position = {}, [], 0
     for name, value in graph.initializers.items():
         if isinstance(value, Weight | Folded):
@@ -83,7 +83,7 @@ def alone(
         if sync:
             out.sync()
     for _ in _written(
-        emit.model(graph, bundle.weights, external=places), payload / name, sync=sync
+        emit.model(graph, bundle.weights, external=places), payload / file, sync=sync
     ):
         pass
     return payload
@@ -100,7 +100,7 @@ def _sizes(spec: Spec) -> JSON:
     return None if spec.unranked else list(spec.shape)
 
 
-def described(graph: Graph, name: str = GRAPH) -> dict[str, JSON]:
+def described(graph: Graph, file: str = GRAPH) -> dict[str, JSON]:
     """Return what a manifest says of a graph."""
 
     def specs(names: list[str]) -> list[JSON]:
@@ -110,7 +110,7 @@ def described(graph: Graph, name: str = GRAPH) -> dict[str, JSON]:
         ]
 
     made: dict[str, JSON] = {
-        "file": name,
+        "file": file,
         "opset": graph.opset,
         "nodes": len(graph.nodes),
         "inputs": specs(graph.inputs),

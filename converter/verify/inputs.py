@@ -96,9 +96,7 @@ def plan(
         samples: Draws for each combination of sizes.
     """
     rng = np.random.default_rng(seed)
-    is_free = any(
-        s.shape is None or any(isinstance(n, str) for n in s.shape[1:]) for s in specs
-    )
+    is_free = any(s.shape is None or any(isinstance(n, str) for n in s.shape[1:]) for s in specs)
     is_batched = any(isinstance(n, str) for s in specs for n in (s.shape or ())[:1])
     cases = []
     for sizing in (0, 1) if is_free or is_batched else (0,):

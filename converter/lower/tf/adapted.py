@@ -6,6 +6,5 @@ from converter.lower.tf.table import OPS, Row
 OUTPUTS = {"TopKV2": ("values", "indices")}
 
 for _name, _row in TF_OPS.items():
-    if not OPS.has(_name):
-        _arguments = _row.arguments - {"input", "x", "y"}
-        OPS.enter(_name, Row(_row.handler, _arguments, OUTPUTS.get(_name, ())))
+    _arguments = _row.arguments - {"input", "x", "y"}
+    OPS.enter_spare(_name, Row(_row.handler, _arguments, OUTPUTS.get(_name, ())))

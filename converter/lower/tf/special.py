@@ -10,7 +10,6 @@ from math import exp, log, pi, sqrt
 
 import numpy as np
 
-
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import tf_op
 from converter.lower.values import Value

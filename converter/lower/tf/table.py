@@ -52,6 +52,7 @@ class Table(Mapping[str, Row]):
         """Name the modules below this package, those first that most models need."""
         self._left = [f"{__package__}.{family}" for family in families]
         self._rows: dict[str, Row] = {}
+        self._spare: set[str] = set()
 
     def enter(self, name: str, row: Row) -> None:
         """Enter a row.
@@ -59,13 +60,16 @@ class Table(Mapping[str, Row]):
         Raises:
             ValueError: The name is taken.
         """
-        if name in self._rows:
+        if name in self._rows and name not in self._spare:
             raise ValueError(f"two handlers for {name}")
+        self._spare.discard(name)
         self._rows[name] = row
 
-    def has(self, name: str) -> bool:
-        """Tell whether a row was entered by now."""
-        return name in self._rows
+    def enter_spare(self, name: str, row: Row) -> None:
+        """Enter a row that stands back where a family has one."""
+        if name not in self._rows:
+            self._spare.add(name)
+            self._rows[name] = row
 
     def __getitem__(self, name: str) -> Row:
         while name not in self._rows and self._left:
