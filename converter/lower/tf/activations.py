@@ -4,6 +4,8 @@ Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kern
 and cwise_ops.h beside it.
 """
 
+from collections.abc import Mapping
+
 from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import tf_op
@@ -16,16 +18,17 @@ SCALE, SCALE_ALPHA = 1.0507009873554804934193349852946, 1.7580993408473768599402
 ALPHA = SCALE_ALPHA / SCALE
 
 
-def _direct(name: str, formula: str, **attributes: float) -> None:
+def _direct(name: str, formula: str, attributes: Mapping[str, float] | None = None) -> None:
     def handler(op: Context, features: Value, /) -> Value:
-        return op.unary(name, features, **attributes)
+        given = [(features.dtype, features.shape)]
+        return op.node(name, [features], given, attributes=attributes, stored=features.stored)[0]
 
     handler.__doc__ = formula
     tf_op(name)(handler)
 
 
-_direct("Elu", "x if x > 0 else exp(x) - 1.", alpha=1.0)
-_direct("Selu", "scale * (x if x > 0 else alpha * (exp(x) - 1)).", alpha=ALPHA, gamma=SCALE)
+_direct("Elu", "x if x > 0 else exp(x) - 1.", {"alpha": 1.0})
+_direct("Selu", "scale * (x if x > 0 else alpha * (exp(x) - 1)).", {"alpha": ALPHA, "gamma": SCALE})
 _direct("Sigmoid", "1 / (1 + exp(-x)).")
 _direct("Softplus", "log(1 + exp(x)).")
 _direct("Softsign", "x / (1 + abs(x)).")

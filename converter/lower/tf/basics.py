@@ -16,7 +16,7 @@ from formats.strings import Strings
 def const(op: Context, *, value: Any) -> Value:
     """A tensor that stands in the graph."""
     name = op.constants.get(op.place)
-    if name is not None:
+    if name is not None and tf_tensors.type_name(value.dtype) != "string":  # of two tensors
         return op.weight(name)
     found = tf_tensors.from_proto(value, op.at)
     if isinstance(found, Strings):

@@ -1,1 +1,137 @@
-"""Ranges, and how often numbers are found in tensors."""
+"""Ranges, and how often numbers are found in tensors.
+
+Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (sequence_ops.cc,
+bucketize_op.cc, bincount_op.cc, histogram_op.cc)
+"""
+
+from collections.abc import Sequence
+
+from converter.lower.graph import Dim
+from converter.lower.tf import kernels, sizes
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.values import Value
+
+# -- ranges ----------------------------------------------------------------------------------------
+
+
+@tf_op("Range")
+def range_(op: Context, start: Value, limit: Value, delta: Value, /) -> Value:
+    """Numbers from a start to before a limit, in steps."""
+    (first,), (last,), (step,) = op.dims(start), op.dims(limit), op.dims(delta)
+    count: Dim = None
+    if not start.is_float and isinstance(step, int) and step:
+        whole = sizes.sub(last, first) if step > 0 else sizes.sub(first, last)
+        size = abs(step)
+        count = sizes.floordiv(sizes.add(whole, size - 1), size) if size > 1 else whole
+        count = max(count, 0) if isinstance(count, int) else count
+    return arange(op, start, limit, delta, count)
+
+
+def arange(op: Context, start: Value, limit: Value, delta: Value, count: Dim) -> Value:
+    """Return a range whose number of elements is known as far as said."""
+    kind = kernels.computed_in("Range", start.dtype)
+    given = [op.cast(v, kind) for v in (start, limit, delta)]
+    return op.cast(op.emit("Range", *given, dtype=kind, shape=(count,)), start.dtype)
+
+
+@tf_op("LinSpace")
+def lin_space(op: Context, start: Value, stop: Value, num: Value, /) -> Value:
+    """So many numbers at equal distances, the first and the last of which are given."""
+    (count,) = op.dims(num)
+    if count == 1:
+        return op.reshape(start, (1,))
+    number = op.cast(num, "int64")
+    zero, one = op.constant(0, "int64"), op.constant(1, "int64")
+    places = op.cast(arange(op, zero, number, one, count), start.dtype)
+    last = op.cast(op.sub(number, one), start.dtype)
+    divisor = last if isinstance(count, int) else op.elementwise("Max", last, 1.0)
+    line = op.add(op.mul(places, op.div(op.sub(stop, start), divisor)), start)
+    at_end = op.elementwise("Equal", places, last)
+    if not isinstance(count, int):  # of one number, that is the first
+        at_end = op.elementwise("And", at_end, op.elementwise("Greater", last, 0.0))
+    return op.where(at_end, stop, line)
+
+
+# -- counts ----------------------------------------------------------------------------------------
+
+
+@tf_op("Bucketize")
+def bucketize(op: Context, input: Value, /, *, boundaries: Sequence[float] = ()) -> Value:
+    """How many boundaries are not above each number."""
+    kind = "float64" if input.dtype == "float64" else "float32"
+    if not boundaries:
+        return op.cast(op.elementwise("Less", input, input), "int32")
+    x = op.unsqueeze(op.cast(input, kind), [input.rank])
+    below = op.elementwise("Less", x, op.constant(list(boundaries), kind))
+    return op.reduce("ReduceSum", op.cast(op.unary("Not", below), "int32"), [input.rank])
+
+
+@tf_op("Bincount")
+def bincount(op: Context, arr: Value, size: Value, weights: Value, /) -> Value:
+    """How often each number below a size is there, or the sum of its weights."""
+    return _counts(op, op.reshape(arr, (None,)), size, weights, is_binary=False)
+
+
+@tf_op("DenseBincount")
+def dense_bincount(
+    op: Context, input: Value, size: Value, weights: Value, /, *, binary_output: bool = False
+) -> Value:
+    """How often each number below a size is there, in a vector or in each row of a matrix."""
+    return _counts(op, input, size, weights, is_binary=binary_output)
+
+
+def _counts(op: Context, x: Value, size: Value, weights: Value, *, is_binary: bool) -> Value:
+    """Count along the last axis; numbers that are too large go to an element that is cut off."""
+    (count,) = op.dims(size)
+    length = op.cast(op.unsqueeze(size, [0]) if size.rank == 0 else size, "int64")
+    one = op.constant([1], "int64")
+    beyond = op.squeeze(length, [0])
+    places = op.elementwise("Min", op.cast(x, "int64"), beyond)
+    kind = "int64" if weights.dtype in ("int32", "int64") else weights.dtype
+    has_weights = _has_weights(weights)
+    if has_weights and not is_binary:
+        parts = op.cast(weights, kind)
+        parts = op.reshape(parts, (None,)) if x.rank == 1 else parts
+    else:
+        shape = op.emit("Shape", x, dtype="int64", shape=(x.rank,))
+        parts = op.emit("Expand", op.constant([1], kind), shape, dtype=kind, shape=x.shape)
+    sizes_ = op.add(length, one)
+    if x.rank == 2:
+        sizes_ = op.concat([op.size(x, 0), sizes_], 0)
+    rows = x.shape[:-1]
+    zeros = op.emit("Expand", op.constant([0], kind), sizes_, dtype=kind, shape=(*rows, None))
+    how = {} if is_binary else {"reduction": "add"}
+    made = op.emit("ScatterElements", zeros, places, parts, dtype=kind, shape=zeros.shape,
+                   axis=x.rank - 1, **how)  # fmt: skip
+    start, axis = op.constant([0], "int64"), op.constant([x.rank - 1], "int64")
+    shape_ = (*rows, count)
+    return op.cast(op.emit("Slice", made, start, length, axis, dtype=kind, shape=shape_),
+                   weights.dtype)  # fmt: skip
+
+
+def _has_weights(weights: Value) -> bool:
+    if 0 in weights.shape:
+        return False
+    if all(isinstance(n, int) for n in weights.shape):
+        return True
+    raise Gap("weights of which it is not known whether there are any")
+
+
+@tf_op("HistogramFixedWidth")
+def histogram_fixed_width(
+    op: Context, values: Value, value_range: Value, nbins: Value, /, *, node: Node
+) -> Value:
+    """How many values are in each of so many equal bins; what is outside, at the ends."""
+    low = op.slice(value_range, [0], [0], [1])
+    high = op.slice(value_range, [0], [1], [2])
+    bins = op.cast(nbins, "int64")
+    flat = op.reshape(values, (None,))
+    above = op.sub(kernels.apply(op, "Max", flat, low), low)
+    step = op.div(op.cast(op.sub(high, low), "float64"), op.cast(bins, "float64"))
+    last = op.cast(op.sub(bins, op.constant(1, "int64")), "float64")
+    place = op.elementwise("Min", op.div(op.cast(above, "float64"), step), last)
+    kind = node.attribute("dtype", "int32")
+    none = op.constant([], kind)
+    return _counts(op, op.cast(place, "int64"), nbins, none, is_binary=False)

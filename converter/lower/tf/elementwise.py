@@ -1,18 +1,426 @@
-"""Element by element: arithmetic, comparison, functions of one number."""
+"""Element by element: arithmetic, comparison, choice, functions of one number.
 
+Dtypes that onnxruntime lacks kernels of are cast (`kernels`). TensorFlow divides integers as C does
+where an op's name does not say that it rounds down.
+Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (cwise_ops)
+"""
+
+from functools import reduce
+from math import pi
+from typing import Any
+
+from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import tf_op
-from converter.lower.values import Value
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Complex, Thing
+from converter.lower.values import Value, broadcast
+
+# -- of one ----------------------------------------------------------------------------------------
+
+# fmt: off
+UNARY = {
+    "Abs": "Abs",     "Acos": "Acos",   "Acosh": "Acosh", "Asin": "Asin", "Asinh": "Asinh",
+    "Atan": "Atan",   "Atanh": "Atanh", "Ceil": "Ceil",   "Cos": "Cos",   "Cosh": "Cosh",
+    "Erf": "Erf",     "Exp": "Exp",     "Floor": "Floor", "Inv": "Reciprocal",
+    "Log": "Log",     "Neg": "Neg",     "Reciprocal": "Reciprocal",       "Rint": "Round",
+    "Sin": "Sin",     "Sinh": "Sinh",   "Sqrt": "Sqrt",   "Tan": "Tan",
+    "LogicalNot": "Not",                "IsNan": "IsNaN",
+}
+# fmt: on
 
 
-def _binary(name: str, op_type: str, meaning: str) -> None:
-    def handler(op: Context, x: Value, y: Value, /) -> Value:
-        return op.elementwise(op_type, x, y)
+def _unary(name: str, op_type: str) -> None:
+    def handler(op: Context, x: Value, /) -> Value:
+        if op_type == "Neg" and kernels.computed_in("Neg", x.dtype) != x.dtype:
+            return kernels.apply(op, op_type, x)
+        return op.unary(op_type, x)
 
-    handler.__doc__ = meaning
+    handler.__doc__ = f"{op_type.lower()}(x)."
     tf_op(name)(handler)
 
 
-_binary("AddV2", "Add", "x + y.")
-_binary("Sub", "Sub", "x - y.")
-_binary("Mul", "Mul", "x * y.")
+for _name, _op_type in UNARY.items():
+    _unary(_name, _op_type)
+
+
+@tf_op("Round")
+def round_to_even(op: Context, x: Value, /) -> Value:
+    """The nearest whole number, of two the even one."""
+    if not x.is_float:
+        raise Gap("of integers, of which TensorFlow 2.21 makes zeros")
+    return op.unary("Round", x)
+
+
+@tf_op("Sign")
+def sign(op: Context, x: Value, /) -> Value:
+    """-1, 0 or 1, and NaN of NaN."""
+    found = op.unary("Sign", x)
+    return kernels.where(op, op.unary("IsNaN", x), x, found) if x.is_float else found
+
+
+@tf_op("Square")
+def square(op: Context, x: Value, /) -> Value:
+    """X * x."""
+    return op.mul(x, x)
+
+
+@tf_op("Rsqrt")
+def rsqrt(op: Context, x: Value, /) -> Value:
+    """1 / sqrt(x)."""
+    return op.unary("Reciprocal", op.unary("Sqrt", x))
+
+
+@tf_op("Expm1")
+def expm1(op: Context, x: Value, /) -> Value:
+    """exp(x) - 1, exact near zero."""
+    from converter.lower.keras.operations.elementwise import expm1 as worker
+
+    return worker(op, x)
+
+
+@tf_op("Log1p")
+def log1p(op: Context, x: Value, /) -> Value:
+    """log(1 + x), exact near zero."""
+    from converter.lower.keras.operations.elementwise import log1p as worker
+
+    return worker(op, x)
+
+
+@tf_op("IsInf")
+def is_inf(op: Context, x: Value, /) -> Value:
+    """Whether x is infinite."""
+    return op.unary("IsInf", op.cast(x, "float32") if x.dtype == "float16" else x)
+
+
+@tf_op("IsFinite")
+def is_finite(op: Context, x: Value, /) -> Value:
+    """Whether x is neither infinite nor NaN."""
+    # x - x is 0 of what is finite, and NaN of anything else.
+    return op.unary("Not", op.unary("IsNaN", op.sub(x, x)))
+
+
+# -- of two ----------------------------------------------------------------------------------------
+
+
+@tf_op("Add", "AddV2")
+def add(op: Context, x: Value, y: Value, /) -> Value:
+    """X + y; of texts, one after the other (from opset 20)."""
+    if x.dtype != "string":
+        return op.add(x, y)
+    if op.graph.opset < 20:
+        raise Gap("the joining of texts, which ONNX has from opset 20")
+    return op.elementwise("StringConcat", x, y)
+
+
+def _binary(name: str, op_type: str, formula: str) -> None:
+    def handler(op: Context, x: Value, y: Value, /) -> Value:
+        return op.elementwise(op_type, x, y)
+
+    handler.__doc__ = formula
+    tf_op(name)(handler)
+
+
+for _name, _op_type, _formula in (
+    ("Sub", "Sub", "x - y."),
+    ("Mul", "Mul", "x * y."),
+    ("Div", "Div", "x / y; of integers, cut off towards zero."),
+    ("RealDiv", "Div", "x / y."),
+    ("TruncateDiv", "Div", "x / y, cut off towards zero."),
+    ("LogicalAnd", "And", "Whether both hold."),
+    ("LogicalOr", "Or", "Whether either holds."),
+    ("Greater", "Greater", "x > y."),
+    ("GreaterEqual", "GreaterOrEqual", "x >= y."),
+    ("Less", "Less", "x < y."),
+    ("LessEqual", "LessOrEqual", "x <= y."),
+):
+    _binary(_name, _op_type, _formula)
+
+
+@tf_op("Mod", "TruncateMod")
+def truncate_mod(op: Context, x: Value, y: Value, /) -> Value:
+    """The remainder, with the sign of x."""
+    return op.elementwise("Mod", x, y, fmod=1)
+
+
+@tf_op("Maximum")
+def maximum(op: Context, x: Value, y: Value, /) -> Value:
+    """The larger, NaN where either is."""
+    return kernels.apply(op, "Max", x, y)
+
+
+@tf_op("Minimum")
+def minimum(op: Context, x: Value, y: Value, /) -> Value:
+    """The smaller, NaN where either is."""
+    return kernels.apply(op, "Min", x, y)
+
+
+@tf_op("FloorMod")
+def floor_mod(op: Context, x: Value, y: Value, /) -> Value:
+    """The remainder, with the sign of y."""
+    from converter.lower.keras.operations.elementwise import floor_mod as worker
+
+    return worker(op, x, y)
+
+
+@tf_op("FloorDiv")
+def floor_div(op: Context, x: Value, y: Value, /) -> Value:
+    """X / y, rounded down."""
+    if x.dtype == "float16":
+        # The quotient is rounded first, which onnxruntime leaves out between two of its own casts.
+        exact = op.div(op.cast(x, "float32"), op.cast(y, "float32"))
+        rounded = op.cast(op.cast(exact, "float16"), "float32")
+        return op.cast(op.unary("Floor", rounded), "float16")
+    if x.is_float:
+        return op.unary("Floor", op.div(x, y))
+    cut = op.div(x, y)
+    if x.dtype.startswith("u"):
+        return cut
+    # One less where the remainders that are cut off and rounded down differ.
+    rest, cut_rest = op.elementwise("Mod", x, y), op.elementwise("Mod", x, y, fmod=1)
+    return kernels.where(op, op.elementwise("Equal", rest, cut_rest), cut, op.sub(cut, 1))
+
+
+@tf_op("SquaredDifference")
+def squared_difference(op: Context, x: Value, y: Value, /) -> Value:
+    """(x - y) * (x - y)."""
+    away = op.sub(x, y)
+    return op.mul(away, away)
+
+
+def _is_zero(op: Context, x: Value) -> Value:
+    return op.elementwise("Equal", x, kernels.zero(op, x))
+
+
+@tf_op("DivNoNan")
+def div_no_nan(op: Context, x: Value, y: Value, /) -> Value:
+    """X / y, and 0 where y is 0."""
+    return op.where(_is_zero(op, y), kernels.zero(op, x), op.div(x, y))
+
+
+@tf_op("MulNoNan")
+def mul_no_nan(op: Context, x: Value, y: Value, /) -> Value:
+    """X * y, and 0 where y is 0, whatever x is."""
+    return op.where(_is_zero(op, y), kernels.zero(op, x), op.mul(x, y))
+
+
+@tf_op("Xdivy")
+def xdivy(op: Context, x: Value, y: Value, /) -> Value:
+    """X / y, and 0 where x is 0."""
+    return op.where(_is_zero(op, x), kernels.zero(op, x), op.div(x, y))
+
+
+@tf_op("Xlogy")
+def xlogy(op: Context, x: Value, y: Value, /) -> Value:
+    """X * log(y), and 0 where x is 0."""
+    return op.where(_is_zero(op, x), kernels.zero(op, x), op.mul(x, op.unary("Log", y)))
+
+
+@tf_op("Xlog1py")
+def xlog1py(op: Context, x: Value, y: Value, /) -> Value:
+    """X * log(1 + y), and 0 where x is 0."""
+    return op.where(_is_zero(op, x), kernels.zero(op, x), op.mul(x, log1p(op, y)))
+
+
+@tf_op("Atan2")
+def atan2(op: Context, y: Value, x: Value, /) -> Value:
+    """The angle of the point (x, y), in all four quadrants; zeros have signs."""
+    wide, high = op.unary("Abs", x), op.unary("Abs", y)
+    least, most = op.elementwise("Min", wide, high), op.elementwise("Max", wide, high)
+    same = op.elementwise("Equal", wide, high)  # also both infinite, or both zero
+    tangent = op.where(same, op.unary("Sign", most), op.div(least, most))
+    angle = op.unary("Atan", tangent)
+    angle = op.where(op.elementwise("Greater", high, wide), op.sub(pi / 2, angle), angle)
+    angle = op.where(_is_negative(op, x), op.sub(pi, angle), angle)
+    return op.where(_is_negative(op, y), op.unary("Neg", angle), angle)
+
+
+def _is_negative(op: Context, x: Value) -> Value:
+    """Tell whether numbers have the sign: -0 too, whose reciprocal is minus infinity."""
+    zero = kernels.zero(op, x)
+    below = op.elementwise("Less", op.unary("Reciprocal", x), zero)
+    return op.elementwise("Or", op.elementwise("Less", x, zero), below)
+
+
+@tf_op("Pow")
+def power(op: Context, x: Value, y: Value, /) -> Value:
+    """X ** y; of integers exactly, with overflow as in multiplication."""
+    if x.is_float:
+        return op.elementwise("Pow", x, y)
+    known = op.static(y)
+    if known is not None and known.size == 1 and known.ndim == 0 and 0 <= int(known) <= 64:
+        return _whole_power(op, x, int(known))
+    base, exponent = op.cast(x, "int64"), op.cast(y, "int64")
+    # Beyond 63 only what 64 and 65 say: of 0, 1 and -1 exactly, of all else it is overflow.
+    two = op.constant(2, "int64")
+    far = op.add(op.elementwise("Mod", exponent, two), op.constant(64, "int64"))
+    exponent = op.where(op.elementwise("Less", exponent, 64), exponent, far)
+    result = op.constant(1, "int64")
+    for bit in range(7):
+        is_set = op.elementwise("Equal", op.elementwise("Mod", exponent, two), 1)
+        result = op.mul(result, op.where(is_set, base, op.constant(1, "int64")))
+        if bit < 6:
+            exponent, base = op.div(exponent, two), op.mul(base, base)
+    return op.cast(result, x.dtype)
+
+
+def _whole_power(op: Context, x: Value, exponent: int) -> Value:
+    if exponent == 0:
+        return op.add(op.mul(x, 0), 1)
+    result: Value | None = None
+    base = x
+    while True:
+        if exponent & 1:
+            result = base if result is None else op.mul(result, base)
+        exponent >>= 1
+        if not exponent:
+            assert result is not None
+            return result
+        base = op.mul(base, base)
+
+
+@tf_op("ApproximateEqual")
+def approximate_equal(op: Context, x: Value, y: Value, /, *, tolerance: float = 1e-5) -> Value:
+    """Whether x and y are nearer to each other than a tolerance."""
+    if not x.is_float:
+        raise Gap(f"of {x.dtype}")
+    return op.elementwise("Less", op.unary("Abs", op.sub(x, y)), tolerance)
+
+
+@tf_op("AddN", "AccumulateNV2")
+def add_n(op: Context, *inputs: Value, shape: Any = None) -> Value:
+    """The sum of tensors."""
+    del shape
+    if len(inputs) > 2 and inputs[0].is_float and inputs[0].dtype != "bfloat16":
+        return op.elementwise("Sum", *inputs)
+    return reduce(op.add, inputs)
+
+
+# -- equality --------------------------------------------------------------------------------------
+
+
+@tf_op("Equal")
+def equal(op: Context, x: Value, y: Value, /, *, incompatible_shape_error: bool = True) -> Value:
+    """Whether x is y."""
+    if not incompatible_shape_error and not _go_together(x, y):
+        return op.constant(value=False, dtype="bool")
+    return same(op, x, y)
+
+
+@tf_op("NotEqual")
+def not_equal(
+    op: Context, x: Value, y: Value, /, *, incompatible_shape_error: bool = True
+) -> Value:
+    """Whether x is not y."""
+    if not incompatible_shape_error and not _go_together(x, y):
+        return op.constant(value=True, dtype="bool")
+    return op.unary("Not", same(op, x, y))
+
+
+def _go_together(x: Value, y: Value) -> bool:
+    try:
+        broadcast(x.shape, y.shape)
+    except ValueError:
+        return False
+    return True
+
+
+def same(op: Context, x: Value, y: Value) -> Value:
+    """Return whether elements are equal, of texts too.
+
+    ONNX compares texts from opset 19 on. Before, one that is known is looked up, and of two tensors
+    the texts are numbered, equal ones alike.
+    """
+    if x.dtype != "string" or op.graph.opset >= 19:
+        return op.elementwise("Equal", x, y)
+    for text, other in ((x, y), (y, x)):
+        known = op.static(text)
+        if known is not None and known.size == 1 and text.rank <= other.rank:
+            (found,) = op.node(
+                "LabelEncoder", [other], [("int64", other.shape)], stored=other.stored,
+                attributes={"keys_strings": [str(known.reshape(-1)[0])], "values_int64s": [1],
+                            "default_int64": 0},
+                domain="ai.onnx.ml",
+            )  # fmt: skip
+            return op.cast(found, "bool")
+    flat = [op.emit("Reshape", v, op.constant([-1], "int64"), dtype="string", shape=(None,))
+            for v in (x, y)]  # fmt: skip
+    *_, numbers, _ = op.node(
+        "Unique", [op.concat(flat, 0)],
+        [("string", (None,)), ("int64", (None,)), ("int64", (None,)), ("int64", (None,))],
+    )  # fmt: skip
+    count = op.emit("Size", x, dtype="int64", shape=())
+    middle, end = op.unsqueeze(count, [0]), op.constant([1 << 62], "int64")
+    start, axis = op.constant([0], "int64"), op.constant([0], "int64")
+    parts = []
+    for value, low, high in ((x, start, middle), (y, middle, end)):
+        part = op.emit("Slice", numbers, low, high, axis, dtype="int64", shape=(None,))
+        shape = op.emit("Shape", value, dtype="int64", shape=(value.rank,))
+        parts.append(op.emit("Reshape", part, shape, dtype="int64", shape=value.shape))
+    return op.elementwise("Equal", *parts)
+
+
+# -- choice ----------------------------------------------------------------------------------------
+
+
+@tf_op("Select")
+def select(op: Context, condition: Value, x: Value, y: Value, /) -> Value:
+    """X where the condition holds, else y; a vector of conditions is of whole rows."""
+    if 0 < condition.rank < x.rank:
+        condition = op.unsqueeze(condition, list(range(condition.rank, x.rank)))
+    return kernels.where(op, condition, x, y)
+
+
+@tf_op("SelectV2")
+def select_v2(op: Context, condition: Value, x: Value, y: Value, /) -> Value:
+    """X where the condition holds, else y, all broadcast."""
+    return kernels.where(op, condition, x, y)
+
+
+@tf_op("ClipByValue")
+def clip_by_value(op: Context, t: Value, low: Value, high: Value, /) -> Value:
+    """T, held between two bounds."""
+    return kernels.apply(op, "Max", kernels.apply(op, "Min", t, high), low)
+
+
+# -- dtypes ----------------------------------------------------------------------------------------
+
+
+@tf_op("Cast", any_input=True)
+def cast(op: Context, x: Thing, /, *, node: Node, Truncate: bool = False) -> Thing:  # noqa: N803
+    """X in another dtype; floating point numbers are cut off to integers."""
+    wanted = node.attribute("DstT")
+    if isinstance(x, Complex):
+        if wanted in ("complex64", "complex128"):
+            part = "float64" if wanted == "complex128" else "float32"
+            return Complex(op.cast(x.real, part), op.cast(x.imaginary, part), wanted)
+        if wanted == "bool":
+            raise Gap("complex numbers as booleans")
+        return convert(op, x.real, wanted)
+    tensor = op.walker.tensor(x)
+    assert isinstance(tensor, Value)
+    if wanted in ("complex64", "complex128"):
+        real = op.cast(tensor, "float64" if wanted == "complex128" else "float32")
+        return Complex(real, op.sub(real, real), wanted)
+    if Truncate and tensor.is_float and wanted in ("float16", "bfloat16", "float32"):
+        raise Gap("a cast that cuts digits off")
+    return convert(op, tensor, wanted)
+
+
+def convert(op: Context, x: Value, dtype: str) -> Value:
+    """Return a value in another dtype, as TensorFlow's CPU kernels convert.
+
+    Raises:
+        Gap: From or to texts, or what ONNX has no such dtype for.
+    """
+    if "string" in (x.dtype, dtype) and x.dtype != dtype:
+        raise Gap(f"a cast from {x.dtype} to {dtype}")
+    if dtype not in FROM_AND_TO:
+        raise Gap(f"a cast to {dtype}")
+    return op.cast(x, dtype)
+
+
+FROM_AND_TO: frozenset[str] = frozenset((
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16",
+    "bfloat16", "float32", "float64", "string", "float8_e4m3fn", "float8_e5m2",
+))  # fmt: skip

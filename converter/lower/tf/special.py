@@ -136,7 +136,7 @@ def ndtri(op: Context, x: Value, /) -> Value:
 
 @tf_op("Erfinv")
 def erfinv(op: Context, x: Value, /) -> Value:
-    """The inverse of erf: ndtri((x + 1) / 2) / sqrt(2), whose argument is rounded as TensorFlow's."""
+    """The inverse of erf: ndtri((x + 1) / 2) / sqrt(2), with the argument rounded."""
     half = op.add(op.mul(x, 0.5), 0.5)
     return in_double(op, half, lambda op, p: op.mul(_ndtri(op, p), sqrt(0.5)))
 
