@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from converter.lower.graph import Graph, Node, consumers
+from converter.lower.graph import Graph, Node, Spec, consumers
 from converter.verify.inputs import WORDS, Hint
 
 # Of an element-wise node's operands any may be the followed one; of the others the first is.
@@ -40,7 +40,7 @@ def hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
     found = {}
     for name in graph.inputs:
         spec = graph.specs[name]
-        hint = _switch(name, spec.dtype, len(spec.shape))
+        hint = _switch(name, spec)
         if hint is None:
             hint = _indices(graph, readers, name)
         if hint is None and spec.dtype == "string":
@@ -53,14 +53,14 @@ def hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
     return found
 
 
-def _switch(name: str, dtype: str, rank: int) -> Hint | None:
-    if dtype == "bool" and TRAINING.search(name):
-        return Hint(words=(0,))
-    if rank == 0 and "float" in dtype and KEPT.search(name):
-        return Hint(words=(1,))
-    if rank == 0 and "float" in dtype and DROPPED.search(name):
-        return Hint(words=(0,))
-    return None
+def _switch(name: str, spec: Spec) -> Hint | None:
+    if spec.dtype == "bool" and TRAINING.search(name):
+        return Hint(words=(0,), is_scalar=True)
+    if spec.shape or "float" not in spec.dtype:
+        return None
+    if KEPT.search(name):
+        return Hint(words=(1,), is_scalar=True)
+    return Hint(words=(0,), is_scalar=True) if DROPPED.search(name) else None
 
 
 def _reached(

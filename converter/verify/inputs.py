@@ -29,9 +29,19 @@ LADDERS: Mapping[int, Sequence[tuple[Sequence[int], Sequence[int]]]] = {
     4: (((64, 96), (128, 64)), ((96, 96), (128, 128)), ((224, 224), (256, 256)), ((512,), (640,))),
     5: (((8, 16, 24), (16, 8, 16)), ((16,), (32,)), ((64,), (48,)), ((96,), (128,))),
 }
+# What graphs that fix a size in their middle, and nowhere else, were made for: pictures of
+# CIFAR, MNIST and Inception, and vectors of those.
+MADE_FOR: Mapping[int, Sequence[Sequence[int]]] = {
+    2: ((784,), (10,), (4,), (1,)), 3: ((28,), (32,), (299,)), 4: ((32,), (28,), (299,)),
+}
+# Shapes of inputs of which not even the rank is known: first those that say the most.
+UNRANKED: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = (
+    ((2, 3), (3, 2)), ((4,), (3,)), ((1, 4), (3, 4)), ((1, 784), (3, 784)), ((2, 3, 4), (3, 2, 5)),
+    ((1, 28, 28), (3, 28, 28)), ((1, 28, 28, 1), (3, 28, 28, 1)), ((1, 32, 32, 3), (3, 32, 32, 3)),
+    ((1, 224, 224, 3), (3, 224, 224, 3)), ((), ()),
+)
 # fmt: on
 LEVELS = 4
-RANKS = (2, 1, 0, 4)  # of inputs that record none, in the order in which they are tried
 
 # Layers and operations that hand on the elements they are given.
 PASSING = frozenset((
@@ -53,6 +63,7 @@ class Hint:
         offset: Likewise.
         words: To draw text or integers from.
         is_mask: Whether it says which elements count.
+        is_scalar: Whether it has no axes, should that not be recorded.
         masked: Value of steps that a mask passes over.
     """
 
@@ -62,6 +73,7 @@ class Hint:
     offset: float = 0.0
     words: tuple[Any, ...] = ()
     is_mask: bool = False
+    is_scalar: bool = False
     masked: float | None = None
 
 
@@ -96,14 +108,17 @@ def plan(
         samples: Draws for each combination of sizes.
     """
     rng = np.random.default_rng(seed)
-    is_free = any(s.shape is None or any(isinstance(n, str) for n in s.shape[1:]) for s in specs)
+    is_unknown = any(s.shape is None for s in specs)
+    is_free = is_unknown or any(isinstance(n, str) for s in specs for n in (s.shape or ())[1:])
     is_batched = any(isinstance(n, str) for s in specs for n in (s.shape or ())[:1])
     cases = []
+    levels = LEVELS + max(len(sizes) for sizes in MADE_FOR.values())
+    levels = max(levels, len(UNRANKED)) if is_unknown else levels
     for sizing in (0, 1) if is_free or is_batched else (0,):
         for sample in range(samples):
             alternatives: dict[tuple[tuple[int, ...], ...], Case] = {}
-            for level in range(LEVELS if is_free else 1):
-                shapes = _shapes(specs, level, sizing)
+            for level in range(levels if is_free else 1):
+                shapes = _shapes(specs, found, level, sizing)
                 if shapes in alternatives:
                     continue
                 arrays = tuple(
@@ -111,6 +126,7 @@ def plan(
                     for spec, shape, hint in zip(specs, shapes, found, strict=True)
                 )
                 name = "; ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
+                name = name or "no inputs"
                 name += f" #{sample + 1}" if samples > 1 else ""
                 alternatives[shapes] = Case(name, arrays)
             cases.append([*alternatives.values()])
@@ -165,16 +181,18 @@ def kept_as(dtype: str) -> "np.dtype[np.generic]":
 # -- sizes ---------------------------------------------------------------------------------------
 
 
-def _shapes(specs: Sequence[TensorSpec], level: int, sizing: int) -> tuple[tuple[int, ...], ...]:
+def _shapes(
+    specs: Sequence[TensorSpec], found: Sequence[Hint], level: int, sizing: int
+) -> tuple[tuple[int, ...], ...]:
     """Return a shape for each input; axes of one name have one size, and so does one place."""
     named: dict[str, int] = {}
     shapes = []
-    for spec in specs:
+    for spec, hint in zip(specs, found, strict=True):
+        if spec.shape is None:
+            shapes.append(() if hint.is_scalar else UNRANKED[min(level, len(UNRANKED) - 1)][sizing])
+            continue
         sizes = spec.shape
-        if sizes is None:  # of any number of axes: which, what runs it will say
-            sizes = tuple(f"any {axis}" for axis in range(RANKS[level]))
-        ladder = LADDERS.get(len(sizes), LADDERS[5] if len(sizes) > 5 else LADDERS[2])
-        steps = ladder[level][sizing]
+        steps = _steps(len(sizes), level, sizing)
         shape = []
         for axis, n in enumerate(sizes):
             if isinstance(n, int):
@@ -185,6 +203,14 @@ def _shapes(specs: Sequence[TensorSpec], level: int, sizing: int) -> tuple[tuple
                 shape.append(named.setdefault(n, steps[(axis - 1) % len(steps)]))
         shapes.append(tuple(shape))
     return tuple(shapes)
+
+
+def _steps(rank: int, level: int, sizing: int) -> Sequence[int]:
+    ladder = LADDERS.get(rank, LADDERS[5] if rank > 5 else LADDERS[2])
+    if level < LEVELS:
+        return ladder[level][sizing]
+    more = MADE_FOR.get(rank, ())
+    return more[level - LEVELS] if level - LEVELS < len(more) else ladder[0][sizing]
 
 
 # -- elements ------------------------------------------------------------------------------------

@@ -1,18 +1,20 @@
-"""Convert every Keras model of a corpus to ONNX, and compare what it computes with Keras itself.
+"""Convert the Keras models and TensorFlow graphs of a corpus, and compare with the frameworks.
 
-    python tests/corpus/graphs.py FOLDER --tensorflow-python P [--jobs N] [-v]
+    python tests/corpus/graphs.py FOLDER --tensorflow-python P [--kind K,...] [--jobs N] [-v]
 
-FOLDER has an INDEX.tsv with the columns ``kind`` and ``path``, or Keras files. Each is converted by
+FOLDER has an INDEX.tsv with the columns ``kind`` and ``path``, or files. Each is converted by
 ``convert --to onnx`` and compared by ``convert verify``, in processes that may take so much time
-and memory. A verdict each:
+and memory; of a TensorFlow graph each signature is, by `tensorflow_graphs`. A verdict each:
 
-    agrees     Keras 3 or tf_keras computes the same
+    agrees     Keras 3, tf_keras or TensorFlow computes the same
     own code   not converted, or not run: a Lambda or a class of the author's own is in it
     no graph   the file records weights only
-    no Keras   converted, accepted by onnxruntime, and no Keras runs the source: why follows
-    empty      onnxruntime's output has no element, and neither has Keras's, of the same shape
-    WRONG      outputs differ, onnxruntime refuses the file, there is a gap that is no one's own
-               code, or anything else kept it from being converted
+    no run     converted, accepted by onnxruntime, and no framework runs the source: why follows
+    gap        a TensorFlow graph that is not converted, and what of it is named
+    random     of a TensorFlow graph some outputs differ from run to run; all others agree
+    empty      onnxruntime's output has no element, and neither has the source's, of the same shape
+    WRONG      outputs differ, onnxruntime refuses the file, there is a gap in a Keras model that
+               is no one's own code, or anything else kept it from being converted
 
 Exits 1 if anything is WRONG, if there is nothing to convert, or if nothing agrees.
 """
@@ -29,6 +31,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -38,9 +41,16 @@ import converter
 from converter.verify.runners import PYTHON_VARIABLE
 from formats.errors import ConvertError
 
-KINDS = ("keras_h5", "keras_zip")
-SUFFIXES = (".h5", ".hdf5", ".keras")
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))
+from tensorflow_server import stand_in  # noqa: E402
+
+KERAS = ("keras_h5", "keras_zip")
+TENSORFLOW = ("savedmodel", "tf1_frozen")
+SUFFIXES = {".h5": "keras_h5", ".hdf5": "keras_h5", ".keras": "keras_zip", ".pb": "tf1_frozen"}
 SECONDS = 120  # for a conversion; three times that for a comparison, which starts frameworks
+SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
+SAVED_MODEL_PARTS = (*SAVED_MODELS, "tfhub_module.pb", "keras_metadata.pb", "fingerprint.pb")
 MEMORY_BYTES = 4 << 30  # of address space, for a conversion
 UNSUPPORTED = 4  # exit code
 WEIGHTS_ONLY = "records no computation"
@@ -50,37 +60,74 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tensorflow-python", required=True)
+    parser.add_argument("--kind", default=",".join((*KERAS, *TENSORFLOW)))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
     os.environ[PYTHON_VARIABLE] = options.tensorflow_python
-    paths = list(models(options.folder))
+    found = [m for m in models(options.folder) if m[0] in options.kind.split(",")]
     verdicts: Counter[str] = Counter()
     start = time.perf_counter()
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for path, (verdict, detail) in zip(paths, pool.map(judge, paths), strict=True):
-            verdicts[verdict] += 1
-            if options.verbose or verdict == "WRONG":
-                print(f"{verdict:<9} {path.relative_to(options.folder)}  {detail}", flush=True)
+    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+        asks = None
+        if any(kind in TENSORFLOW for kind, _ in found):
+            asks = stack.enter_context(stand_in(options.tensorflow_python, Path(scratch)))
+        with ThreadPoolExecutor(options.jobs) as pool:
+            judged = pool.map(partial(judge, asks), found)
+            for (_, path), rows in zip(found, judged, strict=True):
+                for verdict, detail in rows:
+                    verdicts[verdict] += 1
+                    if options.verbose or verdict == "WRONG":
+                        name = path.relative_to(options.folder)
+                        print(f"{verdict:<9} {name}  {detail}", flush=True)
     for verdict, count in sorted(verdicts.items()):
         print(f"{count:>4} {verdict}")
-    print(f"graphs: {len(paths)} models in {time.perf_counter() - start:.1f} s")
+    seconds = time.perf_counter() - start
+    print(f"graphs: {sum(verdicts.values())} of {len(found)} models in {seconds:.1f} s")
     return 1 if verdicts["WRONG"] or not verdicts["agrees"] else 0
 
 
-def models(folder: Path) -> Iterator[Path]:
-    """Yield the models of a folder, by its index or by their names."""
+def models(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield kind and path of the models of a folder, by its index or by their names."""
     index = folder / "INDEX.tsv"
     if index.exists():
         with index.open() as f:
             rows = csv.DictReader(f, delimiter="\t")
-            yield from (folder / r["path"] for r in rows if r["kind"] in KINDS)
+            yield from ((r["kind"], folder / r["path"]) for r in rows)
         return
-    yield from (p for p in sorted(folder.rglob("*")) if p.suffix in SUFFIXES and p.is_file())
+    for path in sorted(folder.rglob("*")):
+        if path.name in SAVED_MODELS:
+            yield "savedmodel", path.parent
+        elif path.suffix in SUFFIXES and path.is_file() and path.name not in SAVED_MODEL_PARTS:
+            yield SUFFIXES[path.suffix], path
 
 
-def judge(path: Path) -> tuple[str, str]:
-    """Return a verdict on one model, and what there is to say."""
+def judge(asks: Path | None, model: tuple[str, Path]) -> list[tuple[str, str]]:
+    """Return verdicts on one artifact, and what there is to say."""
+    kind, path = model
+    return [of_model(path)] if kind in KERAS else of_graph(path, asks)
+
+
+def of_graph(path: Path, asks: Path | None) -> list[tuple[str, str]]:
+    """Return a verdict on each signature of a TensorFlow graph."""
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            done = subprocess.run(
+                [sys.executable, HERE / "tensorflow_graphs.py", path, scratch],
+                capture_output=True, text=True, check=False, timeout=SECONDS * 5,
+                env={**os.environ, PYTHON_VARIABLE: str(asks)},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return [("WRONG", f"took more than {SECONDS * 5} s")]
+    try:
+        return [tuple(row) for row in json.loads(done.stdout.splitlines()[-1])]
+    except (ValueError, IndexError):
+        said = " ".join(done.stderr.split())[-300:]
+        return [("WRONG", f"exit code {done.returncode}: {said}")]
+
+
+def of_model(path: Path) -> tuple[str, str]:
+    """Return the verdict on one Keras model, and what there is to say."""
     try:
         findings = converter.read(path).metadata.findings
     except ConvertError as e:
@@ -153,7 +200,7 @@ def said_by(compared: "subprocess.CompletedProcess[str]") -> tuple[str, str]:
             f"{report['source']['name']}{note}{skipped}"
         )
     if report["status"] == "not run" and report["lacking"] is None:
-        return "no Keras", report["reason"]
+        return "no run", report["reason"]
     failed = [m for m in report["outputs"] if not m["passed"]]
     # An output of another shape is a problem of its own, and has elements on one side.
     if failed and all("has no element to compare" in " ".join(m["problems"]) for m in failed):

@@ -80,9 +80,24 @@ def test_samples_are_draws_of_their_own():
     assert not np.array_equal(cases[0][0].arrays[0], cases[1][0].arrays[0])
 
 
-def test_an_input_of_unknown_rank_is_tried_with_several():
-    (first, _) = plan([TensorSpec("x", "float32", None)], [Hint()], seed=0)
-    assert [case.arrays[0].ndim for case in first] == [2, 1, 0, 4]
+def test_an_input_of_unknown_rank_is_tried_in_many():
+    unknown = TensorSpec("x", "float32", None)
+    cases = plan(
+        [unknown, TensorSpec("keep", "float32", None)], [Hint(), Hint(is_scalar=True)], seed=0
+    )
+    assert len(cases) == 2
+    shapes = [tuple(a.shape for a in case.arrays) for case in cases[0]]
+    assert len(shapes) > 8
+    assert {len(x) for x, _ in shapes} >= {0, 1, 2, 3, 4}
+    assert {keep for _, keep in shapes} == {()}
+
+
+def test_pictures_of_the_sizes_that_models_were_made_for_are_tried_last():
+    (one, _) = plan([TensorSpec("x", "uint8", ("n", "h", "w", 3))], [Hint()], seed=0)
+    sizes = [case.arrays[0].shape[1:3] for case in one]
+    assert sizes[0] == (64, 96)
+    assert {(224, 224), (32, 32), (28, 28), (299, 299)} < set(sizes)
+    assert len(set(sizes)) == len(sizes)
 
 
 # -- what layers say -----------------------------------------------------------------------------

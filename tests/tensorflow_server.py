@@ -2,21 +2,24 @@
 
     python tensorflow_server.py SOCKET     with a Python that has TensorFlow
 
-Each connection sends a line, the folder of a question, and gets a line back: empty, or the
-traceback. `stand_in` makes an executable that asks it, for CONVERT_TENSORFLOW_PYTHON to name.
+Each connection sends a line, the folder of a question, and gets a text back: nothing, or what went
+wrong. A fork answers, so that what a graph does to TensorFlow ends with it. `stand_in` makes an
+executable that asks, for CONVERT_TENSORFLOW_PYTHON to name.
 """
 
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
 import time
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-RUNNER = Path(__file__).parents[3] / "converter" / "verify" / "runner_tensorflow.py"
+RUNNER = Path(__file__).parents[1] / "converter" / "verify" / "runner_tensorflow.py"
+SECONDS = 300  # for a question
 ASKS = """#!{python}
 import socket, sys
 assert sys.argv[-2].endswith("runner_tensorflow.py"), sys.argv
@@ -46,10 +49,27 @@ def serve(path: str) -> None:
             with connection:
                 connection.settimeout(None)
                 folder = connection.makefile().readline().rstrip("\n")
-                try:
-                    runner["main"](Path(folder))
-                except Exception:  # noqa: BLE001 - it is the child's, and told there
-                    connection.sendall(traceback.format_exc().encode())
+                said = answer(runner["main"], Path(folder))
+                with suppress(OSError):  # nobody waits any more
+                    connection.sendall(said.encode())
+
+
+def answer(main, folder: Path) -> str:
+    """Run a question in a fork, and return what went wrong."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            signal.alarm(SECONDS)
+            main(folder)
+        except BaseException:  # noqa: BLE001 - it is told
+            os.write(write, traceback.format_exc()[-4000:].encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return said or (f"died of signal {-status}" if status else "")
 
 
 @contextmanager
