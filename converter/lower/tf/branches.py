@@ -29,7 +29,7 @@ def conditional(op: Context, condition: Value, branches: Sequence[Branch]) -> li
             things = list(branch())
             if any(isinstance(t, Unknown) for t in things):
                 return [UNKNOWN] * len(things)
-            values = [_value(t) for t in things]
+            values = [_value(op, t) for t in things]
             body.outputs = _outputs(op, body, values)
         bodies.append(needed(body))
         yielded.append((things, values))
@@ -45,16 +45,19 @@ def conditional(op: Context, condition: Value, branches: Sequence[Branch]) -> li
     return [_like(m, t, o) for m, t, o in zip(made, things, others, strict=True)]
 
 
-def chosen(op: Context, condition: Value, taken: Value, other: Value) -> Value:
-    """Return one of two values that are there already; a pass moves into the branches what can."""
-    (made,) = conditional(op, condition, [lambda: [taken], lambda: [other]])
-    assert isinstance(made, Value)
-    return made
+def chosen(op: Context, condition: Value, taken: Thing, other: Thing) -> Thing:
+    """Return one of two things that are there already; a pass moves into the branches what can."""
+    if taken is other:
+        return taken
+    return conditional(op, condition, [lambda: [taken], lambda: [other]])[0]
 
 
-def _value(thing: Thing) -> Value:
-    if isinstance(thing, Stack) and thing.tensor is not None:
-        return thing.tensor
+def _value(op: Context, thing: Thing) -> Value:
+    from converter.lower.tf.stacks import whole
+
+    if isinstance(thing, Stack):
+        return whole(op, thing)
+    thing = op.walker.tensor(thing)
     if not isinstance(thing, Value):
         raise Gap(f"a branch that yields a {type(thing).__name__.lower()}")
     return thing

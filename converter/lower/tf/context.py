@@ -1,6 +1,7 @@
 """The builder that handlers of TensorFlow's ops are given: nodes, and what is known of elements."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +39,22 @@ class Context(Builder):
         super().__init__(graph, weights)
         self.at = self.place = ""
         self._contents: dict[str, np.ndarray] = {}
+        self._enclosing = [graph]
+
+    @contextmanager
+    def body(self, name: str) -> Iterator[Graph]:
+        """Build an inner graph, as a loop's; it sees what is outside, and constants stay there."""
+        with super().body(name) as graph:
+            self._enclosing.append(graph)
+            try:
+                yield graph
+            finally:
+                self._enclosing.pop()
+
+    @property
+    def enclosing(self) -> list[Graph]:
+        """The graphs being built, the innermost first."""
+        return self._enclosing[::-1]
 
     @property
     def is_outermost(self) -> bool:
@@ -160,13 +177,17 @@ class Context(Builder):
         if target == x.shape and all(n is not None for n in target):
             return self.plain(x)
         named = [n for n in target if not isinstance(n, int)]
-        if len(named) <= 1:
+        zero = {"allowzero": 1}  # else a zero would be the size that the axis had
+        if 0 not in target and len(named) <= 1:
             vector = self.constant([n if isinstance(n, int) else -1 for n in target], "int64")
+            zero = {}
+        elif not named:
+            vector = self.constant(list(target), "int64")
         elif all(n is not None and n in x.shape for n in named):
             vector = self.sizes(self.plain(x), target)
         else:
             vector = self.cast(shape, "int64")
-        return self.emit("Reshape", x, vector, dtype=x.dtype, shape=target)
+        return self.emit("Reshape", x, vector, dtype=x.dtype, shape=target, **zero)
 
     def vector_of(self, dims: Sequence[Dim], like: Sequence[Value]) -> Value:
         """Return sizes as a vector of int64; names are looked up in the shapes of values.

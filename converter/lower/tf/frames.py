@@ -1,8 +1,198 @@
-"""The loops of TensorFlow 1, put together from Enter, Merge, Switch, NextIteration and Exit."""
+"""The loops of TensorFlow 1, put together from Enter, Merge, Switch, NextIteration and Exit.
 
-from converter.lower.tf.graphdef import Body
+A frame is what lies between its Enters and its Exits. A variable of the loop is a Merge of an Enter
+and a NextIteration; the condition reads Merges, and a round reads the Switches behind them. So one
+body holds both, with a Merge for an argument: `_Loop` stands for all of it (see `loops.framed`).
+Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/ops/control_flow_ops.cc
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from converter.lower.tf.graphdef import ARGUMENT, Body, Node, Port
+
+ENTERS = frozenset(("Enter", "RefEnter"))
+EXITS = frozenset(("Exit", "RefExit"))
+MERGES = frozenset(("Merge", "RefMerge"))
+NEXTS = frozenset(("NextIteration", "RefNextIteration"))
+SWITCHES = frozenset(("Switch", "RefSwitch"))
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One loop.
+
+    Attributes:
+        body: Condition and round; its arguments are the loop's variables, then what never changes.
+        condition: Whether there is another round.
+        results: What the variables are after a round.
+    """
+
+    body: Body
+    condition: Port
+    results: list[Port]
+
+
+@dataclass(slots=True)
+class LoopNode(Node):
+    """The node that stands for a frame."""
+
+    frame: Frame | None = None
+
+
+def frame_of(node: Node) -> Frame:
+    """Return the frame that a node stands for."""
+    assert isinstance(node, LoopNode)
+    assert node.frame is not None
+    return node.frame
 
 
 def restructure(body: Body) -> None:
-    """Replace the nodes of each frame by one node that stands for the loop."""
-    del body
+    """Replace the nodes of each frame by one node that stands for the loop, inner ones first."""
+    waiting: dict[str, list[Node]] = {}
+    for node in body.nodes.values():
+        if node.op in ENTERS:
+            waiting.setdefault(str(node.attribute("frame_name", "")), []).append(node)
+    while waiting:
+        readers = _readers(body)
+        reached = {name: _inside(body, readers, enters) for name, enters in waiting.items()}
+        inner = [
+            name
+            for name, inside in reached.items()
+            if not any(
+                e.name in inside for other in waiting if other != name for e in waiting[other]
+            )
+        ]
+        if not inner:
+            return  # frames that lie in each other: their nodes are gaps
+        for name in inner:
+            enters = waiting.pop(name)
+            current = [body.nodes[e.name] for e in enters]  # an inner loop may be what they read
+            _replace(body, name, current, reached[name])
+
+
+def _readers(body: Body) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for node in body.nodes.values():
+        for before in (*(p.node for p in node.inputs), *node.controls):
+            found.setdefault(before, []).append(node.name)
+    return found
+
+
+def _inside(body: Body, readers: dict[str, list[str]], enters: Iterable[Node]) -> set[str]:
+    """Return the names of what lies behind Enters, up to Exits."""
+    found: set[str] = set()
+    stack = [enter.name for enter in enters]
+    while stack:
+        name = stack.pop()
+        if name in found:
+            continue
+        found.add(name)
+        if body.nodes[name].op not in EXITS:
+            stack += readers.get(name, ())
+    return found
+
+
+def _replace(body: Body, name: str, enters: list[Node], inside: set[str]) -> None:
+    nodes = body.nodes
+    entering = {enter.name for enter in enters}
+    conditions = {n for n in inside if nodes[n].op == "LoopCond"}
+    variables: dict[
+        str, tuple[Port, Port]
+    ] = {}  # name of the Merge -> what it begins with, and next
+    for node in list(nodes.values()):
+        if node.name not in inside or node.op not in MERGES or len(node.inputs) != 2:
+            continue
+        sides = {nodes[p.node].op: p.node for p in node.inputs if p.node in nodes}
+        first = next((p.node for p in node.inputs if p.node in entering), None)
+        again = next((sides[op] for op in NEXTS if op in sides), None)
+        if first is not None and again is not None:
+            variables[node.name] = (nodes[first].inputs[0], nodes[again].inputs[0])
+    if len(conditions) != 1 or not variables:
+        return
+    (loop_condition,) = conditions
+    begun = {p.node for merge in variables for p in nodes[merge].inputs}
+    constant = [enter for enter in enters if enter.name not in begun]
+    made = _Frame(body, inside, variables, loop_condition, constant)
+    loop = LoopNode(
+        f"{name}:loop", "_Loop",
+        [*(start for start, _ in variables.values()), *(e.inputs[0] for e in constant)],
+        [c for e in enters for c in e.controls], {}, enters[0].device,
+    )  # fmt: skip
+    loop.frame = made.frame()
+    loop.inputs += made.seen.values()
+    numbers = {merge: i for i, merge in enumerate(variables)}
+    for inner in inside:
+        node = nodes[inner]
+        if node.op not in EXITS:
+            del nodes[inner]
+            continue
+        merge = made.switched.get(node.inputs[0].node)
+        if merge is not None:
+            port = Port(loop.name, "", numbers[merge])
+            nodes[inner] = Node(inner, "Identity", [port], [], {}, node.device)
+    nodes[loop.name] = loop
+
+
+class _Frame:
+    """A frame being made a body of its own.
+
+    Attributes:
+        seen: What its nodes read from outside without an Enter, by the argument it becomes.
+        switched: Name of a Switch -> the Merge that it hands to the round or out of the loop.
+    """
+
+    def __init__(
+        self, body: Body, inside: set[str], variables: dict[str, tuple[Port, Port]],
+        condition: str, constant: list[Node],
+    ) -> None:  # fmt: skip
+        self._nodes = body.nodes
+        self._inside = inside
+        self._variables = variables
+        self._condition = condition
+        self._constant = {enter.name for enter in constant}
+        self._arguments = [*variables, *(enter.name for enter in constant)]
+        self.seen: dict[str, Port] = {}
+        self.switched = {
+            n: body.nodes[n].inputs[0].node
+            for n in inside
+            if body.nodes[n].op in SWITCHES
+            and body.nodes[n].inputs[1].node == condition
+            and body.nodes[n].inputs[0].node in variables
+        }
+        self._name = body.name
+
+    def frame(self) -> Frame:
+        """Return the body, its condition and its results."""
+        inner = Body(self._name)
+        for name in (n for n in self._nodes if n in self._inside):
+            node = self._nodes[name]
+            if node.op in EXITS or node.op in NEXTS:
+                continue
+            if name in self._variables or name in self._constant:
+                inner.nodes[name] = Node(name, ARGUMENT, [], [], {})
+            elif name in self.switched:
+                port = Port(self.switched[name], "", 0)
+                inner.nodes[name] = Node(name, "Identity", [port], [], {}, node.device)
+            elif node.op not in ENTERS:
+                inputs = [self._port(p) for p in node.inputs]
+                controls = [c for c in node.controls if c in self._inside]
+                inner.nodes[name] = replace(node, inputs=inputs, controls=controls)
+        condition = self._port(self._nodes[self._condition].inputs[0])
+        results = [self._port(port) for _, port in self._variables.values()]
+        for name in self.seen:
+            inner.nodes[name] = Node(name, ARGUMENT, [], [], {})
+        for node in inner.nodes.values():
+            node.controls = [c for c in node.controls if c in inner.nodes]
+        inner.arguments = [*self._arguments, *self.seen]
+        return Frame(inner, condition, results)
+
+    def _port(self, port: Port) -> Port:
+        """Return where a node of the body reads what it read in the graph."""
+        if port.node in self.switched:
+            return Port(port.node, "", 0)
+        if port.node in self._inside:
+            return port
+        name = f"{port.node}:{port.arg}:{port.number}"
+        self.seen[name] = port
+        return Port(name, "", 0)

@@ -8,14 +8,14 @@ Spec: https://onnx.ai/onnx/operators/onnx__Loop.html
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from converter.lower.gap import Gap
-from converter.lower.graph import Graph, Node, Shape, needed
+from converter.lower.graph import Dim, Graph, Node, Shape, needed
 from converter.lower.tf import graphdef
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Body, Port
-from converter.lower.tf.things import UNKNOWN, Stack, Thing, Unknown, Variable
+from converter.lower.tf.things import UNKNOWN, Handle, Stack, Thing, Unknown, Variable
 from converter.lower.values import Value
 
 Condition = Callable[[list[Thing]], Thing]
@@ -27,9 +27,9 @@ TRIES = 6  # times that a body is built, each time with less known of its variab
 class _Read(Exception):  # noqa: N818 - a turn, and no error
     """A list that was taken to be only written is read."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, loop: object, number: int, element: Shape | None) -> None:
         super().__init__(f"list {number}")
-        self.number = number
+        self.loop, self.number, self.element = loop, number, element
 
 
 def passed_through(body: Body) -> set[int]:
@@ -59,26 +59,38 @@ def loop(
     Raises:
         Gap: A variable changes its dtype or rank, or is of a kind that cannot be one.
     """
+    from converter.lower.tf import stacks
+
     if any(isinstance(t, Unknown) for t in start):
         return [UNKNOWN] * len(start)
-    fixed = {i for i, t in enumerate(start) if i in unchanged or isinstance(t, Variable)}
+    fixed = {i for i, t in enumerate(start) if i in unchanged or isinstance(t, Variable | Handle)}
     start = [op.state.read(t) if isinstance(t, Variable) and t.is_reference else t for t in start]
-    plan = _Plan(start, fixed, {i for i, t in enumerate(start) if isinstance(t, Stack)} - fixed)
     for i, thing in enumerate(start):
-        if i not in fixed and not isinstance(thing, Value | Stack):
+        if isinstance(thing, Stack):
+            if i not in fixed:
+                read_inside(thing)  # of a loop that this one is in
+            start[i] = thing if thing.loop is not None else stacks.dense(op, thing)
+        elif i not in fixed and not isinstance(thing, Value):
             raise Gap(f"a loop over a {type(thing).__name__.lower()}")
+    lists = {i for i, t in enumerate(start) if isinstance(t, Stack) and t.tensor is None}
+    plan = _Plan(start, fixed, lists - fixed)
+    gaps = len(op.walker.gaps)
     for _ in range(TRIES * (len(plan.lists) + 1)):
         try:
             made = _built(op, plan, condition, body)
         except _Read as turn:
+            if turn.loop is not plan or turn.number not in plan.lists:
+                raise
             plan.lists.discard(turn.number)
-            continue
+            plan.elements[turn.number] = turn.element
+            made = None
         if made is not None:
             return made
+        del op.walker.gaps[gaps:]  # of a body that is built again
     raise Gap("a loop whose variables change their shapes again and again")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Plan:
     """How a loop is built.
 
@@ -93,16 +105,26 @@ class _Plan:
     start: list[Thing]
     fixed: set[int]
     lists: set[int]
-    shapes: dict[int, Shape] = None  # type: ignore[assignment]
-    elements: dict[int, Shape] = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        self.shapes, self.elements = {}, {}
+    shapes: dict[int, Shape] = field(default_factory=dict)
+    elements: dict[int, Shape | None] = field(default_factory=dict)
 
     @property
     def carried(self) -> list[int]:
         """Numbers of the variables that Loop carries."""
         return [i for i in range(len(self.start)) if i not in self.fixed and i not in self.lists]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """How often a loop goes round, as far as its condition says it.
+
+    Attributes:
+        limits: Numbers of rounds from outside the loop, of which the least counts.
+        exact: Whether nothing else ends the loop.
+    """
+
+    limits: list[Value]
+    exact: bool
 
 
 def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[Thing] | None:
@@ -114,43 +136,57 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
         return [UNKNOWN] * len(plan.start)
     known = op.static(first)
     if known is not None and not bool(known):
-        return [plan.start[i] for i in range(len(plan.start))]
+        return list(plan.start)
     with op.body("loop") as graph:
-        number = op.input(op.unique("round"), "int64", ())
-        op.input(op.unique("go"), "bool", ())
+        op.input(op.unique("round"), "int64", ())
+        go = op.input(op.unique("go"), "bool", ())
         inner = {i: _entry(op, b, plan.shapes.get(i)) for i, b in zip(carried, begin, strict=True)}
-        variables = _with_lists(plan, inner)
-        after = body(variables)
+        after = body(_with_lists(plan, inner))
         if any(isinstance(t, Unknown) for t in after):
             return [UNKNOWN] * len(plan.start)
+        after = [_together(op, t, inner.get(i)) for i, t in enumerate(after)]
         counters = _counters(op, plan, inner, after)
-        stacked: dict[int, Value] = {}
-        for i in sorted(plan.lists):
-            thing = after[i]
-            if not isinstance(thing, Stack):
-                raise Gap("a list that becomes something else")
-            if thing.written is None:
-                raise _Read(i)
-            index, item = thing.written
-            if not _is_round(op, index, inner, counters, number):
-                raise _Read(i)
-            stacked[i] = op.plain(item)
+        stacked = {i: _set(op, plan, i, after[i], counters) for i in sorted(plan.lists)}
         if not _settled(plan, carried, inner, after):
             return None
         states = [_after(op, after[i], inner[i]) for i in carried]
         again = _scalar(op, condition(after))
         if again is None:
             return [UNKNOWN] * len(plan.start)
+        rounds = _rounds(op, again, {after[i].name for i in carried if inner[i].name in counters})  # type: ignore[union-attr]
+        if rounds.exact:
+            again = go
         graph.outputs = _outputs(op, graph, [again, *states, *stacked.values()])
     graph = needed(graph)
     shapes = [(v.dtype, v.shape) for v in inner.values()]
     shapes += [(v.dtype, (None, *v.shape)) for v in stacked.values()]
-    asked = replace(op.plain(first), is_constant=False)
+    most = asked = None
+    if rounds.exact:
+        most = replace(_least(op, rounds.limits), is_constant=False)
+    else:
+        asked = replace(op.plain(first), is_constant=False)
     made = op.node(
-        "Loop", [None, asked, *(op.plain(b) for b in begin)], shapes, attributes={"body": graph}
+        "Loop", [most, asked, *(op.plain(b) for b in begin)], shapes, attributes={"body": graph}
     )
     found = dict(zip([*carried, *stacked], made, strict=True))
-    return [_result(plan, i, found) for i in range(len(plan.start))]
+    return [_result(op, plan, i, found, after[i], rounds) for i in range(len(plan.start))]
+
+
+def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]) -> Value:
+    """Return what a round sets of a list at the number of the round."""
+    if not isinstance(thing, Stack):
+        raise Gap("a list that becomes something else")
+    start = plan.start[number]
+    assert isinstance(start, Stack)
+    if thing.loop is None or thing.loop != (plan, number) or thing.written is None:
+        raise _Read(plan, number, thing.element)
+    index, item = thing.written
+    if index is None:
+        if start.items != ():
+            raise _Read(plan, number, thing.element)
+    elif not _is_round(op, index, counters):
+        raise _Read(plan, number, thing.element)
+    return op.plain(item)
 
 
 def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
@@ -161,29 +197,45 @@ def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
             found.append(thing)
         elif isinstance(thing, Stack):
             if i in plan.lists:
-                found.append(replace(thing, tensor=None, loop=i, written=None))
+                found.append(replace(thing, loop=(plan, i), written=None))
             else:
-                found.append(replace(thing.filled(values[i]), loop=None))
+                found.append(thing.filled(values[i]))
         else:
             found.append(values[i])
     return found
 
 
-def read_inside(stack: Stack) -> None:
-    """Say that a list is read: where it is a loop's, it must be carried as a whole."""
+def read_inside(stack: Stack, element: Shape | None = None) -> None:
+    """Say that a list is read: where it is a loop's, it must be carried as a whole.
+
+    Args:
+        stack: The list.
+        element: What is known of an element's shape, beside what the list says.
+    """
+    from converter.lower.tf.stacks import joined
+
     if stack.loop is not None:
-        raise _Read(stack.loop)
+        raise _Read(*stack.loop, joined(stack.element, element))
 
 
 def _tensor(op: Context, plan: _Plan, number: int) -> Value:
     """Return what Loop carries for a variable."""
-    from converter.lower.tf.lists import whole
+    from converter.lower.tf.stacks import whole
 
     thing = plan.start[number]
     if isinstance(thing, Stack):
-        return whole(op, thing, plan.elements.get(number))
+        return op.plain(whole(op, thing, plan.elements.get(number)))
     assert isinstance(thing, Value)
     return op.plain(thing)
+
+
+def _together(op: Context, thing: Thing, before: Value | None) -> Thing:
+    """Return a list that is carried as one tensor."""
+    from converter.lower.tf.stacks import whole
+
+    if before is None or not isinstance(thing, Stack) or thing.tensor is not None:
+        return thing
+    return thing.filled(whole(op, thing, before.shape[1:]))
 
 
 def _entry(op: Context, like: Value, shape: Shape | None) -> Value:
@@ -200,9 +252,7 @@ def _scalar(op: Context, thing: Thing) -> Value | None:
 
 
 def _after(op: Context, thing: Thing, like: Value) -> Value:
-    if isinstance(thing, Stack):
-        if thing.tensor is None:
-            raise Gap("a list that a loop empties")
+    if isinstance(thing, Stack) and thing.tensor is not None:
         thing = thing.tensor
     if not isinstance(thing, Value):
         raise Gap(f"a loop whose variable becomes a {type(thing).__name__.lower()}")
@@ -245,7 +295,7 @@ def _counters(
         known = op.static(start)
         if known is None or int(known) != 0:
             continue
-        node = next((n for n in reversed(op.graph.nodes) if thing.name in n.outputs), None)
+        node = _producer(op.graph, thing.name)
         if node is None or node.op_type != "Add" or value.name not in node.inputs:
             continue
         other = node.inputs[1 - node.inputs.index(value.name)]
@@ -255,26 +305,102 @@ def _counters(
     return found
 
 
-def _is_round(
-    op: Context, index: Value, inner: dict[int, Value], counters: set[str], number: Value
-) -> bool:
+def _is_round(op: Context, index: Value, counters: set[str]) -> bool:
     """Tell whether an index is the number of the round."""
-    del inner, number
     name = index.name
     while name not in counters:
-        node = next((n for n in reversed(op.graph.nodes) if name in n.outputs), None)
+        node = _producer(op.graph, name)
         if node is None or node.op_type not in ("Cast", "Identity", "Reshape", "Squeeze"):
             return False
         name = node.inputs[0]
     return True
 
 
-def _result(plan: _Plan, number: int, found: dict[int, Value]) -> Thing:
+def _producer(graph: Graph, name: str) -> Node | None:
+    return next((n for n in reversed(graph.nodes) if name in n.outputs), None)
+
+
+def _rounds(op: Context, again: Value, counters: set[str]) -> _Rounds:
+    """Return what a condition says of the number of rounds.
+
+    Args:
+        op: The builder, in the loop's body.
+        again: Whether there is another round.
+        counters: Names of what counters are after the round.
+    """
+    made = {name for node in op.graph.nodes for name in node.outputs} | {*op.graph.inputs}
+    limits: dict[str, Value] = {}
+    exact = True
+    waiting = [again.name]
+    while waiting:
+        node = _producer(op.graph, waiting.pop())
+        if node is None:
+            exact = False
+        elif node.op_type in ("And", "Identity"):
+            waiting += node.inputs
+        elif node.op_type == "Less" and node.inputs[0] in counters and node.inputs[1] not in made:
+            spec = op.graph.specs[node.inputs[1]]
+            if spec.shape == ():
+                limits[node.inputs[1]] = Value(node.inputs[1], spec.dtype, (), ())
+            else:
+                exact = False
+        else:
+            exact = False
+    return _Rounds([*limits.values()], exact and bool(limits))
+
+
+def _least(op: Context, limits: list[Value]) -> Value:
+    """Return the least of several numbers as a scalar of int64."""
+    from converter.lower.tf.stacks import size_of
+
+    different: dict[object, Value] = {}
+    for limit in limits:
+        known = size_of(op, limit)
+        different.setdefault(limit.name if known is None else known, limit)
+    numbers = [op.cast(v, "int64") for v in different.values()]
+    if len(numbers) == 1:
+        return numbers[0]
+    return op.emit("Min", *numbers, dtype="int64", shape=())
+
+
+def _result(
+    op: Context, plan: _Plan, number: int, found: dict[int, Value], after: Thing, rounds: _Rounds
+) -> Thing:
+    """Return what a variable is in the end."""
+    from converter.lower.tf import stacks
+
     start = plan.start[number]
     if number in plan.fixed:
         return start
     value = found[number]
-    return start.filled(value) if isinstance(start, Stack) else value
+    if not isinstance(start, Stack):
+        return value
+    if number not in plan.lists:
+        return start.filled(value)
+    assert isinstance(after, Stack)
+    assert after.written is not None
+    if after.written[0] is None or (start.grows and stacks.known_length(op, start) == 0):
+        if rounds.exact and len(rounds.limits) == 1:
+            count = stacks.size_of(op, rounds.limits[0])
+            value = replace(value, shape=(count, *value.shape[1:]))
+        return start.filled(value)
+    length = stacks.length(op, replace(start, loop=None))
+    # An index is never too large, so that a loop of at least so many rounds sets all.
+    count = stacks.size_of(op, length)
+    fits = rounds.exact and all(
+        limit.name == length.name or (count is not None and _reaches(op, limit, count))
+        for limit in rounds.limits
+    )
+    return start.filled(stacks.followed(op, value, length, fits=fits))
+
+
+def _reaches(op: Context, limit: Value, count: Dim) -> bool:
+    from converter.lower.tf.stacks import size_of
+
+    known = size_of(op, limit)
+    if isinstance(known, int) and isinstance(count, int):
+        return known >= count
+    return known == count
 
 
 def _outputs(op: Context, body: Graph, values: Sequence[Value]) -> list[str]:

@@ -15,7 +15,16 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS
-from converter.lower.tf.things import UNKNOWN, Dead, Thing, Unknown, Unranked
+from converter.lower.tf.things import (
+    UNKNOWN,
+    Dead,
+    Handle,
+    Stack,
+    Thing,
+    Unknown,
+    Unranked,
+    Variable,
+)
 from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
 from converter.lower.values import Value
 from formats.bundle import Bundle, Signature, TensorSpec
@@ -201,6 +210,8 @@ class _Model:
         op.graph.sources[name] = where
         if isinstance(thing, Unknown):
             return
+        if not op.graph.signature and isinstance(thing, Stack | Handle | Variable):
+            return  # nothing says that it is wanted: a list is left where its last reader is
         if isinstance(thing, Dead):
             walker.gaps.append(Found("Merge", where, "an output that is never computed"))
             return
@@ -269,6 +280,10 @@ class _Model:
                     known[node.op] = node.op in OPS or node.op in SKIPPED or node.op in BUILT_IN
                 if not known[node.op]:
                     yield Found(node.op, f"{path}/{name}" if path else name, "not in the table")
+                if isinstance(node, frames.LoopNode):
+                    frame = frames.frame_of(node)
+                    ends = [frame.condition.node, *(p.node for p in frame.results)]
+                    waiting.append((f"{path}/{name}" if path else name, frame.body, ends))
                 for function in named_functions(node):
                     if function in library and function not in seen:
                         seen.add(function)

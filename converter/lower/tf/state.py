@@ -124,6 +124,8 @@ class State:
     def assign(self, variable: Variable, value: Value) -> None:
         """Give a variable a value."""
         if not self._loading:
+            if not self._op.is_outermost:
+                raise Gap("a variable that a loop or a branch assigns to")
             self._load("variables")
             self.changed.add(variable.key)
         self._variables[variable.key] = value

@@ -1,6 +1,6 @@
 """What flows along the edges of a TensorFlow graph and is no tensor: handles, lists, dead ends."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -60,22 +60,26 @@ class Stack:
     Attributes:
         dtype: Of the elements.
         element: Shape of each, as far as it is known; None without even a rank.
-        tensor: All elements, or None while none is set.
-        length: How many there are, a scalar.
-        loop: Inside a loop, which of its variables this is; else None.
-        written: Inside a loop, what one round sets: an index and an element.
+        tensor: All elements, or None while they are not in one tensor.
+        length: How many there are, a scalar; None where the tensor says it.
+        items: The elements one by one, None for those not set; of static number.
+        grows: Whether setting an element behind the last one makes it longer.
+        loop: Inside a loop whose variable it is, the loop, and which variable; else None.
+        written: Inside a loop, what one round sets: an index, None for the end, and an element.
     """
 
     dtype: str
     element: Shape | None
-    tensor: Value | None
-    length: Value
-    loop: int | None = None
-    written: "tuple[Value, Value] | None" = None
+    tensor: Value | None = None
+    length: Value | None = None
+    items: "tuple[Value | None, ...] | None" = None
+    grows: bool = False
+    loop: "tuple[object, int] | None" = None
+    written: "tuple[Value | None, Value] | None" = None
 
     def filled(self, tensor: Value) -> "Stack":
-        """Return it with these elements."""
-        return replace(self, tensor=tensor, element=tensor.shape[1:], written=None)
+        """Return it with these elements, as many as there are."""
+        return Stack(self.dtype, tensor.shape[1:], tensor, grows=self.grows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -409,12 +409,12 @@ class Walker:
             if (name, not holds) in sides[1]:
                 rest = (sides[0] | sides[1]) - {(name, True), (name, False)}
                 activation.gates[node.name] = rest
-                values = [self.plain_tensor(v) for _, v in alive]
-                taken, other = values if holds else reversed(values)
+                (_, taken), (_, other) = alive if holds else reversed(alive)
                 condition = self._conditions[name]
                 with self.op.scope(node.name):
                     chosen = branches.chosen(self.op, condition, taken, other)
-                    which = self.op.cast(condition, "int32")
+                    second = self.op.unary("Not", condition) if holds else condition
+                    which = self.op.cast(second, "int32")
                 return [chosen, which]
         raise Gap("joins branches of which no condition is known")
 

@@ -77,11 +77,13 @@ def test_the_graph_computes_what_tensorflow_computes(tmp_path, family, name):
     for spec in model.get_inputs():
         array = stored[spec.name.removesuffix(":wide")]
         fed[spec.name] = array.astype(object) if array.dtype.kind == "U" else array
-    found = model.run(None, fed)
+    # What loops leave unread counts as outputs, too: only those of the row have a reference.
+    wanted = [o for o in model.get_outputs() if o.name.startswith("out")]
+    found = model.run([o.name for o in wanted], fed)
     expected = [stored[k] for k in stored.files if k.startswith("out")]
     relative = TOLERANCES[coarsest(kinds)]
     assert len(found) == len(expected)
-    for ours, theirs, spec in zip(found, expected, model.get_outputs(), strict=True):
+    for ours, theirs, spec in zip(found, expected, wanted, strict=True):
         assert ours.shape == theirs.shape, spec.name
         if theirs.dtype.kind == "U":
             assert ours.tolist() == theirs.tolist()
