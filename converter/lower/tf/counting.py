@@ -1,7 +1,7 @@
 """Ranges, and how often numbers are found in tensors.
 
-Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (sequence_ops.cc,
-bucketize_op.cc, bincount_op.cc, histogram_op.cc)
+Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (sequence_ops,
+bucketize_op, bincount_op, histogram_op)
 """
 
 from collections.abc import Sequence

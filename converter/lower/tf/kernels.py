@@ -17,18 +17,20 @@ SIGN = -(1 << 63)  # as a mask of int64
 
 # Operator -> integers (and booleans) that have no kernel -> the type to compute them in.
 _SMALL = {"int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32"}
-_SUMS = {**_SMALL, "uint32": "int64", "uint64": "int64"}
+_RUNNING = {**_SMALL, "uint32": "int64", "uint64": "int64"}
+# onnxruntime adds integers up as float64, and does not wrap around: int64 has room for overflow.
+_SUMS = dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64"), "int64")
 _WIDE = {"int16": "int32", "uint16": "int32"}
 _EXTREMES = {**_WIDE, "uint32": "int64", "bool": "int32"}
 _MOVED = {**_WIDE, "uint64": "int64"}
 LACKING = {
-    "Max": _WIDE, "Min": _WIDE, "Clip": _WIDE, "Where": _MOVED, "Pad": {**_WIDE},
+    "Max": _WIDE, "Min": _WIDE, "Clip": _WIDE, "Where": _MOVED, "Pad": _WIDE,
     "Neg": {"uint8": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"},
     "Relu": {"uint8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64"},
-    "ReduceSum": _SUMS, "ReduceProd": _SUMS, "CumSum": _SUMS, "Einsum": _SUMS, "MatMul": _SMALL,
+    "ReduceSum": _SUMS, "ReduceProd": _SUMS, "CumSum": _RUNNING, "Einsum": _RUNNING, "MatMul": _SMALL,
     "ReduceMax": _EXTREMES, "ReduceMin": _EXTREMES, "ArgMax": _EXTREMES, "ArgMin": _EXTREMES,
     "TopK": {"uint16": "int32", "uint32": "int64", "bool": "int32"},
-    "Trilu": {**_SUMS},
+    "Trilu": _RUNNING,
     "Range": {"int8": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int64",
               "uint64": "int64", "float16": "float32"},
     "IsInf": {"float16": "float32"},
