@@ -25,7 +25,7 @@ def fold_batchnorm(graph: Graph, weights: Mapping[str, Tensor]) -> None:
             continue
         source = producers.get(node.inputs[0])
         alone = len(readers[node.inputs[0]]) == 1 and node.inputs[0] not in graph.outputs
-        if source is None or not alone or not _takes_factors(source):
+        if source is None or not alone or not takes_factors(source):
             continue
         if any(n not in graph.initializers for n in (*node.inputs[1:], *source.inputs[1:])):
             continue
@@ -35,7 +35,7 @@ def fold_batchnorm(graph: Graph, weights: Mapping[str, Tensor]) -> None:
     graph.nodes[:] = [node for node in graph.nodes if id(node) not in gone]
 
 
-def _takes_factors(node: Node) -> bool:
+def takes_factors(node: Node) -> bool:
     """Tell whether a factor for each output channel can go into the kernel."""
     grouped = node.attributes.get("group", 1) != 1
     return node.op_type == "Conv" or (node.op_type == "ConvTranspose" and not grouped)

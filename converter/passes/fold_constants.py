@@ -119,6 +119,12 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Callable[[Node, Arrays]
     return evaluate
 
 
+def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind != "f":  # ONNX cuts off towards zero
+        return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
+    return np.asarray(a / b)
+
+
 EVALUATORS: dict[str, Callable[[Node, Arrays], np.ndarray]] = {
     "Transpose": lambda node, x: transposed(x[0], _ints(node.attributes["perm"])),
     "Reshape": _reshape,
@@ -131,6 +137,7 @@ EVALUATORS: dict[str, Callable[[Node, Arrays], np.ndarray]] = {
     "Add": _elementwise(np.add),
     "Sub": _elementwise(np.subtract),
     "Mul": _elementwise(np.multiply),
+    "Div": _elementwise(_divided),
     "Neg": _elementwise(np.negative),
     "Sqrt": _elementwise(np.sqrt),
     "Reciprocal": _elementwise(np.reciprocal),

@@ -211,8 +211,18 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# Ops whose attributes may name functions; other nodes need not be decoded to be sure.
+CALLERS = frozenset((
+    "PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "If", "StatelessIf", "_If",
+    "Case", "StatelessCase", "While", "StatelessWhile", "_While", "For", "RemoteCall",
+    "SymbolicGradient", "BatchFunction", "MapDefun",
+))  # fmt: skip
+
+
 def named_functions(node: Node) -> Iterator[str]:
     """Yield the functions that a node's attributes name."""
+    if node.op not in CALLERS:
+        return
     for proto in node.raw.values():
         kind = proto.which("value")
         if kind == "func":

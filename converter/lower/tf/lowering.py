@@ -277,14 +277,19 @@ class _Model:
             for name in _behind(body.nodes, wanted, set(main.values) if not path else set()):
                 node = body.nodes[name]
                 if node.op not in known:
-                    known[node.op] = node.op in OPS or node.op in SKIPPED or node.op in BUILT_IN
+                    known[node.op] = (
+                        node.op in library
+                        or node.op in OPS
+                        or node.op in SKIPPED
+                        or node.op in BUILT_IN
+                    )
                 if not known[node.op]:
                     yield Found(node.op, f"{path}/{name}" if path else name, "not in the table")
                 if isinstance(node, frames.LoopNode):
                     frame = frames.frame_of(node)
                     ends = [frame.condition.node, *(p.node for p in frame.results)]
                     waiting.append((f"{path}/{name}" if path else name, frame.body, ends))
-                for function in named_functions(node):
+                for function in (*named_functions(node), node.op):
                     if function in library and function not in seen:
                         seen.add(function)
                         inner = library.function(function)

@@ -214,7 +214,8 @@ class Walker:
         """Tell whether a node changes state, or calls what does."""
         if node.op in EFFECTS:
             return True
-        for name in named_functions(node):
+        called = [node.op] if node.op in self.library else named_functions(node)
+        for name in called:
             known = self._with_effects.get(name)
             if known is None:
                 self._with_effects[name] = False  # what calls itself
@@ -261,6 +262,8 @@ class Walker:
             return DEAD
         if node.op in SKIPPED:
             return []
+        if node.op in self.library:  # a call of TensorFlow 1: the op is the function's name
+            return self.call(node.op, inputs, node.name)
         row = OPS.get(node.op)
         if row is None:
             raise Gap("not in the table")
