@@ -121,7 +121,7 @@ def needed(graph: Graph) -> Graph:
             wanted.update(node.inputs)
             for value in node.attributes.values():
                 if isinstance(value, Graph):
-                    wanted.update(_free_names(value))
+                    wanted.update(free_names(value))
     nodes.reverse()
     initializers = {n: v for n, v in graph.initializers.items() if n in wanted}
     made = {name for node in nodes for name in node.outputs}
@@ -133,13 +133,14 @@ def needed(graph: Graph) -> Graph:
     )
 
 
-def _free_names(graph: Graph) -> set[str]:
+def free_names(graph: Graph) -> set[str]:
+    """Return the names that a graph reads or yields, its own included."""
     names = set(graph.outputs)
     for node in graph.nodes:
         names.update(node.inputs)
         for value in node.attributes.values():
             if isinstance(value, Graph):
-                names |= _free_names(value)
+                names |= free_names(value)
     return names
 
 
@@ -150,7 +151,7 @@ def consumers(graph: Graph) -> Mapping[str, list[Node]]:
         names = set(node.inputs)
         for value in node.attributes.values():
             if isinstance(value, Graph):
-                names |= _free_names(value)
+                names |= free_names(value)
         for name in names:
             found.setdefault(name, []).append(node)
     return found

@@ -216,7 +216,7 @@ def tensor_array(
     del clear_after_read, identical_element_shapes, tensor_array_name
     dtype = str(node.attribute("dtype"))
     found = stacks.new(op, dtype, element_shape, size, grows=dynamic_size)
-    return [Handle(op.where, dtype, element_shape, size), found]
+    return [Handle(op.at, dtype, element_shape, size), found]
 
 
 def _flow(flow: Thing) -> Stack:

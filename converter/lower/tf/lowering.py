@@ -27,6 +27,7 @@ from converter.lower.tf.things import (
 )
 from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
 from converter.lower.values import Value
+from converter.passes.sink_branches import sink_branches
 from formats.bundle import Bundle, Signature, TensorSpec
 from formats.containers.protobuf import Message
 from formats.errors import CorruptError, UnsupportedError, UsageError
@@ -186,8 +187,12 @@ class _Model:
             self._output(op, walker, name, port, thing)
         if walker.gaps:
             raise UnsupportedError(_message(walker.gaps))
+        if not graph.outputs:
+            raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
-        return needed(graph)
+        graph = needed(graph)
+        sink_branches(graph)
+        return graph
 
     def _input(self, op: Context, spec: TensorSpec, port: Port) -> Thing:
         shape: Shape | None = spec.shape
@@ -210,8 +215,8 @@ class _Model:
         op.graph.sources[name] = where
         if isinstance(thing, Unknown):
             return
-        if not op.graph.signature and isinstance(thing, Stack | Handle | Variable):
-            return  # nothing says that it is wanted: a list is left where its last reader is
+        if not op.graph.signature and isinstance(thing, Stack | Handle | Variable | Dead):
+            return  # nothing says that it is wanted: lists are left where they were read last
         if isinstance(thing, Dead):
             walker.gaps.append(Found("Merge", where, "an output that is never computed"))
             return
