@@ -7,7 +7,7 @@ it. ``question.json``:
     form        ``SavedModel``, ``GraphDef`` or ``MetaGraphDef``
     is_text     whether a GraphDef or MetaGraphDef is text
     signature   name of the signature, as the bundle has it; empty for a graph without
-    checkpoint  prefix of the checkpoint with a MetaGraphDef's variables, or null
+    checkpoint  prefix of the checkpoint with a GraphDef's or MetaGraphDef's variables, or null
     inputs      names of the converted graph's inputs, in order
     feeds       for each of them: the signature's key, or the tensor in a graph without signature
     fetches     the same for the outputs
@@ -41,6 +41,8 @@ RANDOM = re.compile(
     r"(Stateful)?(Random|ParameterizedTruncatedNormal|TruncatedNormal|Multinomial|StandardNormal"
     r"|Uniform(Full)?Int|NonDeterministicInts).*|.*CandidateSampler|.*[dD]ropout.*"
 )
+VARIABLES = frozenset(("Variable", "VariableV2", "AutoReloadVariable", "VarHandleOp"))
+OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 STATEFUL = re.compile(
     r"Assign.*|Resource(Apply|SparseApply|Scatter|CountUpTo|StridedSliceAssign).*|CountUpTo"
     r"|(Sparse)?Apply[A-Z].*|Scatter(Nd)?(Add|Sub|Mul|Div|Min|Max|Update)|StridedSliceAssign"
@@ -144,10 +146,16 @@ def graph_file(tf: Any, question: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     tables = [n.name for n in graph_def.node if n.op.startswith("InitializeTable")]
     refuse(graph_def, tables, READS | WRITES | CODE)
 
-    def import_graph() -> None:
-        tf.import_graph_def(graph_def, name="")
+    variables = [n for n in graph_def.node if n.op in VARIABLES]
+    values = found_in(tf, question["checkpoint"], variables) if question["checkpoint"] else {}
 
-    def fill(session: Any, _: Any) -> None:
+    def import_graph() -> dict[Any, Any]:
+        tf.import_graph_def(graph_def, name="")
+        return dict(assigning(tf, values))
+
+    def fill(session: Any, assignments: dict[Any, Any]) -> None:
+        for operation, fed in assignments.items():
+            session.run(operation, fed)
         session.run([session.graph.get_operation_by_name(name) for name in tables])
 
     return graph_def, None, import_graph, fill
@@ -168,10 +176,48 @@ def meta_graph_file(tf: Any, question: dict[str, Any]) -> tuple[Any, Any, Any, A
 
     def restore(session: Any, saver: Any) -> None:
         if prefix is not None and saver is not None:
-            saver.restore(session, prefix)
+            try:
+                saver.restore(session, prefix)
+            except Exception:  # made by another Saver, or by none
+                variables = [n for n in graph_def.node if n.op in VARIABLES]
+                for operation, fed in assigning(tf, found_in(tf, prefix, variables)):
+                    session.run(operation, fed)
         session.run(tf.compat.v1.tables_initializer())
 
     return graph_def, meta_graph.signature_def[key] if key else None, import_graph, restore
+
+
+def found_in(tf: Any, prefix: str, variables: list[Any]) -> dict[str, Any]:
+    """Return node → value of the variables that a checkpoint knows by their names."""
+    reader = tf.train.load_checkpoint(prefix)
+    keys = {key: key for key in reader.get_variable_to_shape_map()}
+    if OBJECTS in keys:
+        module = "tensorflow.core.protobuf.trackable_object_graph_pb2"
+        graph = importlib.import_module(module).TrackableObjectGraph()
+        graph.ParseFromString(reader.get_tensor(OBJECTS))
+        for node in graph.nodes:
+            keys |= {a.full_name: a.checkpoint_key for a in node.attributes if a.full_name}
+    found = {}
+    for node in variables:
+        names = [node.attr["shared_name"].s.decode(), node.name]
+        key = next((keys[name] for name in names if name in keys), None)
+        if key is not None:
+            found[node.name] = reader.get_tensor(key)
+    return found
+
+
+def assigning(tf: Any, values: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield operations of the current graph that give variables values, and what they are fed."""
+    for name, value in values.items():
+        variable = tf.compat.v1.get_default_graph().get_operation_by_name(name).outputs[0]
+        dtype = value.dtype
+        if variable.dtype == tf.resource:
+            dtype = tf.dtypes.as_dtype(variable.op.get_attr("dtype"))
+        fed = tf.compat.v1.placeholder(dtype, value.shape)
+        if variable.dtype == tf.resource:
+            yield tf.raw_ops.AssignVariableOp(resource=variable, value=fed), {fed: value}
+        else:
+            yield tf.raw_ops.Assign(ref=variable, value=fed).op, {fed: value}
 
 
 def parse(message: Any, question: dict[str, Any]) -> None:

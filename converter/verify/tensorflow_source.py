@@ -7,6 +7,7 @@ are: there, and only there, the lowered graph tells.
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +24,12 @@ from formats.bundle import Bundle, Signature
 from formats.errors import UsageError
 from formats.storage import File, Span
 from formats.tf_graphdef import kind_of
+from formats.weights import Strided
 
 RUNNER = HERE / "runner_tensorflow.py"
 SAVED_MODEL = "savedmodel"  # row id of the format
 DEFAULT_SIGNATURE = "serving_default"
+SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
 BINARY, TEXT = "saved_model.pb", "saved_model.pbtxt"
 
 
@@ -199,13 +202,32 @@ def _place(source: Path, bundle: Bundle, folder: Path) -> dict[str, Any]:
     source = source.absolute()
     if bundle.metadata.format == SAVED_MODEL:
         return {"form": "SavedModel", "source": str(_folder(source, folder)), "is_text": False}
-    file = source / BINARY if source.is_dir() else source
-    kind = kind_of(Span.whole(File(file)))
-    form, is_text = kind if kind is not None else ("GraphDef", False)
-    prefix = file.with_suffix("")  # model.ckpt-7.meta
-    there = [prefix.with_name(prefix.name + ".index"), prefix]
-    checkpoint = str(prefix) if any(p.is_file() and p != file for p in there) else None
+    span = _graph(bundle)
+    form, is_text = kind_of(span) or ("GraphDef", False)
+    file = _path(span) or source
+    checkpoint = _checkpoint(bundle, file)
     return {"form": form, "source": str(file), "is_text": is_text, "checkpoint": checkpoint}
+
+
+def _graph(bundle: Bundle) -> Span:
+    """Return the bytes of a GraphDef or MetaGraphDef, as they were read."""
+    content = bundle.topology.content if bundle.topology is not None else None
+    spans = content if isinstance(content, Mapping) else {}
+    return next(s for name, s in spans.items() if name != "object_graph" and isinstance(s, Span))
+
+
+def _path(span: Span) -> Path | None:
+    return span.storage.path.absolute() if isinstance(span.storage, File) else None
+
+
+def _checkpoint(bundle: Bundle, graph: Path) -> str | None:
+    """Return the prefix of the checkpoint that variables of a graph are read from, if any."""
+    for tensor in bundle.weights.values():
+        path = _path(tensor.data.span) if isinstance(tensor.data, Strided) else None
+        if path is not None and path != graph:
+            return SHARD.sub("", str(path))
+    prefix = graph.with_suffix("")  # model.ckpt-7.meta
+    return str(prefix) if prefix.with_name(f"{prefix.name}.index").is_file() else None
 
 
 def _folder(source: Path, scratch: Path) -> Path:
