@@ -55,6 +55,8 @@ class Options:
         to: Target.
         device: What a SavedModel shall be placed on: ``none``, ``cpu``, ``GPU:1``, or a full name.
         from_format: The source's format, where detection shall not decide it.
+        from_checkpoint: Prefix, folder or file of the checkpoint that has the values of a graph's
+            variables.
         include: Groups of training state to keep with the weights.
         strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
         verify: How far to verify: ``none``, ``weights``, ``cpu``, or ``auto``, the most that this
@@ -75,6 +77,7 @@ class Options:
     to: Target = "portable"
     device: str | None = None
     from_format: str | None = None
+    from_checkpoint: Path | None = None
     include: tuple[str, ...] = ()
     strip_prefix: str = "auto"
     verify: str = "auto"
@@ -116,7 +119,13 @@ class Result:
     steps: tuple[Step, ...] = field(default=())
 
 
-def read(source: str | Path, *, from_format: str | None = None, limits: Limits = DEFAULT) -> Bundle:
+def read(
+    source: str | Path,
+    *,
+    from_format: str | None = None,
+    from_checkpoint: str | Path | None = None,
+    limits: Limits = DEFAULT,
+) -> Bundle:
     """Read any artifact into a device-neutral bundle of lazy weights.
 
     Raises:
@@ -124,7 +133,8 @@ def read(source: str | Path, *, from_format: str | None = None, limits: Limits =
         UnsupportedError: It is valid, and not supported yet.
         SafetyError: It names files outside itself.
     """
-    return catalog.read(Artifact(source, limits), from_format)
+    checkpoint = None if from_checkpoint is None else Artifact(from_checkpoint, limits)
+    return catalog.read(Artifact(source, limits), from_format, checkpoint)
 
 
 def convert(
@@ -187,10 +197,17 @@ def steps(
 
     clock = perf_counter()
     artifact = Artifact(source, options.limits)
-    match = catalog.detect(artifact, options.from_format)
-    yield Step("detected", f"{match.format.id}: {match.evidence}")
-
-    bundle = match.format.read(artifact)
+    if options.from_checkpoint is None:
+        match = catalog.detect(artifact, options.from_format)
+        yield Step("detected", f"{match.format.id}: {match.evidence}")
+        bundle = match.format.read(artifact)
+    else:
+        match = catalog.detect_graph(artifact, options.from_format)
+        evidence = f"{match.evidence}, with checkpoint {options.from_checkpoint}"
+        yield Step("detected", f"{match.format.id}: {evidence}")
+        if not dry_run:
+            _check_apart(options.from_checkpoint, target)
+        bundle = catalog.read_joined(artifact, Artifact(options.from_checkpoint, options.limits))
     catalog.check_expansion(bundle, artifact)
     yield Step("read", _read_line(bundle), perf_counter() - clock)
     for finding in bundle.metadata.findings:

@@ -30,6 +30,7 @@ class Artifact:
         self.path = Path(path)
         self.limits = limits
         self._opened: dict[Path, File] = {}
+        self._others: list[Artifact] = []
         try:
             self.is_folder = self.path.is_dir()
             there = self.is_folder or self.path.exists()
@@ -108,7 +109,18 @@ class Artifact:
         They are what a digest of the source covers, and must not change while it is converted.
         """
         folder = self.path if self.is_folder else self.path.parent
-        return {p.relative_to(folder).as_posix(): f for p, f in sorted(self._opened.items())}
+        files = {p.relative_to(folder).as_posix(): f for p, f in sorted(self._opened.items())}
+        for other in self._others:
+            for name, file in other.opened.items():
+                known = files.get(name)
+                same = known is not None and known.path.resolve() == file.path.resolve()
+                if not same:
+                    files[name if known is None else f"{other.name}/{name}"] = file
+        return files
+
+    def adopt(self, other: "Artifact") -> None:
+        """Count the files of another artifact, which belongs to this one, among its own."""
+        self._others.append(other)
 
     def _open(self, path: Path) -> File:
         if path not in self._opened:

@@ -119,8 +119,41 @@ def detect(artifact: Artifact, format_id: str | None = None) -> Match:
     raise describe(artifact)
 
 
-def read(artifact: Artifact, format_id: str | None = None) -> Bundle:
-    """Detect and read.
+def detect_graph(artifact: Artifact, format_id: str | None = None) -> Match:
+    """Decide that an artifact is a TensorFlow graph, which a checkpoint is to be joined to.
+
+    Raises:
+        UsageError: It is none.
+    """
+    (row,) = (f for f in FORMATS if f.id == "graphdef")
+    evidence = row.sniff(artifact) if format_id in (None, row.id) else None
+    if evidence is None:
+        what = format_id or detect(artifact).format.id
+        raise UsageError(
+            f"--from-checkpoint with a source that is {what}",
+            expected="a GraphDef or a meta graph (.pb, .pbtxt, .meta)",
+            where=artifact.path,
+        )
+    return Match(row, evidence)
+
+
+def read_joined(artifact: Artifact, checkpoint: Artifact) -> Bundle:
+    """Read a TensorFlow graph with the values that a checkpoint has of its variables.
+
+    Raises:
+        SourceError: As `Format.read`, or they do not belong together.
+        UnsupportedError: As `Format.read`.
+        UsageError: The graph has no variables.
+    """
+    from formats import tf_joined
+
+    return tf_joined.read(artifact, checkpoint)
+
+
+def read(
+    artifact: Artifact, format_id: str | None = None, checkpoint: Artifact | None = None
+) -> Bundle:
+    """Detect and read, a checkpoint joined to a graph where one is given.
 
     Raises:
         LimitError: The tensors claim far more bytes than the artifact has (see `Limits`).
@@ -128,7 +161,11 @@ def read(artifact: Artifact, format_id: str | None = None) -> Bundle:
         UnsupportedError: As `Format.read`.
         UnknownFormatError: As `detect`.
     """
-    bundle = detect(artifact, format_id).format.read(artifact)
+    if checkpoint is None:
+        bundle = detect(artifact, format_id).format.read(artifact)
+    else:
+        detect_graph(artifact, format_id)
+        bundle = read_joined(artifact, checkpoint)
     check_expansion(bundle, artifact)
     return bundle
 

@@ -2,10 +2,12 @@
 
 The constants of a frozen graph are its weights, so every Const node's tensor is in the bundle:
 under the node's name, and those of the function library as ``function/node``. Variables of a graph
-that is not frozen are named in `Metadata.left_out`: their values are in a checkpoint.
+that is not frozen are named in `Metadata.left_out`: their values are in a checkpoint, which
+`formats.tf_joined` joins.
 """
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from formats.artifact import Artifact
@@ -20,6 +22,7 @@ from formats.limits import DEFAULT, Limits
 from formats.storage import Span
 from formats.tf_graph import (
     Axes,
+    Survey,
     add_constant,
     graph_versions,
     placeholders,
@@ -58,13 +61,32 @@ def sniff(artifact: Artifact) -> str | None:
     return f"{'text' if is_text else 'binary'} {kind}"
 
 
-def read(artifact: Artifact) -> Bundle:
-    """Read a graph; no constant's bytes are touched.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A graph, looked through.
+
+    Attributes:
+        kind: GraphDef or MetaGraphDef.
+        graph: The GraphDef, which may be part of the other.
+        recorded: Versions.
+        declared: Signatures; of a GraphDef, what it is fed.
+    """
+
+    kind: str
+    is_text: bool
+    span: Span
+    graph: Message
+    facts: Survey
+    recorded: dict[str, str]
+    declared: tuple[Signature, ...]
+
+
+def open_graph(artifact: Artifact) -> Opened:
+    """Look through a graph.
 
     Raises:
-        CorruptError: The graph is damaged.
+        CorruptError: It is damaged.
         UnknownFormatError: It is none.
-        UnsupportedError: A constant is of a kind we do not know.
     """
     span, limits = _span(artifact), artifact.limits
     found = kind_of(span) if span is not None else None
@@ -74,14 +96,6 @@ def read(artifact: Artifact) -> Bundle:
     message = parse(span, kind, limits, is_text=is_text)
     graph = message.graph_def if kind == META_GRAPH else message
     facts = survey(graph, limits, span.name)
-    collector = Collector(limits)
-    for constant in facts.constants:
-        add_constant(constant, collector, [constant.name])
-    for name in facts.variables:
-        collector.leave_out(name, "a variable; its value is in a checkpoint, not in the graph")
-    for name in facts.hollow:
-        collector.leave_out(name, "a constant without a value")
-    collected = collector.finish()
     axes = Axes()
     declared: tuple[Signature, ...]
     if kind == META_GRAPH:
@@ -94,12 +108,33 @@ def read(artifact: Artifact) -> Bundle:
         inputs = placeholders(facts.placeholders, axes)
         # A GraphDef says what it is fed, and not what is fetched from it.
         declared = (Signature("graph", inputs, ()),) if inputs else ()
+    return Opened(kind, is_text, span, graph, facts, recorded, declared)
+
+
+def read(artifact: Artifact) -> Bundle:
+    """Read a graph; no constant's bytes are touched.
+
+    Raises:
+        CorruptError: The graph is damaged.
+        UnknownFormatError: It is none.
+        UnsupportedError: A constant is of a kind we do not know.
+    """
+    opened = open_graph(artifact)
+    facts = opened.facts
+    collector = Collector(artifact.limits)
+    for constant in facts.constants:
+        add_constant(constant, collector, [constant.name])
+    for name in facts.variables:
+        collector.leave_out(name, "a variable; its value is in a checkpoint, not in the graph")
+    for name in facts.hollow:
+        collector.leave_out(name, "a constant without a value")
+    collected = collector.finish()
     frozen = "with variables" if facts.variables else "frozen" if facts.constants else "no weights"
     metadata = Metadata(
         format="graphdef",
-        variant=f"{kind}, {'text' if is_text else 'binary'}, {frozen}",
+        variant=f"{opened.kind}, {'text' if opened.is_text else 'binary'}, {frozen}",
         framework="tensorflow",
-        recorded=recorded,
+        recorded=opened.recorded,
         devices=facts.devices,
         findings=tuple(facts.findings),
     )
@@ -107,8 +142,8 @@ def read(artifact: Artifact) -> Bundle:
         metadata=collected.complete(metadata),
         weights=collected.weights,
         encodings=collected.encodings,
-        topology=Topology("graphdef", facts.summary(), {Path(span.name).name: span}),
-        signatures=declared,
+        topology=Topology("graphdef", facts.summary(), {Path(opened.span.name).name: opened.span}),
+        signatures=opened.declared,
     )
 
 

@@ -13,7 +13,6 @@ A SavedModel of several MetaGraphs shares its variables; a constant that is the 
 comes out once, others get the tags of theirs in front.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,7 +27,6 @@ from formats.containers.tf_protos import SCHEMA
 from formats.errors import ConvertError, CorruptError, LimitError, UnknownFormatError
 from formats.limits import Limits
 from formats.storage import File, Span
-from formats.strings import Strings
 from formats.tf_checkpoint import (
     byteorder,
     find_prefix,
@@ -36,30 +34,14 @@ from formats.tf_checkpoint import (
     object_graph,
     open_checkpoint,
 )
-from formats.tf_graph import (
-    Axes,
-    Constant,
-    Survey,
-    add_constant,
-    element_count,
-    recorded_versions,
-    signatures,
-    survey,
-    value_of,
-)
+from formats.tf_constants import gather_constants
+from formats.tf_graph import Axes, Survey, recorded_versions, signatures, survey
 from formats.tf_graphdef import SAVED_MODEL, kind_of, parse
 from formats.tf_variables import Gathered, gather
 
 BINARY, TEXT = "saved_model.pb", "saved_model.pbtxt"
 VARIABLES, ASSETS, EXTRA = "variables", "assets", "assets.extra"
 KERAS, FINGERPRINT = "keras_metadata.pb", "fingerprint.pb"
-
-_SMALL = 16  # elements; up to so many, a constant is an axis, a scale or an epsilon
-_COMPARED = 1 << 26  # bytes of constants of one name in several MetaGraphs that are compared
-_MACHINERY = re.compile(
-    r"__inference__traced_(save|restore)_\d+/|(.*/)?(SaveV2|RestoreV2|SaveSlices|RestoreSlice)(_\d+)?/"
-)
-_INITIAL = re.compile(r"(^|/)(Initializer|initial_value|Initializer_\d+|initializers?)(/|$)")
 
 
 @dataclass(slots=True)
@@ -114,7 +96,9 @@ def read(artifact: Artifact) -> Bundle:
 
     collector = Collector(limits)
     gathered, left_out, objects = _variables(artifact, found, collector)
-    left_out += _constants(found, collector, in_front="const/" if len(collector) else "")
+    left_out += gather_constants(
+        found.surveys, collector, in_front="const/" if len(collector) else ""
+    )
     collected = collector.finish()
 
     devices: Counter[str] = Counter(gathered.devices)
@@ -204,55 +188,6 @@ def _variables(
     found.recorded["shards"] = str(source.shards)
     found.recorded["byteorder"] = byteorder(source)
     return gathered, missing_slices(source), objects
-
-
-def _constants(found: _Found, collector: Collector, *, in_front: str) -> list[LeftOut]:
-    """Gather the constants that count as weights; name the others."""
-    small = initial = machinery = 0
-    by_name: dict[str, list[tuple[str, Constant]]] = {}
-    for tags, facts in found.surveys:
-        for constant in facts.constants:
-            if _MACHINERY.match(constant.name):
-                machinery += 1
-            elif in_front and element_count(constant) <= _SMALL:
-                small += 1
-            elif in_front and _INITIAL.search(constant.name):
-                initial += 1
-            else:
-                by_name.setdefault(constant.name, []).append((tags, constant))
-    budget = _COMPARED
-    for name, ((tags, first), *others) in by_name.items():
-        add_constant(first, collector, [f"{in_front}{name}", f"{in_front}{tags}/{name}"])
-        for tags, constant in others:
-            cost = _comparable(first, constant)
-            budget -= cost
-            if not cost or budget < 0 or not _are_equal(first, constant):
-                add_constant(constant, collector, [f"{in_front}{tags}/{name}"])
-    left_out = []
-    where = "stay in the graph, which topology holds"
-    if small:
-        reason = f"of {_SMALL} elements or fewer; they {where}"
-        left_out.append(LeftOut(f"{small} small constants", reason))
-    if machinery:
-        name = f"{machinery} constants of saving and restoring"
-        left_out.append(LeftOut(name, f"no part of the model; they {where}"))
-    if initial:
-        name = f"{initial} initial values"
-        left_out.append(LeftOut(name, f"of variables, whose values are here; they {where}"))
-    return left_out
-
-
-def _comparable(a: Constant, b: Constant) -> int:
-    """Return how many bytes comparing two constants takes; zero if they cannot be equal."""
-    x, y = value_of(a), value_of(b)
-    if isinstance(x, Strings) or isinstance(y, Strings):
-        return 0
-    return x.nbytes + 1 if (x.dtype, x.shape) == (y.dtype, y.shape) else 0
-
-
-def _are_equal(a: Constant, b: Constant) -> bool:
-    x, y = value_of(a), value_of(b)
-    return not isinstance(x, Strings) and not isinstance(y, Strings) and x.tobytes() == y.tobytes()
 
 
 def _summary(found: _Found) -> dict[str, JSON]:

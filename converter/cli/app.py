@@ -83,6 +83,14 @@ def convert(
         ),
     ] = None,
     from_format: From = None,
+    from_checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-checkpoint",
+            metavar="PREFIX",
+            help="Checkpoint with the values of a GraphDef's or meta graph's variables.",
+        ),
+    ] = None,
     include: Annotated[
         str, typer.Option(metavar="GROUP,...", help="Keep training state: optimizer, training.")
     ] = "",
@@ -150,6 +158,7 @@ def convert(
         to=to,  # type: ignore[arg-type]  # steps() checks it
         device=device,
         from_format=from_format,
+        from_checkpoint=from_checkpoint,
         include=tuple(x.strip() for x in include.split(",") if x.strip()),
         strip_prefix=strip_prefix,
         verify=verify,
