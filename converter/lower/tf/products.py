@@ -1,1 +1,202 @@
-"""Products of matrices, and Einstein's sum."""
+"""Products of matrices, Einstein's sums, products of vectors.
+
+Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (matmul_op,
+batch_matmul_op, linalg/einsum_op)
+"""
+
+from collections.abc import Sequence
+from string import ascii_letters
+
+from converter.lower.graph import Dim, Shape
+from converter.lower.tf import kernels
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.values import Value, broadcast
+
+# -- matrices --------------------------------------------------------------------------------------
+
+
+def turned(op: Context, x: Value, is_turned: bool) -> Value:
+    """Return matrices with rows for columns, where asked."""
+    order = list(range(x.rank))
+    order[-2:] = reversed(order[-2:])
+    return op.transpose(x, order) if is_turned else x
+
+
+def product(op: Context, a: Value, b: Value, dtype: str | None = None) -> Value:
+    """Return the products of matrices, in a dtype of which onnxruntime has a kernel."""
+    dtype = dtype or a.dtype
+    kind = kernels.computed_in("MatMul", dtype)
+    return op.cast(op.matmul(op.cast(a, kind), op.cast(b, kind)), dtype)
+
+
+@tf_op("MatMul")
+def matmul(
+    op: Context, a: Value, b: Value, /, *, transpose_a: bool = False, transpose_b: bool = False,
+    grad_a: bool = False, grad_b: bool = False,
+) -> Value:  # fmt: skip
+    """The product of two matrices, either of which may be transposed."""
+    del grad_a, grad_b
+    return product(op, turned(op, a, transpose_a), turned(op, b, transpose_b))
+
+
+@tf_op("SparseMatMul")
+def sparse_matmul(
+    op: Context, a: Value, b: Value, /, *, transpose_a: bool = False, transpose_b: bool = False,
+    a_is_sparse: bool = False, b_is_sparse: bool = False,
+) -> Value:  # fmt: skip
+    """The product of two matrices in float32, of which many elements are zero."""
+    del a_is_sparse, b_is_sparse
+    return product(op, turned(op, a, transpose_a), turned(op, b, transpose_b), "float32")
+
+
+@tf_op("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def batch_matmul(
+    op: Context, x: Value, y: Value, /, *, node: Node, adj_x: bool = False, adj_y: bool = False,
+    grad_x: bool = False, grad_y: bool = False,
+) -> Value:  # fmt: skip
+    """The products of matrices, whose other axes are broadcast; either may be transposed."""
+    del grad_x, grad_y
+    dtype = node.attribute("Tout", x.dtype)
+    return product(op, turned(op, x, adj_x), turned(op, y, adj_y), dtype)
+
+
+@tf_op("_FusedMatMul")
+def fused_matmul(
+    op: Context, a: Value, b: Value, /, *args: Value, transpose_a: bool = False,
+    transpose_b: bool = False, fused_ops: Sequence[str] = (), num_args: int = 0,
+    epsilon: float = 1e-4, leakyrelu_alpha: float = 0.2,
+) -> Value:  # fmt: skip
+    """The product of two matrices, and what a graph optimizer joined to it."""
+    del num_args, epsilon
+    result = matmul(op, a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+    given = iter(args)
+    for name in fused_ops:
+        if name in ("BiasAdd", "Add"):
+            result = op.add(result, next(given))
+        elif name == "LeakyRelu":
+            result = op.unary("LeakyRelu", result, alpha=leakyrelu_alpha)
+        elif name == "Relu6":
+            result = op.clip(result, 0, 6)
+        elif name in ("Relu", "Elu", "Tanh", "Sigmoid"):
+            result = op.unary(name, result)
+        else:
+            raise Gap(f"fused with {name}")
+    return result
+
+
+# -- Einstein's sums -------------------------------------------------------------------------------
+
+
+@tf_op("Einsum")
+def einsum(op: Context, *inputs: Value, equation: str) -> Value:
+    """Einstein's sum: ellipses are broadcast, repeated letters are diagonals."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if not arrow:
+        letters = sorted({c for c in left if c.isalpha() and left.count(c) == 1})
+        right = ("..." if "..." in left else "") + "".join(letters)
+    if len(terms) != len(inputs):
+        raise Gap(f"the equation {equation!r} of {len(inputs)} tensors")
+    values = list(inputs)
+    for i, term in enumerate(terms):
+        terms[i], values[i] = _without_repeats(op, term, values[i])
+    single = "".join(dict.fromkeys(right.replace("...", "")))
+    if len(single) < len(right.replace("...", "")):
+        raise Gap(f"the equation {equation!r}, whose result has elements on diagonals alone")
+    terms, values, right = _spelled_out(op, terms, values, right)
+    dtype = values[0].dtype
+    kind = kernels.computed_in("Einsum", dtype)
+    shape = _einsum_shape(terms, values, right)
+    made = op.einsum(f"{','.join(terms)}->{right}", *(op.cast(v, kind) for v in values),
+                     shape=shape)  # fmt: skip
+    return op.cast(made, dtype)
+
+
+def _without_repeats(op: Context, term: str, x: Value) -> tuple[str, Value]:
+    """Return a term without repeated letters, and of what it stands for the diagonal."""
+    from converter.lower.tf.diagonals import along_diagonal
+
+    before, dots, after = term.partition("...")
+    count = x.rank - len(before) - len(after) if dots else 0
+    places = list(before) + ["."] * count + list(after)
+    for letter in dict.fromkeys(before + after):
+        while places.count(letter) > 1:
+            first = places.index(letter)
+            second = places.index(letter, first + 1)
+            rest = [i for i in range(x.rank) if i not in (first, second)]
+            x = along_diagonal(op, op.transpose(x, [*rest, first, second]))
+            places = [places[i] for i in rest] + [letter]
+    # The diagonal is the last axis now, so the ellipsis may stand anywhere before it.
+    text = "".join(places)
+    return (text.replace("." * count, "...") if count else
+            text if not dots else _with_dots(before, text)), x  # fmt: skip
+
+
+def _with_dots(before: str, text: str) -> str:
+    """Return a term whose ellipsis stands for no axes."""
+    where = min(len(before), len(text))
+    return f"{text[:where]}...{text[where:]}"
+
+
+def _spelled_out(
+    op: Context, terms: Sequence[str], values: Sequence[Value], right: str
+) -> tuple[list[str], list[Value], str]:
+    """Return an equation with letters for ellipses, where these stand for axes that differ.
+
+    ONNX wants them alike. An axis of one element has no letter, and so is broadcast.
+    """
+    parts = []
+    for term, value in zip(terms, values, strict=True):
+        before, dots, after = term.partition("...")
+        count = value.rank - len(before) - len(after) if dots else 0
+        parts.append((before, value.shape[len(before) : len(before) + count], after))
+    if len({shape for _, shape, _ in parts}) == 1 or "..." not in "".join(terms):
+        return list(terms), list(values), right
+    rank = max(len(shape) for _, shape, _ in parts)
+    used = set("".join(terms) + right)
+    letters = [c for c in ascii_letters if c not in used][:rank]
+    wide: Shape = ()
+    for _, shape, _ in parts:
+        wide = broadcast(wide, shape)
+    texts, made = [], []
+    for (before, shape, after), value in zip(parts, values, strict=True):
+        skipped = rank - len(shape)
+        gone = [i for i, n in enumerate(shape) if n == 1 and wide[skipped + i] != 1]
+        names = [letters[skipped + i] for i in range(len(shape)) if i not in gone]
+        texts.append(before + "".join(names) + after)
+        made.append(op.squeeze(value, [len(before) + i for i in gone]) if gone else value)
+    return texts, made, right.replace("...", "".join(letters))
+
+
+def _einsum_shape(terms: Sequence[str], values: Sequence[Value], right: str) -> Shape:
+    sizes: dict[str, Dim] = {}
+    wide: Shape = ()
+    for term, value in zip(terms, values, strict=True):
+        before, dots, after = term.partition("...")
+        count = value.rank - len(before) - len(after)
+        if count and not dots:
+            raise Gap(f"a term {term!r} of {value.rank} axes")
+        axes = value.shape
+        middle = axes[len(before) : len(before) + count]
+        wide = broadcast(wide, middle)
+        rest = axes[: len(before)] + axes[len(before) + count :]
+        for letter, size in zip(before + after, rest, strict=True):
+            known = sizes.get(letter)
+            if not isinstance(known, int):
+                sizes[letter] = size if size is not None and size != 1 else known or size
+    before, dots, after = right.partition("...")
+    return (*(sizes[c] for c in before), *(wide if dots else ()), *(sizes[c] for c in after))
+
+
+# -- vectors ---------------------------------------------------------------------------------------
+
+
+@tf_op("Cross")
+def cross(op: Context, a: Value, b: Value, /) -> Value:
+    """The cross product of vectors of three elements."""
+    turn, back = op.constant([1, 2, 0], "int64"), op.constant([2, 0, 1], "int64")
+    first = op.mul(op.gather(a, turn, -1), op.gather(b, back, -1))
+    return op.sub(first, op.mul(op.gather(a, back, -1), op.gather(b, turn, -1)))
