@@ -486,7 +486,19 @@ class Builder:
         """Elements of x along an axis, by number."""
         axis = x.axis(axis)
         shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+        if x.dtype == "string" and axis < x.rank - 1:
+            return self._gathered_texts(x, indices, axis)
         return self.emit("Gather", x, indices, dtype=x.dtype, shape=shape, axis=axis)
+
+    def _gathered_texts(self, x: Value, indices: Value, axis: int) -> Value:
+        """Gather slices of texts: of each, onnxruntime 1.31's Gather takes the first text alone."""
+        first = x.transposed([axis, *(i for i in range(x.rank) if i != axis)])
+        places = self.unsqueeze(self.cast(indices, "int64"), [-1])
+        shape = (*indices.shape, *first.shape[1:])
+        made = self.emit("GatherND", first, places, dtype=x.dtype, shape=shape)
+        count = indices.rank
+        before = range(count, count + axis)
+        return made.transposed([*before, *range(count), *range(count + axis, made.rank)])
 
     # -- sums and products -------------------------------------------------------------------
 

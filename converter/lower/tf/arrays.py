@@ -1,164 +1,511 @@
-"""Shapes of tensors, joining and cutting."""
+"""Shapes of tensors, joining, repeating and reordering."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from converter.lower.builder import END
 from converter.lower.graph import Dim, Shape
-from converter.lower.tf import sizes
+from converter.lower.tf import contents, extents, sizes
 from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value
 
+# -- shapes ----------------------------------------------------------------------------------------
 
-@tf_op("Reshape")
-def reshape(op: Context, tensor: Value, shape: Value, /) -> Value:
+
+def by_parts(op: Context, thing: Thing, function: Callable[[Value], Value]) -> Thing:
+    """Apply to a tensor what only moves elements about: of complex numbers to both parts."""
+    if isinstance(thing, Complex):
+        return Complex(function(thing.real), function(thing.imaginary), thing.dtype)
+    return function(tensor_of(op, thing))
+
+
+def tensor_of(op: Context, thing: Thing) -> Value:
+    """Return a tensor; a reference to a variable reads as one.
+
+    Raises:
+        Gap: It is none.
+    """
+    found = op.walker.tensor(thing)
+    if not isinstance(found, Value):
+        raise Gap(f"of a {type(thing).__name__.lower()}")
+    return found
+
+
+@tf_op("Reshape", any_input=True)
+def reshape(op: Context, tensor: Thing, shape: Value, /) -> Thing:
     """A tensor in another shape, which may be computed."""
-    return op.shaped(tensor, shape, op.dims(shape))
+    return by_parts(op, tensor, lambda v: op.shaped(v, shape, op.dims(shape)))
 
 
-@tf_op("Pack")
-def pack(op: Context, *values: Value, axis: int = 0) -> Value:
+@tf_op("ExpandDims", any_input=True)
+def expand_dims(op: Context, input: Thing, dim: Value, /) -> Thing:
+    """A tensor with a new axis of one element."""
+    axis = op.int(dim, "a place of a new axis")
+    return by_parts(op, input, lambda v: op.unsqueeze(v, [axis]))
+
+
+@tf_op("Squeeze", any_input=True)
+def squeeze(op: Context, input: Thing, /, *, squeeze_dims: Sequence[int] = ()) -> Thing:
+    """A tensor without axes of one element: those named, or all."""
+    return by_parts(op, input, lambda v: _squeezed(op, v, squeeze_dims))
+
+
+def _squeezed(op: Context, input: Value, axes: Sequence[int]) -> Value:
+    if axes:
+        return op.squeeze(input, axes)
+    ones = [i for i, n in enumerate(input.shape) if n == 1]
+    if all(isinstance(n, int) for n in input.shape):
+        return op.squeeze(input, ones) if ones else input
+    # Sizes that are not known are taken to be others than one; where one is not, this node still
+    # gives what TensorFlow gives.
+    shape = tuple(n for n in input.shape if n != 1)
+    return op.emit("Squeeze", input, dtype=input.dtype, shape=shape)
+
+
+@tf_op("Transpose", "ConjugateTranspose", any_input=True)
+def transpose(op: Context, x: Thing, perm: Value, /, *, node: Node) -> Thing:
+    """A tensor with its axes in another order, which may be computed."""
+    order = op.static(perm)
+    made = by_parts(op, x, lambda v: _transposed(op, v, perm, order))
+    if isinstance(made, Complex) and node.op == "ConjugateTranspose":
+        return Complex(made.real, op.unary("Neg", made.imaginary), made.dtype)
+    return made
+
+
+def _transposed(op: Context, x: Value, perm: Value, order: np.ndarray | None) -> Value:
+    if order is None:
+        return transpose_by(op, x, op.cast(perm, "int64"))
+    return op.transpose(x, [int(n) % x.rank for n in order])
+
+
+def transpose_by(op: Context, x: Value, perm: Value) -> Value:
+    """Return a tensor with its axes in an order that is computed: gathered element by element."""
+    sides = extents.of_all(op, x)
+    strides: list[extents.Extent] = []
+    step = extents.number(op, 1)
+    for side in reversed(sides):
+        strides.insert(0, step)
+        step = extents.mul(op, step, side)
+    shape = op.gather(extents.vector(op, sides), perm)
+    steps = op.gather(extents.vector(op, strides), perm)
+    places: Value | None = None
+    for axis, (side, stride) in enumerate(
+        zip(extents.elements(op, shape), extents.elements(op, steps), strict=True)
+    ):
+        line = op.mul(extents.counted(op, side), stride.vector)
+        wide = op.unsqueeze(line, list(range(1, x.rank - axis)))
+        places = wide if places is None else op.add(places, wide)
+    if places is None:
+        return x
+    return op.gather(extents.reshaped(op, x, [step]), places)
+
+
+@tf_op("InvertPermutation")
+def invert_permutation(op: Context, x: Value, /) -> Value:
+    """Where each number stands in an order."""
+    known = op.static(x)
+    if known is not None:
+        return op.constant(np.argsort(known), x.dtype)
+    places = extents.counted(op, extents.of(op, x, 0), x.dtype)
+    where = op.cast(x, "int64")
+    return op.emit("ScatterElements", x, where, places, dtype=x.dtype, shape=x.shape, axis=0)
+
+
+@tf_op("GuaranteeConst", "DeepCopy")
+def same(op: Context, input: Value, /) -> Value:
+    """What it is given."""
+    del op
+    return input
+
+
+@tf_op("Copy", "CopyHost")
+def copied(
+    op: Context, input: Value, /, *, tensor_name: str = "", debug_ops_spec: Sequence[str] = ()
+) -> Value:
+    """What it is given."""
+    del op, tensor_name, debug_ops_spec
+    return input
+
+
+@tf_op("BroadcastArgs")
+def broadcast_args(op: Context, s0: Value, s1: Value, /) -> Value:
+    """The shape that two shapes are broadcast to."""
+    known = op.dims(s0), op.dims(s1)
+    rank = max(len(dims) for dims in known)
+    a, b = (_led(op, v, rank - len(dims)) for v, dims in zip((s0, s1), known, strict=True))
+    made = op.where(op.elementwise("Equal", a, op.constant(1, a.dtype)), b, a)
+    wide = ((1,) * (rank - len(dims)) + tuple(dims) for dims in known)
+    return op.remember(made, contents.objects([_common(m, n) for m, n in zip(*wide, strict=True)]))
+
+
+def _led(op: Context, vector: Value, count: int) -> Value:
+    """Return a shape with so many ones before it."""
+    return op.concat([op.constant([1] * count, vector.dtype), vector], 0) if count else vector
+
+
+def _common(m: Dim, n: Dim) -> Dim:
+    if m == 1 or m == n:
+        return n
+    if n == 1 or (isinstance(m, int) and n is not None):
+        return m
+    return n if isinstance(n, int) else None
+
+
+@tf_op("BroadcastGradientArgs", outputs=("r0", "r1"))
+def broadcast_gradient_args(op: Context, s0: Value, s1: Value, /) -> list[Value]:
+    """The axes along which each of two shapes was broadcast, and those of one element."""
+    counts = [len(op.dims(v)) for v in (s0, s1)]
+    rank = max(counts)
+    wide = [_led(op, v, rank - n) for v, n in zip((s0, s1), counts, strict=True)]
+    ones = [op.elementwise("Equal", v, op.constant(1, v.dtype)) for v in wide]
+    if counts[0] == counts[1]:
+        differs = op.unary("Not", op.elementwise("Equal", *wide))
+        some = op.reduce("ReduceMax", op.cast(differs, "int32"), [0])
+        ones = [op.elementwise("And", v, op.cast(some, "bool")) for v in ones]
+    found = [op.emit("NonZero", v, dtype="int64", shape=(1, None)) for v in ones]
+    return [op.cast(op.squeeze(v, [0]), s0.dtype) for v in found]
+
+
+# -- joining and cutting ---------------------------------------------------------------------------
+
+
+def joined(op: Context, values: Sequence[Value], axis: int) -> Value:
+    """Return values one after another along an axis, the size with a name where it has one."""
+    made = op.concat(values, axis)
+    axis = made.axis(axis)
+    total: Dim = 0
+    for value in values:
+        total = sizes.add(total, value.shape[axis])
+    shape = (*made.shape[:axis], total, *made.shape[axis + 1 :])
+    return replace(made, shape=shape)
+
+
+def _joined(op: Context, things: Sequence[Thing], axis: int) -> Thing:
+    if any(isinstance(v, Complex) for v in things):
+        parts = [v for v in things if isinstance(v, Complex)]
+        real = joined(op, [v.real for v in parts], axis)
+        return Complex(real, joined(op, [v.imaginary for v in parts], axis), parts[0].dtype)
+    return joined(op, [tensor_of(op, v) for v in things], axis)
+
+
+@tf_op("ConcatV2", any_input=True)
+def concat_v2(op: Context, *inputs: Thing) -> Thing:
+    """Tensors one after another along the axis that the last input names."""
+    *values, axis = inputs
+    assert isinstance(axis, Value)
+    return _joined(op, values, op.int(axis, "an axis"))
+
+
+@tf_op("Concat", any_input=True)
+def concat(op: Context, concat_dim: Value, /, *values: Thing) -> Thing:
+    """Tensors one after another along the axis that the first input names."""
+    return _joined(op, values, op.int(concat_dim, "an axis"))
+
+
+@tf_op("ParallelConcat")
+def parallel_concat(op: Context, *values: Value, shape: Any = None) -> Value:
+    """Tensors one after another along the first axis."""
+    del shape  # the values say it
+    return joined(op, values, 0)
+
+
+@tf_op("Pack", any_input=True)
+def pack(op: Context, *values: Thing, axis: int = 0) -> Thing:
     """Tensors one after another along a new axis."""
+    if all(isinstance(v, Complex) for v in values):
+        parts = [v for v in values if isinstance(v, Complex)]
+        real = _packed(op, [v.real for v in parts], axis)
+        return Complex(real, _packed(op, [v.imaginary for v in parts], axis), parts[0].dtype)
+    return _packed(op, [tensor_of(op, v) for v in values], axis)
+
+
+def _packed(op: Context, values: Sequence[Value], axis: int) -> Value:
     place = axis + values[0].rank + 1 if axis < 0 else axis
     return op.concat([op.unsqueeze(v, [place]) for v in values], place)
 
 
-# -- slices ----------------------------------------------------------------------------------------
+@tf_op("ConcatOffset")
+def concat_offset(op: Context, concat_dim: Value, /, *shape: Value) -> list[Value]:
+    """Where each of several tensors begins when they are joined, from their shapes."""
+    rank = len(op.dims(shape[0]))
+    axis = op.int(concat_dim, "an axis") % rank
+    zero = extents.number(op, 0)
+    start, found = zero, []
+    for vector in shape:
+        places = [start if i == axis else zero for i in range(rank)]
+        made = op.cast(extents.vector(op, places), vector.dtype)
+        found.append(op.remember(made, contents.objects([p.dim for p in places])))
+        start = extents.add(op, start, extents.elements(op, vector)[axis])
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What a StridedSlice does with one axis; a bound is a number, a scalar tensor, or None."""
-
-    axis: int
-    start: int | Value | None
-    end: int | Value | None
-    step: int
-    known_end: Dim = None  # what is known of an end that is a tensor
-
-
-@tf_op("StridedSlice")
-def strided_slice(
-    op: Context, input: Value, begin: Value, end: Value, strides: Value, /, *,
-    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0,
-) -> Value:  # fmt: skip
-    """A part of a tensor; masks say bit by bit what each bound is instead."""
-    steps = op.ints(strides, "steps of a slice")
-    starts, ends = op.dims(begin), op.dims(end)
-    count = len(steps)
-    new = sum(bool(new_axis_mask >> i & 1) and not ellipsis_mask >> i & 1 for i in range(count))
-    has_ellipsis = any(ellipsis_mask >> i & 1 for i in range(count))
-    skipped = input.rank - (count - new - int(has_ellipsis))
-    if skipped < 0:
-        raise Gap(f"{count} cuts of {input.rank} axes")
-    x, axis, place = input, 0, 0
-    cuts: list[Cut] = []
-    added: list[int] = []  # places of new axes in the result
-    gone: list[tuple[int, int | Value]] = []  # axes of which one element is taken, and which
-    for i, step in enumerate(steps):
-        if ellipsis_mask >> i & 1:
-            axis, place = axis + skipped, place + skipped
-        elif new_axis_mask >> i & 1:
-            added.append(place)
-            place += 1
-        elif shrink_axis_mask >> i & 1:
-            gone.append((axis, _bound(op, begin, starts, i)))
-            axis += 1
-        else:
-            start = None if begin_mask >> i & 1 else _bound(op, begin, starts, i)
-            stop = None if end_mask >> i & 1 else _bound(op, end, ends, i)
-            cuts.append(Cut(axis, start, stop, step, None if stop is None else ends[i]))
-            axis, place = axis + 1, place + 1
-    x = _cut(op, x, cuts)
-    for axis, index in reversed(gone):
-        x = _taken(op, x, axis, index)
-    return op.unsqueeze(x, added) if added else x
-
-
-def _bound(op: Context, vector: Value, known: Sequence[Dim], number: int) -> int | Value:
-    found = known[number]
-    if isinstance(found, int):
-        return found
-    one = (
-        op.slice(vector, [0], [number], [number + 1]) if vector.rank else op.unsqueeze(vector, [0])
-    )
-    return op.cast(one, "int64")
-
-
-def _taken(op: Context, x: Value, axis: int, index: int | Value) -> Value:
-    """Return one element along an axis, and the axis gone."""
-    if isinstance(index, int):
-        end = index + 1 if index != -1 else END
-        return op.squeeze(op.slice(x, [axis], [index], [end]), [axis])
-    return op.gather(x, op.squeeze(index, [0]), axis)
-
-
-def _cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
-    cuts = [c for c in cuts if not _is_whole(x.shape[c.axis], c)]
-    if not cuts:
-        return x
-    fixed = [c for c in cuts if not isinstance(c.start, Value) and not isinstance(c.end, Value)]
-    if fixed:
-        starts = [c.start if c.start is not None else (0 if c.step > 0 else END) for c in fixed]
-        ends = [c.end if c.end is not None else (END if c.step > 0 else -END) for c in fixed]
-        before = x.shape
-        x = op.slice(
-            x, [c.axis for c in fixed], [int(n) for n in starts if isinstance(n, int)],
-            [int(n) for n in ends if isinstance(n, int)], [c.step for c in fixed],
-        )  # fmt: skip
-        x = _named(x, before, fixed)
-    moving = [c for c in cuts if isinstance(c.start, Value) or isinstance(c.end, Value)]
-    if not moving:
-        return x
-    vectors = []
-    for side, masked in (("start", (0, END)), ("end", (END, -END))):
+@tf_op("Unpack")
+def unpack(op: Context, value: Value, /, *, num: int, axis: int = 0) -> list[Value]:
+    """The slices of a tensor along an axis, without it."""
+    place = value.axis(axis)
+    if num == 1:
+        parts = [value]
+    elif num:
+        parts = op.split(value, place, [1] * num)
+    else:
         parts = []
-        for cut in moving:
-            bound = getattr(cut, side)
-            if bound is None:
-                bound = masked[cut.step < 0]
-            parts.append(bound if isinstance(bound, Value) else op.constant([bound], "int64"))
-        vectors.append(op.concat(parts, 0))
-    shape: list[Dim] = list(x.shape)
-    for cut in moving:
-        shape[cut.axis] = _size(shape[cut.axis], cut)
-    axes = op.constant([c.axis for c in moving], "int64")
-    steps = op.constant([c.step for c in moving], "int64")
-    return op.emit("Slice", x, *vectors, axes, steps, dtype=x.dtype, shape=tuple(shape))
+    made = [op.squeeze(part, [place]) for part in parts]
+    known = op.elements(value)
+    return made if known is None else _told(op, made, np.moveaxis(known, place, 0))
 
 
-def _is_whole(size: Dim, cut: Cut) -> bool:
-    if cut.step != 1 or cut.start not in (None, 0):
-        return False
-    if cut.end is None:
-        return True
-    if isinstance(cut.end, int):
-        return isinstance(size, int) and cut.end >= size
-    return size is not None and cut.known_end == size
+def _told(op: Context, made: Sequence[Value], parts: Iterable[Any]) -> list[Value]:
+    """Return values of which elements are known: constants, where all are."""
+    found = []
+    for value, part in zip(made, parts, strict=True):
+        elements = np.empty(np.shape(part), part.dtype if isinstance(part, np.ndarray) else object)
+        elements[...] = part
+        if value.dtype != "string" and contents.known(elements):
+            found.append(op.constant(elements, value.dtype))
+        else:
+            found.append(op.remember(value, elements))
+    return found
 
 
-def _named(x: Value, before: Shape, cuts: Sequence[Cut]) -> Value:
-    """Return what a slice yields, with names for the sizes that are some less than a named one."""
-    from dataclasses import replace
-
-    shape = list(x.shape)
-    for cut in cuts:
-        size, start, end = before[cut.axis], cut.start or 0, cut.end
-        if isinstance(size, str) and cut.step == 1 and isinstance(start, int) and start >= 0:
-            # Names stand for sizes that are large enough: n - 1, and never less than nothing.
-            if end is None:
-                shape[cut.axis] = sizes.sub(size, start)
-            elif isinstance(end, int) and end < 0:
-                shape[cut.axis] = sizes.sub(sizes.add(size, end), start)
-    return replace(x, shape=tuple(shape))
+@tf_op("Split", any_input=True)
+def split(op: Context, split_dim: Value, value: Thing, /, *, num_split: int) -> list[Any]:
+    """A tensor cut in equal parts along an axis."""
+    axis = op.int(split_dim, "an axis")
+    if isinstance(value, Complex):
+        real, imaginary = (_split(op, v, axis, num_split) for v in (value.real, value.imaginary))
+        return [Complex(a, b, value.dtype) for a, b in zip(real, imaginary, strict=True)]
+    return _split(op, tensor_of(op, value), axis, num_split)
 
 
-def _size(size: Dim, cut: Cut) -> Dim:
-    """Return the size of a cut along one axis, as far as it can be said."""
-    if cut.step != 1 or isinstance(cut.start, Value) or (cut.start or 0) < 0:
-        return None
-    if cut.known_end is not None and cut.known_end == size:
-        return sizes.sub(size, cut.start or 0)
-    return None
+def _split(op: Context, value: Value, axis: int, count: int) -> list[Value]:
+    axis = value.axis(axis)
+    if count == 1:
+        return [value]
+    size = value.shape[axis]
+    if isinstance(size, int):
+        if size % count:
+            raise Gap(f"{size} elements in {count} equal parts")
+        parts = op.split(value, axis, [size // count] * count)
+        known = op.elements(value)
+        return parts if known is None else _told(op, parts, np.split(known, count, axis))
+    part = sizes.divided(size, count)
+    shape = (*value.shape[:axis], part, *value.shape[axis + 1 :])
+    attributes = {"axis": value.stored.index(axis), "num_outputs": count}
+    return op.node(
+        "Split", [value], [(value.dtype, shape)] * count, attributes=attributes,
+        stored=value.stored,
+    )  # fmt: skip
+
+
+@tf_op("SplitV")
+def split_v(
+    op: Context, value: Value, size_splits: Value, split_dim: Value, /, *, num_split: int
+) -> list[Value]:
+    """A tensor cut in parts of given sizes along an axis; -1 takes what is left."""
+    axis = value.axis(op.int(split_dim, "an axis"))
+    if num_split == 1:
+        return [value]
+    dims = op.dims(size_splits)
+    whole = value.shape[axis]
+    if dims.count(-1) == 1:
+        place, rest = dims.index(-1), whole
+        for i, n in enumerate(dims):
+            rest = sizes.sub(rest, n) if i != place else rest
+        dims[place] = rest
+    if all(isinstance(n, int) for n in dims):
+        numbers = [int(str(n)) for n in dims]
+        parts = op.split(value, axis, numbers)
+        known = op.elements(value)
+        ends = np.cumsum(numbers)[:-1]
+        return parts if known is None else _told(op, parts, np.split(known, ends, axis))
+    vector = op.cast(size_splits, "int64")
+    zero = op.constant(0, "int64")
+    taken = op.reduce("ReduceSum", op.elementwise("Max", vector, zero), [0], keepdims=True)
+    left = op.sub(op.size(value, axis), taken)
+    vector = op.where(op.elementwise("Less", vector, zero), left, vector)
+    shapes = [(value.dtype, (*value.shape[:axis], n, *value.shape[axis + 1 :])) for n in dims]
+    return op.node(
+        "Split", [value, vector], shapes, attributes={"axis": value.stored.index(axis)},
+        stored=value.stored,
+    )  # fmt: skip
+
+
+# -- one number, and one tensor, again and again ---------------------------------------------------
+
+
+def filled_like(op: Context, x: Value, scalar: Value) -> Value:
+    """Return a scalar in the shape of a tensor."""
+    if not x.rank:
+        return scalar
+    if all(isinstance(n, int) for n in x.shape):
+        return extents.filled(op, scalar, extents.of_all(op, x))
+    (shape,) = op.node("Shape", [x], [("int64", (x.rank,))])
+    return op.node("Expand", [scalar, shape], [(scalar.dtype, x.shape)], stored=x.stored)[0]
+
+
+def blank(op: Context, dtype: str) -> Value:
+    """Return what TensorFlow means by nothing: zero, false, an empty text."""
+    return op.constant(np.array("", object)) if dtype == "string" else op.constant(0, dtype)
+
+
+@tf_op("ZerosLike")
+def zeros_like(op: Context, x: Value, /) -> Value:
+    """0 in the shape of a tensor."""
+    return filled_like(op, x, blank(op, x.dtype))
+
+
+@tf_op("OnesLike")
+def ones_like(op: Context, x: Value, /) -> Value:
+    """1 in the shape of a tensor."""
+    return filled_like(op, x, op.constant(1, x.dtype))
+
+
+@tf_op("Fill")
+def fill(op: Context, dims: Value, value: Value, /) -> Value:
+    """A number in a shape, which may be computed."""
+    return _expanded(op, value, dims)
+
+
+@tf_op("Empty")
+def empty(op: Context, shape: Value, /, *, init: bool = False, node: Node) -> Value:
+    """A tensor of anything: zeros."""
+    del init  # what is not set may as well be zeros
+    return _expanded(op, blank(op, node.attribute("dtype")), shape)
+
+
+@tf_op("BroadcastTo")
+def broadcast_to(op: Context, input: Value, shape: Value, /) -> Value:
+    """A tensor repeated to a shape, which may be computed."""
+    return _expanded(op, input, shape)
+
+
+def _expanded(op: Context, x: Value, shape: Value) -> Value:
+    dims = op.dims(shape)
+    if not dims or (tuple(dims) == x.shape and all(n is not None for n in dims)):
+        return x
+    wide = (1,) * (len(dims) - x.rank) + x.shape
+    known: Shape = tuple(m if n is None and m != 1 else n for n, m in zip(dims, wide, strict=True))
+    if all(isinstance(n, int) for n in dims):
+        vector = op.constant(dims, "int64")
+    else:
+        vector = op.cast(shape, "int64")
+    return op.emit("Expand", x, vector, dtype=x.dtype, shape=known)
+
+
+@tf_op("Tile")
+def tile(op: Context, input: Value, multiples: Value, /) -> Value:
+    """A tensor as a whole, again and again along its axes."""
+    times = op.dims(multiples) if op.elements(multiples) is not None else [None] * input.rank
+    if all(n == 1 for n in times):
+        return input
+    shape = tuple(sizes.mul(n, k) for n, k in zip(input.shape, times, strict=True))
+    if all(isinstance(n, int) for n in times):
+        vector = op.constant(times, "int64")
+    else:
+        vector = op.cast(multiples, "int64")
+    return op.emit("Tile", input, vector, dtype=input.dtype, shape=shape)
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+@tf_op("ReverseV2", "RiscReverse")
+def reverse_v2(op: Context, tensor: Value, axis: Value, /) -> Value:
+    """A tensor with axes reversed."""
+    known = op.static(axis)
+    if known is not None:
+        return _reversed(op, tensor, [int(n) for n in known])
+    axes = op.cast(axis, "int64")
+    count = op.emit("Shape", axes, dtype="int64", shape=(1,))
+    starts, ends, steps = (
+        op.emit("Expand", op.constant([n], "int64"), count, dtype="int64", shape=axes.shape)
+        for n in (-1, -END, -1)
+    )
+    return op.emit(
+        "Slice", tensor, starts, ends, axes, steps, dtype=tensor.dtype, shape=tensor.shape
+    )
+
+
+@tf_op("Reverse")
+def reverse(op: Context, tensor: Value, dims: Value, /) -> Value:
+    """A tensor with those axes reversed that are marked."""
+    known = op.static(dims)
+    if known is not None:
+        return _reversed(op, tensor, [i for i, marked in enumerate(known) if marked])
+    starts, ends, steps = (
+        op.where(dims, op.constant([down], "int64"), op.constant([up], "int64"))
+        for down, up in ((-1, 0), (-END, END), (-1, 1))
+    )
+    axes = op.constant(list(range(tensor.rank)), "int64")
+    return op.emit(
+        "Slice", tensor, starts, ends, axes, steps, dtype=tensor.dtype, shape=tensor.shape
+    )
+
+
+def _reversed(op: Context, x: Value, axes: Sequence[int]) -> Value:
+    places = sorted({x.axis(a) for a in axes})
+    if not places:
+        return x
+    count = len(places)
+    made = op.slice(x, places, [-1] * count, [-END] * count, [-1] * count)
+    return replace(made, shape=x.shape)
+
+
+@tf_op("Roll")
+def roll(op: Context, input: Value, shift: Value, axis: Value, /) -> Value:
+    """A tensor moved along axes, what leaves at one end coming back at the other."""
+    places = [input.axis(a) for a in op.ints(axis, "axes")]
+    steps = extents.elements(op, shift)
+    moves: dict[int, extents.Extent] = {}
+    for place, step in zip(places, steps, strict=True):
+        moves[place] = extents.add(op, moves[place], step) if place in moves else step
+    x = input
+    for place, step in moves.items():
+        x = _rolled(op, x, place, step)
+    return x
+
+
+def _rolled(op: Context, x: Value, axis: int, step: extents.Extent) -> Value:
+    size = x.shape[axis]
+    if step.dim == 0 or size in (0, 1):
+        return x
+    if isinstance(size, int) and isinstance(step.dim, int):
+        start = -step.dim % size
+        if not start:
+            return x
+        parts = [op.slice(x, [axis], [start], [END]), op.slice(x, [axis], [0], [start])]
+    else:
+        count = extents.most(op, extents.of(op, x, axis), extents.number(op, 1)).vector
+        start_in = op.elementwise("Mod", op.unary("Neg", step.vector), count)
+        axes, zero, end = (op.constant([n], "int64") for n in (axis, 0, END))
+        shape = (*x.shape[:axis], None, *x.shape[axis + 1 :])
+        parts = [
+            op.emit("Slice", x, a, b, axes, dtype=x.dtype, shape=shape)
+            for a, b in ((start_in, end), (zero, start_in))
+        ]
+    return replace(op.concat(parts, axis), shape=x.shape)
+
+
+# -- places ----------------------------------------------------------------------------------------
+
+
+@tf_op("Where")
+def where(op: Context, input: Value, /) -> Value:
+    """The places of what is not zero, in order."""
+    mask = input if input.dtype in ("bool", "float32", "int32", "int64", "uint8") else None
+    if mask is None:
+        mask = op.cast(input, "float32" if input.is_float else "bool")
+        if input.dtype == "float64":  # what is too small for float32 is not zero, either
+            same = op.elementwise("Equal", input, op.constant(0, "float64"))
+            mask = op.unary("Not", same)
+    if not input.rank:
+        found = op.emit("NonZero", op.unsqueeze(mask, [0]), dtype="int64", shape=(1, None))
+        return op.slice(op.transpose(found, [1, 0]), [1], [0], [0])
+    found = op.emit("NonZero", mask, dtype="int64", shape=(input.rank, None))
+    return op.transpose(found, [1, 0])

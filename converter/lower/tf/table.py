@@ -87,11 +87,12 @@ class Table(Mapping[str, Row]):
 
 # A new family is named here.
 OPS = Table(
-    "basics", "elementwise", "activations", "arrays", "variables", "calls", "convolution",
-    "pooling", "normalization", "products", "reductions", "indexing", "images", "lists", "selection",
-    "scatter", "recurrent", "tables", "strings", "quantization", "random", "segments",
-    "linear_algebra", "diagonals", "signals", "sparse", "detection", "ragged", "bits", "special",
-    "counting", "quantized",
+    "basics", "elementwise", "activations", "arrays", "slices", "padding", "blocks",
+    "variables", "calls", "convolution", "pooling", "normalization", "products",
+    "reductions", "indexing", "images", "lists", "selection", "scatter", "recurrent",
+    "tables", "strings", "quantization", "random", "segments", "linear_algebra",
+    "diagonals", "signals", "sparse", "detection", "ragged", "bits", "special", "counting",
+    "quantized",
     "adapted",  # last: what no other family has
 )  # fmt: skip
 

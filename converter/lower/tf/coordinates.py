@@ -1,0 +1,60 @@
+"""Places in a shape as single numbers, and back: what sparse tensors are sorted and joined by."""
+
+from collections.abc import Sequence
+
+from converter.lower.tf import extents
+from converter.lower.tf.context import Context
+from converter.lower.tf.extents import Extent
+from converter.lower.values import Value
+
+
+def strides(op: Context, sides: Sequence[Extent]) -> list[Extent]:
+    """Return how many elements lie between neighbours along each axis of a shape."""
+    found: list[Extent] = []
+    step = extents.number(op, 1)
+    for side in reversed(sides):
+        found.insert(0, step)
+        step = extents.mul(op, step, side)
+    return found
+
+
+def places(op: Context, numbers: Value, sides: Sequence[Extent]) -> list[Value]:
+    """Return the places that numbers of elements stand for, one value for each axis."""
+    found, rest = [], numbers
+    steps = strides(op, sides)
+    for i, step in enumerate(steps):
+        last = i == len(steps) - 1
+        one = step.vector if numbers.rank else op.squeeze(step.vector, [0])
+        found.append(rest if last else op.div(rest, one))
+        if not last:
+            rest = op.elementwise("Mod", rest, one)
+    return found
+
+
+def numbered(op: Context, indices: Value, sides: Sequence[Extent]) -> Value:
+    """Return the numbers of the elements at places: [n, axes] -> [n]."""
+    if len(sides) == 1:
+        return op.reshape(indices, (indices.shape[0],))
+    steps = extents.vector(op, strides(op, sides))
+    return op.reduce("ReduceSum", op.mul(indices, steps), [1])
+
+
+def stacked(op: Context, columns: Sequence[Value]) -> Value:
+    """Return places as rows: one vector for each axis -> [n, axes]."""
+    return op.concat([op.unsqueeze(v, [1]) for v in columns], 1)
+
+
+def sorted_by(op: Context, keys: Value) -> tuple[Value, Value]:
+    """Return keys in rising order, equal ones in theirs, and where each of them stood."""
+    count = op.size(keys, 0)
+    found = op.node(
+        "TopK", [op.plain(keys), count], [(keys.dtype, keys.shape), ("int64", keys.shape)],
+        attributes={"axis": 0, "largest": 0, "sorted": 1},
+    )  # fmt: skip
+    return found[0], found[1]
+
+
+def inverse_of(op: Context, order: Value) -> Value:
+    """Return where each number stands in an order."""
+    line = extents.counted(op, extents.of(op, order, 0))
+    return op.emit("ScatterElements", order, order, line, dtype="int64", shape=order.shape, axis=0)

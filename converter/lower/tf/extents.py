@@ -1,0 +1,191 @@
+"""Sizes that are both: what is known of them while lowering, and how the graph computes them.
+
+Blocks of space, rows of sparse tensors and windows are shapes computed of shapes. An `Extent` is
+one such size: a number, or the name of one and a vector of one int64 that is built when it is used.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from converter.lower.graph import Dim, Shape
+from converter.lower.tf import sizes
+from converter.lower.tf.context import Context
+from converter.lower.values import Value, total
+
+
+@dataclass(slots=True)
+class Extent:
+    """One size.
+
+    Attributes:
+        dim: What is known of it.
+        make: Builds it as a vector of one int64.
+    """
+
+    dim: Dim
+    make: Callable[[], Value]
+    made: Value | None = None
+
+    @property
+    def vector(self) -> Value:
+        """The size as a vector of one int64."""
+        if self.made is None:
+            self.made = self.make()
+        return self.made
+
+
+def number(op: Context, n: int) -> Extent:
+    """Return a size that is known."""
+    return Extent(n, lambda: op.constant([n], "int64"))
+
+
+def of(op: Context, x: Value, axis: int) -> Extent:
+    """Return the size of an axis."""
+    return Extent(x.shape[axis], lambda: op.size(x, axis))
+
+
+def of_all(op: Context, x: Value) -> list[Extent]:
+    """Return the sizes of all axes."""
+    return [of(op, x, axis) for axis in range(x.rank)]
+
+
+def elements(op: Context, vector: Value) -> list[Extent]:
+    """Return the elements of a tensor, a vector's or more, as sizes.
+
+    Raises:
+        Gap: Not even how many there are is known.
+    """
+    count = total(vector.shape)
+    dims = op.dims(vector) if vector.rank < 2 or count is None else [None] * count
+    known = op.elements(vector)
+    if known is not None and vector.rank > 1:
+        dims = numbers(known)
+    return [_element(op, vector, i, n) for i, n in enumerate(dims)]
+
+
+def listed(op: Context, vector: Value, count: int) -> list[Extent]:
+    """Return the elements of a vector that is known to have so many."""
+    known = op.elements(vector)
+    dims: list[Dim] = [None] * count if known is None else numbers(known)
+    return [_element(op, vector, i, n) for i, n in enumerate(dims)]
+
+
+def numbers(known: np.ndarray) -> list[Dim]:
+    """Return what is known of elements, in order."""
+    return [n if n is None or isinstance(n, str) else int(n) for n in known.reshape(-1)]
+
+
+def _element(op: Context, vector: Value, place: int, dim: Dim) -> Extent:
+    if isinstance(dim, int):
+        return number(op, dim)
+
+    def make() -> Value:
+        if vector.rank == 0:
+            return op.cast(op.unsqueeze(vector, [0]), "int64")
+        flat = vector if vector.rank == 1 else op.reshape(vector, (None,))
+        one = flat if flat.shape == (1,) else op.slice(flat, [0], [place], [place + 1])
+        return op.cast(one, "int64")
+
+    return Extent(dim, make)
+
+
+def _combined(op: Context, op_type: str, dim: Dim, a: Extent, b: Extent) -> Extent:
+    if isinstance(dim, int):
+        return number(op, dim)
+    return Extent(dim, lambda: op.elementwise(op_type, a.vector, b.vector))
+
+
+def add(op: Context, a: Extent, b: Extent) -> Extent:
+    """A + b."""
+    if a.dim == 0 or b.dim == 0:
+        return b if a.dim == 0 else a
+    return _combined(op, "Add", sizes.add(a.dim, b.dim), a, b)
+
+
+def sub(op: Context, a: Extent, b: Extent) -> Extent:
+    """A - b."""
+    return a if b.dim == 0 else _combined(op, "Sub", sizes.sub(a.dim, b.dim), a, b)
+
+
+def mul(op: Context, a: Extent, b: Extent) -> Extent:
+    """A * b."""
+    if a.dim == 1 or b.dim == 1:
+        return b if a.dim == 1 else a
+    return _combined(op, "Mul", sizes.mul(a.dim, b.dim), a, b)
+
+
+def div(op: Context, a: Extent, b: Extent) -> Extent:
+    """A / b, rounded down, of sizes that are not negative."""
+    return a if b.dim == 1 else _combined(op, "Div", sizes.floordiv(a.dim, b.dim), a, b)
+
+
+def most(op: Context, a: Extent, b: Extent) -> Extent:
+    """The larger one."""
+    return (
+        a
+        if a.dim == b.dim and a.dim is not None
+        else _combined(op, "Max", sizes.most(a.dim, b.dim), a, b)
+    )
+
+
+def least(op: Context, a: Extent, b: Extent) -> Extent:
+    """The smaller one."""
+    return (
+        a
+        if a.dim == b.dim and a.dim is not None
+        else _combined(op, "Min", sizes.least(a.dim, b.dim), a, b)
+    )
+
+
+def product(op: Context, several: Sequence[Extent]) -> Extent:
+    """Return the product of sizes."""
+    result = number(op, 1)
+    for one in several:
+        result = mul(op, result, one)
+    return result
+
+
+def vector(op: Context, several: Sequence[Extent]) -> Value:
+    """Return sizes as a vector of int64."""
+    if all(isinstance(one.dim, int) for one in several):
+        return op.constant([one.dim for one in several], "int64")
+    return op.concat([one.vector for one in several], 0)
+
+
+def shape_of(several: Sequence[Extent]) -> Shape:
+    """Return what is known of several sizes."""
+    return tuple(one.dim for one in several)
+
+
+def reshaped(op: Context, x: Value, several: Sequence[Extent]) -> Value:
+    """Return a value in another shape."""
+    target = shape_of(several)
+    if target == x.shape and all(n is not None for n in target):
+        return op.plain(x)
+    open_places = [i for i, n in enumerate(target) if not isinstance(n, int)]
+    if len(open_places) <= 1 and 0 not in target:
+        wanted = op.constant([n if isinstance(n, int) else -1 for n in target], "int64")
+        return op.emit("Reshape", x, wanted, dtype=x.dtype, shape=target)
+    wanted = vector(op, several)
+    return op.emit("Reshape", x, wanted, dtype=x.dtype, shape=target, allowzero=1)
+
+
+def filled(op: Context, scalar: Value, several: Sequence[Extent]) -> Value:
+    """Return a scalar in a shape."""
+    if not several:
+        return scalar
+    return op.emit(
+        "Expand", scalar, vector(op, several), dtype=scalar.dtype, shape=shape_of(several)
+    )
+
+
+def counted(op: Context, count: Extent, dtype: str = "int64") -> Value:
+    """Return the numbers from zero to a count, as a vector."""
+    if isinstance(count.dim, int):
+        return op.constant(np.arange(count.dim), dtype)
+    end = op.squeeze(count.vector, [0])
+    zero, one = op.constant(0, "int64"), op.constant(1, "int64")
+    made = op.emit("Range", zero, end, one, dtype="int64", shape=(count.dim,))
+    return op.cast(made, dtype)

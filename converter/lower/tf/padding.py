@@ -1,0 +1,124 @@
+"""Tensors with more around them; how much may be computed."""
+
+from dataclasses import replace
+
+from converter.lower.builder import END
+from converter.lower.graph import Shape
+from converter.lower.tf import extents, kernels, sizes
+from converter.lower.tf.arrays import blank, joined
+from converter.lower.tf.context import Context
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.values import Value
+
+
+@tf_op("Pad")
+def pad(op: Context, input: Value, paddings: Value, /) -> Value:
+    """A tensor with zeros around it."""
+    return padded(op, input, paddings, None)
+
+
+@tf_op("PadV2")
+def pad_v2(op: Context, input: Value, paddings: Value, constant_values: Value, /) -> Value:
+    """A tensor with a number around it."""
+    return padded(op, input, paddings, constant_values)
+
+
+def padded(op: Context, x: Value, paddings: Value, number: Value | None) -> Value:
+    """Return a tensor with a number around it, zero by default; [[before, after], ...]."""
+    known = op.static(paddings)
+    if known is not None and not known.any():
+        return x
+    shape = _shape(op, x, paddings)
+    if x.dtype == "string":
+        return _of_texts(op, x, paddings, blank(op, "string") if number is None else number)
+    kind = kernels.computed_in("Pad", x.dtype)
+    fill = None if number is None else op.cast(number, kind)
+    if known is not None:
+        pads = [int(known[i][side]) for side in (0, 1) for i in x.stored]
+        vector = op.constant(pads, "int64")
+        wide = op.cast(x, kind)
+        (made,) = op.node(
+            "Pad", [wide, vector, fill], [(kind, shape)], attributes={"mode": "constant"},
+            stored=x.stored,
+        )  # fmt: skip
+        return op.cast(made, x.dtype)
+    vector = _vector(op, paddings)
+    made = op.emit("Pad", op.cast(x, kind), vector, fill, dtype=kind, shape=shape, mode="constant")
+    return op.cast(made, x.dtype)
+
+
+def _vector(op: Context, paddings: Value) -> Value:
+    """Return [[before, after], ...] as ONNX takes them: all before, then all after."""
+    turned = op.transpose(op.cast(paddings, "int64"), [1, 0])
+    return op.emit("Reshape", turned, op.constant([-1], "int64"), dtype="int64", shape=(None,))
+
+
+def _shape(op: Context, x: Value, paddings: Value) -> Shape:
+    known = op.elements(paddings)
+    if known is None:
+        return (None,) * x.rank
+    around = iter(extents.numbers(known))
+    return tuple(sizes.add(n, sizes.add(next(around), next(around))) for n in x.shape)
+
+
+def _of_texts(op: Context, x: Value, paddings: Value, text: Value) -> Value:
+    for axis in range(x.rank):
+        sides = []
+        for end in (0, 1):
+            row = op.slice(paddings, [0, 1], [axis, end], [axis + 1, end + 1])
+            count = extents.elements(op, row)[0]
+            shape = extents.of_all(op, x)
+            shape[axis] = count
+            sides.append([] if count.dim == 0 else [extents.filled(op, text, shape)])
+        x = joined(op, [*sides[0], x, *sides[1]], axis)
+    return x
+
+
+@tf_op("MirrorPad")
+def mirror_pad(op: Context, input: Value, paddings: Value, /, *, mode: str) -> Value:
+    """A tensor with itself mirrored around it, without its first element or with it."""
+    known = op.static(paddings)
+    if known is not None and not known.any():
+        return input
+    if mode not in ("REFLECT", "SYMMETRIC"):
+        raise Gap(f"padding mode {mode}")
+    shape = _shape(op, input, paddings)
+    made = input
+    for axis in range(input.rank):
+        if known is None:
+            made = _computed(op, made, paddings, axis, symmetric=mode == "SYMMETRIC")
+        elif known[axis].any():
+            low, high = (int(n) for n in known[axis])
+            made = _mirrored(op, made, axis, low, high, int(mode == "REFLECT"))
+    return replace(made, shape=shape)
+
+
+def _mirrored(op: Context, x: Value, axis: int, low: int, high: int, skipped: int) -> Value:
+    """Return a value mirrored at both ends of an axis; slices, which any dtype can be."""
+    parts = [x]
+    if low:
+        stop = 0 if skipped else -END
+        parts.insert(0, op.slice(x, [axis], [low - 1 + skipped], [stop], [-1]))
+    if high:
+        parts.append(op.slice(x, [axis], [-1 - skipped], [-1 - skipped - high], [-1]))
+    return joined(op, parts, axis)
+
+
+def _computed(op: Context, x: Value, paddings: Value, axis: int, *, symmetric: bool) -> Value:
+    """Return a value mirrored so far as is computed: gathered by numbers that turn at the ends."""
+    row = op.slice(paddings, [0], [axis], [axis + 1])
+    low, high = extents.elements(op, row)
+    if low.dim == 0 and high.dim == 0:
+        return x
+    size = extents.of(op, x, axis)
+    count = extents.add(op, extents.add(op, low, size), high)
+    places = op.sub(extents.counted(op, count), low.vector)
+    if symmetric:
+        # Before the start -1 is 0, -2 is 1.
+        before = op.sub(op.unary("Neg", places), op.constant(1, "int64"))
+        places = op.elementwise("Max", places, before)
+    else:
+        places = op.unary("Abs", places)
+    last = op.mul(size.vector, op.constant(2, "int64"))
+    turned = op.sub(op.sub(last, op.constant(1 if symmetric else 2, "int64")), places)
+    return op.gather(x, op.elementwise("Min", places, turned), axis)

@@ -1,0 +1,273 @@
+"""Parts of tensors: cuts along axes, of which any bound may be computed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from converter.lower.builder import END
+from converter.lower.graph import Dim, Shape
+from converter.lower.tf import extents, sizes
+from converter.lower.tf.arrays import by_parts
+from converter.lower.tf.context import Context
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Thing
+from converter.lower.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is cut along one axis; a bound is a number, a vector of one, or None for the end."""
+
+    axis: int
+    start: int | Value | None
+    end: int | Value | None
+    step: int | Value
+    known_end: Dim = None  # what is known of an end that is a tensor
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all of it is numbers."""
+        return not any(isinstance(v, Value) for v in (self.start, self.end, self.step))
+
+
+@tf_op("StridedSlice", any_input=True)
+def strided_slice_op(
+    op: Context, input: Thing, begin: Value, end: Value, strides: Value, /, *,
+    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Thing:  # fmt: skip
+    """A part of a tensor; masks say bit by bit what each bound is instead."""
+    return by_parts(
+        op, input,
+        lambda v: strided_slice(
+            op, v, begin, end, strides, begin_mask=begin_mask, end_mask=end_mask,
+            ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,
+            shrink_axis_mask=shrink_axis_mask,
+        ),
+    )  # fmt: skip
+
+
+def strided_slice(
+    op: Context, input: Value, begin: Value, end: Value, strides: Value, /, *,
+    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Value:  # fmt: skip
+    """Return a part of a tensor; masks say bit by bit what each bound is instead."""
+    steps = op.dims(strides)
+    starts, ends = op.dims(begin), op.dims(end)
+    count = len(steps)
+    new = sum(bool(new_axis_mask >> i & 1) and not ellipsis_mask >> i & 1 for i in range(count))
+    has_ellipsis = any(ellipsis_mask >> i & 1 for i in range(count))
+    skipped = input.rank - (count - new - int(has_ellipsis))
+    if skipped < 0:
+        raise Gap(f"{count} cuts of {input.rank} axes")
+    x, axis, place = input, 0, 0
+    cuts: list[Cut] = []
+    added: list[int] = []  # places of new axes in the result
+    gone: list[tuple[int, int | Value]] = []  # axes of which one element is taken, and which
+    for i in range(count):
+        if ellipsis_mask >> i & 1:
+            axis, place = axis + skipped, place + skipped
+        elif new_axis_mask >> i & 1:
+            added.append(place)
+            place += 1
+        elif shrink_axis_mask >> i & 1:
+            gone.append((axis, _bound(op, begin, starts, i)))
+            axis += 1
+        else:
+            start = None if begin_mask >> i & 1 else _bound(op, begin, starts, i)
+            stop = None if end_mask >> i & 1 else _bound(op, end, ends, i)
+            step = _bound(op, strides, steps, i)
+            cuts.append(Cut(axis, start, stop, step, None if stop is None else ends[i]))
+            axis, place = axis + 1, place + 1
+    x = cut(op, x, cuts)
+    for axis, index in reversed(gone):
+        x = taken(op, x, axis, index)
+    return op.unsqueeze(x, added) if added else x
+
+
+def _bound(op: Context, vector: Value, known: Sequence[Dim], number: int) -> int | Value:
+    found = known[number]
+    if isinstance(found, int):
+        return found
+    one = (
+        op.slice(vector, [0], [number], [number + 1]) if vector.rank else op.unsqueeze(vector, [0])
+    )
+    return op.cast(one, "int64")
+
+
+def taken(op: Context, x: Value, axis: int, index: int | Value) -> Value:
+    """Return one element along an axis, and the axis gone; ``index`` may be a vector of one."""
+    if isinstance(index, Value):
+        return op.gather(x, op.squeeze(index, [0]), axis)
+    if x.is_plain:
+        return op.gather(x, op.constant(index, "int64"), axis)
+    end = index + 1 if index != -1 else END
+    return op.squeeze(op.slice(x, [axis], [index], [end]), [axis])
+
+
+def cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
+    """Return a part of a value."""
+    cuts = [c for c in cuts if not _is_whole(x.shape[c.axis], c)]
+    fixed = [_within(x.shape[c.axis], c) for c in cuts if c.is_fixed]
+    if fixed:
+        starts = [c.start if c.start is not None else (0 if c.step > 0 else END) for c in fixed]  # type: ignore[operator]
+        ends = [c.end if c.end is not None else (END if c.step > 0 else -END) for c in fixed]  # type: ignore[operator]
+        before = x.shape
+        x = op.slice(
+            x, [c.axis for c in fixed], [int(n) for n in starts if isinstance(n, int)],
+            [int(n) for n in ends if isinstance(n, int)], [int(c.step) for c in fixed],  # type: ignore[arg-type]
+        )  # fmt: skip
+        x = _named(x, before, fixed)
+    moving = [c for c in cuts if not c.is_fixed]
+    if not moving:
+        return x
+    starts_in = op.concat([_side(op, c, c.start, 0, END) for c in moving], 0)
+    ends_in = op.concat([_side(op, c, c.end, END, -END) for c in moving], 0)
+    steps_in = op.concat([_vector(op, c.step) for c in moving], 0)
+    shape: list[Dim] = list(x.shape)
+    for one in moving:
+        shape[one.axis] = _size(shape[one.axis], one)
+    axes = op.constant([c.axis for c in moving], "int64")
+    return op.emit(
+        "Slice", x, starts_in, ends_in, axes, steps_in, dtype=x.dtype, shape=tuple(shape)
+    )
+
+
+def _side(op: Context, cut: Cut, bound: int | Value | None, rising: int, falling: int) -> Value:
+    """Return a bound as a vector of one; where there is none, that of the end it stands for."""
+    if bound is not None:
+        return _vector(op, bound)
+    if isinstance(cut.step, int):
+        return op.constant([rising if cut.step > 0 else falling], "int64")
+    up = op.elementwise("Greater", cut.step, op.constant([0], "int64"))
+    return op.where(up, op.constant([rising], "int64"), op.constant([falling], "int64"))
+
+
+def _vector(op: Context, bound: int | Value) -> Value:
+    return bound if isinstance(bound, Value) else op.constant([bound], "int64")
+
+
+def _within(size: Dim, cut: Cut) -> Cut:
+    """Return a cut of nothing as one: before the start of an axis, ONNX would still take one."""
+    if not isinstance(size, int) or not isinstance(cut.step, int):
+        return cut
+    start, end = cut.start, cut.end
+    if isinstance(start, Value) or isinstance(end, Value) or range(size)[start : end : cut.step]:
+        return cut
+    return replace(cut, start=0, end=0, step=1)
+
+
+def _is_whole(size: Dim, cut: Cut) -> bool:
+    if cut.step != 1 or cut.start not in (None, 0):
+        return False
+    if cut.end is None:
+        return True
+    if isinstance(cut.end, int):
+        return isinstance(size, int) and cut.end >= size
+    return size is not None and cut.known_end == size
+
+
+def _named(x: Value, before: Shape, cuts: Sequence[Cut]) -> Value:
+    """Return what a slice yields, with names for the sizes that are some less than a named one."""
+    shape = list(x.shape)
+    for one in cuts:
+        size, start, end = before[one.axis], one.start or 0, one.end
+        if isinstance(size, str) and one.step == 1 and isinstance(start, int) and start >= 0:
+            # Names stand for sizes that are large enough: n - 1, and never less than nothing.
+            if end is None:
+                shape[one.axis] = sizes.sub(size, start)
+            elif isinstance(end, int) and end < 0:
+                shape[one.axis] = sizes.sub(sizes.add(size, end), start)
+        elif isinstance(size, str) and one.step == -1 and one.start is None and end is None:
+            shape[one.axis] = size
+    return replace(x, shape=tuple(shape))
+
+
+def _size(size: Dim, cut: Cut) -> Dim:
+    """Return the size of a cut along one axis, as far as it can be said."""
+    if cut.step != 1 or isinstance(cut.start, Value) or (cut.start or 0) < 0:
+        return None
+    if cut.known_end is not None and cut.known_end == size:
+        return sizes.sub(size, cut.start or 0)
+    return None
+
+
+@tf_op("Slice", any_input=True)
+def slice_op(op: Context, input: Thing, begin: Value, size: Value, /) -> Thing:
+    """A part of so many elements from given places on; -1 takes all that is left."""
+    return by_parts(op, input, lambda v: _slice(op, v, begin, size))
+
+
+def _slice(op: Context, input: Value, begin: Value, size: Value) -> Value:
+    rank = input.rank
+    unknown: list[Dim] = [None] * rank
+    starts = op.dims(begin) if op.elements(begin) is not None else unknown
+    counts = op.dims(size) if op.elements(size) is not None else unknown
+    cuts, shape = [], list(input.shape)
+    for axis, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        whole = input.shape[axis]
+        if start == 0 and (count == -1 or (count is not None and count == whole)):
+            continue
+        first = _bound(op, begin, starts, axis)
+        end: int | Value | None
+        if count == -1:
+            end = None
+            shape[axis] = sizes.sub(whole, start)
+        elif isinstance(start, int) and isinstance(count, int):
+            end = start + count
+            shape[axis] = count
+        else:
+            given = _bound(op, size, counts, axis)
+            end = op.add(_vector(op, first), _vector(op, given))
+            if count is None:
+                # What is computed may be -1, too.
+                rest = op.elementwise("Less", given, op.constant([0], "int64"))
+                end = op.where(rest, op.constant([END], "int64"), end)
+            shape[axis] = count
+        cuts.append(Cut(axis, first, end, 1, None))
+    made = cut(op, input, cuts)
+    return replace(made, shape=tuple(shape))
+
+
+# -- what is put into a part ---------------------------------------------------------------------
+
+
+@tf_op("TensorStridedSliceUpdate")
+def strided_slice_update(
+    op: Context, input: Value, begin: Value, end: Value, strides: Value, value: Value, /, *,
+    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Value:  # fmt: skip
+    """A tensor of which a part is another, which is broadcast to it."""
+    sides = extents.of_all(op, input)
+    count = extents.product(op, sides)
+    places = extents.reshaped(op, extents.counted(op, count), sides)
+    part = strided_slice(
+        op, places, begin, end, strides, begin_mask=begin_mask, end_mask=end_mask,
+        ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,
+        shrink_axis_mask=shrink_axis_mask,
+    )  # fmt: skip
+    wide = op.emit("Expand", value, op.emit(
+        "Shape", part, dtype="int64", shape=(part.rank,)
+    ), dtype=value.dtype, shape=part.shape) if value.shape != part.shape else value  # fmt: skip
+    line = op.constant([-1], "int64")
+    put = op.emit("Reshape", wide, line, dtype=value.dtype, shape=(None,))
+    where = op.emit("Reshape", part, line, dtype="int64", shape=(None,))
+    flat = extents.reshaped(op, input, [count])
+    made = op.emit("ScatterElements", flat, where, put, dtype=input.dtype, shape=flat.shape, axis=0)
+    return extents.reshaped(op, made, sides)
+
+
+@tf_op("StridedSliceGrad")
+def strided_slice_grad(
+    op: Context, shape: Value, begin: Value, end: Value, strides: Value, dy: Value, /, *,
+    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Value:  # fmt: skip
+    """Zeros of which a part is a tensor."""
+    zeros = extents.filled(op, op.constant(0, dy.dtype), extents.elements(op, shape))
+    return strided_slice_update(
+        op, zeros, begin, end, strides, dy, begin_mask=begin_mask, end_mask=end_mask,
+        ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,
+        shrink_axis_mask=shrink_axis_mask,
+    )  # fmt: skip
