@@ -1,11 +1,12 @@
-"""Keras models to ONNX: time, memory and latency beside tf2onnx and Keras's own export.
+"""Models to ONNX: time, memory and latency beside tf2onnx and Keras's own export.
 
     python tests/bench/graphs.py [--rounds 3] [--peer-python PATH] [--models ResNet50,...]
+    python tests/bench/graphs.py --source savedmodel --models ResNet50,MobileNetV2,LSTM,Transformer
 
-Every route is a whole process from the .h5 file to the .onnx file. The peer's Python has tensorflow,
+Every route is a whole process from the .h5 file (or the SavedModel) to the .onnx file. The peer's Python has tensorflow,
 keras and tf2onnx; each peer is given what it needs to get through (see the scripts). A ratio is the
 median of the peer's time by ours of the same round. Nothing is asserted: the figures are printed,
-with the targets of issue 3 beside them.
+with the targets of issue 3 (SavedModels: of issue 4) beside them.
 """
 
 import argparse
@@ -47,7 +48,7 @@ for v in m.variables:
         fan = np.prod(s[:2]) if "depthwise" in v.path else np.prod(s[:-1])
         v.assign(rng.standard_normal(s) * np.sqrt(2 / fan))
     elif v.dtype == "float32": v.assign(rng.standard_normal(s) * 0.1)
-m.save(path)
+m.save(path) if path.endswith(".h5") else m.export(path, verbose=False)
 """
 TF2ONNX = """
 import sys, keras, tensorflow as tf, tf2onnx
@@ -77,6 +78,16 @@ for r in range(28):
         a = time.perf_counter(); s.run(None, f); t.append(time.perf_counter() - a)
 print(*(statistics.median(t[3:]) for t in times))
 """
+TF2ONNX_SAVEDMODEL = """
+import sys, runpy
+source, out = sys.argv[1:]
+sys.argv = ["tf2onnx", "--saved-model", source, "--output", out, "--opset", "18"]
+runpy.run_module("tf2onnx.convert", run_name="__main__")
+"""
+TARGETS = {
+    ".h5": "ResNet50 35 x, other CNNs 20 x, small models 10 x; peak 110 MB; latency 1.03 x",
+    "": "ResNet50 15 x, others 4 x; peak 250 MB; latency 1.03 x",
+}
 MODELS = "ResNet50,MobileNetV2,EfficientNetB0,DenseNet121,LSTM,Transformer,VGG16"
 
 
@@ -85,23 +96,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer-python", default=sys.executable)
     parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--source", choices=("h5", "savedmodel"), default="h5")
     options = parser.parse_args()
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    print("targets: ResNet50 35 x, other CNNs 20 x, small models 10 x; peak 110 MB; latency 1.03 x")
+    suffix = ".h5" if options.source == "h5" else ""
+    print("targets:", TARGETS[suffix])
     with tempfile.TemporaryDirectory() as name:
         for model in options.models.split(","):
-            table(Path(name), model, options)
+            table(Path(name), f"{model}{suffix}", options)
 
 
 def table(folder: Path, model: str, options: argparse.Namespace) -> None:
-    source = folder / f"{model}.h5"
+    source = folder / model
+    model, is_h5 = source.stem, source.suffix == ".h5"
     peer = options.peer_python
     subprocess.run([peer, "-c", MAKE, model, source], check=True, capture_output=True)
     ours: list[object] = [
         sys.executable, "-m", "converter", source, "--to", "onnx", "--verify", "none", "-q", "-o",
     ]  # fmt: skip
-    routes = {"convert": ours, "tf2onnx": [peer, "-c", TF2ONNX, source]}
-    routes["keras export"] = [peer, "-c", EXPORT, source]
+    routes = {"convert": ours}
+    routes["tf2onnx"] = [peer, "-c", TF2ONNX if is_h5 else TF2ONNX_SAVEDMODEL, source]
+    if is_h5:
+        routes["keras export"] = [peer, "-c", EXPORT, source]
     outs = {name: folder / f"{name.split()[0]}.onnx" for name in routes}
     found: dict[str, list[tuple[float, float, int]]] = {name: [] for name in routes}
     failed: dict[str, str] = {}
@@ -114,7 +130,8 @@ def table(folder: Path, model: str, options: argparse.Namespace) -> None:
                 found[name].append(run([*routes[name], outs[name]]))
             except SystemExit as e:
                 failed[name] = str(e).strip().splitlines()[-1][:100]
-    print(f"{model}  ({source.stat().st_size / 1e6:.0f} MB)")
+    files = [source] if is_h5 else [p for p in source.rglob("*") if p.is_file()]
+    print(f"{model}  ({sum(p.stat().st_size for p in files) / 1e6:.0f} MB)")
     print(f"  {'':<14} wall s   cpu s   x convert   peak MB   nodes")
     base = [wall for wall, _, _ in found["convert"]]
     for name, rows in found.items():
@@ -130,7 +147,7 @@ def table(folder: Path, model: str, options: argparse.Namespace) -> None:
         print(
             f"  {name:<14} {wall:6.2f} {cpu:7.2f} {ratio:11.1f} {peak:9.0f} {nodes:>7}", flush=True
         )
-    compared = [name for name in ("convert", "tf2onnx", "keras export") if name not in failed]
+    compared = [name for name in routes if name not in failed]
     print("  onnxruntime, one thread:", ", ".join(latencies(compared, outs)), flush=True)
     for path in (source, *outs.values()):
         remove(path)
