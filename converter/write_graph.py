@@ -72,7 +72,8 @@ def alone(
     for name, value in graph.initializers.items():
         if isinstance(value, Weight | Folded):
             part = emit.data(value, bundle.weights)
-            places[name] = emit.External(beside, position, part.nbytes)
+            key = value.tensor if isinstance(value, Weight) else name
+            places[key] = emit.External(beside, position, part.nbytes)
             parts.append(part)
             position += part.nbytes
     with Output(payload / beside) as out:

@@ -5,7 +5,7 @@ Shapes are inferred here, because importing onnx takes as long as converting a m
 them with onnx's own inference.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -58,6 +58,7 @@ class Builder:
         self._scope: list[str] = []
         self._counts: dict[str, int] = {}
         self._constants: dict[object, Value] = {}
+        self._called: dict[str, str] = {}  # tensors of the bundle -> their names in the graph
         self._cache: dict[object, Value] = {}
 
     # -- what comes in -----------------------------------------------------------------------
@@ -108,11 +109,16 @@ class Builder:
     def weight(self, tensor: str) -> Value:
         """Return a tensor of the bundle as it is stored there."""
         found = self.weights[tensor]
-        self.graph.initializers.setdefault(tensor, Weight(tensor))
-        self.graph.specs[tensor] = Spec(found.dtype.name, found.shape)
-        self._counts.setdefault(tensor, 1)
+        name = self._called.get(tensor)
+        if name is None:
+            name = self._called[tensor] = (
+                tensor if tensor not in self._counts else self._fresh(tensor)
+            )
+        self.graph.initializers.setdefault(name, Weight(tensor))
+        self.graph.specs[name] = Spec(found.dtype.name, found.shape)
+        self._counts.setdefault(name, 1)
         return Value(
-            tensor, found.dtype.name, found.shape, identity(len(found.shape)), is_constant=True
+            name, found.dtype.name, found.shape, identity(len(found.shape)), is_constant=True
         )
 
     def constant(self, value: object, dtype: str | None = None) -> Value:
@@ -144,11 +150,24 @@ class Builder:
             return found
         return None
 
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names for the graph's inputs and outputs: nothing else gets one of them."""
+        for name in names:
+            self._counts.setdefault(name, 1)
+
     def unique(self, base: str) -> str:
         """Return a name that nothing has, in the current scope."""
-        name = "/".join([*self._scope, base])
-        count = self._counts[name] = self._counts.get(name, 0) + 1
-        return name if count == 1 else f"{name}_{count}"
+        return self._fresh("/".join([*self._scope, base]))
+
+    def _fresh(self, name: str) -> str:
+        count = self._counts.get(name, 0) + 1
+        found = name if count == 1 else f"{name}_{count}"
+        while found in self._counts:
+            count += 1
+            found = f"{name}_{count}"
+        self._counts[name] = count
+        self._counts.setdefault(found, 1)
+        return found
 
     # -- what every operation is made with ---------------------------------------------------
 

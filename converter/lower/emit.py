@@ -203,7 +203,7 @@ def _initializer(
     else:
         tensor = weights[value.tensor]
         message = _head(name, tensor.dtype.name, tensor.shape)
-    place = external.get(name)
+    place = external.get(value.tensor if isinstance(value, Weight) else name)
     if place is None:
         message.data(9, content)
         return message

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.graph import Dim, Graph, Trace, needed
+from converter.lower.graph import Dim, Graph, Trace, Weight, needed
 from converter.lower.keras import (
     quantized,  # noqa: F401 - importing it enters its rules
     rules_operations,  # noqa: F401 - importing it enters its rules
@@ -158,7 +158,8 @@ class _Walk:
         # A nested model may have outputs that no one asks for: what makes them is in use as well.
         made = [trace.value for trace in self.op.graph.traces]
         whole = replace(self.op.graph, outputs=[*graph.outputs, *made])
-        known = needed(whole).initializers.keys() | self.op.left
+        read = needed(whole).initializers.values()
+        known = {i.tensor for i in read if isinstance(i, Weight)} | self.op.left
         for path, class_name in self.called.items():
             left = [
                 f"{role} {list(self.op.weights[tensor].shape)}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap
-from converter.lower.graph import Dim, Graph
+from converter.lower.graph import Dim, Graph, Weight
 from converter.lower.tf import contents, sizes
 from converter.lower.values import Value
 from formats.weights import Tensor
@@ -78,8 +78,9 @@ class Context(Builder):
         if found is not None:
             return found if found.shape == value.shape else None
         array = super().array(value)
-        if array is None and value.is_constant and value.name in self.weights:
-            tensor = self.weights[value.name]
+        weight = self.graph.initializers.get(value.name)
+        if isinstance(weight, Weight):
+            tensor = self.weights[weight.tensor]
             if tensor.nbytes <= SMALL and value.is_plain:
                 array = self._contents[value.name] = tensor.numpy()
         return array

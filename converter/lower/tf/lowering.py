@@ -175,6 +175,7 @@ class _Model:
         op.constants = {t.origin: n for n, t in self.bundle.weights.items()}
         walker = op.walker = Walker(op, self.library)
         op.state = State(op, self.bundle, self._restorer(walker), self._filler(walker))
+        op.reserve([*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs)])
         main = Activation(self.library.main)
         for spec, port in plan.inputs:
             main.values[port.node] = [self._input(op, spec, port)]
