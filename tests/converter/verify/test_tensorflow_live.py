@@ -15,6 +15,7 @@ import pytest
 from tensorflow_server import stand_in
 
 import converter
+from converter.lower import emit, lower
 from converter.lower.graph import Graph, Spec, Trace
 from converter.verify import sources
 from converter.verify.graphs import Options, verify_graph
@@ -355,6 +356,109 @@ def test_a_meta_graph_with_its_checkpoint_and_the_devices_of_another_machine(tmp
     assert "no TensorFlow here runs the source: verified on weights only (tensorflow 2" in (
         report.reason
     )
+
+
+# -- graphs as they are lowered ------------------------------------------------------------------
+
+
+def converted(source, path, edit=None, signature=None):
+    bundle = converter.read(source)
+    graph = lower(bundle, signature=signature)
+    path.write_bytes(b"".join(pieces(emit.model(graph, bundle.weights))))
+    if edit is not None:
+        model = onnx.load(path)
+        edit(model.graph)
+        onnx.save(model, path)
+    return source, bundle, path
+
+
+def pieces(message):
+    for piece in message.pieces():
+        yield piece if isinstance(piece, bytes) else piece.read()
+
+
+LOWERED = [
+    "tensorflow/simple_save", "tensorflow/keras2_sequential", "tensorflow/keras24_mirrored",
+    "tensorflow/mirrored_expanded", "tensorflow/module_tf2",
+    "tensorflow/multi_tags", "tensorflow/text_savedmodel", "verify_tensorflow/counter",
+    "verify_tensorflow/heads", "verify_tensorflow/hub", "verify_tensorflow/types",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_what_is_lowered_passes(tmp_path, name):
+    report = verify_graph(*converted(FIXTURES.parent / name, tmp_path / "m.onnx"))
+    assert report.status == "passed", report.reason
+    assert all(m.max_rel < 1e-4 for m in report.outputs.values())
+
+
+def node(graph, op_type, number=0):
+    return [n for n in graph.node if n.op_type == op_type][number]
+
+
+def flipped(op_type, number=0):
+    """Turn the sign of a node's weights."""
+
+    def edit(graph):
+        name = node(graph, op_type, number).input[1]
+        (found,) = [t for t in graph.initializer if t.name == name]
+        found.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(found), name))
+
+    return edit
+
+
+def without(op_type):
+    def edit(graph):
+        gone = node(graph, op_type)
+        gone.op_type = "Identity"
+        del gone.attribute[:], gone.input[1:]
+
+    return edit
+
+
+PLANTED = {
+    # name: (source, what is planted, the node that must be named)
+    "a kernel in a function": (
+        "verify_tensorflow/heads", flipped("MatMul"),
+        "StatefulPartitionedCall_2/StatefulPartitionedCall/MatMul",
+    ),
+    "a dropped tanh": (
+        "verify_tensorflow/heads", without("Tanh"),
+        "StatefulPartitionedCall_2/StatefulPartitionedCall/Tanh",
+    ),
+    "a kernel of TensorFlow 1": ("tensorflow/simple_save", flipped("MatMul"), "y/MatMul"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_node_that_differs_is_named(tmp_path, name):
+    source, edit, node = PLANTED[name]
+    report = verify_graph(*converted(FIXTURES.parent / source, tmp_path / "m.onnx", edit))
+    assert report.status == "failed"
+    assert report.first_difference.layer == node
+    assert report.first_difference.class_name == node.rpartition("/")[2]
+
+
+JOINED = FIXTURES.parent / "tensorflow" / "joined"
+PLACES = [("graph.pb", "named"), ("graph.pbtxt", "objects"), ("parts.meta", "parts"), ("parts", "")]
+
+
+@pytest.mark.parametrize(("name", "checkpoint"), PLACES)
+def test_a_graph_with_the_checkpoint_that_was_joined(tmp_path, name, checkpoint):
+    source = JOINED / name
+    bundle = converter.read(source, from_checkpoint=JOINED / checkpoint if checkpoint else None)
+    graph = lower(bundle)
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"".join(pieces(emit.model(graph, bundle.weights))))
+    report = verify_graph(source, bundle, path)
+    assert report.status == "passed", report.reason
+    model = onnx.load(path)
+    (kernel,) = (t for t in model.graph.initializer if list(t.dims) == [4, 3])
+    kernel.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(kernel), kernel.name))
+    onnx.save(model, path)
+    report = verify_graph(source, bundle, path)
+    assert report.status == "failed"
+    assert report.first_difference.class_name == "MatMul"
 
 
 FROZEN = Graph(
