@@ -1,1 +1,305 @@
-"""Elements put at places: scattering, stitching, partitions."""
+"""Values put at places: into tensors, into variables, and tensors dealt out by number.
+
+What is added, multiplied or compared at one place several times is accumulated in float32 where it
+is narrower: onnxruntime does so in no narrower type.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from converter.lower.tf import extents
+from converter.lower.tf.arrays import blank, joined
+from converter.lower.tf.context import Context
+from converter.lower.tf.extents import Extent
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Thing, Variable
+from converter.lower.values import Value
+
+NARROW = frozenset(("float16", "bfloat16"))
+
+
+def put(op: Context, x: Value, indices: Value, updates: Value, reduction: str = "none") -> Value:
+    """Return a tensor with values put at places: indices [..., axes], updates [..., rest].
+
+    Args:
+        op: The builder.
+        x: The tensor.
+        indices: Places, none negative.
+        updates: What is put there.
+        reduction: ONNX's name of what is done with what was there before.
+
+    Raises:
+        Gap: How many numbers make a place is not known.
+    """
+    depth = indices.shape[-1]
+    if not isinstance(depth, int) or depth < 1:
+        raise Gap("places of which the number of axes is not known, or zero")
+    places = op.cast(indices, "int64")
+    how = {} if reduction == "none" else {"reduction": reduction}
+    kind = "float32" if how and x.dtype in NARROW else x.dtype
+    if how and x.dtype in ("bool", "string"):
+        raise Gap(f"{reduction} of {x.dtype}")
+    made = op.emit(
+        "ScatterND", op.cast(x, kind), places, op.cast(updates, kind), dtype=kind, shape=x.shape,
+        **how,
+    )  # fmt: skip
+    return op.cast(made, x.dtype)
+
+
+def negative(op: Context, x: Value) -> Value:
+    """Return -x, of unsigned integers what wraps around as that."""
+    if x.dtype.startswith("uint"):
+        return op.sub(op.constant(0, x.dtype), x)
+    return op.unary("Neg", x)
+
+
+def _policy(policy: str) -> None:
+    if policy not in ("", "DEFAULT", "ERROR"):
+        raise Gap(f"bad_indices_policy {policy}")
+
+
+# -- into tensors ----------------------------------------------------------------------------------
+
+
+def _tensor_scatter(name: str, reduction: str, meaning: str) -> None:
+    def handler(
+        op: Context, tensor: Value, indices: Value, updates: Value, /, *,
+        bad_indices_policy: str = "",
+    ) -> Value:  # fmt: skip
+        _policy(bad_indices_policy)
+        if name == "TensorScatterSub":
+            updates = negative(op, updates)
+        return put(op, tensor, indices, updates, reduction)
+
+    handler.__doc__ = meaning
+    tf_op(name)(handler)
+
+
+_tensor_scatter("TensorScatterUpdate", "none", "A tensor with others put at places.")
+_tensor_scatter("TensorScatterAdd", "add", "A tensor with others added at places.")
+_tensor_scatter("TensorScatterSub", "add", "A tensor with others subtracted at places.")
+_tensor_scatter("TensorScatterMax", "max", "A tensor with others at places, where larger.")
+_tensor_scatter("TensorScatterMin", "min", "A tensor with others at places, where smaller.")
+
+
+@tf_op("ScatterNdNonAliasingAdd")
+def scatter_nd_added(
+    op: Context, input: Value, indices: Value, updates: Value, /, *, bad_indices_policy: str = ""
+) -> Value:
+    """A tensor with others added at places."""
+    _policy(bad_indices_policy)
+    return _added(op, input, indices, updates)
+
+
+def _added(op: Context, x: Value, indices: Value, updates: Value) -> Value:
+    if x.dtype == "bool":  # a sum of truths is whether any is one
+        wide = put(op, op.cast(x, "int32"), indices, op.cast(updates, "int32"), "max")
+        return op.cast(wide, "bool")
+    if x.dtype == "string":
+        known = op.static(indices)
+        if known is None or len({tuple(p) for p in known.reshape(-1, known.shape[-1])}) != (
+            known.size // known.shape[-1]
+        ):
+            raise Gap("texts at places that may be the same")
+        return put(op, x, indices, updates)
+    return put(op, x, indices, updates, "add")
+
+
+@tf_op("ScatterNd")
+def scatter_nd(
+    op: Context, indices: Value, updates: Value, shape: Value, /, *, bad_indices_policy: str = ""
+) -> Value:
+    """Zeros of a shape, with values added at places."""
+    _policy(bad_indices_policy)
+    zeros = extents.filled(op, blank(op, updates.dtype), extents.elements(op, shape))
+    return _added(op, zeros, indices, updates)
+
+
+@tf_op("SparseToDense")
+def sparse_to_dense(
+    op: Context, sparse_indices: Value, output_shape: Value, sparse_values: Value,
+    default_value: Value, /,
+) -> Value:  # fmt: skip
+    """A number in a shape, with others at places."""
+    depth = sparse_indices.shape[1] if sparse_indices.rank > 1 else 1
+    if isinstance(depth, int):
+        sides = extents.listed(op, output_shape, depth)
+    else:
+        sides = extents.elements(op, output_shape)
+    dense = extents.filled(op, default_value, sides)
+    places = sparse_indices
+    if places.rank == 0:
+        places = op.unsqueeze(places, [0, 1])
+    elif places.rank == 1:
+        places = op.unsqueeze(places, [1])
+    values = sparse_values
+    if values.rank == 0:
+        values = extents.filled(op, values, [extents.of(op, places, 0)])
+    return put(op, dense, places, values)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def rows(op: Context, x: Value, indices: Value, updates: Value, reduction: str = "none") -> Value:
+    """Return a tensor with rows put at numbers: indices [...], updates [..., rest] or a scalar."""
+    count = extents.product(op, extents.of_all(op, indices))
+    rest = extents.of_all(op, x)[1:]
+    places = extents.reshaped(op, indices, [count, extents.number(op, 1)])
+    if updates.rank == 0 and (indices.rank or rest):
+        wide = extents.filled(op, updates, [count, *rest])
+    else:
+        wide = extents.reshaped(op, updates, [count, *rest])
+    return put(op, x, places, wide, reduction)
+
+
+def _inplace(name: str, reduction: str, meaning: str) -> None:
+    def handler(op: Context, x: Value, i: Value, v: Value, /) -> Value:
+        return rows(op, x, i, negative(op, v) if name == "InplaceSub" else v, reduction)
+
+    handler.__doc__ = meaning
+    tf_op(name)(handler)
+
+
+_inplace("InplaceUpdate", "none", "A tensor with rows put at numbers.")
+_inplace("InplaceAdd", "add", "A tensor with rows added at numbers.")
+_inplace("InplaceSub", "add", "A tensor with rows subtracted at numbers.")
+
+
+# -- into variables --------------------------------------------------------------------------------
+
+Change = Callable[[Context, Value, Value, Value], Value]
+
+
+def _divided(op: Context, x: Value, indices: Value, updates: Value) -> Value:
+    if not x.is_float:
+        raise Gap(f"a division of {x.dtype}")
+    ones = extents.filled(op, op.constant(1, x.dtype), extents.of_all(op, x))
+    return op.div(x, rows(op, ones, indices, updates, "mul"))
+
+
+def _by_rows(reduction: str) -> Change:
+    return lambda op, x, indices, updates: rows(op, x, indices, updates, reduction)
+
+
+def _by_places(reduction: str) -> Change:
+    return lambda op, x, indices, updates: put(op, x, indices, updates, reduction)
+
+
+CHANGES: dict[str, Change] = {
+    "Update": _by_rows("none"), "Add": _by_rows("add"), "Mul": _by_rows("mul"),
+    "Max": _by_rows("max"), "Min": _by_rows("min"), "Div": _divided,
+    "Sub": lambda op, x, i, v: rows(op, x, i, negative(op, v), "add"),
+    "NdUpdate": _by_places("none"), "NdAdd": _by_places("add"), "NdMax": _by_places("max"),
+    "NdMin": _by_places("min"),
+    "NdSub": lambda op, x, i, v: put(op, x, i, negative(op, v), "add"),
+}  # fmt: skip
+
+
+def _changed(op: Context, thing: Thing, indices: Value, updates: Value, change: Change) -> Variable:
+    if not isinstance(thing, Variable):
+        raise Gap(f"a {type(thing).__name__.lower()} where a variable stands")
+    before = op.state.read(thing)
+    op.state.assign(thing, change(op, before, indices, updates))
+    return thing
+
+
+def _variable_scatter(name: str) -> None:
+    change = CHANGES[name]
+
+    def reference(
+        op: Context, ref: Thing, indices: Value, updates: Value, /, *,
+        use_locking: bool = False, bad_indices_policy: str = "",
+    ) -> Thing:  # fmt: skip
+        del use_locking
+        _policy(bad_indices_policy)
+        return _changed(op, ref, indices, updates, change)
+
+    def resource(
+        op: Context, resource: Thing, indices: Value, updates: Value, /, *,
+        use_locking: bool = False, bad_indices_policy: str = "",
+    ) -> list[Thing]:  # fmt: skip
+        del use_locking
+        _policy(bad_indices_policy)
+        _changed(op, resource, indices, updates, change)
+        return []
+
+    reference.__doc__ = resource.__doc__ = f"A variable changed at places: {name}."
+    tf_op(f"Scatter{name}", any_input=True)(reference)
+    tf_op(f"ResourceScatter{name}", any_input=True)(resource)
+
+
+for _name in CHANGES:
+    _variable_scatter(_name)
+
+
+# -- dealt out by number ---------------------------------------------------------------------------
+
+
+@tf_op("DynamicStitch", "ParallelDynamicStitch")
+def dynamic_stitch(op: Context, *inputs: Value) -> Value:
+    """Slices of several tensors in one, each at its number; of several at one, the last."""
+    count = len(inputs) // 2
+    indices, data = inputs[:count], inputs[count:]
+    rank = indices[0].rank
+    rest = extents.of_all(op, data[0])[rank:]
+    known = [op.static(v) for v in indices]
+    if all(v is not None for v in known):
+        flat = np.concatenate([v.reshape(-1) for v in known if v is not None])
+        return _stitched(op, data, indices, rest, flat)
+    lines = [_flat(op, i, [], i.rank) for i in indices]
+    places = op.cast(joined(op, lines, 0), "int64")
+    values = joined(op, [_flat(op, v, rest, i.rank) for v, i in zip(data, indices, strict=True)], 0)
+    # Of several that have one number the last: the largest of their own numbers.
+    least = op.concat([places, op.constant([-1], "int64")], 0)
+    last = op.reduce("ReduceMax", least, [0], keepdims=True)
+    size = Extent(None, lambda: op.add(last, op.constant(1, "int64")))
+    zeros = extents.filled(op, op.constant(0, "int64"), [size])
+    order = extents.counted(op, extents.of(op, places, 0))
+    which = op.emit(
+        "ScatterElements", zeros, places, order, dtype="int64", shape=(None,), axis=0,
+        reduction="max",
+    )  # fmt: skip
+    return op.gather(values, which)
+
+
+def _flat(op: Context, value: Value, rest: list[Extent], axes: int) -> Value:
+    """Return a value whose first axes are one."""
+    if axes == 1:
+        return value
+    first = extents.product(op, extents.of_all(op, value)[:axes])
+    return extents.reshaped(op, value, [first, *rest])
+
+
+def _stitched(
+    op: Context, data: tuple[Value, ...], indices: tuple[Value, ...], rest: list[Extent],
+    numbers: np.ndarray,
+) -> Value:  # fmt: skip
+    """Stitch by numbers that are known: one after another, and gathered."""
+    parts = [_flat(op, v, rest, i.rank) for v, i in zip(data, indices, strict=True)]
+    whole = joined(op, parts, 0)
+    size = int(numbers.max(initial=-1)) + 1
+    which = np.zeros(size, np.int64)
+    which[numbers] = np.arange(numbers.size)
+    if size == numbers.size and (which == np.arange(size)).all():
+        return whole
+    return op.gather(whole, op.constant(which))
+
+
+@tf_op("DynamicPartition")
+def dynamic_partition(
+    op: Context, data: Value, partitions: Value, /, *, num_partitions: int
+) -> list[Value]:
+    """The slices of a tensor dealt out by number."""
+    rest = extents.of_all(op, data)[partitions.rank :]
+    if partitions.rank == 0:
+        data, partitions = op.unsqueeze(data, [0]), op.unsqueeze(partitions, [0])
+    values = _flat(op, data, rest, partitions.rank)
+    numbers = _flat(op, partitions, [], partitions.rank)
+    found = []
+    for number in range(num_partitions):
+        mask = op.elementwise("Equal", numbers, op.constant(number, numbers.dtype))
+        shape = (None, *values.shape[1:])
+        found.append(op.emit("Compress", values, mask, dtype=data.dtype, shape=shape, axis=0))
+    return found

@@ -1,1 +1,212 @@
-"""Sums and other reductions of segments."""
+"""Sums, means and extremes of the slices that have one number.
+
+Every one is a scatter with a reduction. What no slice has the number of is 0 where segments are in
+order, and what the reduction begins with where they are in any, or their number is given.
+Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/segment_reduction_ops_impl.h
+"""
+
+import numpy as np
+
+from converter.lower.builder import numpy_type
+from converter.lower.tf import extents, kernels
+from converter.lower.tf.context import Context
+from converter.lower.tf.extents import Extent
+from converter.lower.tf.indexing import gathered
+from converter.lower.tf.scatter import NARROW, put
+from converter.lower.tf.table import tf_op
+from converter.lower.values import Value
+
+REDUCTIONS = {"Sum": "add", "Prod": "mul", "Max": "max", "Min": "min"}
+
+
+def last_and_one(op: Context, ids: Value) -> Extent:
+    """Return how many segments there are of which the last number says it."""
+    known = op.static(ids)
+    if known is not None:
+        return extents.number(op, int(known[-1]) + 1 if known.size else 0)
+
+    def make() -> Value:
+        least = op.concat([op.constant([-1], ids.dtype), ids], 0)  # there may be none
+        last = op.cast(op.slice(least, [0], [-1], [1 << 31]), "int64")
+        return op.add(last, op.constant([1], "int64"))
+
+    return Extent(None, make)
+
+
+def start_of(kind: str, dtype: str, *, infinite: bool = False) -> object:
+    """Return what a reduction begins with: of extremes the number that is beyond all others."""
+    if kind in ("Sum", "Prod"):
+        return int(kind == "Prod")
+    sign: float = -1 if kind == "Max" else 1
+    if "float" not in dtype:
+        limits = np.iinfo(dtype)
+        return limits.min if kind == "Max" else limits.max
+    if infinite:
+        return sign * np.inf
+    if dtype == "bfloat16":
+        return sign * float.fromhex("0x1.fep127")
+    return sign * float(np.finfo(dtype).max)
+
+
+def _constant(op: Context, number: object, dtype: str) -> Value:
+    return op.constant(np.asarray(number, numpy_type(dtype)), dtype)
+
+
+def reduced(
+    op: Context, kind: str, data: Value, ids: Value, count: Extent, *, infinite: bool = False
+) -> Value:
+    """Return each segment's sum, product or extreme: data [n, rest], ids [n].
+
+    Args:
+        op: The builder.
+        kind: Sum, Prod, Max or Min.
+        data: What is reduced.
+        ids: Of the segments, none negative.
+        count: How many there are.
+        infinite: Whether extremes begin with infinity, and not with the largest number.
+    """
+    dtype = data.dtype
+    wide = "float32" if dtype in NARROW else dtype
+    rest = extents.of_all(op, data)[1:]
+    start = start_of(kind, dtype, infinite=infinite)
+    empty = extents.filled(op, _constant(op, start, wide), [count, *rest])
+    made = put(op, empty, op.unsqueeze(ids, [1]), op.cast(data, wide), REDUCTIONS[kind])
+    return op.cast(made, dtype)
+
+
+def counts(op: Context, ids: Value, count: Extent, dtype: str) -> Value:
+    """Return how many slices each segment has: [count]."""
+    zeros = extents.filled(op, op.constant(0, dtype), [count])
+    ones = extents.filled(op, op.constant(1, dtype), [extents.of(op, ids, 0)])
+    return put(op, zeros, op.unsqueeze(ids, [1]), ones, "add")
+
+
+def _as_wide(op: Context, vector: Value, like: Value) -> Value:
+    """Return one number for each segment, with the axes of what they belong to."""
+    return op.unsqueeze(vector, list(range(1, like.rank))) if like.rank > 1 else vector
+
+
+# -- in order --------------------------------------------------------------------------------------
+
+
+def _segment(name: str, kind: str, meaning: str) -> None:
+    def handler(op: Context, data: Value, segment_ids: Value, /) -> Value:
+        count = last_and_one(op, segment_ids)
+        made = reduced(op, kind, data, segment_ids, count, infinite=True)
+        if kind in ("Sum", "Prod"):
+            return made
+        there = op.cast(counts(op, segment_ids, count, "int32"), "bool")
+        return kernels.where(op, _as_wide(op, there, made), made, op.constant(0, data.dtype))
+
+    handler.__doc__ = meaning
+    tf_op(name)(handler)
+
+
+_segment("SegmentSum", "Sum", "The sums of slices, segment by segment.")
+_segment("SegmentProd", "Prod", "The products of slices, segment by segment.")
+_segment("SegmentMax", "Max", "The largest of slices, segment by segment.")
+_segment("SegmentMin", "Min", "The smallest of slices, segment by segment.")
+
+
+@tf_op("SegmentMean")
+def segment_mean(op: Context, data: Value, segment_ids: Value, /) -> Value:
+    """The means of slices, segment by segment; of integers, cut off."""
+    return _mean(op, data, segment_ids, last_and_one(op, segment_ids))
+
+
+def _mean(op: Context, data: Value, ids: Value, count: Extent, *, root: bool = False) -> Value:
+    dtype = data.dtype
+    wide = "float32" if dtype in NARROW else dtype
+    total = reduced(op, "Sum", op.cast(data, wide), ids, count)
+    kind = wide if wide in ("float32", "float64") else "int64"
+    many = counts(op, ids, count, kind)
+    many = op.elementwise("Max", many, op.constant(1, kind))
+    if root:
+        many = op.unary("Sqrt", many)
+    return op.cast(op.div(total, _as_wide(op, op.cast(many, wide), total)), dtype)
+
+
+# -- in any order ----------------------------------------------------------------------------------
+
+
+def _unsorted(name: str, kind: str, meaning: str) -> None:
+    def handler(op: Context, data: Value, segment_ids: Value, num_segments: Value, /) -> Value:
+        count = extents.elements(op, num_segments)[0]
+        return unsorted(op, kind, data, segment_ids, count)
+
+    handler.__doc__ = meaning
+    tf_op(name)(handler)
+
+
+def unsorted(op: Context, kind: str, data: Value, ids: Value, count: Extent) -> Value:
+    """Return segments' sums or extremes; slices whose number is negative are left out."""
+    if ids.rank != 1:
+        lines = extents.product(op, extents.of_all(op, ids))
+        rest = extents.of_all(op, data)[ids.rank :]
+        data = extents.reshaped(op, data, [lines, *rest])
+        ids = extents.reshaped(op, ids, [lines])
+    known = op.static(ids)
+    if known is not None and (known >= 0).all():
+        return reduced(op, kind, data, ids, count)
+    # Those go to one segment more, which is cut off.
+    ids = op.cast(ids, "int64")
+    outside = op.elementwise("Less", ids, op.constant(0, "int64"))
+    places = op.where(outside, op.squeeze(count.vector, [0]), ids)
+    more = extents.add(op, count, extents.number(op, 1))
+    made = reduced(op, kind, data, places, more)
+    if isinstance(count.dim, int):
+        return op.slice(made, [0], [0], [count.dim])
+    zero, axis = op.constant([0], "int64"), op.constant([0], "int64")
+    return op.emit(
+        "Slice", made, zero, count.vector, axis, dtype=made.dtype,
+        shape=(count.dim, *made.shape[1:]),
+    )  # fmt: skip
+
+
+for _name, _kind, _meaning in (
+    ("SegmentSum", "Sum", "The sums of slices that have one number."),
+    ("SegmentProd", "Prod", "The products of slices that have one number."),
+    ("SegmentMax", "Max", "The largest of slices that have one number."),
+    ("SegmentMin", "Min", "The smallest of slices that have one number."),
+):
+    _unsorted(f"Unsorted{_name}", _kind, _meaning)
+    _unsorted(f"{_name}V2", _kind, _meaning)
+
+
+# -- of chosen slices ------------------------------------------------------------------------------
+
+
+def _sparse(name: str, kind: str, meaning: str) -> None:
+    def plain(
+        op: Context, data: Value, indices: Value, segment_ids: Value, /, *,
+        sparse_gradient: bool = False,
+    ) -> Value:  # fmt: skip
+        del sparse_gradient
+        return combined(op, kind, data, indices, segment_ids, last_and_one(op, segment_ids))
+
+    def counted(
+        op: Context, data: Value, indices: Value, segment_ids: Value, num_segments: Value, /, *,
+        sparse_gradient: bool = False,
+    ) -> Value:  # fmt: skip
+        del sparse_gradient
+        count = extents.elements(op, num_segments)[0]
+        return combined(op, kind, data, indices, segment_ids, count)
+
+    plain.__doc__ = counted.__doc__ = meaning
+    tf_op(name)(plain)
+    tf_op(f"{name}WithNumSegments")(counted)
+
+
+def combined(
+    op: Context, kind: str, data: Value, indices: Value, ids: Value, count: Extent
+) -> Value:
+    """Return segments' sums, means, or sums divided by the root of how many there are."""
+    rows = gathered(op, data, indices)
+    if kind == "Sum":
+        return reduced(op, "Sum", rows, ids, count)
+    return _mean(op, rows, ids, count, root=kind == "SqrtN")
+
+
+_sparse("SparseSegmentSum", "Sum", "The sums of chosen slices, segment by segment.")
+_sparse("SparseSegmentMean", "Mean", "The means of chosen slices, segment by segment.")
+_sparse("SparseSegmentSqrtN", "SqrtN", "Sums of chosen slices by the root of their number.")

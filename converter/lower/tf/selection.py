@@ -1,1 +1,204 @@
-"""Choice by value: the largest, the different, those that hold."""
+"""The largest, the distinct, and where what stands in order."""
+
+import numpy as np
+
+from converter.lower.graph import Shape
+from converter.lower.tf import extents, kernels
+from converter.lower.tf.context import Context
+from converter.lower.tf.extents import Extent
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.values import Value
+
+# -- in order --------------------------------------------------------------------------------------
+
+
+def largest(
+    op: Context, x: Value, count: Extent, axis: int, *, smallest: bool = False
+) -> tuple[Value, Value]:
+    """Return so many of the largest along an axis in falling order, and their numbers (int64).
+
+    Of equal ones the first comes first.
+    """
+    axis = x.axis(axis)
+    if x.dtype == "uint64":
+        found = largest(op, kernels.signed(op, x), count, axis, smallest=smallest)
+        return kernels.unsigned(op, found[0]), found[1]
+    kind = "float32" if x.dtype in ("float16", "bfloat16") else kernels.computed_in("TopK", x.dtype)
+    shape = (*x.shape[:axis], count.dim, *x.shape[axis + 1 :])
+    values, places = op.node(
+        "TopK", [op.cast(x, kind), count.vector], [(kind, shape), ("int64", shape)],
+        attributes={"axis": x.stored.index(axis), "largest": int(not smallest), "sorted": 1},
+        stored=x.stored,
+    )  # fmt: skip
+    return op.cast(values, x.dtype), places
+
+
+@tf_op("TopKV2", outputs=("values", "indices"))
+def top_k_v2(
+    op: Context, input: Value, k: Value, /, *, sorted: bool = True, node: Node
+) -> list[Value]:
+    """The k largest along the last axis, and their numbers."""
+    del sorted  # in order is also an answer where none is asked for
+    values, places = largest(op, input, extents.elements(op, k)[0], -1)
+    return [values, op.cast(places, node.attribute("index_type", "int32"))]
+
+
+@tf_op("TopK", outputs=("values", "indices"))
+def top_k(op: Context, input: Value, /, *, k: int, sorted: bool = True) -> list[Value]:
+    """The k largest along the last axis, and their numbers."""
+    del sorted
+    values, places = largest(op, input, extents.number(op, k), -1)
+    return [values, op.cast(places, "int32")]
+
+
+@tf_op("NthElement")
+def nth_element(op: Context, input: Value, n: Value, /, *, reverse: bool = False) -> Value:
+    """The element that is the n-th in order along the last axis."""
+    place = extents.elements(op, n)[0]
+    count = extents.add(op, place, extents.number(op, 1))
+    values, _ = largest(op, input, count, -1, smallest=not reverse)
+    if isinstance(place.dim, int):
+        return op.gather(values, op.constant(place.dim, "int64"), -1)
+    return op.gather(values, op.squeeze(place.vector, [0]), -1)
+
+
+@tf_op("InTopK")
+def in_top_k(op: Context, predictions: Value, targets: Value, /, *, k: int) -> Value:
+    """Whether fewer than k predictions are larger than that of the target."""
+    return _in_top(op, predictions, targets, op.constant(k, "int64"))
+
+
+@tf_op("InTopKV2")
+def in_top_k_v2(op: Context, predictions: Value, targets: Value, k: Value, /) -> Value:
+    """Whether fewer than k predictions are larger than that of the target."""
+    return _in_top(op, predictions, targets, op.cast(k, "int64"))
+
+
+def _in_top(op: Context, predictions: Value, targets: Value, k: Value) -> Value:
+    zero = op.constant(0, "int64")
+    given = op.cast(targets, "int64")
+    last = op.sub(op.size(predictions, 1), op.constant(1, "int64"))
+    safe = op.elementwise("Min", op.elementwise("Max", given, zero), last)
+    places = op.unsqueeze(safe, [1])
+    shape = (targets.shape[0], 1)
+    own = op.emit("GatherElements", predictions, places, dtype="float32", shape=shape, axis=1)
+    more = op.cast(op.elementwise("Greater", predictions, own), "int64")
+    fewer = op.elementwise("Less", op.reduce("ReduceSum", more, [1]), k)
+    inside = op.elementwise("Equal", safe, given)
+    # Of what is not finite nothing can be said: its product with 0 is NaN, and so is the sum.
+    nothing = op.reduce("ReduceSum", op.mul(predictions, 0.0), [1])
+    finite = op.elementwise("Equal", nothing, op.constant(0, "float32"))
+    return op.elementwise("And", op.elementwise("And", fewer, inside), finite)
+
+
+def _bound(name: str, meaning: str, *, upper: bool) -> None:
+    def handler(op: Context, sorted_inputs: Value, values: Value, /, *, node: Node) -> Value:
+        if sorted_inputs.dtype == "string":
+            raise Gap("the order of texts")
+        before = "LessOrEqual" if upper else "Less"
+        rows, columns = op.unsqueeze(sorted_inputs, [1]), op.unsqueeze(values, [2])
+        passed = op.cast(op.elementwise(before, rows, columns), "int32")
+        return op.cast(op.reduce("ReduceSum", passed, [2]), node.attribute("out_type", "int32"))
+
+    handler.__doc__ = meaning
+    tf_op(name)(handler)
+
+
+_bound("LowerBound", "How many of a rising sequence are less than a value.", upper=False)
+_bound("UpperBound", "How many of a rising sequence are not more than a value.", upper=True)
+
+
+# -- distinct --------------------------------------------------------------------------------------
+
+# What onnxruntime's Unique is made for -> what it is made for that holds the same values.
+UNIQUE = {
+    "bool": "int8", "uint8": "int64", "int16": "int64", "uint16": "int64", "int32": "int64",
+    "uint32": "int64", "uint64": "int64", "float16": "float32", "bfloat16": "float32",
+}  # fmt: skip
+
+
+def distinct(op: Context, x: Value, axis: int | None = None) -> tuple[Value, Value, Value]:
+    """Return the distinct elements of a vector, or slices, in the order they first occur in.
+
+    And for each of what there is which of those it is, and for each of those how often it is
+    there (int64 both).
+    """
+    kind = UNIQUE.get(x.dtype, x.dtype)
+    place = 0 if axis is None else x.axis(axis)
+    shape = (*x.shape[:place], None, *x.shape[place + 1 :])
+    counts: tuple[str, Shape] = ("int64", (None,))
+    found, _, which, many = op.node(
+        "Unique", [op.plain(op.cast(x, kind))],
+        [(kind, shape), counts, ("int64", (x.shape[place],)), counts],
+        attributes={"sorted": 0} if axis is None else {"sorted": 0, "axis": place},
+    )  # fmt: skip
+    return op.cast(found, x.dtype), which, many
+
+
+def _unique(op: Context, x: Value, axis: int | None, node: Node, count: int) -> list[Value]:
+    kind = node.attribute("out_idx", "int32")
+    found, which, many = distinct(op, x, axis)
+    return [found, op.cast(which, kind), op.cast(many, kind)][:count]
+
+
+def _axis(op: Context, x: Value, axis: Value) -> int | None:
+    found = op.ints(axis, "an axis")
+    if len(found) > 1:
+        raise Gap(f"{len(found)} axes")
+    if not found and x.rank != 1:
+        raise Gap("a tensor of several axes without one")
+    return None if not found or x.rank == 1 else found[0]
+
+
+@tf_op("Unique", outputs=("y", "idx"))
+def unique(op: Context, x: Value, /, *, node: Node) -> list[Value]:
+    """The distinct elements, and which of them each element is."""
+    return _unique(op, x, None, node, 2)
+
+
+@tf_op("UniqueWithCounts", outputs=("y", "idx", "count"))
+def unique_with_counts(op: Context, x: Value, /, *, node: Node) -> list[Value]:
+    """The distinct elements, which of them each element is, and how often each is there."""
+    return _unique(op, x, None, node, 3)
+
+
+@tf_op("UniqueV2", outputs=("y", "idx"))
+def unique_v2(op: Context, x: Value, axis: Value, /, *, node: Node) -> list[Value]:
+    """The distinct slices along an axis, and which of them each slice is."""
+    return _unique(op, x, _axis(op, x, axis), node, 2)
+
+
+@tf_op("UniqueWithCountsV2", outputs=("y", "idx", "count"))
+def unique_with_counts_v2(op: Context, x: Value, axis: Value, /, *, node: Node) -> list[Value]:
+    """The distinct slices along an axis, which each slice is, and how often each is there."""
+    return _unique(op, x, _axis(op, x, axis), node, 3)
+
+
+@tf_op("ListDiff", outputs=("out", "idx"))
+def list_diff(op: Context, x: Value, y: Value, /, *, node: Node) -> list[Value]:
+    """The elements that are not in another list, and where they stand."""
+    kind = node.attribute("out_idx", "int32")
+    known = op.static(x), op.static(y)
+    if known[0] is not None and known[1] is not None and x.dtype != "string":
+        left = np.flatnonzero(~np.isin(known[0], known[1]))
+        return [op.constant(known[0][left], x.dtype), op.constant(left, kind)]
+    missing = op.unary("Not", member(op, x, y))
+    found = op.emit("Compress", x, missing, dtype=x.dtype, shape=(None,), axis=0)
+    places = op.squeeze(op.emit("NonZero", missing, dtype="int64", shape=(1, None)), [0])
+    return [found, op.cast(places, kind)]
+
+
+def member(op: Context, x: Value, y: Value) -> Value:
+    """Return whether each element of one list is in another, of any dtype."""
+    found, which, _ = distinct(op, op.concat([y, x], 0))
+    marks = extents.filled(op, op.constant(0, "int32"), [extents.of(op, found, 0)])
+    cut = op.size(y, 0)
+    axis, zero, end = (op.constant([n], "int64") for n in (0, 0, 1 << 31))
+    theirs = op.emit("Slice", which, zero, cut, axis, dtype="int64", shape=y.shape)
+    ours = op.emit("Slice", which, cut, end, axis, dtype="int64", shape=x.shape)
+    ones = extents.filled(op, op.constant(1, "int32"), [extents.of(op, y, 0)])
+    marked = op.emit(
+        "ScatterElements", marks, theirs, ones, dtype="int32", shape=marks.shape, axis=0
+    )
+    return op.cast(op.gather(marked, ours), "bool")
