@@ -88,19 +88,28 @@ def same_padding(
 
 def convolve(
     op: Builder, x: Value, kernel: Value, bias: Value | None, *,
-    strides: Any, padding: str, data_format: str | None, dilations: Any, groups: int = 1,
+    strides: Any, padding: "str | tuple[list[int], list[int]]", data_format: str | None,
+    dilations: Any, groups: int = 1,
 ) -> Value:  # fmt: skip
-    """Cross-correlate an image with a kernel of [*spatial, in / groups, out]."""
+    """Cross-correlate an image with a kernel of [*spatial, in / groups, out].
+
+    Padding is Keras's word, or numbers before and behind each spatial axis. A kernel whose size is
+    not known leaves that of the result unknown.
+    """
     rank = x.rank - 2
     steps, spread = numbers(strides, rank), numbers(dilations, rank)
     image = channels_first(op, x, data_format)
     sizes = [n if isinstance(n, int) else 0 for n in kernel.shape[:rank]]
     weight = op.transpose(kernel, [rank + 1, rank, *range(rank)])
-    attributes: dict[str, Attribute] = {
-        "kernel_shape": sizes, "strides": steps, "dilations": spread, "group": groups,
-    }  # fmt: skip
+    attributes: dict[str, Attribute] = {"strides": steps, "dilations": spread, "group": groups}
+    if all(sizes):
+        attributes["kernel_shape"] = sizes
     spatial = image.shape[2:]
-    if padding == "causal":
+    if isinstance(padding, tuple):
+        attributes["pads"] = [*padding[0], *padding[1]]
+        around = [a + b for a, b in zip(*padding, strict=True)]
+        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, around, strict=True)]
+    elif padding == "causal":
         # Left of the first axis only; Keras has it for one dimension.
         left = [(k - 1) * d for k, d in zip(sizes, spread, strict=True)]
         attributes["pads"] = [*left, *[0] * rank]
@@ -147,6 +156,8 @@ def _strided(n: Dim, stride: int) -> Dim:
 
 
 def _windows(n: Dim, kernel: int, stride: int, dilation: int, pad: int) -> Dim:
+    if kernel == 0:  # its size is not known
+        return None
     if isinstance(n, int):
         return max((n + pad - (kernel - 1) * dilation - 1) // stride + 1, 0)
     return n if (kernel - 1) * dilation == pad and stride == 1 else None

@@ -69,7 +69,7 @@ def batch_normalization(
     gamma = parameter("gamma") if scale else None
     beta = parameter("beta") if center else None
     if len(axes) == 1 and x.rank > 1:
-        result = _by_channel(op, single, axes[0], gamma, beta, mean, variance, epsilon)
+        result = by_channel(op, single, axes[0], gamma, beta, mean, variance, epsilon)
         if result is not None:
             return op.cast(result, x.dtype)
     factor = op.unary("Reciprocal", op.unary("Sqrt", op.add(variance, epsilon)))
@@ -97,7 +97,7 @@ def _without_history(
     return op.add(result, along(op, x, w["beta"], axes))
 
 
-def _by_channel(
+def by_channel(
     op: Builder, x: Value, axis: int, gamma: Value | None, beta: Value | None, mean: Value,
     variance: Value, epsilon: float,
 ) -> Value | None:  # fmt: skip
@@ -110,7 +110,7 @@ def _by_channel(
         order = (0, axis, *(i for i in range(1, x.rank) if i != axis))
     if axis == 0 or x.dtype == "float64":
         return None
-    count = int(mean.shape[0] or 0)
+    count = mean.shape[0] if isinstance(mean.shape[0], int) else 0
     one = op.constant([1.0] * count, x.dtype) if gamma is None else gamma
     zero = op.constant([0.0] * count, x.dtype) if beta is None else beta
     inputs = [op.kept(x, order), one, zero, mean, variance]

@@ -40,11 +40,11 @@ def scaled(op: Builder, image: Value, factors: Sequence[int], method: str) -> Va
         Gap: We do not have the method.
     """
     if method in ("nearest", "bilinear"):
-        return _by_scales(op, image, factors, REPEAT if method == "nearest" else LINEAR)
+        return by_scales(op, image, factors, REPEAT if method == "nearest" else LINEAR)
     are_known = all(isinstance(n, int) for n in image.shape[2:])
     # TensorFlow's table of cubic weights has 1024 rows, which only these factors hit exactly.
     if method == "bicubic" and not are_known and all(log2(f).is_integer() for f in factors):
-        return _by_scales(op, image, factors, CUBIC)
+        return by_scales(op, image, factors, CUBIC)
     sizes = [
         computed.multiplied(op, computed.axis_size(op, image, axis), factor)
         for axis, factor in enumerate(factors, 2)
@@ -63,7 +63,7 @@ def resized(
     if list(image.shape[2:]) == list(sizes) and method not in BLURRING:
         return image
     if method == "bilinear" and not antialias:
-        return _by_sizes(op, image, sizes, LINEAR)
+        return by_sizes(op, image, sizes, LINEAR)
     known = image.shape[2:]
     for axis, (n, wanted) in enumerate(zip(known, sizes, strict=True), 2):
         if n == wanted and method not in BLURRING:
@@ -74,13 +74,13 @@ def resized(
                 continue
             size = computed.axis_size(op, image, axis)
             factor = computed.weights(op, size, wanted, method, antialias=antialias)
-            image = _weighted(op, image, axis, op.cast(factor, image.dtype))
+            image = weighted(op, image, axis, op.cast(factor, image.dtype))
         elif method == "nearest":
             rows = [min(floor((i + F(0.5)) * (F(n) / F(wanted))), n - 1) for i in range(wanted)]
             image = op.gather(image, op.constant(rows, "int64"), axis)
         else:
             matrix = weights(n, wanted, method, antialias=antialias)
-            image = _weighted(op, image, axis, op.constant(matrix.astype(F), image.dtype))
+            image = weighted(op, image, axis, op.constant(matrix.astype(F), image.dtype))
     return image
 
 
@@ -88,16 +88,18 @@ def _pairs(image: Value, factors: Sequence[int]) -> list[tuple[object, int]]:
     return list(zip(image.shape[2:], factors, strict=True))
 
 
-def _by_scales(
+def by_scales(
     op: Builder, image: Value, factors: Sequence[int], how: dict[str, Attribute]
 ) -> Value:
+    """Make each spatial axis larger by a whole factor, by ONNX's own operator."""
     scales = op.constant([1.0, 1.0, *map(float, factors)], "float32")
     out = [n * f if isinstance(n, int) else None for n, f in _pairs(image, factors)]
     shape = (*image.shape[:2], *out)
     return op.emit("Resize", image, None, scales, dtype=image.dtype, shape=shape, **how)
 
 
-def _by_sizes(op: Builder, image: Value, sizes: Sequence[Size], how: dict[str, Attribute]) -> Value:
+def by_sizes(op: Builder, image: Value, sizes: Sequence[Size], how: dict[str, Attribute]) -> Value:
+    """Resize by ONNX's own operator."""
     # All four sizes: with those of some axes alone, onnxruntime 1.31 moves transposes wrongly.
     shape = (*image.shape[:2], *(n if isinstance(n, int) else None for n in sizes))
     if all(isinstance(n, int) for n in sizes):
@@ -108,7 +110,7 @@ def _by_sizes(op: Builder, image: Value, sizes: Sequence[Size], how: dict[str, A
     return op.emit("Resize", image, None, None, wanted, dtype=image.dtype, shape=shape, **how)
 
 
-def _weighted(op: Builder, image: Value, axis: int, factor: Value) -> Value:
+def weighted(op: Builder, image: Value, axis: int, factor: Value) -> Value:
     """Return factor @ image along one of the last two axes."""
     if axis == image.rank - 2:
         return op.matmul(factor, image)
@@ -122,22 +124,26 @@ def weights(size: int, wanted: int, method: str, *, antialias: bool = False) -> 
         Gap: We do not have the method.
     """
     if method == "area":
-        return _area(size, wanted)
+        return area(size, wanted)
     if method == "bicubic" and not antialias:
-        return _cubic_by_table(size, wanted)
+        return cubic_by_table(size, wanted)
     if method not in KERNELS:
         raise Gap(f"interpolation {method!r}")
     radius, kernel = KERNELS[method]
-    return _spans(size, wanted, radius, kernel, antialias=antialias)
+    return spans(size, wanted, radius, kernel, antialias=antialias)
 
 
-def _spans(size: int, wanted: int, radius: float, kernel: Kernel, *, antialias: bool) -> np.ndarray:
+def spans(
+    size: int, wanted: int, radius: float, kernel: Kernel, *, antialias: bool,
+    scale: float | None = None, translation: float = 0.0,
+) -> np.ndarray:  # fmt: skip
     """Return the weights of ScaleAndTranslate, in which tf.image.resize does most methods."""
-    inverse = F(1.0) / (F(wanted) / F(size))
+    inverse = F(1.0) / (F(wanted) / F(size) if scale is None else F(scale))
+    away = -inverse * F(translation)
     spread = max(inverse, F(1.0)) if antialias else F(1.0)
     matrix = np.zeros((wanted, size), F)
     for row in range(wanted):
-        at = F(F(row) + F(0.5)) * inverse
+        at = F(F(F(row) + F(0.5)) * inverse) + away
         if at < 0 or at > size:
             continue
         first = min(max(ceil(F(at - F(radius) * spread - F(0.5))), 0), size - 1)
@@ -148,30 +154,51 @@ def _spans(size: int, wanted: int, radius: float, kernel: Kernel, *, antialias: 
     return _normalised(matrix)
 
 
-def _cubic_by_table(size: int, wanted: int) -> np.ndarray:
-    """Return the weights of ResizeBicubic, which looks them up in a table of 1024 rows."""
-    scale = F(size) / F(wanted)
+def cubic_by_table(
+    size: int, wanted: int, *, is_centred: bool = True, by_corners: bool = False
+) -> np.ndarray:
+    """Return the weights of ResizeBicubic, which looks them up in a table of 1024 rows.
+
+    Args:
+        size: Of the axis.
+        wanted: Its new size.
+        is_centred: Whether places are those of centres of pixels (half_pixel_centers); else
+            weights are others, and what is outside an image is the pixel at its edge.
+        by_corners: Whether the first and the last pixel stay where they are.
+    """
+    a = -0.5 if is_centred else -0.75
+    scale = step(size, wanted, by_corners=by_corners)
     matrix = np.zeros((wanted, size), F)
     for row in range(wanted):
-        at = F(F(row) + F(0.5)) * scale - F(0.5)
+        at = F(F(row) + F(0.5)) * scale - F(0.5) if is_centred else F(row) * scale
         first = floor(at)
         offset = int(np.rint(F(at - F(first)) * F(1024)))
         near, far = offset / 1024, (1024 - offset) / 1024
-        taps = (_keys(near + 1), _keys(near), _keys(far), _keys(far + 1))
+        taps = (_keys(near + 1, a), _keys(near, a), _keys(far, a), _keys(far + 1, a))
         for column, weight in enumerate(taps, first - 1):
-            if 0 <= column < size:
+            if not is_centred:
+                matrix[row, min(max(column, 0), size - 1)] += F(weight)
+            elif 0 <= column < size:
                 matrix[row, column] = weight
-    return _normalised(matrix)
+    return _normalised(matrix) if is_centred else matrix
 
 
-def _area(size: int, wanted: int) -> np.ndarray:
+def step(size: int, wanted: int, *, by_corners: bool = False) -> np.float32:
+    """Return how far apart in the source neighbours in the result are."""
+    if by_corners and wanted > 1:
+        return F(F(size - 1) / F(wanted - 1))
+    return F(F(size) / F(wanted))
+
+
+def area(size: int, wanted: int, *, by_corners: bool = False) -> np.ndarray:
     """Return how much of each source each target covers."""
-    scale = size / wanted
+    scale = float(step(size, wanted, by_corners=True)) if by_corners else size / wanted
     matrix = np.zeros((wanted, size))
     for row in range(wanted):
         low, high = row * scale, (row + 1) * scale
-        for column in range(floor(low), min(ceil(high), size)):
-            matrix[row, column] = min(high, column + 1) - max(low, column)
+        for column in range(floor(low), ceil(high)):
+            share = min(high, column + 1) - max(low, column)
+            matrix[row, min(column, size - 1)] += share
     return _normalised(matrix)
 
 
@@ -185,12 +212,16 @@ def _triangle(x: float) -> float:
     return max(0.0, 1.0 - x)
 
 
-def _keys(x: float) -> float:
+def _keys(x: float, a: float = -0.5) -> float:
     if x >= 2.0:
         return 0.0
     if x >= 1.0:
-        return ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
-    return ((1.5 * x - 2.5) * x) * x + 1.0
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return ((a + 2) * x - (a + 3)) * x * x + 1.0
+
+
+def _box(x: float) -> float:
+    return 1.0 if x < 0.5 else 0.5 * (x == 0.5)
 
 
 def _mitchell(x: float) -> float:
@@ -220,6 +251,8 @@ KERNELS: dict[str, tuple[float, Kernel]] = {
     "bicubic":       (2.0, _keys),
     "mitchellcubic": (2.0, _mitchell),
     "gaussian":      (1.5, _gaussian),
+    "box":           (0.5, _box),
+    "lanczos1":      (1.0, partial(_lanczos, 1.0)),
     "lanczos3":      (3.0, partial(_lanczos, 3.0)),
     "lanczos5":      (5.0, partial(_lanczos, 5.0)),
 }

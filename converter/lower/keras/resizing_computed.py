@@ -53,20 +53,50 @@ def of_aspect(op: Builder, image: Value, sizes: Sequence[Size]) -> list[Size]:
     return [op.cast(op.unary("Round", op.mul(whole, _floating(op, n))), "int64") for n in now]
 
 
-def nearest(op: Builder, image: Value, axis: int, wanted: Size) -> Value:
+def nearest(
+    op: Builder, image: Value, axis: int, wanted: Size, *, is_centred: bool = True,
+    by_corners: bool = False,
+) -> Value:  # fmt: skip
     """Resize an axis by choosing rows: floor((i + 0.5) * (n / wanted)), and n - 1 at most.
 
     Not by ONNX's Resize, which multiplies by the inverse, and so takes a neighbour here and there.
     """
     size = axis_size(op, image, axis)
-    scale = op.div(_floating(op, size), _floating(op, wanted))
-    at = op.unary("Floor", op.mul(op.add(_count(op, wanted), 0.5), scale))
+    rows = _count(op, wanted)
+    places = op.add(rows, 0.5) if is_centred else rows
+    at = op.mul(places, step(op, size, wanted, by_corners=by_corners))
+    whole = op.unary("Floor", at)
+    if by_corners:  # rounded, a half up
+        half = op.cast(op.elementwise("GreaterOrEqual", op.sub(at, whole), 0.5), "float32")
+        whole = op.add(whole, half)
     most = op.sub(as_tensor(op, size), 1)
-    return op.gather(image, op.elementwise("Min", op.cast(at, "int64"), most), axis)
+    return op.gather(image, op.elementwise("Min", op.cast(whole, "int64"), most), axis)
 
 
-def weights(op: Builder, size: Size, wanted: Size, method: str, *, antialias: bool) -> Value:
+def step(op: Builder, size: Size, wanted: Size, *, by_corners: bool = False) -> Value:
+    """Return how far apart in the source neighbours in the result are."""
+    n, m = _floating(op, size), _floating(op, wanted)
+    scale = op.div(n, m)
+    if not by_corners:
+        return scale
+    some = op.elementwise("Greater", m, 1.0)
+    return op.where(some, op.div(op.sub(n, 1.0), op.sub(m, 1.0)), scale)
+
+
+def weights(
+    op: Builder, size: Size, wanted: Size, method: str, *, antialias: bool,
+    scale: Value | None = None, translation: Value | None = None,
+) -> Value:  # fmt: skip
     """Return the matrix [wanted, size] that resizes an axis.
+
+    Args:
+        op: Builder.
+        size: Of the axis.
+        wanted: Its new size.
+        method: Its name.
+        antialias: Whether kernels get as wide as steps are.
+        scale: By how much, where that is not the sizes' quotient; a scalar of float32.
+        translation: By how much the result is moved.
 
     Raises:
         Gap: We do not have the method.
@@ -76,7 +106,7 @@ def weights(op: Builder, size: Size, wanted: Size, method: str, *, antialias: bo
     n, m = _floating(op, size), _floating(op, wanted)
     if method == "area":
         return _normalised(op, _area(op, rows, columns, op.div(n, m)))
-    if method == "bicubic" and not antialias:
+    if method == "bicubic" and not antialias and scale is None:
         # Looked up in a table of 1024 rows.
         at = op.sub(op.mul(op.add(rows, 0.5), op.div(n, m)), 0.5)
         first = op.unary("Floor", at)
@@ -85,12 +115,38 @@ def weights(op: Builder, size: Size, wanted: Size, method: str, *, antialias: bo
         return _normalised(op, _keys(op, op.unary("Abs", away)))
     if method not in KERNELS:
         raise Gap(f"interpolation {method!r}")
-    inverse = op.div(op.constant(1.0), op.div(m, n))
+    inverse = op.div(op.constant(1.0), op.div(m, n) if scale is None else scale)
     at = op.mul(op.add(rows, 0.5), inverse)
+    if translation is not None:
+        at = op.sub(at, op.mul(inverse, translation))
     away = op.unary("Abs", op.sub(op.add(columns, 0.5), at))
     if antialias:
         away = op.mul(away, op.div(op.constant(1.0), op.elementwise("Max", inverse, 1.0)))
-    return _normalised(op, KERNELS[method](op, away))
+    found = _normalised(op, KERNELS[method](op, away))
+    if scale is None:
+        return found
+    # Nothing is taken from outside of the source.
+    inside = op.elementwise(
+        "And", op.elementwise("GreaterOrEqual", at, 0.0), op.elementwise("LessOrEqual", at, n)
+    )
+    return op.where(inside, found, 0.0)
+
+
+def cubic_at_edges(op: Builder, size: Size, wanted: Size, *, by_corners: bool) -> Value:
+    """Return the matrix of ResizeBicubic as it was: pixels at edges stand for those outside."""
+    at = op.mul(_count(op, wanted), step(op, size, wanted, by_corners=by_corners))
+    first = op.unary("Floor", at)
+    near = op.div(op.unary("Round", op.mul(op.sub(at, first), 1024.0)), 1024.0)
+    columns = op.unsqueeze(_count(op, size), [0])
+    last = op.sub(_floating(op, size), 1.0)
+    far = op.sub(1.0, near)
+    taps = [op.add(near, 1.0), near, far, op.add(far, 1.0)]
+    parts = []
+    for i, distance in enumerate(taps, -1):
+        place = op.elementwise("Min", op.elementwise("Max", op.add(first, float(i)), 0.0), last)
+        hit = op.cast(op.elementwise("Equal", columns, op.unsqueeze(place, [1])), "float32")
+        parts.append(op.mul(hit, op.unsqueeze(_steep(op, distance), [1])))
+    return op.elementwise("Sum", *parts)
 
 
 def _floating(op: Builder, size: Size) -> Value:
@@ -147,6 +203,7 @@ def _polynomial(op: Builder, x: Value, factors: tuple[float, ...]) -> Value:
 
 
 _keys = _cubic(near=(1.5, -2.5, 0.0, 1.0), far=(-0.5, 2.5, -4.0, 2.0))
+_steep = _cubic(near=(1.25, -2.25, 0.0, 1.0), far=(-0.75, 3.75, -6.0, 3.0))
 _mitchell = _cubic(near=(7 / 6, -2.0, 0.0, 8 / 9), far=(-7 / 18, 2.0, -10 / 3, 16 / 9))
 
 
@@ -172,6 +229,7 @@ KERNELS: dict[str, Kernel] = {
     "bicubic":       _keys,
     "mitchellcubic": _mitchell,
     "gaussian":      _gaussian,
+    "lanczos1":      _lanczos(1.0),
     "lanczos3":      _lanczos(3.0),
     "lanczos5":      _lanczos(5.0),
 }
