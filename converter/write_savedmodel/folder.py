@@ -20,7 +20,13 @@ from converter.verify.weights import WeightsReport
 from converter.version import VERSION
 from converter.write_savedmodel.check import Expected, check
 from converter.write_savedmodel.devices import kind_of
-from converter.write_savedmodel.gaps import counted, needs_gpu, needs_partners, served
+from converter.write_savedmodel.gaps import (
+    counted,
+    may_need_gpu,
+    needs_gpu,
+    needs_partners,
+    served,
+)
 from converter.write_savedmodel.kernels import is_variable
 from converter.write_savedmodel.placement import placed
 from converter.write_savedmodel.replicas import joined, names_of
@@ -162,6 +168,11 @@ def _planned(
         gaps.append(f"a GPU: {counted(on_gpu)}")
     elif on_gpu and not device:
         warnings.append(f"only a GPU runs {counted(on_gpu)}")
+    rarely = [x for x in reached if may_need_gpu(x[1])]
+    if rarely and kind_of(device) != "GPU":
+        warnings.append(
+            f"channels first, a GPU runs this, and a CPU only with oneDNN: {counted(rarely)}"
+        )
     return made, gaps, warnings
 
 

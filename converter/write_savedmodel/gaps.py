@@ -19,12 +19,15 @@ _PARTNERS = re.compile(
     r"(?:Enqueue|Dequeue|LoadTPU|RetrieveTPU)\w*TPU\w*|(?:In|Out)feed\w+|"
     r"(?:Anonymous)?MultiDeviceIterator\w*"
 )
-# Ops whose CPU kernels take the channels-last layout only: tensorflow/core/kernels/conv_ops.cc,
-# maxpooling_op.cc, avgpooling_op.cc.
-_CHANNELS_LAST = frozenset((
+# Channels first, these have no CPU kernel at all: tensorflow/core/kernels/maxpooling_op.cc,
+# spacetodepth_op.cc, depthtospace_op.cc.
+_NEVER_FIRST = frozenset(("MaxPoolV2", "SpaceToDepth", "DepthToSpace"))
+# And these one only where TensorFlow was built with oneDNN and it is on, as it is on x86: measured.
+_RARELY_FIRST = frozenset((
     "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3D", "Conv3DBackpropInputV2",
-    "DepthwiseConv2dNative", "MaxPool", "MaxPoolV2", "MaxPool3D", "AvgPool", "AvgPool3D",
+    "DepthwiseConv2dNative", "MaxPool", "MaxPool3D", "AvgPool", "AvgPool3D",
 ))  # fmt: skip
+_FIRST = ("NCHW", "NCDHW")
 
 
 def needs_partners(op: str) -> bool:
@@ -36,7 +39,12 @@ def needs_gpu(node: Node) -> bool:
     """Tell whether a node cannot run on a CPU."""
     if not has_cpu_kernel(node.op):
         return True
-    return node.op in _CHANNELS_LAST and node.data_format in ("NCHW", "NCDHW")
+    return node.op in _NEVER_FIRST and node.data_format in _FIRST
+
+
+def may_need_gpu(node: Node) -> bool:
+    """Tell whether a node runs on some CPUs only."""
+    return node.op in _RARELY_FIRST and node.data_format in _FIRST
 
 
 def served(graph: Graph, meta_graph: Message) -> list[tuple[Scope, Node]]:

@@ -105,6 +105,23 @@ def eagerly(row, data):
     return {"wrong": answers, "ran": placed, "variables": variables}
 
 
+def in_keras(row, data):
+    """Load it as tf_keras itself does, with its layers."""
+    import tf_keras
+
+    tf.config.set_soft_device_placement(row["soft"])
+    model = tf_keras.models.load_model(row["path"])
+    answers = {}
+    for signature, values in data.items():
+        (given,), (name,) = values["in"].values(), values["out"]
+        answers[signature] = difference({name: model(given, training=False)}, values["out"])
+    variables = {v.name: short(v.device) for v in model.variables}
+    return {"wrong": answers, "ran": {}, "variables": variables}
+
+
+WAYS = {"session": in_session, "eager": eagerly, "keras": in_keras}
+
+
 def main():
     rows = json.loads(Path(sys.argv[1]).read_text())
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -114,7 +131,7 @@ def main():
         data = stored(row["data"])
         data = {k: v for k, v in data.items() if k in row.get("signatures", data)}
         try:
-            answers.append(in_session(row, data) if row["how"] == "session" else eagerly(row, data))
+            answers.append(WAYS[row["how"]](row, data))
         except Exception as e:  # noqa: BLE001 - what TensorFlow raises is its answer
             answers.append({"error": f"{type(e).__name__}: {e}"})
         finally:

@@ -59,6 +59,8 @@ def answers(tmp_path_factory):
             out = folder / f"{name}-{device.replace(':', '')}"
             options = Options(device=device)
             converter.convert(folder / name, to="savedmodel", out=out, options=options)
+            if name.startswith("tf_keras"):
+                ask(device, out, name, "keras", soft=False)
             for how in ("session", "eager"):
                 ask(device, out, name, how, soft=False)
                 if device == "GPU:1":
@@ -109,6 +111,12 @@ def test_our_output_loads_and_agrees_without_soft_placement(answers, name, devic
     for how in ("session", "eager"):
         answer = answers[device, name, how, False]
         assert agrees(answer), (how, answer)
+
+
+@pytest.mark.parametrize("device", ["none", "cpu", "CPU:1"])
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("tf_keras")])
+def test_tf_keras_loads_its_own_model_again(answers, name, device):
+    assert agrees(answers[device, name, "keras", False])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,7 @@ from converter.cli.app import run
 from converter.pipeline import Options
 from converter.write_savedmodel.devices import parse_device
 from formats.containers.encoding import encode
-from formats.containers.protobuf import decode
+from formats.containers.protobuf import decode, new
 from formats.containers.rewriting import field
 from formats.containers.tf_protos import SCHEMA
 from formats.errors import UnsupportedError, UsageError
@@ -247,6 +247,34 @@ def test_what_only_a_gpu_runs_is_a_gap_for_a_cpu(tmp_path):
     options = Options(device="cpu", force=True)
     with pytest.raises(UnsupportedError, match="a GPU: CudnnRNNV3 x1"):
         converter.convert(tmp_path / "m", to="savedmodel", out=tmp_path / "out", options=options)
+
+
+def with_attribute(source, target, op, name, value):
+    """Copy a SavedModel with one op called otherwise, and with one attribute more."""
+    with_op(source, target, "MatMul", op)
+    message = proto(target)
+    for meta_graph in message.meta_graphs:
+        for function in meta_graph.graph_def.library.function:
+            for node in function.node_def:
+                if node.op == op:
+                    text = new(SCHEMA["AttrValue"])
+                    text.present()["s"] = value
+                    node.attr[name] = text
+    (target / "saved_model.pb").write_bytes(encode(message))
+
+
+def test_channels_first(tmp_path):
+    with_attribute(TENSORFLOW / "module_tf2", tmp_path / "a", "Conv2D", "data_format", b"NCHW")
+    with_attribute(TENSORFLOW / "module_tf2", tmp_path / "b", "MaxPoolV2", "data_format", b"NCHW")
+    for device, warns in (("none", True), ("cpu", True), ("gpu", False)):
+        options = Options(device=device, force=True)
+        out = tmp_path / "out"
+        steps = converter.convert(tmp_path / "a", to="savedmodel", out=out, options=options).steps
+        said = [s for s in steps if s.name == "warning" and "oneDNN: Conv2D x1" in s.text]
+        assert bool(said) == warns
+    options = Options(device="cpu", force=True)
+    with pytest.raises(UnsupportedError, match="a GPU: MaxPoolV2 x1"):
+        converter.convert(tmp_path / "b", to="savedmodel", out=tmp_path / "out", options=options)
 
 
 def test_copies_that_cannot_be_told_apart_are_a_gap(tmp_path):
