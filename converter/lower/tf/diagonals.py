@@ -1,19 +1,255 @@
-"""Diagonals of matrices: taking, setting, making."""
+"""Diagonals of matrices: taking, setting, making.
 
+What is at (i, j) is on diagonal j - i. Several diagonals are rows of a matrix, the highest first,
+as long as the longest; the others are moved to the left or the right in them (``align``: where
+those above the main one go, and those below).
+Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/MatrixDiagPartV3
+"""
+
+from converter.lower.graph import Dim
+from converter.lower.tf import kernels, sizes
 from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.whole import Whole, count, shape_of, size, vector, whole
 from converter.lower.values import Value
+
+ALIGNED = ("LEFT_LEFT", "LEFT_RIGHT", "RIGHT_LEFT", "RIGHT_RIGHT")
+
+
+def bounds(op: Context, k: Value) -> tuple[Whole, Whole, bool]:
+    """Return the lowest and highest diagonal, and whether there is but one.
+
+    Raises:
+        Gap: It is computed whether there is but one.
+    """
+    if k.rank == 0 or k.shape == (1,):
+        only = whole(op, k if k.rank == 0 else op.squeeze(k, [0]))
+        return only, only, True
+    low, high = op.ints(k, "diagonals")
+    return whole(op, low), whole(op, high), low == high
+
+
+def _default(node: Node) -> str:
+    """Return the alignment of an op that says none: the second version cannot."""
+    return "RIGHT_LEFT" if node.op.endswith("V3") else "LEFT_LEFT"
+
+
+def _known(value: Whole) -> Dim:
+    return None if value.known is None else int(value.known)
+
+
+def _lengths(rows: Whole, columns: Whole, number: Whole) -> Whole:
+    """Return the length of a diagonal."""
+    return (rows + number.least(0)).least(columns - number.most(0))
+
+
+def _offset(length: Whole, longest: Whole, number: Whole, align: str) -> Whole:
+    """Return how far the elements of a diagonal are moved to the right."""
+    if align not in ALIGNED:
+        raise Gap(f"align {align!r}")
+    above, below = align.split("_")
+    away = longest - length
+    if above == below:
+        return away if above == "RIGHT" else away * 0
+    is_above = number >= 0 if above == "RIGHT" else whole(number.op, 0) < number
+    return is_above.choose(away, 0) if above == "RIGHT" else is_above.choose(0, away)
+
+
+# -- taking ----------------------------------------------------------------------------------------
+
+
+def taken(
+    op: Context, x: Value, low: Whole, high: Whole, *, single: bool, align: str,
+    padding: Value | None,
+) -> Value:  # fmt: skip
+    """Return diagonals of matrices."""
+    rows, columns = size(op, x, -2), size(op, x, -1)
+    longest = (rows + high.least(0)).least(columns - low.most(0))
+    places = count(op, longest)
+    number = high
+    if not single:
+        number = high - count(op, high - low + 1).column()
+    length = _lengths(rows, columns, number)
+    place = places - _offset(length, longest, number, align)
+    index = (place - number.least(0)) * columns + place + number.most(0)
+    inside = (place >= 0) & (place < length)
+    is_whole = single or inside.holds()
+    if not is_whole:
+        index = inside.choose(index, 0)
+    flat = op.emit("Reshape", x, _flat(op, x), dtype=x.dtype, shape=(*x.shape[:-2], None))
+    last = _known(longest)
+    if last is None and single and _known(number) == 0:
+        last = sizes.least(x.shape[-2], x.shape[-1])
+    inner = (last,) if single else (_known(high - low + 1), last)
+    found = op.emit("Gather", flat, index.value, dtype=x.dtype, shape=(*x.shape[:-2], *inner),
+                    axis=x.rank - 2)  # fmt: skip
+    if is_whole:
+        return found
+    fill = kernels.zero(op, x) if padding is None else padding
+    return kernels.where(op, inside.value, found, fill)
+
+
+def _flat(op: Context, x: Value) -> Value:
+    """Return the shape of matrices as vectors."""
+    leading: list[Whole | int] = [size(op, x, i) for i in range(x.rank - 2)]
+    return vector(op, [*leading, -1])
 
 
 def along_diagonal(op: Context, x: Value) -> Value:
-    """Return the main diagonals of square matrices as a last axis."""
-    size = op.emit("Squeeze", op.size(x, x.rank - 1), op.constant([0], "int64"), dtype="int64",
-                   shape=())  # fmt: skip
-    zero, one = op.constant(0, "int64"), op.constant(1, "int64")
-    n = x.shape[-1]
-    places = op.emit("Range", zero, size, one, dtype="int64", shape=(n,))
-    wanted = op.unsqueeze(places, [1])
-    shape = op.concat([*(op.size(x, i) for i in range(x.rank - 1)), op.constant([1], "int64")], 0)
-    wide = op.emit("Expand", wanted, shape, dtype="int64", shape=(*x.shape[:-1], 1))
-    found = op.emit("GatherElements", x, wide, dtype=x.dtype, shape=(*x.shape[:-1], 1),
-                    axis=x.rank - 1)  # fmt: skip
-    return op.squeeze(found, [-1])
+    """Return the main diagonals of matrices as a last axis."""
+    zero = whole(op, 0)
+    return taken(op, x, zero, zero, single=True, align="LEFT_LEFT", padding=None)
+
+
+@tf_op("MatrixDiagPart")
+def matrix_diag_part(op: Context, input: Value, /) -> Value:
+    """The main diagonals of matrices."""
+    return along_diagonal(op, input)
+
+
+@tf_op("MatrixDiagPartV2", "MatrixDiagPartV3")
+def matrix_diag_part_v3(
+    op: Context, input: Value, k: Value, padding_value: Value, /, *, node: Node, align: str = ""
+) -> Value:
+    """Diagonals of matrices, the highest first."""
+    low, high, single = bounds(op, k)
+    align = align or _default(node)
+    return taken(op, input, low, high, single=single, align=align, padding=padding_value)
+
+
+@tf_op("DiagPart")
+def diag_part(op: Context, input: Value, /) -> Value:
+    """The diagonal of a tensor of two equal halves of axes."""
+    half = input.rank // 2
+    sides = [size(op, input, i) for i in range(half)]
+    total: Whole = whole(op, 1)
+    for n in sides:
+        total = total * n
+    side = _known(total)
+    square = op.emit("Reshape", input, vector(op, [total, total]), dtype=input.dtype,
+                     shape=(side, side))  # fmt: skip
+    found = along_diagonal(op, square)
+    if half == 1:
+        return found
+    return op.emit("Reshape", found, vector(op, list(sides)), dtype=input.dtype,
+                   shape=input.shape[:half])  # fmt: skip
+
+
+# -- setting and making ----------------------------------------------------------------------------
+
+
+def spread(
+    op: Context, diagonals: Value, low: Whole, high: Whole, rows: Whole, columns: Whole, *,
+    single: bool, align: str,
+) -> tuple[Value, Whole]:  # fmt: skip
+    """Return matrices with these diagonals, and where these are; elsewhere stands anything."""
+    longest = size(op, diagonals, -1)
+    down, along = count(op, rows).column(), count(op, columns)
+    number = along - down
+    place = along - number.most(0)
+    if not single:
+        length = _lengths(rows, columns, number)
+        place = place + _offset(length, longest, number, align) + (high - number) * longest
+    inside = (number >= low) & (number <= high)
+    index = inside.choose(place, 0)
+    flat = diagonals
+    if not single:
+        flat = op.emit("Reshape", flat, _flat(op, flat), dtype=flat.dtype,
+                       shape=(*flat.shape[:-2], None))  # fmt: skip
+    shape = (*flat.shape[:-1], *shape_of(index))
+    found = op.emit("Gather", flat, index.value, dtype=flat.dtype, shape=shape, axis=flat.rank - 1)
+    return found, inside
+
+
+def made(
+    op: Context, diagonals: Value, low: Whole, high: Whole, rows: Whole | None,
+    columns: Whole | None, *, single: bool, align: str, padding: Value | None,
+) -> Value:  # fmt: skip
+    """Return matrices of nothing but these diagonals."""
+    longest = size(op, diagonals, -1)
+    least_rows, least_columns = longest - high.least(0), longest + low.most(0)
+    if rows is None and columns is None:
+        rows = columns = least_rows.most(least_columns)
+    rows = least_rows if rows is None else rows
+    columns = least_columns if columns is None else columns
+    found, inside = spread(op, diagonals, low, high, rows, columns, single=single, align=align)
+    fill = kernels.zero(op, diagonals) if padding is None else padding
+    return kernels.where(op, inside.value, found, fill)
+
+
+@tf_op("MatrixDiag")
+def matrix_diag(op: Context, diagonal: Value, /) -> Value:
+    """Matrices with these main diagonals, else zeros."""
+    zero = whole(op, 0)
+    return made(op, diagonal, zero, zero, None, None, single=True, align="LEFT_LEFT", padding=None)
+
+
+@tf_op("MatrixDiagV2", "MatrixDiagV3")
+def matrix_diag_v3(
+    op: Context, diagonal: Value, k: Value, num_rows: Value, num_cols: Value,
+    padding_value: Value, /, *, node: Node, align: str = "",
+) -> Value:  # fmt: skip
+    """Matrices with these diagonals, of a size that is given or the least, else a number."""
+    low, high, single = bounds(op, k)
+    sides = []
+    for side in (num_rows, num_cols):
+        known = op.static(side)
+        sides.append(None if known is not None and int(known) == -1 else whole(op, side))
+    return made(op, diagonal, low, high, sides[0], sides[1], single=single,
+                align=align or _default(node), padding=padding_value)  # fmt: skip
+
+
+@tf_op("Diag")
+def diag(op: Context, diagonal: Value, /) -> Value:
+    """A tensor of twice the axes with this diagonal, else zeros."""
+    flat = op.reshape(diagonal, (None,)) if diagonal.rank != 1 else diagonal
+    matrix = matrix_diag(op, flat)
+    if diagonal.rank == 1:
+        return matrix
+    sides = [size(op, diagonal, i) for i in range(diagonal.rank)]
+    return op.emit("Reshape", matrix, vector(op, [*sides, *sides]), dtype=diagonal.dtype,
+                   shape=(*diagonal.shape, *diagonal.shape))  # fmt: skip
+
+
+def _set(
+    op: Context, x: Value, diagonal: Value, low: Whole, high: Whole, *, single: bool, align: str
+) -> Value:
+    rows, columns = size(op, x, -2), size(op, x, -1)
+    found, inside = spread(op, diagonal, low, high, rows, columns, single=single, align=align)
+    return kernels.where(op, inside.value, found, x)
+
+
+@tf_op("MatrixSetDiag")
+def matrix_set_diag(op: Context, input: Value, diagonal: Value, /) -> Value:
+    """Matrices with other main diagonals."""
+    zero = whole(op, 0)
+    return _set(op, input, diagonal, zero, zero, single=True, align="LEFT_LEFT")
+
+
+@tf_op("MatrixSetDiagV2", "MatrixSetDiagV3")
+def matrix_set_diag_v3(
+    op: Context, input: Value, diagonal: Value, k: Value, /, *, node: Node, align: str = ""
+) -> Value:
+    """Matrices with other diagonals."""
+    low, high, single = bounds(op, k)
+    return _set(op, input, diagonal, low, high, single=single, align=align or _default(node))
+
+
+# -- bands -----------------------------------------------------------------------------------------
+
+
+@tf_op("MatrixBandPart")
+def matrix_band_part(op: Context, input: Value, num_lower: Value, num_upper: Value, /) -> Value:
+    """Matrices with zeros outside a band of so many diagonals below and above, or of all."""
+    x = op.cast(input, kernels.computed_in("Trilu", input.dtype))
+    for number, upper in ((num_upper, 0), (num_lower, 1)):
+        known = op.static(number)
+        if known is not None and int(known) < 0:
+            continue
+        edge = whole(op, number)
+        edge = (edge < 0).choose(1 << 31, edge)
+        if upper:
+            edge = edge * -1
+        x = op.emit("Trilu", x, edge.value, dtype=x.dtype, shape=x.shape, upper=upper)
+    return op.cast(x, input.dtype)
