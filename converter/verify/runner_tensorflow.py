@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any
 
 RANDOM = re.compile(
-    r"(Stateful)?(Random|ParameterizedTruncatedNormal|TruncatedNormal|Multinomial|StandardNormal"
-    r"|Uniform(Full)?Int|NonDeterministicInts).*|.*CandidateSampler|.*[dD]ropout.*"
+    r"Stateful(Random|StandardNormal|TruncatedNormal|Uniform).*|Random.*|Multinomial"
+    r"|(Parameterized)?TruncatedNormal|NonDeterministicInts|.*CandidateSampler|.*[dD]ropout.*"
 )
 STATEFUL = re.compile(
     r"Assign.*|Resource(Apply|SparseApply|Scatter|CountUpTo|StridedSliceAssign).*|CountUpTo"

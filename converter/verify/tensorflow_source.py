@@ -65,13 +65,13 @@ def signatures_of(bundle: Bundle, file: Declared, wanted: str | None) -> list[st
         UsageError: The one that is wanted is not there.
     """
     known = [s for s in bundle.signatures if s.outputs]  # a GraphDef declares inputs at most
+    known.sort(key=lambda s: s.name != DEFAULT_SIGNATURE)
     if wanted:
         if wanted not in {s.name for s in known}:
             raise UsageError(
                 f"there is no signature {wanted!r}", expected=", ".join(s.name for s in known)
             )
         return [wanted]
-    known.sort(key=lambda s: s.name != DEFAULT_SIGNATURE)
     inputs, outputs = _names(file)
     fitting = [
         s.name

@@ -1,0 +1,99 @@
+"""What a lowered graph does with its inputs: tables, words, pictures, switches."""
+
+import numpy as np
+import pytest
+
+from converter.lower.graph import Graph, Node, Spec
+from converter.verify.graph_hints import hints
+from converter.verify.inputs import draw
+
+
+def hint_of(dtype, *nodes, name="x", shape=("n", "t"), vocabulary=(), **constants):
+    """Return the hint of the one input of a graph; nodes are (op, inputs, outputs, attributes)."""
+    graph = Graph("g", 18, inputs=[name])
+    graph.specs[name] = Spec(dtype, shape)
+    for key, array in constants.items():
+        graph.initializers[key] = np.asarray(array)
+        graph.specs[key] = Spec(graph.initializers[key].dtype.name, np.shape(array))
+    graph.specs["table"] = Spec("float32", (11, 4))
+    for op, given, results, *attributes in nodes:
+        made = Node(op, given.split(), results.split(), *attributes)
+        graph.nodes.append(made)
+    return hints(graph, vocabulary).get(name)
+
+
+def test_a_table_bounds_its_indices_behind_what_hands_them_on():
+    found = hint_of(
+        "float32", ("Cast", "x", "a"), ("Reshape", "a s", "b"), ("Add", "c b", "d"),
+        ("Gather", "table d", "y", {"axis": 0}),
+    )  # fmt: skip
+    assert found.high == 11
+    found = hint_of("int32", ("Gather", "table x", "y", {"axis": -1}))
+    assert found.high == 4
+
+
+def test_the_smallest_of_several_tables_counts():
+    found = hint_of("int64", ("Gather", "table x", "y"), ("OneHot", "x depth values", "z"), depth=7)
+    assert found.high == 7
+
+
+def test_what_is_taken_from_is_no_index():
+    assert hint_of("int32", ("Gather", "x indices", "y"), indices=[0, 1]) is None
+
+
+@pytest.mark.parametrize("attribute", [["ant", "bee"], ["ant", "bee", "cat"]])
+def test_words_of_a_table_in_the_graph(attribute):
+    found = hint_of(
+        "string", ("Identity", "x", "a"), ("LabelEncoder", "a", "y", {"keys_strings": attribute})
+    )
+    assert found.words[:-1] == tuple(attribute)
+    assert found.words[-1] not in attribute
+
+
+def test_words_of_a_file():
+    found = hint_of("string", ("StringConcat", "x x", "y"), vocabulary=["elk", "fox"])
+    assert found.words[:2] == ("elk", "fox")
+    assert hint_of("string", ("StringConcat", "x x", "y")) is None
+
+
+SCALINGS = {
+    "levels to one": ([("Mul", "x a", "y")], {"a": 1 / 255}, 255, 0),
+    "levels around zero": (
+        [("Cast", "x", "w"), ("Sub", "w a", "v"), ("Div", "v b", "y")],
+        {"a": 127.5, "b": 127.5}, 127.5, 127.5,
+    ),
+    "a mean for each colour": ([("Sub", "x a", "y")], {"a": [103.9, 116.8, 123.7]}, 1, 114.8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_pictures_are_what_scaling_takes_to_numbers_around_zero(name):
+    nodes, constants, scale, offset = SCALINGS[name]
+    found = hint_of("float32", *nodes, ("Conv", "y k", "z"), **constants)
+    assert found.scale == pytest.approx(scale)
+    assert found.offset == pytest.approx(offset, rel=1e-3)
+
+
+def test_small_factors_are_no_scaling_of_pictures():
+    assert hint_of("float32", ("Mul", "x a", "y"), ("Add", "y b", "z"), a=0.5, b=1.0) is None
+    assert hint_of("float32", ("Sub", "a x", "y"), a=300.0) is None  # a term of its own
+
+
+SWITCHES = [
+    ("keep_prob", "float32", (), 1), ("model/dropout_keep", "float32", (), 1),
+    ("dropout_rate", "float32", (), 0), ("is_training", "bool", (), 0),
+    ("keras_learning_phase", "bool", (), 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "dtype", "shape", "expected"), SWITCHES)
+def test_switches_of_training_are_off(name, dtype, shape, expected):
+    found = hint_of(dtype, name=name, shape=shape)
+    array = draw(np.random.default_rng(0), dtype, (), found)
+    assert (array.dtype.name, array.item(), found.is_scalar) == (dtype, expected, True)
+
+
+def test_names_alone_switch_nothing():
+    assert hint_of("float32", name="housekeeping") is None
+    assert hint_of("float32", name="raindrops") is None
+    assert hint_of("float32", name="x", shape=()) is None
