@@ -1,6 +1,6 @@
 """Determinants, inverses, solutions of equations, factors of matrices.
 
-ONNX has but the determinant. The rest is loops over the columns of a stack of matrices, of any size:
+ONNX has but the determinant. The rest is loops over the columns of matrices of any size:
 elimination with the largest pivot of each column, which is also how TensorFlow's own kernels
 (Eigen's PartialPivLU) go, substitution, Cholesky's factors and Householder's reflections.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels/linalg
