@@ -92,6 +92,9 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
     unkept: set[str] = set()
     for graph in graphs:
         unkept.update(graph.unkept)
+        left_out = [
+            *left_out, *(LeftOut(f"output {n}", why) for n, why in graph.left_out.items()),
+        ]  # fmt: skip
         for op_type, count in graph.narrowed.items():
             narrowed[op_type] = narrowed.get(op_type, 0) + count
     if narrowed:

@@ -93,6 +93,7 @@ class Graph:
         narrowed: Operator → how many of float64 are computed in float32, for want of a kernel.
         signature: Of TensorFlow's signatures, which one this is; empty where there is none.
         sources: Name of an input or output → the tensor that it is in TensorFlow's graph.
+        left_out: Outputs that nothing says are wanted → why they are not here.
         unkept: Variables that the source assigns to, which a graph without state cannot.
     """
 
@@ -108,6 +109,7 @@ class Graph:
     narrowed: dict[str, int] = field(default_factory=dict)
     signature: str = ""
     sources: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
     unkept: list[str] = field(default_factory=list)
 
 

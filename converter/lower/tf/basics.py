@@ -49,6 +49,16 @@ def identity(op: Context, input: Thing, /, *, message: str = "", shape: Any = No
     return op.state.read(input) if isinstance(input, Variable) and input.is_reference else input
 
 
+@tf_op("Print")
+def print_(
+    op: Context, input: Value, /, *data: Value,
+    message: str = "", first_n: int = -1, summarize: int = 3,
+) -> Value:  # fmt: skip
+    """What it is given; nothing is printed."""
+    del op, data, message, first_n, summarize
+    return input
+
+
 @tf_op("IdentityN", any_input=True)
 def identity_n(op: Context, *inputs: Thing) -> list[Thing]:
     """What it is given, several."""

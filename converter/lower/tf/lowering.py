@@ -47,11 +47,14 @@ class Plan:
         name: Of the signature; empty for a graph that has none.
         inputs: ONNX's name, dtype and shape, and the tensor that it is in the source.
         outputs: ONNX's name, and the tensor.
+        spare: Names of outputs that nothing is fed to, and nothing says are wanted: what of them
+            cannot be lowered is left out.
     """
 
     name: str
     inputs: Sequence[tuple[TensorSpec, Port]]
     outputs: Sequence[tuple[str, Port]]
+    spare: frozenset[str] = frozenset()
 
 
 def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
@@ -142,11 +145,9 @@ class _Model:
         nodes = self.library.main.nodes
         read = {port.node for node in nodes.values() for port in node.inputs}
         ends = [n for n in nodes.values() if n.name not in read and _is_output(n)]
-        fed = _depend(nodes, {n.name for n in nodes.values() if n.op in FED})
-        found = [n for n in ends if n.name in fed] or ends
-        if not found:
+        if not ends:
             raise UnsupportedError("the graph yields nothing")
-        behind = _behind(nodes, [n.name for n in found])
+        behind = _behind(nodes, [n.name for n in ends])
         inputs = []
         axes = iter(range(1 << 30))
         for node in nodes.values():
@@ -159,9 +160,11 @@ class _Model:
                 )
                 spec = TensorSpec(node.name, node.attribute("dtype"), sizes)
                 inputs.append((spec, Port(node.name, "", 0)))
+        fed = _depend(nodes, {n.name for n in nodes.values() if n.op in FED})
         used = {spec.name for spec, _ in inputs}
-        outputs = [(_free(n.name, used), Port(n.name, "", 0)) for n in found]
-        return Plan("", inputs, outputs)
+        outputs = [(_free(n.name, used), Port(n.name, "", 0)) for n in ends]
+        spare = {name for name, port in outputs if port.node not in fed}
+        return Plan("", inputs, outputs, frozenset(spare if len(spare) < len(outputs) else ()))
 
     # -- lowering ------------------------------------------------------------------------------
 
@@ -180,12 +183,16 @@ class _Model:
         for spec, port in plan.inputs:
             main.values[port.node] = [self._input(op, spec, port)]
             graph.sources[spec.name] = f"{port.node}:{port.number}"
-        missing = list(self._missing(main, plan))
+        wanted = [port for name, port in plan.outputs if name not in plan.spare]
+        missing = list(self._missing(main, wanted))
         if missing:
             raise UnsupportedError(_message(missing))
-        found = walker.run(main, [port for _, port in plan.outputs])
-        for (name, port), thing in zip(plan.outputs, found, strict=True):
-            self._output(op, walker, name, port, thing)
+        walker.run(main, wanted)
+        for name, port in plan.outputs:
+            if name in plan.spare:
+                self._spare(op, walker, main, name, port)
+            else:
+                self._outputs(op, walker, main, name, port, is_whole=not plan.name)
         if walker.gaps:
             raise UnsupportedError(_message(walker.gaps))
         if not graph.outputs:
@@ -210,6 +217,39 @@ class _Model:
             return value
         op.graph.specs[spec.name] = Spec(spec.dtype, (), unranked=True)
         return Unranked(spec.name, spec.dtype)
+
+    def _outputs(
+        self,
+        op: Context,
+        walker: Walker,
+        main: Activation,
+        name: str,
+        port: Port,
+        *,
+        is_whole: bool,
+    ) -> None:
+        """Make a tensor an output; of a node that nothing reads, all that it yields."""
+        self._output(op, walker, name, port, walker.value(main, port))
+        yielded = main.values.get(port.node)
+        if not is_whole or not isinstance(yielded, list):
+            return
+        if not self.library.main.nodes[port.node].op.startswith(ONE_OUTPUT):
+            for number, thing in enumerate(yielded[1:], 1):
+                other = f"{port.node}:{number}"
+                op.reserve([other])
+                self._output(op, walker, other, Port(port.node, "", number), thing)
+
+    def _spare(self, op: Context, walker: Walker, main: Activation, name: str, port: Port) -> None:
+        """Make what depends on no input an output, if it can be lowered."""
+        before = len(walker.gaps)
+        lacking = list(self._missing(main, [port]))
+        if not lacking:
+            walker.run(main, [port])
+            self._outputs(op, walker, main, name, port, is_whole=True)
+            lacking = walker.gaps[before:]
+        if lacking:
+            op.graph.left_out[name] = _message(lacking)
+            del walker.gaps[before:]
 
     def _output(self, op: Context, walker: Walker, name: str, port: Port, thing: Thing) -> None:
         where = f"{port.node}:{port.number}"
@@ -272,11 +312,11 @@ class _Model:
             if collection is not None:
                 yield from (in_graph(n).node for n in collection.node_list.value)
 
-    def _missing(self, main: Activation, plan: Plan) -> Iterator[Found]:
+    def _missing(self, main: Activation, wanted: Sequence[Port]) -> Iterator[Found]:
         """Yield the nodes, of all functions that may be called, whose ops we do not have."""
         library = self.library
         seen: set[str] = set()
-        waiting = [("", library.main, [port.node for _, port in plan.outputs])]
+        waiting = [("", library.main, [port.node for port in wanted])]
         known: dict[str, bool] = {}
         while waiting:
             path, body, wanted = waiting.pop()
@@ -303,6 +343,8 @@ class _Model:
                         waiting.append((function, inner, [p.node for p in inner.results]))
 
 
+# Whose further outputs are for training.
+ONE_OUTPUT = ("FusedBatchNorm", "Switch", "Merge", "LRN")
 BUILT_IN = frozenset(("_Arg", "Merge", "Placeholder"))
 FED = frozenset(("Placeholder", "PlaceholderWithDefault"))
 # What nothing reads and yet is no output.

@@ -118,7 +118,7 @@ class State:
             if found is None and name in self._weights:
                 found = self._op.weight(name)
         if found is None:
-            raise Gap(f"variable {variable.shared or variable.key!r} has no value")
+            raise Gap("a variable without a value: --from-checkpoint PREFIX gives it one")
         return found
 
     def assign(self, variable: Variable, value: Value) -> None:

@@ -40,7 +40,7 @@ EFFECTS = frozenset((
     "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2",
 ))  # fmt: skip
 # What has no value, and no effect on any.
-SKIPPED = frozenset(("NoOp", "Assert", "Print", "PrintV2", "ControlTrigger"))
+SKIPPED = frozenset(("NoOp", "Assert", "PrintV2", "ControlTrigger"))
 
 CALLS = frozenset(("PartitionedCall", "StatefulPartitionedCall", "IdentityN"))
 # What may be known although some input is not: an argument of a function that does not use it, or
