@@ -15,6 +15,7 @@ from converter.lower.graph import Dim
 from converter.lower.tf import sizes
 
 MOST = 1024  # elements that are followed
+CAST = ("float16", "float32", "float64", "int32", "int64", "bool", "int8", "uint8", "int16")
 
 Arrays = Sequence[np.ndarray]
 Fold = Callable[[Arrays, Mapping[str, Any]], np.ndarray]
@@ -217,7 +218,7 @@ def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _cast(arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray:
     kind = attributes.get("DstT")
-    if kind not in ("float32", "float64", "int32", "int64", "bool", "int8", "uint8", "int16"):
+    if kind not in CAST:
         raise ValueError("a type that is not followed")
     return arrays[0].astype(kind)
 
