@@ -12,6 +12,9 @@ from formats.containers import tf_tensors
 from formats.strings import Strings
 
 
+MOST_BYTES = 1 << 26  # of a constant that is held in memory; a few bytes may stand for very many
+
+
 @tf_op("Const", "HostConst")
 def const(op: Context, *, value: Any) -> Value:
     """A tensor that stands in the graph."""
@@ -21,6 +24,8 @@ def const(op: Context, *, value: Any) -> Value:
     found = tf_tensors.from_proto(value, op.at)
     if isinstance(found, Strings):
         return op.constant(texts(found.values(), found.shape))
+    if found.nbytes > MOST_BYTES:
+        raise Gap(f"a constant of {found.nbytes} bytes that is no weight of the model")
     return op.constant(found.numpy(), found.dtype.name)
 
 

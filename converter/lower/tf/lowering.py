@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
-from converter.lower.tf import frames, unranked
+from converter.lower.tf import frames, sizes, unranked
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
 from converter.lower.tf.state import State
@@ -70,6 +70,7 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
         CorruptError: The graph is damaged.
         UsageError: There is no such signature.
     """
+    sizes.forget()
     model = _Model(bundle)
     plan = model.plan(signature)
     graph = Graph(plan.name or "graph", opset, signature=plan.name)

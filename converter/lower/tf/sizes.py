@@ -16,6 +16,12 @@ LONGEST = 200  # letters of a name; a size that takes more is not known
 _TERMS: dict[str, Terms] = {}  # of names that were made here
 
 
+def forget() -> None:
+    """Forget what names are made of: another model has others."""
+    _TERMS.clear()
+    _COMPOSED.clear()
+
+
 def add(a: Dim, b: Dim) -> Dim:
     """A + b."""
     if isinstance(a, int) and isinstance(b, int):

@@ -26,9 +26,11 @@ from converter.lower.tf.graphdef import (
 from converter.lower.tf.table import IGNORED, OPS, Row
 from converter.lower.tf.things import DEAD, UNKNOWN, Dead, Thing, Unknown, Unranked, Variable
 from converter.lower.values import Value
-from formats.errors import CorruptError
+from formats.errors import CorruptError, LimitError
 
 DEEPEST = 100  # calls of functions in functions
+MOST_NODES = 500_000  # that are walked, those of a function each time that it is called
+MOST_OUTPUTS = 1 << 16  # of one node, or inputs
 FLOATS = 16  # elements of floating point numbers that are computed beforehand
 
 # Ops that change state.
@@ -96,7 +98,7 @@ class Walker:
         self.current: Activation | None = None
         self._with_effects: dict[str, bool] = {}
         self._conditions: dict[str, Value] = {}  # of Switches, by name
-        self._depth = 0
+        self._depth = self._walked = 0
 
     # -- whole bodies --------------------------------------------------------------------------
 
@@ -230,6 +232,9 @@ class Walker:
     # -- single nodes --------------------------------------------------------------------------
 
     def _walk(self, activation: Activation, node: Node) -> None:
+        self._walked += 1
+        if self._walked > MOST_NODES:
+            raise LimitError(f"a graph of more than {MOST_NODES} nodes, functions inlined")
         where = "/".join((*activation.path, node.name))
         try:
             made = self._lower(activation, node, where)
@@ -445,7 +450,9 @@ def arguments_of(node: Node, row: Row) -> dict[str, Any]:
     found = {}
     for name, proto in node.raw.items():
         if name in row.arguments:
-            found[name] = attribute(proto)
+            value = found[name] = attribute(proto)
+            if name.startswith("num") and isinstance(value, int) and value > MOST_OUTPUTS:
+                raise Gap(f"{name} = {value}")
         elif name not in IGNORED and not name.startswith("_") and not is_type(proto):
             raise Gap(f"attribute {name}")
     return found
