@@ -280,6 +280,7 @@ class Walker:
             if made is None:
                 made = self._call(row, node, given)
         results: list[Thing] = list(made) if isinstance(made, list | tuple) else [made]
+        _check_shapes(node, results)
         if self.op.is_outermost:
             self._trace(node, where, results)
         return results
@@ -435,6 +436,25 @@ KNOWN = frozenset((  # attributes that matter to what elements are
     "axis", "batch_dims", "keep_dims", "squeeze_dims", "DstT", "begin_mask", "end_mask",
     "ellipsis_mask", "new_axis_mask", "shrink_axis_mask",
 ))  # fmt: skip
+
+
+def _check_shapes(node: Node, results: Sequence[Thing]) -> None:
+    """Hold what was inferred against what the file records of a node's outputs, if it does.
+
+    Raises:
+        Gap: They contradict each other: one of them is wrong, and it may be ours.
+    """
+    if "_output_shapes" not in node.raw:
+        return
+    for thing, recorded in zip(results, node.attribute("_output_shapes"), strict=False):
+        if not isinstance(thing, Value) or recorded is None:
+            continue
+        differs = len(recorded) != thing.rank or any(
+            isinstance(m, int) and isinstance(n, int) and m != n
+            for m, n in zip(recorded, thing.shape, strict=True)
+        )
+        if differs:
+            raise Gap(f"the file records the shape {list(recorded)}, and not {list(thing.shape)}")
 
 
 def _any_unranked(things: Sequence[Thing]) -> bool:

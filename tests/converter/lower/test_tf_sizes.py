@@ -1,0 +1,115 @@
+"""Sizes that have names: what equals what, and what is known of elements computed of them."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from converter.lower.gap import Gap
+from converter.lower.tf import contents, sizes, walk
+from converter.lower.tf.graphdef import Node
+from converter.lower.values import Value, identity
+
+NAMES = {"b": 3, "t": 8, "h": 12}
+
+
+def number(size):
+    """Return what a size is where its names stand for numbers: it must be no other."""
+    if isinstance(size, int):
+        return size
+    return eval(size, {"__builtins__": {}, "min": min, "max": max}, NAMES)
+
+
+SIZES = ["b", "t", 4, 1, sizes.mul("b", "t"), sizes.add("t", -1), sizes.mul("h", 2)]
+
+
+@pytest.mark.parametrize(("a", "b"), [*itertools.product(SIZES, repeat=2)])
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (sizes.add, lambda a, b: a + b), (sizes.sub, lambda a, b: a - b),
+        (sizes.mul, lambda a, b: a * b), (sizes.floordiv, lambda a, b: a // b),
+        (sizes.modulo, lambda a, b: a % b), (sizes.least, min), (sizes.most, max),
+    ],
+)  # fmt: skip
+def test_what_is_computed_of_names_is_what_numbers_give(ours, theirs, a, b):
+    found = ours(a, b)
+    assert found is not None
+    assert number(found) == theirs(number(a), number(b))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (sizes.add("b", "t"), sizes.add("t", "b")),
+        (sizes.mul(sizes.add("b", 1), "t"), sizes.add(sizes.mul("b", "t"), "t")),
+        (sizes.sub(sizes.add("b", 7), 7), "b"),
+        (sizes.floordiv(sizes.mul("b", 8), 8), "b"),
+        (sizes.divided(sizes.mul(sizes.mul("b", "t"), 6), sizes.mul("t", 3)), sizes.mul(2, "b")),
+        (sizes.floordiv(sizes.add("b", 1), 2), sizes.floordiv(sizes.add(1, "b"), 2)),
+        (sizes.sub("b", "b"), 0),
+        (sizes.modulo(sizes.mul("b", 4), 4), 0),
+        (sizes.product(["b", 2, "t", 3]), sizes.mul(6, sizes.mul("t", "b"))),
+    ],
+)
+def test_equal_sizes_have_equal_names(one, other):
+    assert one == other
+
+
+@pytest.mark.parametrize(("a", "b"), [("b", 0), (None, "b"), ("b", None), (0, 0)])
+def test_what_cannot_be_said_is_not_known(a, b):
+    assert sizes.floordiv(a, b) is None
+
+
+def test_a_name_that_grows_without_end_is_not_known():
+    size = "a_name_of_some_length"
+    for i in range(100):
+        size = sizes.mul(sizes.add(size, i), f"another_name_{i}")
+    assert size is None
+
+
+def test_a_size_is_no_longer_what_it_was_made_of_once_forgotten():
+    twice = sizes.mul("b", 2)
+    sizes.forget()
+    assert sizes.floordiv(twice, 2) != "b"  # another model may call something "2*b"
+
+
+def test_elements_are_followed_through_nodes():
+    shape = contents.objects(["b", 8, "t"])
+    part = contents.fold(
+        "StridedSlice", [shape, np.array([0]), np.array([2]), np.array([1])], {"begin_mask": 1}
+    )
+    assert list(part) == ["b", 8]
+    whole = contents.fold("Prod", [part, np.array([0], "int32")], {})
+    assert whole[()] == sizes.mul("b", 8)
+    assert contents.fold("Equal", [whole, whole], {})[()] is True
+    assert not contents.known(contents.fold("Greater", [whole, np.array(3)], {}))
+
+
+def test_numbers_are_computed_in_their_dtype():
+    found = contents.fold("Mul", [np.array([200], "uint8"), np.array([2], "uint8")], {})
+    assert found.dtype == np.uint8
+    assert found[0] == 400 % 256
+    divided = contents.fold("TruncateDiv", [np.array(-7, "int32"), np.array(2, "int32")], {})
+    assert divided[()] == -3
+    assert contents.fold("FloorDiv", [np.array(-7, "int32"), np.array(2, "int32")], {})[()] == -4
+
+
+def test_what_is_too_large_is_not_followed():
+    assert contents.fold("Fill", [np.array([10**6, 10**6]), np.array(1)], {}) is None
+    assert contents.fold("Range", [np.array(0), np.array(10**9), np.array(1)], {}) is None
+
+
+@pytest.mark.parametrize(
+    ("recorded", "fits"),
+    [((2, None), True), ((None, 3), True), (None, True), ((2, 4), False), ((2, 3, 1), False)],
+)
+def test_shapes_that_the_file_records_are_held_against_ours(monkeypatch, recorded, fits):
+    node = Node("n", "Op", [], [], {"_output_shapes": None})
+    monkeypatch.setattr(Node, "attribute", lambda *_: [recorded])
+    results = [Value("v", "float32", (2, 3), identity(2))]
+    if fits:
+        walk._check_shapes(node, results)
+        return
+    with pytest.raises(Gap, match="records the shape"):
+        walk._check_shapes(node, results)
