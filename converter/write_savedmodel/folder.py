@@ -9,7 +9,7 @@ does not look at it.
 import json
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -19,19 +19,15 @@ from converter.sizes import readable_size
 from converter.verify.weights import WeightsReport
 from converter.version import VERSION
 from converter.write_savedmodel.check import Expected, check
+from converter.write_savedmodel.collectives import reductions
 from converter.write_savedmodel.devices import kind_of
-from converter.write_savedmodel.gaps import (
-    counted,
-    may_need_gpu,
-    needs_gpu,
-    needs_partners,
-    served,
-)
+from converter.write_savedmodel.gaps import counted, may_need_gpu, needs_gpu, served
 from converter.write_savedmodel.kernels import is_variable
+from converter.write_savedmodel.partners import needs_partners
 from converter.write_savedmodel.placement import placed
 from converter.write_savedmodel.replicas import joined, names_of
 from converter.write_savedmodel.rewriting import Plan, rewrite
-from converter.write_savedmodel.scopes import graph_of
+from converter.write_savedmodel.scopes import Node, Scope, graph_of
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, LeftOut, Normalisation
 from formats.containers import textproto
@@ -154,9 +150,15 @@ def _planned(
         for node in graph.main.nodes.values()
         if is_variable(node) and ("", node.name) not in chosen
     }
-    made = Plan(graph, device, chosen, changes, unplaced_variables=left)
-    reached = served(graph, meta_graph)
-    everything = [(s, n) for s in graph.scopes for n in s.nodes.values()]
+    alone = reductions(graph)
+    made = Plan(graph, device, chosen, changes, unplaced_variables=left, reductions=alone)
+    done = alone.found
+
+    def stays(found: Iterable[tuple[Scope, Node]]) -> list[tuple[Scope, Node]]:
+        return [(s, n) for s, n in found if (s.name, n.name) not in done]
+
+    reached = stays(served(graph, meta_graph))
+    everything = stays((s, n) for s in graph.scopes for n in s.nodes.values())
     gaps, warnings = [], []
     partners = [x for x in reached if needs_partners(x[1].op)]
     if partners:
@@ -183,6 +185,7 @@ def _normalisations(plans: list[Plan], device: str) -> Iterator[Normalisation]:
     for made in plans:
         counts += made.counts
         cleared += made.cleared
+        counts["reductions over devices"] += made.reductions.counts.total()
         for text in names_of(made.changes):
             number, _, what = text.partition(" ")
             counts[what] += int(number)
@@ -200,6 +203,7 @@ def _normalisations(plans: list[Plan], device: str) -> Iterator[Normalisation]:
         "copies of variables made one",
         "reads of copies of sums made zeros",
         "updates of copies stopped",
+        "reductions over devices",
         "variables of replicas",
         "colocations",
         "allowed devices",
@@ -212,6 +216,7 @@ _DETAILS = {
     "copies of variables made one": "each replica's own are gone from the graph",
     "reads of copies of sums made zeros": "the sum over replicas is in the first one",
     "updates of copies stopped": "the first one is updated",
+    "reductions over devices": "computed on one, of all their inputs",
     "variables of replicas": "made plain variables of the object graph",
     "colocations": "bound to the first copy",
     "allowed devices": "of variables that spanned devices, taken away",

@@ -5,7 +5,6 @@ fails alone, and TPU ops run nowhere else. Where a signature needs one, that is 
 functions of training do, it is said, and they are kept as they are.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -13,12 +12,6 @@ from converter.write_savedmodel.kernels import has_cpu_kernel
 from converter.write_savedmodel.scopes import Graph, Node, Scope, source_of
 from formats.containers.protobuf import Message
 
-_PARTNERS = re.compile(
-    r"Collective\w+|_?Nccl\w+|_(?:Host)?(?:Send|Recv)|_?TPU\w+|\w*DistributedTPU|CrossReplicaSum|"
-    r"AllToAll|CollectivePermute|RecvTPUEmbedding\w*|SendTPUEmbedding\w*|"
-    r"(?:Enqueue|Dequeue|LoadTPU|RetrieveTPU)\w*TPU\w*|(?:In|Out)feed\w+|"
-    r"(?:Anonymous)?MultiDeviceIterator\w*"
-)
 # Channels first, these have no CPU kernel at all: tensorflow/core/kernels/maxpooling_op.cc,
 # spacetodepth_op.cc, depthtospace_op.cc.
 _NEVER_FIRST = frozenset(("MaxPoolV2", "SpaceToDepth", "DepthToSpace"))
@@ -28,11 +21,6 @@ _RARELY_FIRST = frozenset((
     "DepthwiseConv2dNative", "MaxPool", "MaxPool3D", "AvgPool", "AvgPool3D",
 ))  # fmt: skip
 _FIRST = ("NCHW", "NCDHW")
-
-
-def needs_partners(op: str) -> bool:
-    """Tell whether an op runs only together with others on other devices, or on a TPU."""
-    return _PARTNERS.fullmatch(op) is not None
 
 
 def needs_gpu(node: Node) -> bool:

@@ -6,12 +6,14 @@ Only the fields named here are touched. Field numbers are those of the table in
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TypeVar
 
+from converter.write_savedmodel.collectives import Reductions, replacement
 from converter.write_savedmodel.devices import kind_of
-from converter.write_savedmodel.kernels import has_gpu_kernel
+from converter.write_savedmodel.kernels import has_gpu_kernel, may_be_placed
+from converter.write_savedmodel.nodes import node, type_of
 from converter.write_savedmodel.replicas import Changes, output_of
 from converter.write_savedmodel.scopes import ALLOWED, Graph, Node, Scope
 from formats.containers.rewriting import (
@@ -23,7 +25,6 @@ from formats.containers.rewriting import (
     parts,
     rewritten,
 )
-from formats.containers.rewriting import field as encoded
 from formats.containers.tf_protos import MESSAGES
 from formats.containers.wire import LEN
 from formats.errors import CorruptError
@@ -50,6 +51,30 @@ class Plan:
     counts: Counter[str] = field(default_factory=Counter)
     cleared: Counter[str] = field(default_factory=Counter)
     unplaced_variables: set[str] = field(default_factory=set)
+    reductions: Reductions = field(default_factory=Reductions)
+
+    def instead(self, scope: Scope, member: Node, redirected: Mapping[str, str]) -> bytes:
+        """Return the node in a collective's place."""
+        return self._replacement(scope, member, redirected)[0]
+
+    def beside(self, scope: Scope, redirected: Mapping[str, str]) -> list[bytes]:
+        """Return the nodes that those in the places of collectives need."""
+        return [
+            made
+            for function, name in self.reductions.found
+            if function == scope.name
+            for made in self._replacement(scope, scope.nodes[name], redirected)[1]
+        ]
+
+    def _replacement(
+        self, scope: Scope, member: Node, redirected: Mapping[str, str]
+    ) -> tuple[bytes, list[bytes]]:
+        found = self.reductions.found[scope.name, member.name]
+        inputs = tuple(redirected.get(name, name) for name in found.inputs)
+        kind = kind_of(self.device)
+        plain = Node("", found.op, (), "", types={"T": member.types["T"], "Tidx": (3,)})
+        device = self.device if kind and may_be_placed(plain, kind) else ""
+        return replacement(scope, member, replace(found, inputs=inputs), device)
 
 
 def rewrite(saved_model: Body, plans: list[Plan]) -> Pieces:
@@ -66,15 +91,23 @@ def rewrite(saved_model: Body, plans: list[Plan]) -> Pieces:
 def _meta_graph(body: Body, plan: Plan) -> Answer:
     main = _edits(
         "GraphDef",
-        node=lambda node: _node(node, plan.graph.main, plan),
+        node=lambda body: _node(body, plan.graph.main, plan),
         library=lambda library: rewritten(
             library, _edits("FunctionDefLibrary", function=lambda f: _function(f, plan))
         ),
     )
+    beside = [(_number("GraphDef", "node"), [b]) for b in plan.beside(plan.graph.main, {})]
+
+    def take_added() -> list[tuple[int, Pieces]]:
+        """Return the nodes to add, once: a message may come in several parts."""
+        taken: list[tuple[int, Pieces]] = [(n, [*p]) for n, p in beside]
+        beside.clear()
+        return taken
+
     objects = _edits("SavedObjectGraph", nodes=lambda node: _object(node, plan))
     edits = _edits(
         "MetaGraphDef",
-        graph_def=lambda graph: rewritten(graph, main),
+        graph_def=lambda graph: rewritten(graph, main, take_added()),
         object_graph_def=lambda graph: rewritten(graph, objects),
     )
     return rewritten(body, edits)
@@ -83,15 +116,20 @@ def _meta_graph(body: Body, plan: Plan) -> Answer:
 def _function(body: Body, plan: Plan) -> Answer:
     signature = _member(body, "FunctionDef", "signature")
     scope = _known(plan.graph.functions, _text(_member(signature, "OpDef", "name")))
-    zeroed = plan.changes.zeroed.get(scope.name, set())
     redirected: dict[str, str] = {}
-    added: list[tuple[int, Pieces]] = []
-    for name in sorted(zeroed):
-        node = scope.nodes[name]
-        output = output_of(node.op)
+    beside: list[bytes] = []
+    for name in sorted(plan.changes.zeroed.get(scope.name, ())):
+        read = scope.nodes[name]
+        output = f"{name}:{output_of(read.op)}"
         zeros = f"{name}/zeros"
-        redirected |= {f"{name}:{output}:0": f"{zeros}:y:0", f"{name}:{output}": f"{zeros}:y:0"}
-        added.append((_number("FunctionDef", "node_def"), [_zeros(zeros, node, output)]))
+        redirected |= {f"{output}:0": f"{zeros}:y:0", output: f"{zeros}:y:0"}
+        (kind,) = read.types["dtype"]
+        beside.append(node(zeros, "ZerosLike", [f"{output}:0"], T=type_of(kind)))
+    for function, name in plan.reductions.found:
+        if function == scope.name:
+            redirected |= {f"{name}:data:0": f"{name}:output:0", f"{name}:data": f"{name}:output:0"}
+    beside += plan.beside(scope, redirected)
+    added: list[tuple[int, Pieces]] = [(_number("FunctionDef", "node_def"), [b]) for b in beside]
 
     def result(entry: Body) -> Answer:
         value = _text(_member(entry, "", "value"))
@@ -100,7 +138,7 @@ def _function(body: Body, plan: Plan) -> Answer:
         return rewritten(entry, {2: lambda _: [redirected[value].encode()]})
 
     edits = _edits(
-        "FunctionDef", node_def=lambda node: _node(node, scope, plan, redirected), ret=result
+        "FunctionDef", node_def=lambda body: _node(body, scope, plan, redirected), ret=result
     )
     return rewritten(body, edits, added)
 
@@ -108,28 +146,30 @@ def _function(body: Body, plan: Plan) -> Answer:
 def _node(
     body: Body, scope: Scope, plan: Plan, redirected: Mapping[str, str] | None = None
 ) -> Answer:
-    node = _known(scope.nodes, _text(_member(body, "NodeDef", "name")))
+    old = _known(scope.nodes, _text(_member(body, "NodeDef", "name")))
     changes = plan.changes
-    if not scope.name and node.name in changes.dropped:
+    if not scope.name and old.name in changes.dropped:
         return DROP
     renamed = changes.renamed if not scope.name else {}
-    if node.device:
-        plan.cleared[node.device] += 1
-    if node.name in changes.stopped.get(scope.name, ()):
-        return [_stopped(node, scope)]
+    if old.device:
+        plan.cleared[old.device] += 1
+    if old.name in changes.stopped.get(scope.name, ()):
+        return [_stopped(old, scope)]
+    if (scope.name, old.name) in plan.reductions.found:
+        return [plan.instead(scope, old, redirected or {})]
     edits: dict[int, Edit] = {}
     added: list[tuple[int, Pieces]] = []
-    device = plan.device if (scope.name, node.name) in plan.placed else ""
+    device = plan.device if (scope.name, old.name) in plan.placed else ""
     if device:
         plan.counts["placed"] += 1
-    if device != node.device:
+    if device != old.device:
         edits |= _edits("NodeDef", device=lambda _: DROP)
         if device:
             added.append((_number("NodeDef", "device"), [device.encode()]))
     if renamed or redirected:
         edits |= _edits("NodeDef", input=lambda name: _input(name, renamed, redirected or {}))
-    if node.allowed or any(name in renamed for name in node.colocated):
-        edits |= _edits("NodeDef", attr=lambda entry: _attribute(entry, node, renamed, plan))
+    if old.allowed or any(name in renamed for name in old.colocated):
+        edits |= _edits("NodeDef", attr=lambda entry: _attribute(entry, old, renamed, plan))
     return rewritten(body, edits, added) if edits or added else None
 
 
@@ -165,23 +205,14 @@ def _attribute(body: Body, node: Node, renamed: Mapping[str, str], plan: Plan) -
     return rewritten(body, {2: lambda body: rewritten(body, value)})
 
 
-def _stopped(node: Node, scope: Scope) -> bytes:
+def _stopped(stopped: Node, scope: Scope) -> bytes:
     """Return a node of the same name that waits for what the update waited for."""
     waits: list[str] = []
-    for name in node.inputs:
+    for name in stopped.inputs:
         source = name.removeprefix(_CONTROL).split(":", 1)[0]
         if source not in scope.arguments and source not in waits:
             waits.append(source)
-    return _message("NodeDef", name=node.name, op="NoOp", input=[_CONTROL + w for w in waits])
-
-
-def _zeros(name: str, node: Node, output: str) -> bytes:
-    (number,) = node.types["dtype"]
-    kind = b"".join(_pieces(encoded(1, [b"T"]))) + b"".join(
-        _pieces(encoded(2, [bytes([_number("AttrValue", "type") << 3, number])]))
-    )
-    front = _message("NodeDef", name=name, op="ZerosLike", input=[f"{node.name}:{output}:0"])
-    return front + b"".join(_pieces(encoded(_number("NodeDef", "attr"), [kind])))
+    return node(stopped.name, "NoOp", [_CONTROL + w for w in waits])
 
 
 def _object(body: Body, plan: Plan) -> Answer:
@@ -276,14 +307,3 @@ def _text(body: Body) -> str:
 
 def _bytes(body: Body) -> bytes:
     return body if isinstance(body, bytes) else body.read()
-
-
-def _pieces(pieces: Pieces) -> list[bytes]:
-    return [_bytes(p) for p in pieces]
-
-
-def _message(kind: str, /, *, name: str, op: str, input: list[str]) -> bytes:
-    values = [("name", name), ("op", op), *(("input", i) for i in input)]
-    return b"".join(
-        b"".join(_pieces(encoded(_number(kind, key), [text.encode()]))) for key, text in values
-    )

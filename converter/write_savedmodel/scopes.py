@@ -7,6 +7,7 @@ one walk; nothing of its other attributes is decoded unless it is asked for.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from converter.write_savedmodel.partners import REDUCTIONS
 from formats.containers.protobuf import Message
 from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
@@ -22,6 +23,7 @@ class Node:
         types: Attribute → numbers of the DataTypes it holds, where it holds any.
         calls: Names of the functions that its attributes name.
         colocated: Names of the nodes that it shall stand beside (``_class``: ``loc:@name``).
+        raw: All attributes, undecoded, of constants and of reductions over devices.
         allowed: Devices that a variable spans, by its own attribute.
     """
 
@@ -33,6 +35,7 @@ class Node:
     calls: tuple[str, ...] = ()
     colocated: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
+    raw: Mapping[str, Message] = field(default_factory=dict)
     data_format: str = ""
     shape: object = None
 
@@ -139,6 +142,8 @@ def _scope(scope: Scope, nodes: Iterator[Message], budget: list[int], where: str
 
 def _node(message: Message) -> Node:
     node = Node(message.name, message.op, tuple(message.input), message.device)
+    if node.op in REDUCTIONS or node.op == "Const":
+        node.raw = message.attr
     for name, value in message.attr.items():
         kind = value.which("value")
         if kind == "type":

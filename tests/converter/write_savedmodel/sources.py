@@ -7,7 +7,7 @@ TENSORFLOW = Path(__file__).parents[3] / "fixtures" / "tensorflow"
 ARCHIVE = TENSORFLOW / "multi_gpu.zip"
 POLICIES = ("default", "devices", "expanded")
 STRATEGIES = [f"{kind}_{policy}" for kind in ("keras3", "tf_keras", "loop") for policy in POLICIES]
-NAMES = [*STRATEGIES, "sharded", "explicit", "ancient"]
+NAMES = [*STRATEGIES, "sharded", "explicit", "collective", "ancient"]
 
 
 def unpack(folder, *names):

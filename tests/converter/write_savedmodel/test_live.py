@@ -34,6 +34,7 @@ OFFICIAL = {
     "loop_expanded": (NO_PLACE, NO_PLACE),
     "sharded": (NO_PLACE, ""),
     "explicit": (NO_PLACE, NO_PLACE),
+    "collective": (NO_PLACE, NO_PLACE),
     "ancient": (NO_PLACE, NO_PLACE),
 }
 
@@ -54,7 +55,9 @@ def answers(tmp_path_factory):
     for name in NAMES:
         for how in ("session", "eager"):
             for soft in (False, True):
-                ask("official", folder / name, name, how, soft=soft)
+                # Collectives wait for one another, for ever.
+                some = {"signatures": ["nccl"]} if name == "collective" and soft else {}
+                ask("official", folder / name, name, how, soft=soft, **some)
         for device in DEVICES:
             out = folder / f"{name}-{device.replace(':', '')}"
             options = Options(device=device)
@@ -94,7 +97,7 @@ def test_what_fails_officially(answers, name):
 
 
 def test_what_soft_placement_does_not_help(answers):
-    """Copies that nobody restores, sums counted twice, and servers that are not there."""
+    """Copies that nobody restores, sums counted twice, servers and kernels that are not there."""
     for name in ("loop_expanded", "tf_keras_expanded"):
         error = answers["official", name, "session", True]["error"]
         assert "Could not find variable" in error
@@ -102,6 +105,9 @@ def test_what_soft_placement_does_not_help(answers):
     wrong = answers["official", "loop_expanded", "eager", True]["wrong"]
     assert {s for s, text in wrong.items() if text} == {"serve", "after"}
     assert NO_PLACE in answers["official", "sharded", "session", True]["error"]
+    for how in ("session", "eager"):
+        error = answers["official", "collective", how, True]["error"]
+        assert "No OpKernel was registered to support Op 'Nccl" in error
     assert "/job:ps" in answers["official", "sharded", "session", True]["error"]
 
 

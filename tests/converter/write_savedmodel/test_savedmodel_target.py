@@ -263,6 +263,35 @@ def with_attribute(source, target, op, name, value):
     (target / "saved_model.pb").write_bytes(encode(message))
 
 
+def test_reductions_over_devices_are_computed_on_one(tmp_path):
+    unpack(tmp_path, "collective")
+    out = tmp_path / "out"
+    result = converter.convert(tmp_path / "collective", to="savedmodel", out=out)
+    counts = {n.name: n.count for n in result.bundle.metadata.normalisations}
+    assert counts["reductions over devices"] == 13
+    found = {n.op for n in nodes(out)}
+    assert not any("Nccl" in op or "Collective" in op for op in found)
+    assert {"Sum", "Mean", "Max", "Prod", "Min", "Pack"} <= found
+
+
+@pytest.mark.parametrize("what", [b"group_size", b"num_devices"])
+def test_partners_that_are_elsewhere_stay_a_gap(tmp_path, what):
+    source = unpack(tmp_path, "collective") / "collective"
+    message = proto(source)
+    for function in message.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            if node.op == "Const" and node.name.endswith(what.decode()):
+                size = new(SCHEMA["TensorProto"])
+                size.present().update(dtype=3, tensor_content=Span.whole(Buffer(b"\4\0\0\0", "n")))
+                node.attr["value"].present()["tensor"] = size
+            if node.op == "NcclAllReduce" and what == b"num_devices":
+                node.attr["num_devices"].present()["i"] = 4
+    (source / "saved_model.pb").write_bytes(encode(message))
+    name = "CollectiveReduceV2 x8" if what == b"group_size" else "NcclAllReduce x4"
+    with pytest.raises(UnsupportedError, match=f"devices that work together: {name}"):
+        converter.convert(source, to="savedmodel", out=tmp_path / "out")
+
+
 def test_channels_first(tmp_path):
     with_attribute(TENSORFLOW / "module_tf2", tmp_path / "a", "Conv2D", "data_format", b"NCHW")
     with_attribute(TENSORFLOW / "module_tf2", tmp_path / "b", "MaxPoolV2", "data_format", b"NCHW")
