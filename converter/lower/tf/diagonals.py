@@ -9,15 +9,15 @@ Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/MatrixDiagPartV3
 from converter.lower.graph import Dim
 from converter.lower.tf import kernels, sizes
 from converter.lower.tf.context import Context
+from converter.lower.tf.figures import Figures, count, shape_of, size, vector, whole
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
-from converter.lower.tf.whole import Whole, count, shape_of, size, vector, whole
 from converter.lower.values import Value
 
 ALIGNED = ("LEFT_LEFT", "LEFT_RIGHT", "RIGHT_LEFT", "RIGHT_RIGHT")
 
 
-def bounds(op: Context, k: Value) -> tuple[Whole, Whole, bool]:
+def bounds(op: Context, k: Value) -> tuple[Figures, Figures, bool]:
     """Return the lowest and highest diagonal, and whether there is but one.
 
     Raises:
@@ -35,16 +35,16 @@ def _default(node: Node) -> str:
     return "RIGHT_LEFT" if node.op.endswith("V3") else "LEFT_LEFT"
 
 
-def _known(value: Whole) -> Dim:
+def _known(value: Figures) -> Dim:
     return None if value.known is None else int(value.known)
 
 
-def _lengths(rows: Whole, columns: Whole, number: Whole) -> Whole:
+def _lengths(rows: Figures, columns: Figures, number: Figures) -> Figures:
     """Return the length of a diagonal."""
     return (rows + number.least(0)).least(columns - number.most(0))
 
 
-def _offset(length: Whole, longest: Whole, number: Whole, align: str) -> Whole:
+def _offset(length: Figures, longest: Figures, number: Figures, align: str) -> Figures:
     """Return how far the elements of a diagonal are moved to the right."""
     if align not in ALIGNED:
         raise Gap(f"align {align!r}")
@@ -60,7 +60,7 @@ def _offset(length: Whole, longest: Whole, number: Whole, align: str) -> Whole:
 
 
 def taken(
-    op: Context, x: Value, low: Whole, high: Whole, *, single: bool, align: str,
+    op: Context, x: Value, low: Figures, high: Figures, *, single: bool, align: str,
     padding: Value | None,
 ) -> Value:  # fmt: skip
     """Return diagonals of matrices."""
@@ -92,7 +92,7 @@ def taken(
 
 def _flat(op: Context, x: Value) -> Value:
     """Return the shape of matrices as vectors."""
-    leading: list[Whole | int] = [size(op, x, i) for i in range(x.rank - 2)]
+    leading: list[Figures | int] = [size(op, x, i) for i in range(x.rank - 2)]
     return vector(op, [*leading, -1])
 
 
@@ -123,7 +123,7 @@ def diag_part(op: Context, input: Value, /) -> Value:
     """The diagonal of a tensor of two equal halves of axes."""
     half = input.rank // 2
     sides = [size(op, input, i) for i in range(half)]
-    total: Whole = whole(op, 1)
+    total: Figures = whole(op, 1)
     for n in sides:
         total = total * n
     side = _known(total)
@@ -140,9 +140,9 @@ def diag_part(op: Context, input: Value, /) -> Value:
 
 
 def spread(
-    op: Context, diagonals: Value, low: Whole, high: Whole, rows: Whole, columns: Whole, *,
+    op: Context, diagonals: Value, low: Figures, high: Figures, rows: Figures, columns: Figures, *,
     single: bool, align: str,
-) -> tuple[Value, Whole]:  # fmt: skip
+) -> tuple[Value, Figures]:  # fmt: skip
     """Return matrices with these diagonals, and where these are; elsewhere stands anything."""
     longest = size(op, diagonals, -1)
     down, along = count(op, rows).column(), count(op, columns)
@@ -163,8 +163,8 @@ def spread(
 
 
 def made(
-    op: Context, diagonals: Value, low: Whole, high: Whole, rows: Whole | None,
-    columns: Whole | None, *, single: bool, align: str, padding: Value | None,
+    op: Context, diagonals: Value, low: Figures, high: Figures, rows: Figures | None,
+    columns: Figures | None, *, single: bool, align: str, padding: Value | None,
 ) -> Value:  # fmt: skip
     """Return matrices of nothing but these diagonals."""
     longest = size(op, diagonals, -1)
@@ -213,7 +213,7 @@ def diag(op: Context, diagonal: Value, /) -> Value:
 
 
 def _set(
-    op: Context, x: Value, diagonal: Value, low: Whole, high: Whole, *, single: bool, align: str
+    op: Context, x: Value, diagonal: Value, low: Figures, high: Figures, *, single: bool, align: str
 ) -> Value:
     rows, columns = size(op, x, -2), size(op, x, -1)
     found, inside = spread(op, diagonal, low, high, rows, columns, single=single, align=align)

@@ -413,6 +413,7 @@ def convert(op: Context, x: Value, dtype: str) -> Value:
     Raises:
         Gap: From or to texts, or what ONNX has no such dtype for.
     """
+    dtype = kernels.QUANTISED.get(dtype, dtype)
     if "string" in (x.dtype, dtype) and x.dtype != dtype:
         raise Gap(f"a cast from {x.dtype} to {dtype}")
     if dtype not in FROM_AND_TO:

@@ -79,3 +79,9 @@ def signed(op: Builder, x: Value) -> Value:
 def unsigned(op: Builder, x: Value) -> Value:
     """Return what `signed` made as it was."""
     return op.cast(op.elementwise("BitwiseXor", x, op.constant(SIGN, "int64")), "uint64")
+
+
+# TensorFlow's names for integers that stand for something else.
+QUANTISED = {
+    "quint8": "uint8", "qint8": "int8", "quint16": "uint16", "qint16": "int16", "qint32": "int32",
+}  # fmt: skip

@@ -12,12 +12,12 @@ from converter.lower.graph import Shape
 from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.diagonals import along_diagonal
+from converter.lower.tf.figures import count, size
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.loops import loop
 from converter.lower.tf.products import turned
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.things import Thing
-from converter.lower.tf.whole import count, size
 from converter.lower.values import Value
 
 Step = Callable[[Value, list[Value]], list[Value]]
