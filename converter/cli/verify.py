@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # `--help` need not pay for these
     from formats.bundle import Bundle
 
 LEVELS = ("weights", "cpu", "device")
-GRAPH = "model.onnx"
+GRAPH, MANIFEST = "model.onnx", "manifest.json"
 KERAS = "keras"
 KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
 
@@ -68,6 +68,12 @@ def verify(
         int, typer.Option(metavar="N", min=1, help="Random inputs for each combination of sizes.")
     ] = 1,
     trust: Trust = None,
+    from_checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-checkpoint", metavar="PREFIX", help="The values of SOURCE's variables."
+        ),
+    ] = None,
     signature: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Which of TensorFlow's signatures a file was made of."),
@@ -94,13 +100,13 @@ def verify(
         raise UsageError(f"--require {require}", expected=", ".join(LEVELS))
     from converter.pipeline import read
 
-    bundle = read(source)
+    bundle = read(source, from_checkpoint=from_checkpoint)
     models = _graphs_of(converted)
     form = _format_of(converted)
     if form == KERAS:
         weights = _keras_weights(bundle, converted, trust or ())
     else:
-        weights = _weights(bundle, converted)
+        weights = _weights(bundle, converted) if form in KEEPS_WEIGHTS else None
     reports: dict[str, GraphReport] = {}
     if models or form == KERAS:
         from converter.child import Allowance
@@ -146,6 +152,8 @@ def _format_of(converted: Path) -> str:
     from formats import catalog
     from formats.artifact import Artifact
 
+    if converted.is_dir() and _graphs_of(converted) and not (converted / MANIFEST).exists():
+        return "onnx"  # one file for each signature
     return catalog.detect(Artifact(converted)).format.id
 
 

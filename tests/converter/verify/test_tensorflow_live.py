@@ -15,6 +15,8 @@ import pytest
 from tensorflow_server import stand_in
 
 import converter
+from converter.cli import DEFAULT
+from converter.cli.app import run
 from converter.lower import emit, lower
 from converter.lower.graph import Graph, Spec, Trace
 from converter.verify import sources
@@ -459,6 +461,27 @@ def test_a_graph_with_the_checkpoint_that_was_joined(tmp_path, name, checkpoint)
     report = verify_graph(source, bundle, path)
     assert report.status == "failed"
     assert report.first_difference.class_name == "MatMul"
+
+
+def test_the_command_takes_a_folder_of_signatures_and_a_checkpoint(tmp_path, capsys):
+    out = tmp_path / "heads-onnx"
+    converter.convert(FIXTURES / "heads", to="onnx", out=out)
+    assert {p.name for p in out.iterdir()} == {
+        "model.onnx", "model.doubled.onnx", "model.kept.onnx",
+    }  # fmt: skip
+    assert run(["verify", str(FIXTURES / "heads"), str(out), "--require", "cpu"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("graph       passed") == 3
+    assert "note        signature 'doubled'" in shown
+    joined = ["--from-checkpoint", str(JOINED / "named")]
+    made = ["-o", str(tmp_path / "g.onnx"), "--to", "onnx", "--verify", "cpu"]
+    assert run([DEFAULT, str(JOINED / "graph.pb"), *made, *joined]) == 0
+    assert "beside tensorflow 2" in capsys.readouterr().err
+    arguments = ["verify", str(JOINED / "graph.pb"), str(tmp_path / "g.onnx")]
+    assert run([*arguments, *joined]) == 0
+    capsys.readouterr()
+    assert run(arguments) == 1  # nothing is compared
+    assert "graph       not run" in capsys.readouterr().out
 
 
 FROZEN = Graph(
