@@ -17,6 +17,7 @@ from converter.write_savedmodel.scopes import Graph, Node, Scope, source_of
 from formats.containers import tf_tensors
 from formats.containers.protobuf import Message
 from formats.errors import ConvertError
+from formats.strings import Strings
 
 _PLAIN = {
     "sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max",
@@ -135,7 +136,7 @@ def _number(scope: Scope, name: str) -> int:
     if constant is None or "value" not in constant.raw:
         raise ValueError(name)
     tensor = tf_tensors.from_proto(constant.raw["value"].tensor, constant.name)
-    data = tensor.tobytes()
-    if tensor.shape or len(data) != 4:
+    if isinstance(tensor, Strings) or tensor.shape or tensor.nbytes != 4:
         raise ValueError(name)
+    data = tensor.tobytes()
     return int.from_bytes(data, "little", signed=True)
