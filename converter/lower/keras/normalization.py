@@ -16,9 +16,9 @@ from converter.lower.values import Value, inverse, total
 
 def along(op: Builder, x: Value, vector: Value, axes: Sequence[int]) -> Value:
     """Return a parameter of these axes of x, shaped to be broadcast against x."""
-    sizes = [n for n in (x.shape[a] for a in axes) if isinstance(n, int)]
-    if len(sizes) < len(axes):
-        sizes = [n for n in vector.shape if isinstance(n, int)]
+    sizes: list[Dim] = [x.shape[a] for a in axes]
+    if not all(isinstance(n, int) for n in sizes):
+        sizes = list(vector.shape)
     last = list(axes) == list(range(x.rank - len(axes), x.rank))
     if last and vector.shape == tuple(sizes):
         return vector

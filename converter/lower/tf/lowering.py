@@ -320,8 +320,8 @@ class _Model:
         waiting = [("", library.main, [port.node for port in wanted])]
         known: dict[str, bool] = {}
         while waiting:
-            path, body, wanted = waiting.pop()
-            for name in _behind(body.nodes, wanted, set(main.values) if not path else set()):
+            path, body, ends = waiting.pop()
+            for name in _behind(body.nodes, ends, set(main.values) if not path else set()):
                 node = body.nodes[name]
                 if node.op not in known:
                     known[node.op] = (
