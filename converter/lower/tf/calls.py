@@ -118,7 +118,7 @@ def while_(
         op, list(inputs),
         lambda things: walker.call(cond.name, things, f"{node.name}/cond")[0],
         lambda things: walker.call(body.name, things, f"{node.name}/body"),
-        unchanged,
+        unchanged, walker.read(node),
     )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from converter.lower.values import Value
 def _list(thing: Thing) -> Stack:
     if not isinstance(thing, Stack):
         raise Gap(f"a {type(thing).__name__.lower()} where a list stands")
+    if thing.dtype == "variant":
+        raise Gap("a list of lists")
     return thing
 
 
@@ -31,7 +33,7 @@ def _tensor(op: Context, thing: Thing) -> Value:
 
 def _dtype(node: Node) -> str:
     dtype = str(node.attribute("element_dtype"))
-    if dtype in ("variant", "resource") or dtype.startswith("complex"):
+    if dtype == "resource" or dtype.startswith("complex"):
         raise Gap(f"a list of {dtype}")
     return dtype
 
@@ -92,6 +94,8 @@ def set_item(
 @tf_op("TensorListPushBack", any_input=True)
 def push_back(op: Context, input_handle: Thing, tensor: Thing, /) -> Stack:
     """A list with one more element at its end."""
+    if isinstance(input_handle, Stack) and input_handle.dtype == "variant":
+        return input_handle  # lists for gradients, which nothing reads
     return stacks.pushed(op, _list(input_handle), _tensor(op, tensor))
 
 

@@ -10,12 +10,14 @@ Spec: https://onnx.ai/onnx/operators/onnx__Loop.html
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Node, Shape, needed
-from converter.lower.tf import graphdef
+from converter.lower.tf import graphdef, recurrence
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Body, Port
-from converter.lower.tf.things import UNKNOWN, Handle, Stack, Thing, Unknown, Variable
+from converter.lower.tf.things import UNKNOWN, Handle, Record, Stack, Thing, Unknown, Variable
 from converter.lower.values import Value
 
 Condition = Callable[[list[Thing]], Thing]
@@ -45,8 +47,9 @@ def passed_through(body: Body) -> set[int]:
 
 
 def loop(
-    op: Context, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int]
-) -> list[Thing]:
+    op: Context, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int],
+    read: Collection[int],
+) -> list[Thing]:  # fmt: skip
     """Return what a loop's variables are in the end.
 
     Args:
@@ -55,6 +58,7 @@ def loop(
         condition: Variables to a scalar of booleans: whether there is another round.
         body: Variables to what they are after a round.
         unchanged: Numbers of variables that no round changes.
+        read: Numbers of those that anything reads in the end: lists that are not need no elements.
 
     Raises:
         Gap: A variable changes its dtype or rank, or is of a kind that cannot be one.
@@ -64,6 +68,7 @@ def loop(
     if any(isinstance(t, Unknown) for t in start):
         return [UNKNOWN] * len(start)
     fixed = {i for i, t in enumerate(start) if i in unchanged or isinstance(t, Variable | Handle)}
+    fixed.update(i for i, t in enumerate(start) if isinstance(t, Stack) and t.dtype == "variant")
     start = [op.state.read(t) if isinstance(t, Variable) and t.is_reference else t for t in start]
     for i, thing in enumerate(start):
         if isinstance(thing, Stack):
@@ -73,7 +78,8 @@ def loop(
         elif i not in fixed and not isinstance(thing, Value):
             raise Gap(f"a loop over a {type(thing).__name__.lower()}")
     lists = {i for i, t in enumerate(start) if isinstance(t, Stack) and t.tensor is None}
-    plan = _Plan(start, fixed, lists - fixed)
+    lists -= fixed
+    plan = _Plan(start, fixed, lists, lists - set(read))
     gaps = len(op.walker.gaps)
     for _ in range(TRIES * (len(plan.lists) + 1)):
         try:
@@ -98,6 +104,7 @@ class _Plan:
         start: What its variables are at the beginning.
         fixed: Numbers of those that never change.
         lists: Numbers of lists that are only written, each round one element.
+        unread: Numbers of those of which nobody wants the elements.
         shapes: Shapes of variables, where they are less than those of the beginning.
         elements: Shapes of the elements of lists.
     """
@@ -105,6 +112,7 @@ class _Plan:
     start: list[Thing]
     fixed: set[int]
     lists: set[int]
+    unread: set[int]
     shapes: dict[int, Shape] = field(default_factory=dict)
     elements: dict[int, Shape | None] = field(default_factory=dict)
 
@@ -146,23 +154,30 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
             return [UNKNOWN] * len(plan.start)
         after = [_together(op, t, inner.get(i)) for i, t in enumerate(after)]
         counters = _counters(op, plan, inner, after)
-        stacked = {i: _set(op, plan, i, after[i], counters) for i in sorted(plan.lists)}
+        wanted = sorted(plan.lists - plan.unread)
+        stacked = {i: _set(op, plan, i, after[i], counters) for i in wanted}
         if not _settled(plan, carried, inner, after):
             return None
         states = [_after(op, after[i], inner[i]) for i in carried]
         again = _scalar(op, condition(after))
         if again is None:
             return [UNKNOWN] * len(plan.start)
+        _hoist(op, [again, *states, *stacked.values()])
         rounds = _rounds(op, again, {after[i].name for i in carried if inner[i].name in counters})  # type: ignore[union-attr]
         if rounds.exact:
             again = go
         graph.outputs = _outputs(op, graph, [again, *states, *stacked.values()])
     graph = needed(graph)
+    if rounds.exact:
+        done = recurrence.recognised(op, graph, begin, counters, rounds.limits)
+        if done is not None:
+            found = dict(zip([*carried, *stacked], done, strict=True))
+            return [_result(op, plan, i, found, after[i], rounds) for i in range(len(plan.start))]
     shapes = [(v.dtype, v.shape) for v in inner.values()]
     shapes += [(v.dtype, (None, *v.shape)) for v in stacked.values()]
     most = asked = None
     if rounds.exact:
-        most = replace(_least(op, rounds.limits), is_constant=False)
+        most = replace(least(op, rounds.limits), is_constant=False)
     else:
         asked = replace(op.plain(first), is_constant=False)
     made = op.node(
@@ -170,6 +185,43 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
     )
     found = dict(zip([*carried, *stacked], made, strict=True))
     return [_result(op, plan, i, found, after[i], rounds) for i in range(len(plan.start))]
+
+
+# What never fails, so that it may be computed although there is no round.
+SAFE = frozenset((
+    "Add", "And", "Cast", "Concat", "Div", "Equal", "Erf", "Exp", "Expand", "Greater",
+    "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "MatMul", "Max", "Min", "Mul", "Neg",
+    "Not", "Or", "Pow", "Range", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
+    "Relu", "Reshape", "Shape", "Sigmoid", "Size", "Slice", "Softmax", "Split", "Sqrt",
+    "Squeeze", "Sub", "Tanh", "Tile", "Transpose", "Unsqueeze", "Where",
+))  # fmt: skip
+
+
+def _hoist(op: Context, outputs: Sequence[Value]) -> None:
+    """Move out of a body what every round computes alike: that is computed once, before."""
+    body, outer = op.enclosing[:2]
+    varies = {*body.inputs}
+    kept = []
+    yielded = {v.name for v in outputs}
+    for node in body.nodes:
+        alike = _is_safe(op, node) and varies.isdisjoint(node.inputs)
+        if alike and yielded.isdisjoint(node.outputs):
+            outer.nodes.append(node)
+        else:
+            kept.append(node)
+            varies.update(node.outputs)
+    body.nodes[:] = kept
+
+
+def _is_safe(op: Context, node: Node) -> bool:
+    if node.op_type != "Gather":
+        return node.op_type in SAFE
+    data, index = node.inputs
+    known = op.graph.initializers.get(index)
+    size = op.graph.specs[data].shape[int(str(node.attributes.get("axis", 0)))]
+    if not isinstance(known, np.ndarray) or not isinstance(size, int):
+        return False
+    return bool(((known >= -size) & (known < size)).all())
 
 
 def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]) -> Value:
@@ -299,8 +351,9 @@ def _counters(
         if node is None or node.op_type != "Add" or value.name not in node.inputs:
             continue
         other = node.inputs[1 - node.inputs.index(value.name)]
-        step = op.graph.initializers.get(other)
-        if step is not None and getattr(step, "size", 0) == 1 and int(step.reshape(())) == 1:  # type: ignore[union-attr]
+        spec = op.graph.specs[other]
+        step = op.static(Value(other, spec.dtype, spec.shape, (), is_constant=True))
+        if spec.shape == () and step is not None and int(step) == 1:
             found.add(value.name)
     return found
 
@@ -349,7 +402,7 @@ def _rounds(op: Context, again: Value, counters: set[str]) -> _Rounds:
     return _Rounds([*limits.values()], exact and bool(limits))
 
 
-def _least(op: Context, limits: list[Value]) -> Value:
+def least(op: Context, limits: list[Value]) -> Value:
     """Return the least of several numbers as a scalar of int64."""
     from converter.lower.tf.stacks import size_of
 
@@ -372,6 +425,8 @@ def _result(
     start = plan.start[number]
     if number in plan.fixed:
         return start
+    if number in plan.lists & plan.unread:
+        return Record("list that nothing reads")
     value = found[number]
     if not isinstance(start, Stack):
         return value
@@ -379,12 +434,15 @@ def _result(
         return start.filled(value)
     assert isinstance(after, Stack)
     assert after.written is not None
-    if after.written[0] is None or (start.grows and stacks.known_length(op, start) == 0):
+    grows = start.grows or after.grows
+    if after.written[0] is None or (grows and stacks.known_length(op, start) == 0):
         if rounds.exact and len(rounds.limits) == 1:
             count = stacks.size_of(op, rounds.limits[0])
             value = replace(value, shape=(count, *value.shape[1:]))
         return start.filled(value)
     length = stacks.length(op, replace(start, loop=None))
+    if grows:
+        return start.filled(stacks.long_enough(op, value, op.reshape(length, (1,))))
     # An index is never too large, so that a loop of at least so many rounds sets all.
     count = stacks.size_of(op, length)
     fits = rounds.exact and all(
@@ -444,7 +502,7 @@ def framed(op: Context, inputs: list[Thing], node: graphdef.Node) -> list[Thing]
     for number, port in enumerate(frame.results):
         if _leads_to(frame.body, port) == frame.body.arguments[number]:
             fixed.add(number)
-    return loop(op, inputs, condition, body, fixed)
+    return loop(op, inputs, condition, body, fixed, walker.read(node))
 
 
 def _leads_to(body: Body, port: Port) -> str:

@@ -359,11 +359,19 @@ NO_OUTPUTS = frozenset((
     "VarIsInitializedOp", "ScatterUpdate", "WriteFile", "QueueCloseV2", "QueueEnqueueV2",
     "QueueEnqueueManyV2", "QueueSizeV2", "Variable", "VariableV2", "VarHandleOp", "ShardedFilename",
 ))  # fmt: skip
+# What yields lists, which are no tensors.
+LISTS = (
+    "TensorListReserve", "EmptyTensorList", "TensorListFromTensor", "TensorListSetItem",
+    "TensorListPushBack", "TensorListScatter", "TensorListSplit", "TensorListResize",
+    "TensorListConcatLists", "TensorArrayV",
+)  # fmt: skip
 TRAINING = ("ApplyGradient", "ResourceApply", "Apply", "SparseApply", "ResourceSparseApply")
 
 
 def _is_output(node: Node) -> bool:
     if node.op in NO_OUTPUTS or node.op.startswith(TRAINING):
+        return False
+    if node.op.startswith(LISTS) or node.attribute("T") in ("variant", "resource"):
         return False
     return not node.name.startswith(("gradients/", "save/", "report_uninitialized_variables"))
 

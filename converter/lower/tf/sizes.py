@@ -14,6 +14,7 @@ Terms = dict[tuple[str, ...], int]  # the names of a product, sorted -> how ofte
 
 LONGEST = 200  # letters of a name; a size that takes more is not known
 _TERMS: dict[str, Terms] = {}  # of names that were made here
+_LARGER: dict[str, tuple[Dim, Dim]] = {}  # name of the larger one of two -> those
 
 
 def forget() -> None:
@@ -91,6 +92,9 @@ def least(a: Dim, b: Dim) -> Dim:
         return min(a, b)
     if a == b or a is None or b is None:
         return a if a == b else None
+    for one, other in ((a, b), (b, a)):
+        if one in _LARGER.get(str(other), ()):
+            return one
     return _named(f"min({','.join(sorted((str(a), str(b))))})")
 
 
@@ -100,7 +104,10 @@ def most(a: Dim, b: Dim) -> Dim:
         return max(a, b)
     if a == b or a is None or b is None:
         return a if a == b else None
-    return _named(f"max({','.join(sorted((str(a), str(b))))})")
+    found = _named(f"max({','.join(sorted((str(a), str(b))))})")
+    if found is not None:
+        _LARGER[found] = (a, b)
+    return found
 
 
 def product(sizes: "list[Dim] | tuple[Dim, ...]") -> Dim:

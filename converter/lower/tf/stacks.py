@@ -208,15 +208,15 @@ def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
     tensor = whole(op, stack, item.shape)
     place_in = op.reshape(op.cast(index, "int64"), (1, 1))
     if stack.grows:
-        tensor = _long_enough(op, tensor, op.add(op.reshape(place_in, (1,)), 1))
+        tensor = long_enough(op, tensor, op.add(op.reshape(place_in, (1,)), 1))
     return stack.filled(_scattered(op, tensor, place_in, op.unsqueeze(item, [0])))
 
 
-def _long_enough(op: Context, tensor: Value, count: Value) -> Value:
+def long_enough(op: Context, tensor: Value, count: Value) -> Value:
     """Return a tensor with zeros behind it, so that it has at least so many elements."""
     lacking = op.emit(
-        "Max", op.sub(count, op.size(tensor, 0)), op.constant([0], "int64"), dtype="int64",
-        shape=(1,),
+        "Max", op.sub(op.cast(count, "int64"), op.size(tensor, 0)), op.constant([0], "int64"),
+        dtype="int64", shape=(1,),
     )  # fmt: skip
     return _longer(op, tensor, lacking)
 
@@ -368,7 +368,7 @@ def scattered(op: Context, stack: Stack, indices: Value, rows: Value) -> Stack:
         return stack
     tensor = whole(op, stack, rows.shape[1:])
     if stack.grows:
-        tensor = _long_enough(op, tensor, op.add(_largest(op, indices), 1))
+        tensor = long_enough(op, tensor, op.add(_largest(op, indices), 1))
     return stack.filled(_scattered(op, tensor, places, rows))
 
 
@@ -451,7 +451,7 @@ def resized(op: Context, stack: Stack, size: Value) -> Stack:
     zero = op.constant([0], "int64")
     shape = (None, *tensor.shape[1:])
     part = op.emit("Slice", tensor, zero, count, zero, dtype=tensor.dtype, shape=shape)
-    return stack.filled(_long_enough(op, part, count))
+    return stack.filled(long_enough(op, part, count))
 
 
 def followed(op: Context, first: Value, whole_length: Value, *, fits: bool) -> Value:

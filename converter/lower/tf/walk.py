@@ -65,12 +65,14 @@ class Activation:
         path: Names of the calls that lead here.
         values: What nodes yielded; UNKNOWN or DEAD where all of a node's outputs are that.
         gates: Conditions that a node's outputs depend on (TensorFlow 1's Switch).
+        read: Which outputs of nodes are read by what is walked: name and number.
     """
 
     body: Body
     path: tuple[str, ...] = ()
     values: dict[str, "list[Thing] | Thing"] = field(default_factory=dict)
     gates: dict[str, Gates] = field(default_factory=dict)
+    read: set[tuple[str, int]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +140,20 @@ class Walker:
             raise CorruptError(f"functions that call functions, more than {DEEPEST} deep")
         before, self.current = self.current, activation
         try:
-            for node in self._order(activation, wanted, effects):
+            nodes = self._order(activation, wanted, effects)
+            ports = (port for node in nodes for port in node.inputs)
+            activation.read.update((p.node, p.number) for p in (*ports, *wanted))
+            for node in nodes:
                 self._walk(activation, node)
             return [self.value(activation, port) for port in wanted]
         finally:
             self.current = before
             self._depth -= 1
+
+    def read(self, node: Node) -> set[int]:
+        """Return which outputs of a node that is being walked anything reads."""
+        assert self.current is not None
+        return {number for name, number in self.current.read if name == node.name}
 
     def value(self, activation: Activation, port: Port) -> Thing:
         """Return what one output of a node has yielded."""
