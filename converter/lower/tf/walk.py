@@ -24,7 +24,16 @@ from converter.lower.tf.graphdef import (
     named_functions,
 )
 from converter.lower.tf.table import IGNORED, OPS, Row
-from converter.lower.tf.things import DEAD, UNKNOWN, Dead, Thing, Unknown, Unranked, Variable
+from converter.lower.tf.things import (
+    DEAD,
+    UNKNOWN,
+    Complex,
+    Dead,
+    Thing,
+    Unknown,
+    Unranked,
+    Variable,
+)
 from converter.lower.values import Value
 from formats.errors import CorruptError, LimitError
 
@@ -54,6 +63,7 @@ LENIENT = frozenset((
 
 Gates = frozenset[tuple[str, bool]]  # names of conditions, and what they must be
 NO_GATES: Gates = frozenset()
+COMPLEX = ("complex64", "complex128")
 
 
 @dataclass(slots=True)
@@ -284,11 +294,16 @@ class Walker:
             raise Gap("not in the table")
         body = activation.body.name
         self.op.at, self.op.place = where, f"{body}/{node.name}" if body else node.name
-        given = inputs if row.takes_any else [self.tensor(v) for v in inputs]
         with self.op.scope(node.name):
-            made = self._unranked(row, node, given) if _any_unranked(given) else None
-            if made is None:
-                made = self._call(row, node, given)
+            if _has_complex(node, inputs):
+                from converter.lower.tf import complexes
+
+                made = complexes.lowered(self.op, row, node, inputs, self._call)
+            else:
+                given = inputs if row.takes_any else [self.tensor(v) for v in inputs]
+                made = self._unranked(row, node, given) if _any_unranked(given) else None
+                if made is None:
+                    made = self._call(row, node, given)
         results: list[Thing] = list(made) if isinstance(made, list | tuple) else [made]
         _check_shapes(node, results)
         if self.op.is_outermost:
@@ -469,6 +484,14 @@ def _check_shapes(node: Node, results: Sequence[Thing]) -> None:
 
 def _any_unranked(things: Sequence[Thing]) -> bool:
     return any(isinstance(t, Unranked) for t in things)
+
+
+def _has_complex(node: Node, inputs: Sequence[Thing]) -> bool:
+    """Tell whether a node is given complex numbers, or is some."""
+    for thing in inputs:
+        if isinstance(thing, Complex) or (isinstance(thing, Value) and thing.dtype in COMPLEX):
+            return True
+    return node.op == "Const" and node.attribute("dtype") in COMPLEX
 
 
 def arguments_of(node: Node, row: Row) -> dict[str, Any]:

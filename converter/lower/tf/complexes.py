@@ -1,0 +1,293 @@
+"""Complex numbers, which ONNX has none to compute with: pairs of real tensors.
+
+What moves elements about, or is linear with real factors, is done to both parts by the op's own
+handler. What multiplies, divides or tells apart has a function here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from converter.lower.keras.operations.elementwise import arctan2
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import OPS, Gap, Row, tf_op
+from converter.lower.tf.things import Complex, Thing
+from converter.lower.values import Value
+
+Function = Callable[..., Any]
+
+PARTS = {"complex64": "float32", "complex128": "float64"}
+WHOLES = {part: whole for whole, part in PARTS.items()}
+# What does to both parts what it does to real numbers.
+BY_PARTS = frozenset((
+    "Add", "AddN", "AddV2", "BatchToSpaceND", "BroadcastTo", "Concat", "ConcatV2", "Cumsum",
+    "DeepCopy", "Diag", "DiagPart", "ExpandDims", "GatherNd", "Gather", "GatherV2", "MatrixDiag",
+    "MatrixDiagPart", "Mean", "MirrorPad", "Neg", "Pack", "Pad", "Reshape", "Reverse", "ReverseV2",
+    "Roll", "ScatterNd", "Select", "SelectV2", "Slice", "SpaceToBatchND", "Split", "SplitV",
+    "Squeeze", "StridedSlice", "Sub", "Sum", "Tile", "Transpose", "Unpack", "ZerosLike",
+))  # fmt: skip
+OF_SHAPE = frozenset(("Shape", "ShapeN", "Size", "Rank"))
+FUNCTIONS: dict[str, Function] = {}
+
+
+def of_complex(*names: str) -> Callable[[Function], Function]:
+    """Enter what an op does to complex numbers: (builder, node, *inputs)."""
+
+    def enter(function: Function) -> Function:
+        for name in names:
+            FUNCTIONS[name] = function
+        return function
+
+    return enter
+
+
+def lowered(
+    op: Context, row: Row, node: Node, inputs: Sequence[Thing],
+    call: Callable[[Row, Node, Sequence[Thing]], Any],
+) -> Any:  # fmt: skip
+    """Return what a node yields.
+
+    Args:
+        op: Builder.
+        row: Of the op, for numbers that are not complex.
+        node: The node.
+        inputs: What it is given.
+        call: What calls a row's handler.
+
+    Raises:
+        Gap: We do not have it for complex numbers.
+    """
+    given = [_pair(op, v) if isinstance(v, Value) and v.dtype in PARTS else v for v in inputs]
+    if node.op in FUNCTIONS:
+        return FUNCTIONS[node.op](op, node, *given)
+    if row.takes_any and node.op not in BY_PARTS:
+        return call(row, node, given)
+    real = [v.real if isinstance(v, Complex) else v for v in given]
+    if node.op in OF_SHAPE:
+        return call(row, node, real)
+    if node.op not in BY_PARTS:
+        raise Gap("of complex numbers")
+    imaginary = [v.imaginary if isinstance(v, Complex) else v for v in given]
+    halves = [call(row, node, part) for part in (real, imaginary)]
+    if isinstance(halves[0], list):
+        return [_joined(a, b) for a, b in zip(*halves, strict=True)]
+    return _joined(*halves)
+
+
+def _joined(real: Value, imaginary: Value) -> Complex:
+    return Complex(real, imaginary, WHOLES[real.dtype])
+
+
+def _pair(op: Context, x: Value) -> Complex:
+    """Return a complex tensor of the file as a pair.
+
+    Raises:
+        Gap: It is none: an input.
+    """
+    array = op.weights[x.name].numpy() if x.name in op.weights else None
+    if array is None:
+        raise Gap("an input of complex numbers")
+    return _constant(op, array)
+
+
+def _constant(op: Context, array: np.ndarray) -> Complex:
+    return _joined(
+        op.constant(np.ascontiguousarray(array.real)), op.constant(np.ascontiguousarray(array.imag))
+    )
+
+
+def pair(thing: Thing) -> Complex:
+    """Return a complex number.
+
+    Raises:
+        Gap: It is none.
+    """
+    if not isinstance(thing, Complex):
+        raise Gap(f"of a {type(thing).__name__.lower()} and a complex number")
+    return thing
+
+
+def both(op: Context, function: Callable[[Value], Value], x: Complex) -> Complex:
+    """Return what a function does to both parts."""
+    del op
+    return _joined(function(x.real), function(x.imaginary))
+
+
+# -- made and taken apart --------------------------------------------------------------------------
+
+
+@of_complex("Const", "HostConst")
+def _const(op: Context, node: Node) -> Complex:
+    from converter.lower.tf.basics import const
+
+    name = op.constants.get(op.place)
+    if name is not None:
+        return _constant(op, op.weights[name].numpy())
+    found = const(op, value=node.attribute("value"))
+    array = Context.elements(op, found)
+    if array is None:
+        raise Gap("a constant of complex numbers that is not small")
+    return _constant(op, array)
+
+
+def zeros_like(op: Context, like: Value) -> Value:
+    """Return zeros of a value's shape and dtype."""
+    if all(isinstance(n, int) for n in like.shape):
+        zero = op.reshape(op.constant(0.0, like.dtype), (1,) * like.rank)
+        return op.expand(zero, like.shape, like=like)
+    return op.sub(like, like)
+
+
+@tf_op("Complex", any_input=True)
+def complex_of(op: Context, real: Value, imag: Value, /) -> Complex:
+    """Real + i * imag."""
+    if not isinstance(real, Value) or not isinstance(imag, Value):
+        raise Gap("of what is no tensor")
+    if real.shape != imag.shape or None in real.shape:
+        zero = op.constant(0.0, real.dtype)
+        real, imag = (
+            op.add(real, op.mul(imag, zero)), op.add(imag, op.mul(real, zero))
+        )  # fmt: skip
+    return _joined(real, imag)
+
+
+@tf_op("Real", any_input=True)
+def real_part(op: Context, input: Thing, /) -> Value:
+    """The real part."""
+    del op
+    return pair(input).real
+
+
+@tf_op("Imag", any_input=True)
+def imaginary_part(op: Context, input: Thing, /) -> Value:
+    """The imaginary part."""
+    del op
+    return pair(input).imaginary
+
+
+@tf_op("Conj", any_input=True)
+def conj(op: Context, input: Thing, /) -> Thing:
+    """The conjugate; of real numbers, themselves."""
+    if isinstance(input, Value):
+        return input
+    x = pair(input)
+    return _joined(x.real, op.unary("Neg", x.imaginary))
+
+
+@tf_op("Angle", any_input=True)
+def angle(op: Context, input: Thing, /) -> Value:
+    """Which way a complex number points, in radians."""
+    x = pair(input)
+    return arctan2(op, x.imaginary, x.real)
+
+
+@tf_op("ComplexAbs", any_input=True)
+def complex_abs(op: Context, x: Thing, /) -> Value:
+    """sqrt(real ** 2 + imag ** 2)."""
+    return op.unary("Sqrt", power(op, pair(x)))
+
+
+def power(op: Context, x: Complex) -> Value:
+    """Return real ** 2 + imag ** 2."""
+    return op.add(op.mul(x.real, x.real), op.mul(x.imaginary, x.imaginary))
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+
+
+def multiplied(op: Context, x: Complex, y: Complex, by: Callable[[Value, Value], Value]) -> Complex:
+    """Return a product, of whatever kind ``by`` makes of real parts."""
+    return _joined(
+        op.sub(by(x.real, y.real), by(x.imaginary, y.imaginary)),
+        op.add(by(x.real, y.imaginary), by(x.imaginary, y.real)),
+    )
+
+
+@of_complex("Mul")
+def _mul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+    del node
+    return multiplied(op, pair(x), pair(y), op.mul)
+
+
+@of_complex("Square")
+def _square(op: Context, node: Node, x: Thing) -> Complex:
+    return _mul(op, node, x, x)
+
+
+@of_complex("Div", "RealDiv")
+def _div(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+    del node
+    over, under = pair(x), pair(y)
+    whole = multiplied(op, over, _conjugate(op, under), op.mul)
+    size = power(op, under)
+    return both(op, lambda v: op.div(v, size), whole)
+
+
+@of_complex("Reciprocal", "Inv")
+def _reciprocal(op: Context, node: Node, x: Thing) -> Complex:
+    del node
+    under = pair(x)
+    size = power(op, under)
+    return both(op, lambda v: op.div(v, size), _conjugate(op, under))
+
+
+def _conjugate(op: Context, x: Complex) -> Complex:
+    return _joined(x.real, op.unary("Neg", x.imaginary))
+
+
+@of_complex("Exp")
+def _exp(op: Context, node: Node, x: Thing) -> Complex:
+    del node
+    power_of = pair(x)
+    size = op.unary("Exp", power_of.real)
+    turn = power_of.imaginary
+    return _joined(op.mul(size, op.unary("Cos", turn)), op.mul(size, op.unary("Sin", turn)))
+
+
+@of_complex("Equal", "NotEqual")
+def _equal(op: Context, node: Node, x: Thing, y: Thing) -> Value:
+    a, b = pair(x), pair(y)
+    same = op.elementwise(
+        "And", op.elementwise("Equal", a.real, b.real),
+        op.elementwise("Equal", a.imaginary, b.imaginary),
+    )  # fmt: skip
+    return same if node.op == "Equal" else op.unary("Not", same)
+
+
+@of_complex("OnesLike")
+def _ones_like(op: Context, node: Node, x: Thing) -> Complex:
+    del node
+    zeros = zeros_like(op, pair(x).real)
+    return _joined(op.add(zeros, 1.0), zeros)
+
+
+@of_complex("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def _matmul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+    sides = []
+    for thing, turned, adjoint in ((x, "transpose_a", "adj_x"), (y, "transpose_b", "adj_y")):
+        value = pair(thing)
+        if node.attribute(turned) or node.attribute(adjoint):
+            order = [*range(value.rank - 2), value.rank - 1, value.rank - 2]
+            value = both(op, lambda v, order=order: op.transpose(v, order), value)
+        sides.append(_conjugate(op, value) if node.attribute(adjoint) else value)
+    return multiplied(op, *sides, op.matmul)
+
+
+@of_complex("Einsum")
+def _einsum(op: Context, node: Node, *inputs: Thing) -> Complex:
+    handler = OPS["Einsum"].handler
+    equation = node.attribute("equation")
+
+    def real(*values: Value) -> Value:
+        found = handler(op, *values, equation=equation)
+        assert isinstance(found, Value)
+        return found
+
+    sides = [pair(v) for v in inputs]
+    if len(sides) == 1:
+        return both(op, real, sides[0])
+    if len(sides) > 2:
+        raise Gap("of more than two complex tensors")
+    return multiplied(op, sides[0], sides[1], real)
