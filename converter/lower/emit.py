@@ -184,7 +184,7 @@ def _attribute(name: str, value: Attribute) -> Message:
         message.number(20, 6)
     else:
         for v in value:
-            message.data(9, str(v))
+            message.data(9, v if isinstance(v, bytes) else str(v))
         message.number(20, 8)
     return message
 

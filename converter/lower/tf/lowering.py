@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.tf import frames, sizes, unranked
@@ -29,7 +31,8 @@ from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
 from converter.lower.values import Value
 from converter.passes.sink_branches import sink_branches
 from formats.bundle import Bundle, Signature, TensorSpec
-from formats.containers.protobuf import Message
+from formats.containers.protobuf import Message, decode_bytes
+from formats.containers.tf_protos import SCHEMA
 from formats.errors import CorruptError, UnsupportedError, UsageError
 from formats.limits import DEFAULT, Limits
 from formats.storage import Span
@@ -294,6 +297,9 @@ class _Model:
         for node in self.library.main.nodes.values():
             if node.op == "Placeholder":  # the name of the checkpoint's file
                 main.values[node.name] = UNKNOWN
+        for asset in self._files():
+            name = np.array(f"assets/{asset.filename}", object)
+            main.values[in_graph(asset.tensor_info.name).node] = [walker.op.constant(name)]
         gaps = walker.gaps
         walker.gaps = []
         before, walker.current = walker.current, None
@@ -302,8 +308,19 @@ class _Model:
         finally:
             walker.gaps, walker.current = gaps, before
 
-    def _init_ops(self) -> Iterator[str]:
+    def _files(self) -> Iterator[Message]:
+        """Yield which tensors are names of files that the model brings."""
         if self.meta is None:
+            return
+        yield from self.meta.asset_file_def
+        collection = self.meta.collection_def.get("saved_model_assets")
+        for packed in collection.any_list.value if collection is not None else ():
+            yield decode_bytes(packed.value, SCHEMA["AssetFileDef"], DEFAULT, "an asset's name")
+
+    def _init_ops(self) -> Iterator[str]:
+        if self.meta is None:  # nothing says how the graph is loaded
+            filled = (n for n in self.library.main.nodes.values() if n.op.startswith(FILLING))
+            yield from (n.name for n in filled)
             return
         definition = self.meta.signature_def.get("__saved_model_init_op")
         if definition is not None:
@@ -344,6 +361,7 @@ class _Model:
                         waiting.append((function, inner, [p.node for p in inner.results]))
 
 
+FILLING = ("InitializeTable", "LookupTableImport", "LookupTableInsert")
 # Whose further outputs are for training.
 ONE_OUTPUT = ("FusedBatchNorm", "Switch", "Merge", "LRN")
 BUILT_IN = frozenset(("_Arg", "Merge", "Placeholder"))

@@ -1,1 +1,387 @@
-"""Sparse tensors, as far as dense ones can stand for them."""
+"""Sparse tensors, which are three: places [n, axes], values [n], and the shape that they are in.
+
+Places are sorted and joined as single numbers (`coordinates`). What TensorFlow leaves in the order
+it was given is left so; what it puts in order is put in order.
+"""
+
+from collections.abc import Sequence
+
+from converter.lower.builder import END
+from converter.lower.graph import Dim
+from converter.lower.tf import coordinates, extents, kernels, segments
+from converter.lower.tf.arrays import joined
+from converter.lower.tf.context import Context
+from converter.lower.tf.coordinates import numbered, sorted_by, stacked
+from converter.lower.tf.extents import Extent
+from converter.lower.tf.scatter import put
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.values import Value
+
+
+def _sides(op: Context, shape: Value, indices: Value) -> list[Extent]:
+    """Return the sizes that a shape says, whose number the places may say."""
+    depth = indices.shape[1]
+    return (
+        extents.listed(op, shape, depth) if isinstance(depth, int) else extents.elements(op, shape)
+    )
+
+
+def _vector(op: Context, sides: Sequence[Extent]) -> Value:
+    """Return a shape as TensorFlow has it, and what is known of it."""
+    from converter.lower.tf import contents
+
+    made = extents.vector(op, sides)
+    return op.remember(made, contents.objects([s.dim for s in sides]))
+
+
+def _kept(op: Context, x: Value, mask: Value) -> Value:
+    shape = (None, *x.shape[1:])
+    return op.emit("Compress", x, mask, dtype=x.dtype, shape=shape, axis=0)
+
+
+# -- order and shape -------------------------------------------------------------------------------
+
+
+@tf_op("SparseReorder", outputs=("output_indices", "output_values"))
+def reorder(
+    op: Context, input_indices: Value, input_values: Value, input_shape: Value, /
+) -> list[Value]:
+    """A sparse tensor with its places in order."""
+    sides = _sides(op, input_shape, input_indices)
+    return _ordered(op, input_indices, input_values, sides)
+
+
+def _ordered(op: Context, indices: Value, values: Value, sides: Sequence[Extent]) -> list[Value]:
+    _, order = sorted_by(op, numbered(op, indices, sides))
+    return [op.gather(indices, order), op.gather(values, order)]
+
+
+@tf_op("SparseReshape", outputs=("output_indices", "output_shape"))
+def reshape(
+    op: Context, input_indices: Value, input_shape: Value, new_shape: Value, /
+) -> list[Value]:
+    """A sparse tensor in another shape."""
+    sides = _sides(op, input_shape, input_indices)
+    whole = extents.product(op, sides)
+    new = [_left(op, n, whole, new_shape) for n in extents.elements(op, new_shape)]
+    numbers = numbered(op, input_indices, sides)
+    columns = coordinates.places(op, numbers, new)
+    return [stacked(op, columns), _vector(op, new)]
+
+
+def _left(op: Context, side: Extent, whole: Extent, shape: Value) -> Extent:
+    """Return a size of a new shape, of which -1 stands for what is left."""
+    if isinstance(side.dim, str) or (isinstance(side.dim, int) and side.dim >= 0):
+        return side
+
+    def rest() -> Value:
+        wide = op.cast(shape, "int64")
+        known = op.reduce("ReduceProd", wide, [0], keepdims=True)
+        return op.div(whole.vector, op.unary("Neg", known))  # -1 is one of its factors
+
+    if isinstance(side.dim, int):
+        others: Extent = extents.number(op, 1)
+        for other in extents.elements(op, shape):
+            if other.dim != -1:
+                others = extents.mul(op, others, other)
+        return extents.div(op, whole, others)
+
+    def chosen() -> Value:
+        negative = op.elementwise("Less", side.vector, op.constant([0], "int64"))
+        return op.where(negative, rest(), side.vector)
+
+    return Extent(None, chosen)
+
+
+@tf_op(
+    "SparseFillEmptyRows",
+    outputs=("output_indices", "output_values", "empty_row_indicator", "reverse_index_map"),
+)
+def fill_empty_rows(
+    op: Context, indices: Value, values: Value, dense_shape: Value, default_value: Value, /
+) -> list[Value]:
+    """A sparse matrix with a number in the first place of each row that has none."""
+    sides = _sides(op, dense_shape, indices)
+    lines = op.reshape(op.slice(indices, [1], [0], [1]), (indices.shape[0],))
+    mask = _empty(op, lines, sides[0])
+    missing = op.squeeze(op.emit("NonZero", mask, dtype="int64", shape=(1, None)), [0])
+    count = extents.of(op, missing, 0)
+    columns = [missing] + [extents.filled(op, op.constant(0, "int64"), [count])] * (len(sides) - 1)
+    places = joined(op, [indices, stacked(op, columns)], 0)
+    filled = joined(op, [values, extents.filled(op, default_value, [count])], 0)
+    # Of one row those that were there first: sorted by row alone.
+    _, order = sorted_by(op, joined(op, [lines, missing], 0))
+    back = coordinates.inverse_of(op, order)
+    axis, zero = op.constant([0], "int64"), op.constant([0], "int64")
+    reverse = op.emit(
+        "Slice", back, zero, op.size(indices, 0), axis, dtype="int64", shape=(indices.shape[0],)
+    )
+    return [op.gather(places, order), op.gather(filled, order), mask, reverse]
+
+
+def _empty(op: Context, rows: Value, count: Extent) -> Value:
+    """Return which rows have nothing."""
+    zeros = extents.filled(op, op.constant(0, "int32"), [count])
+    ones = extents.filled(op, op.constant(1, "int32"), [extents.of(op, rows, 0)])
+    marked = op.emit(
+        "ScatterElements", zeros, rows, ones, dtype="int32", shape=(count.dim,), axis=0
+    )
+    return op.elementwise("Equal", marked, op.constant(0, "int32"))
+
+
+@tf_op("SparseConcat", outputs=("output_indices", "output_values", "output_shape"))
+def concat(op: Context, *inputs: Value, concat_dim: int) -> list[Value]:
+    """Sparse tensors one after another along an axis."""
+    count = len(inputs) // 3
+    indices, values, shapes = inputs[:count], inputs[count : 2 * count], inputs[2 * count :]
+    sides = [_sides(op, s, i) for s, i in zip(shapes, indices, strict=True)]
+    rank = len(sides[0])
+    axis = concat_dim % rank
+    start, moved = extents.number(op, 0), []
+    for place, shape in zip(indices, sides, strict=True):
+        zero = extents.number(op, 0)
+        offsets = extents.vector(op, [start if i == axis else zero for i in range(rank)])
+        moved.append(place if start.dim == 0 else op.add(place, offsets))
+        start = extents.add(op, start, shape[axis])
+    whole = [start if i == axis else side for i, side in enumerate(sides[0])]
+    found = _ordered(op, joined(op, moved, 0), joined(op, values, 0), whole)
+    return [*found, _vector(op, whole)]
+
+
+@tf_op("SparseSlice", outputs=("output_indices", "output_values", "output_shape"))
+def slice_of(
+    op: Context, indices: Value, values: Value, shape: Value, start: Value, size: Value, /
+) -> list[Value]:
+    """A part of a sparse tensor."""
+    sides = _sides(op, shape, indices)
+    rank = len(sides)
+    starts, counts = (extents.listed(op, v, rank) for v in (start, size))
+    ends = [
+        extents.least(op, side, extents.add(op, s, n))
+        for side, s, n in zip(sides, starts, counts, strict=True)
+    ]
+    first, last = extents.vector(op, starts), extents.vector(op, ends)
+    inside = _inside(op, indices, first, last)
+    lengths = [
+        extents.most(op, extents.sub(op, e, s), extents.number(op, 0))
+        for s, e in zip(starts, ends, strict=True)
+    ]
+    places = op.sub(_kept(op, indices, inside), first)
+    return [places, _kept(op, values, inside), _vector(op, lengths)]
+
+
+def _inside(op: Context, indices: Value, first: Value, last: Value) -> Value:
+    """Return which places are from the first to before the last along all axes."""
+    after = op.unary("Not", op.elementwise("Less", indices, first))
+    both = op.cast(op.elementwise("And", after, op.elementwise("Less", indices, last)), "int32")
+    return op.cast(op.reduce("ReduceMin", both, [1]), "bool")
+
+
+@tf_op("SparseSplit", outputs=("output_indices", "output_values", "output_shape"))
+def split(
+    op: Context, split_dim: Value, indices: Value, values: Value, shape: Value, /, *, num_split: int
+) -> list[Value]:
+    """A sparse tensor cut along an axis; the first parts are one larger where it does not fit."""
+    sides = _sides(op, shape, indices)
+    rank = len(sides)
+    axis = op.int(split_dim, "an axis") % rank
+    many = extents.number(op, num_split)
+    each = extents.div(op, sides[axis], many)
+    more = extents.sub(op, sides[axis], extents.mul(op, each, many))
+    zero, one = extents.number(op, 0), extents.number(op, 1)
+    begin = zero
+    found: list[list[Value]] = []
+    for i in range(num_split):
+        left = extents.most(op, extents.sub(op, more, extents.number(op, i)), zero)
+        length = extents.add(op, each, extents.least(op, left, one))
+        end = extents.add(op, begin, length)
+        first = [begin if k == axis else zero for k in range(rank)]
+        last = [end if k == axis else side for k, side in enumerate(sides)]
+        low = extents.vector(op, first)
+        inside = _inside(op, indices, low, extents.vector(op, last))
+        shape_of = [length if k == axis else side for k, side in enumerate(sides)]
+        places = op.sub(_kept(op, indices, inside), low)
+        found.append([places, _kept(op, values, inside), _vector(op, shape_of)])
+        begin = end
+    return [part[k] for k in range(3) for part in found]
+
+
+# -- with dense tensors ----------------------------------------------------------------------------
+
+
+@tf_op("SparseTensorDenseMatMul")
+def matmul(
+    op: Context, a_indices: Value, a_values: Value, a_shape: Value, b: Value, /, *,
+    adjoint_a: bool = False, adjoint_b: bool = False,
+) -> Value:  # fmt: skip
+    """The product of a sparse matrix and one that is not: rows of the latter, weighed and added."""
+    sides = _sides(op, a_shape, a_indices)
+    into, of = (1, 0) if adjoint_a else (0, 1)
+    right = op.transpose(b, [1, 0]) if adjoint_b else b
+    lines = op.reshape(op.slice(a_indices, [1], [of], [of + 1]), (a_indices.shape[0],))
+    rows = op.mul(op.gather(right, lines), op.unsqueeze(a_values, [1]))
+    target = op.slice(a_indices, [1], [into], [into + 1])
+    kind = "float32" if b.dtype in ("float16", "bfloat16") else b.dtype
+    width = extents.of(op, right, 1)
+    zeros = extents.filled(op, op.constant(0, kind), [sides[into], width])
+    return op.cast(put(op, zeros, target, op.cast(rows, kind), "add"), b.dtype)
+
+
+@tf_op("SparseTensorDenseAdd")
+def dense_add(op: Context, a_indices: Value, a_values: Value, a_shape: Value, b: Value, /) -> Value:
+    """A dense tensor and a sparse one."""
+    del a_shape  # that of the dense one
+    return put(op, b, a_indices, a_values, "add")
+
+
+def _at(op: Context, indices: Value, sides: Sequence[Extent], dense: Value) -> Value:
+    """Return the elements of a dense tensor at places, where it is broadcast to a shape."""
+    if dense.rank == 0:
+        return dense
+    rank = len(sides)
+    places = op.slice(indices, [1], [rank - dense.rank], [END]) if dense.rank < rank else indices
+    if any(n == 1 for n in dense.shape) or any(not isinstance(n, int) for n in dense.shape):
+        last = op.sub(extents.vector(op, extents.of_all(op, dense)), op.constant(1, "int64"))
+        places = op.elementwise("Min", places, last)
+    shape = (indices.shape[0],)
+    return op.emit("GatherND", dense, places, dtype=dense.dtype, shape=shape)
+
+
+def _with_dense(name: str, op_type: str, meaning: str) -> None:
+    def handler(
+        op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, dense: Value, /
+    ) -> Value:
+        sides = _sides(op, sp_shape, sp_indices)
+        found = _at(op, sp_indices, sides, dense)
+        return op.elementwise(op_type, sp_values, found)
+
+    handler.__doc__ = meaning
+    tf_op(name)(handler)
+
+
+_with_dense("SparseDenseCwiseMul", "Mul", "A sparse tensor's values, times a dense one's there.")
+_with_dense("SparseDenseCwiseDiv", "Div", "A sparse tensor's values, by a dense one's there.")
+_with_dense("SparseDenseCwiseAdd", "Add", "A sparse tensor's values, and a dense one's there.")
+
+
+# -- of two ----------------------------------------------------------------------------------------
+
+
+def _union(
+    op: Context, indices: Sequence[Value], sides: Sequence[Extent]
+) -> tuple[Value, list[Value], Extent]:
+    """Return the places of several sparse tensors in order, and which of them theirs are."""
+    keys = [numbered(op, i, sides) for i in indices]
+    shape: tuple[Dim, ...] = (None,)
+    whole = joined(op, keys, 0)
+    found, _, which, _ = op.node(
+        "Unique", [op.plain(whole)],
+        [("int64", shape), ("int64", shape), ("int64", whole.shape), ("int64", shape)],
+        attributes={"sorted": 1},
+    )  # fmt: skip
+    axis = op.constant([0], "int64")
+    begin, parts = op.constant([0], "int64"), []
+    for key in keys:
+        end = op.add(begin, op.size(key, 0))
+        parts.append(op.emit("Slice", which, begin, end, axis, dtype="int64", shape=key.shape))
+        begin = end
+    places = stacked(op, coordinates.places(op, found, sides))
+    return places, parts, extents.of(op, found, 0)
+
+
+@tf_op("SparseAdd", outputs=("sum_indices", "sum_values", "sum_shape"))
+def add(
+    op: Context, a_indices: Value, a_values: Value, a_shape: Value, b_indices: Value,
+    b_values: Value, b_shape: Value, thresh: Value, /,
+) -> list[Value]:  # fmt: skip
+    """The sum of two sparse tensors, without what is smaller than a threshold."""
+    del b_shape
+    sides = _sides(op, a_shape, a_indices)
+    places, (first, second), count = _union(op, [a_indices, b_indices], sides)
+    values = joined(op, [a_values, b_values], 0)
+    ids = joined(op, [first, second], 0)
+    total = segments.reduced(op, "Sum", values, ids, count)
+    known = op.static(thresh)
+    if known is not None and known <= 0:
+        return [places, total, _vector(op, sides)]
+    size = op.unary("Abs", total)
+    enough = op.unary("Not", op.elementwise("Less", op.cast(size, thresh.dtype), thresh))
+    return [_kept(op, places, enough), _kept(op, total, enough), _vector(op, sides)]
+
+
+def _extreme(name: str, op_type: str, meaning: str) -> None:
+    def handler(
+        op: Context, a_indices: Value, a_values: Value, a_shape: Value, b_indices: Value,
+        b_values: Value, b_shape: Value, /,
+    ) -> list[Value]:  # fmt: skip
+        del b_shape
+        sides = _sides(op, a_shape, a_indices)
+        places, parts, count = _union(op, [a_indices, b_indices], sides)
+        both = [
+            segments.reduced(op, "Sum", v, i, count)
+            for v, i in zip((a_values, b_values), parts, strict=True)
+        ]
+        return [places, kernels.apply(op, op_type, *both)]
+
+    handler.__doc__ = meaning
+    tf_op(name, outputs=("output_indices", "output_values"))(handler)
+
+
+_extreme("SparseSparseMaximum", "Max", "The larger of two sparse tensors, place by place.")
+_extreme("SparseSparseMinimum", "Min", "The smaller of two sparse tensors, place by place.")
+
+
+# -- over axes -------------------------------------------------------------------------------------
+
+
+def _axes(op: Context, axes: Value, rank: int) -> list[int]:
+    found = [a % rank for a in op.ints(axes, "axes")]
+    return sorted(set(found)) or list(range(rank))
+
+
+def _columns(op: Context, indices: Value, kept: Sequence[int]) -> Value:
+    return op.gather(indices, op.constant(list(kept), "int64"), 1)
+
+
+def _reduced(name: str, kind: str, meaning: str) -> None:
+    def handler(
+        op: Context, input_indices: Value, input_values: Value, input_shape: Value,
+        reduction_axes: Value, /, *, keep_dims: bool = False,
+    ) -> Value:  # fmt: skip
+        sides = _sides(op, input_shape, input_indices)
+        gone = _axes(op, reduction_axes, len(sides))
+        kept = [i for i in range(len(sides)) if i not in gone]
+        result = [sides[i] for i in kept]
+        shape = [extents.number(op, 1) if i in gone else s for i, s in enumerate(sides)]
+        if kept:
+            ids = numbered(op, _columns(op, input_indices, kept), result)
+        else:
+            ids = extents.filled(op, op.constant(0, "int64"), [extents.of(op, input_values, 0)])
+        count = extents.product(op, result)
+        made = segments.reduced(op, kind, input_values, ids, count)
+        if kind == "Max":  # where nothing is there is a zero
+            there = op.cast(segments.counts(op, ids, count, "int32"), "bool")
+            made = kernels.where(op, there, made, op.constant(0, made.dtype))
+        return extents.reshaped(op, made, shape if keep_dims else result)
+
+    handler.__doc__ = meaning
+    tf_op(name)(handler)
+
+
+_reduced("SparseReduceSum", "Sum", "The sum of a sparse tensor over axes, as a dense one.")
+_reduced("SparseReduceMax", "Max", "The largest of a sparse tensor over axes, as a dense one.")
+
+
+@tf_op("SparseSoftmax")
+def softmax(op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, /) -> Value:
+    """Softmax along the last axis, of what is there."""
+    sides = _sides(op, sp_shape, sp_indices)
+    rows = sides[:-1]
+    if not rows:
+        raise Gap("a softmax of a vector")
+    ids = numbered(op, _columns(op, sp_indices, range(len(rows))), rows)
+    count = extents.product(op, rows)
+    largest = segments.reduced(op, "Max", sp_values, ids, count)
+    powers = op.unary("Exp", op.sub(sp_values, op.gather(largest, ids)))
+    total = segments.reduced(op, "Sum", powers, ids, count)
+    return op.div(powers, op.gather(total, ids))

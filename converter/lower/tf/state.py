@@ -14,6 +14,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.things import Entries, Table, Variable
 from converter.lower.values import Value
 from formats.bundle import Bundle
+from formats.strings import Strings
 from formats.weights import Tensor
 
 INLINE = 1 << 20  # bytes of a tensor that is no weight of the bundle and yet read
@@ -41,6 +42,8 @@ class State:
         self._assets = bundle.assets
         self._keys = _by_key(bundle)
         self._weights = bundle.weights
+        # Bytes of texts -> both weights that these are.
+        self._texts = {e.parts["bytes"]: e for e in bundle.encodings.values() if e.kind == "string"}
         self._others: dict[str, Tensor] = {
             tensor.origin: tensor
             for group in bundle.leftovers.values()
@@ -75,7 +78,7 @@ class State:
             Gap: It is not there.
         """
         name = self._keys.get(key)
-        value = self._small(key) if name is None else self._op.weight(name)
+        value = self._small(key) if name is None else self._weight(name)
         if not part.strip():
             return value
         *sizes, cuts = part.split()
@@ -89,6 +92,14 @@ class State:
             ends.append(int(start) + int(length))
         del sizes
         return self._op.slice(value, axes, starts, ends) if axes else value
+
+    def _weight(self, name: str) -> Value:
+        encoding = self._texts.get(name)
+        if encoding is None:
+            return self._op.weight(name)
+        data, offsets = (self._weights[encoding.parts[part]] for part in ("bytes", "offsets"))
+        found = Strings(encoding.shape, data, offsets).values()
+        return self._op.constant(texts(found, encoding.shape))
 
     def _small(self, key: str) -> Value:
         tensor = self._others.get(key)
@@ -114,9 +125,9 @@ class State:
             if found is None and name in self._variables:
                 found = self._variables[name]
             if found is None and name in self._keys:
-                found = self._op.weight(self._keys[name])
+                found = self._weight(self._keys[name])
             if found is None and name in self._weights:
-                found = self._op.weight(name)
+                found = self._weight(name)
         if found is None:
             raise Gap("a variable without a value: --from-checkpoint PREFIX gives it one")
         return found

@@ -1,1 +1,291 @@
-"""Text: splitting, joining, matching, numbers."""
+"""Texts, as far as ONNX's operators reach: opset 18 has hardly any, 20 joins, splits and matches.
+
+What is computed of constants alone is computed while lowering.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from converter.lower.tf import extents
+from converter.lower.tf.arrays import filled_like
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.state import texts
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.values import Value
+
+NEWER = 20  # the opset that has StringConcat, StringSplit and RegexFullMatch
+
+
+def _newer(op: Context, what: str) -> None:
+    """Raise where the opset has no operators for texts.
+
+    Raises:
+        Gap: It has none.
+    """
+    if op.graph.opset < NEWER:
+        raise Gap(f"{what} takes --opset {NEWER}")
+
+
+def _bytes(array: np.ndarray) -> list[bytes]:
+    return [t if isinstance(t, bytes) else str(t).encode() for t in array.reshape(-1)]
+
+
+def _folded(op: Context, x: Value, function: Callable[[bytes], bytes]) -> Value | None:
+    """Return a function of texts that are constants, None for others."""
+    known = op.static(x)
+    if known is None:
+        return None
+    return op.constant(texts([function(t) for t in _bytes(known)], known.shape))
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@tf_op("AsString")
+def as_string(
+    op: Context, input: Value, /, *, precision: int = -1, scientific: bool = False,
+    shortest: bool = False, width: int = -1, fill: str = "",
+) -> Value:  # fmt: skip
+    """Numbers as texts."""
+    del precision, scientific, shortest  # they are of floating point numbers
+    if input.dtype == "string":
+        return input
+    if width > 0:
+        raise Gap(f"numbers of {width} letters, filled with {fill!r}")
+    if input.is_float:
+        raise Gap(f"{input.dtype} as text")
+    if input.dtype == "bool":
+        yes, no = (op.constant(np.array(t, object)) for t in ("true", "false"))
+        return op.where(input, yes, no)
+    return op.cast(input, "string")
+
+
+@tf_op("StringToNumber")
+def string_to_number(op: Context, string_tensor: Value, /, *, node: Node) -> Value:
+    """Texts as numbers."""
+    return op.cast(string_tensor, node.attribute("out_type", "float32"))
+
+
+@tf_op("StringToHashBucketFast", "StringToHashBucket")
+def hash_bucket(op: Context, input: Value, /, *, num_buckets: int) -> Value:
+    """The bucket of each text: of one bucket, that."""
+    if num_buckets != 1:
+        raise Gap(f"hashes of texts, in {num_buckets} buckets")
+    return filled_like(op, input, op.constant(0, "int64"))
+
+
+@tf_op("StringToHashBucketStrong")
+def hash_bucket_strong(
+    op: Context, input: Value, /, *, num_buckets: int, key: Sequence[int]
+) -> Value:
+    """The bucket of each text: of one bucket, that."""
+    del key
+    return hash_bucket(op, input, num_buckets=num_buckets)
+
+
+# -- letters ---------------------------------------------------------------------------------------
+
+
+def _ascii(text: bytes, *, upper: bool) -> bytes:
+    return text.upper() if upper else text.lower()  # of bytes, both are of ASCII's letters alone
+
+
+def _cased(name: str, meaning: str, *, upper: bool) -> None:
+    def handler(op: Context, input: Value, /, *, encoding: str = "") -> Value:
+        def change(text: bytes) -> bytes:
+            if encoding == "utf-8":
+                whole = text.decode(errors="replace")
+                return (whole.upper() if upper else whole.lower()).encode()
+            return _ascii(text, upper=upper)
+
+        found = _folded(op, input, change)
+        if found is not None:
+            return found
+        if encoding != "utf-8":
+            raise Gap("the case of ASCII's letters alone")
+        flat = op.reshape(op.plain(input), (None,))
+        made = op.emit(
+            "StringNormalizer", flat, dtype="string", shape=(None,),
+            case_change_action="UPPER" if upper else "LOWER",
+        )  # fmt: skip
+        return extents.reshaped(op, made, extents.of_all(op, input))
+
+    handler.__doc__ = meaning
+    tf_op(name)(handler)
+
+
+_cased("StringLower", "Texts in lower case.", upper=False)
+_cased("StringUpper", "Texts in upper case.", upper=True)
+
+
+@tf_op("StringStrip")
+def string_strip(op: Context, input: Value, /) -> Value:
+    """Texts without white space at their ends."""
+    found = _folded(op, input, bytes.strip)
+    if found is None:
+        raise Gap("white space of texts that are no constants")
+    return found
+
+
+@tf_op("StringLength")
+def string_length(op: Context, input: Value, /, *, unit: str = "BYTE") -> Value:
+    """How many bytes or letters texts have."""
+    known = op.static(input)
+    if known is None:
+        raise Gap("the length of texts that are no constants")
+    sizes = [len(t.decode(errors="replace") if unit == "UTF8_CHAR" else t) for t in _bytes(known)]
+    return op.constant(np.array(sizes, np.int32).reshape(known.shape))
+
+
+# -- joining and splitting -------------------------------------------------------------------------
+
+
+@tf_op("StringJoin")
+def string_join(op: Context, *inputs: Value, separator: str = "") -> Value:
+    """Texts one after another, element by element."""
+    known = [op.static(v) for v in inputs]
+    arrays = [a for a in known if a is not None]
+    if len(arrays) == len(inputs):
+        wide = np.broadcast_arrays(*arrays)
+        rows = zip(*(_bytes(a) for a in wide), strict=True)
+        return op.constant(texts([separator.encode().join(r) for r in rows], wide[0].shape))
+    if len(inputs) == 1:
+        return inputs[0]
+    _newer(op, "a text of several")
+    between = op.constant(np.array(separator, object))
+    made = inputs[0]
+    for value in inputs[1:]:
+        if separator:
+            made = op.elementwise("StringConcat", made, between)
+        made = op.elementwise("StringConcat", made, value)
+    return made
+
+
+@tf_op("ReduceJoin")
+def reduce_join(
+    op: Context, inputs: Value, reduction_indices: Value, /, *,
+    keep_dims: bool = False, separator: str = "",
+) -> Value:  # fmt: skip
+    """Texts one after another along axes."""
+    axes = [inputs.axis(a) for a in op.ints(reduction_indices, "axes")]
+    if not axes:
+        axes = list(range(inputs.rank))
+    order = [i for i in range(inputs.rank) if i not in axes] + axes
+    count = 1
+    for axis in axes:
+        size = inputs.shape[axis]
+        if not isinstance(size, int):
+            raise Gap("a number of texts that is not known, as one")
+        count *= size
+    if not count:
+        raise Gap("no texts as one")
+    kept = [i for i in range(inputs.rank) if i not in axes]
+    sides = [extents.of(op, inputs, i) for i in kept]
+    flat = extents.reshaped(op, op.transpose(inputs, order), [*sides, extents.number(op, count)])
+    parts = op.split(flat, -1, [1] * count) if count > 1 else [flat]
+    made = string_join(op, *(op.squeeze(p, [-1]) for p in parts), separator=separator)
+    return op.unsqueeze(made, sorted(axes)) if keep_dims else made
+
+
+def _split(op: Context, input: Value, delimiter: str | None, limit: int) -> list[Value]:
+    """Split texts, [n] -> the places [m, 2], parts [m] and shape of a sparse tensor."""
+    attributes: dict[str, Any] = {}
+    if delimiter is not None:
+        attributes["delimiter"] = delimiter
+    if limit >= 0:
+        attributes["maxsplit"] = limit
+    count = input.shape[0]
+    parts, sizes = op.node(
+        "StringSplit", [op.plain(input)], [("string", (count, None)), ("int64", (count,))],
+        attributes=attributes,
+    )  # fmt: skip
+    line = extents.counted(op, extents.of(op, parts, 1))
+    there = op.elementwise("Less", line, op.unsqueeze(sizes, [1]))
+    return _sparse(op, parts, there)
+
+
+def _sparse(op: Context, parts: Value, there: Value) -> list[Value]:
+    places = op.transpose(op.emit("NonZero", there, dtype="int64", shape=(2, None)), [1, 0])
+    values = op.emit("GatherND", parts, places, dtype="string", shape=(None,))
+    return [places, values, extents.vector(op, extents.of_all(op, parts))]
+
+
+@tf_op("StringSplitV2", outputs=("indices", "values", "shape"))
+def string_split_v2(op: Context, input: Value, sep: Value, /, *, maxsplit: int = -1) -> list[Value]:
+    """Texts cut at a separator, or at white space: a sparse tensor of parts."""
+    _newer(op, "splitting texts")
+    found = op.static(sep)
+    if found is None:
+        raise Gap("a separator that is computed")
+    text = str(found.reshape(-1)[0])
+    return _split(op, input, text or None, maxsplit)
+
+
+@tf_op("StringSplit", outputs=("indices", "values", "shape"))
+def string_split(
+    op: Context, input: Value, delimiter: Value, /, *, skip_empty: bool = True
+) -> list[Value]:
+    """Texts cut at a letter: a sparse tensor of parts."""
+    _newer(op, "splitting texts")
+    found = op.static(delimiter)
+    if found is None or len(str(found.reshape(-1)[0])) != 1:
+        raise Gap("cutting texts at several letters, or at each")
+    if skip_empty:
+        raise Gap("splitting texts without their empty parts")
+    return _split(op, input, str(found.reshape(-1)[0]), -1)
+
+
+# -- patterns --------------------------------------------------------------------------------------
+
+
+@tf_op("StaticRegexFullMatch")
+def static_full_match(op: Context, input: Value, /, *, pattern: str) -> Value:
+    """Whether texts match a pattern as a whole."""
+    _newer(op, "matching texts")
+    return op.unary("RegexFullMatch", input, dtype="bool", pattern=pattern)
+
+
+@tf_op("RegexFullMatch")
+def full_match(op: Context, input: Value, pattern: Value, /) -> Value:
+    """Whether texts match a pattern as a whole."""
+    found = op.static(pattern)
+    if found is None:
+        raise Gap("a pattern that is computed")
+    return static_full_match(op, input, pattern=str(found.reshape(-1)[0]))
+
+
+PLAIN = re.compile(r"[\w \-/:,;%@=!<>&'\"~`]*", re.ASCII)
+
+
+@tf_op("StaticRegexReplace")
+def static_replace(
+    op: Context, input: Value, /, *, pattern: str, rewrite: str, replace_global: bool = True
+) -> Value:
+    """Texts with what matches a pattern replaced."""
+    if not PLAIN.fullmatch(pattern) or "\\" in rewrite or not pattern:
+        raise Gap(f"the pattern {pattern!r}, replaced")
+    found = _folded(
+        op, input,
+        lambda t: t.replace(pattern.encode(), rewrite.encode(), -1 if replace_global else 1),
+    )  # fmt: skip
+    if found is None:
+        raise Gap("a pattern replaced in texts that are no constants")
+    return found
+
+
+@tf_op("RegexReplace")
+def regex_replace(
+    op: Context, input: Value, pattern: Value, rewrite: Value, /, *, replace_global: bool = True
+) -> Value:
+    """Texts with what matches a pattern replaced."""
+    known = [op.static(v) for v in (pattern, rewrite)]
+    if known[0] is None or known[1] is None:
+        raise Gap("a pattern that is computed")
+    return static_replace(
+        op, input, pattern=str(known[0].reshape(-1)[0]), rewrite=str(known[1].reshape(-1)[0]),
+        replace_global=replace_global,
+    )  # fmt: skip

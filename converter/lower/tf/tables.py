@@ -1,1 +1,310 @@
-"""Lookup tables, as the initialisers of the model fill them."""
+"""Lookup tables: what loading the model fills them with becomes part of what looks a key up.
+
+ONNX's LabelEncoder looks text, int64 and float32 up and gives the same three. Any other value is
+looked up by the number of its row; a key that is a number of a row needs no looking up.
+Spec: https://onnx.ai/onnx/operators/onnx_aionnxml_LabelEncoder.html
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converter.lower.graph import Attribute, Shape
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.state import as_text
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Entries, Table, Thing
+from converter.lower.values import Value
+
+ML = "ai.onnx.ml"
+DENSE = 256  # keys that are numbers of rows: of so many on, they are taken as such
+MOST_FILE = 1 << 28  # bytes of a file of entries
+WHOLE_LINE, LINE_NUMBER = -2, -1  # what an index of a column may be instead
+
+# dtype -> the one of LabelEncoder's that holds all its values.
+ENCODED = {
+    "string": "string", "float32": "float", "float16": "float", "bfloat16": "float",
+    "int64": "int64", "int32": "int64", "int16": "int64", "int8": "int64", "uint8": "int64",
+    "uint16": "int64", "uint32": "int64", "bool": "int64",
+}  # fmt: skip
+KEYS = {k: v for k, v in ENCODED.items() if k in ("string", "float32", "int64", "int32")}
+
+
+# -- handles ---------------------------------------------------------------------------------------
+
+
+def _handle(op: Context, node: Node) -> Table:
+    kinds = node.attribute("key_dtype"), node.attribute("value_dtype")
+    return Table(op.place, *kinds, node.attribute("shared_name", ""))
+
+
+@tf_op(
+    "HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", "AnonymousHashTable",
+    "AnonymousMutableHashTable",
+)  # fmt: skip
+def hash_table(op: Context, *, use_node_name_sharing: bool = False, node: Node) -> Table:
+    """The handle of a table."""
+    del use_node_name_sharing
+    return _handle(op, node)
+
+
+@tf_op(
+    "MutableHashTableOfTensors", "MutableHashTableOfTensorsV2",
+    "AnonymousMutableHashTableOfTensors",
+)  # fmt: skip
+def table_of_tensors(
+    op: Context, *, use_node_name_sharing: bool = False, value_shape: Any = None, node: Node
+) -> Table:
+    """The handle of a table of tensors."""
+    del use_node_name_sharing, value_shape
+    return _handle(op, node)
+
+
+@tf_op("MutableDenseHashTable", "MutableDenseHashTableV2", "AnonymousMutableDenseHashTable")
+def dense_table(
+    op: Context, empty_key: Value, deleted_key: Value | None = None, /, *,
+    use_node_name_sharing: bool = False, value_shape: Any = None, initial_num_buckets: int = 131072,
+    max_load_factor: float = 0.8, node: Node,
+) -> Table:  # fmt: skip
+    """The handle of a table that keeps its entries in one block."""
+    del empty_key, deleted_key, use_node_name_sharing, value_shape, initial_num_buckets
+    del max_load_factor
+    return _handle(op, node)
+
+
+def _table(thing: Thing) -> Table:
+    if not isinstance(thing, Table):
+        raise Gap(f"a {type(thing).__name__.lower()} where a table stands")
+    return thing
+
+
+# -- filling ---------------------------------------------------------------------------------------
+
+
+@tf_op("InitializeTable", "InitializeTableV2", any_input=True)
+def initialize(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+    """A table is given its entries."""
+    entries = Entries(_whole(op, keys), _whole(op, values))
+    op.state.fill(_table(table_handle), entries)
+    return []
+
+
+@tf_op("LookupTableImport", "LookupTableImportV2", any_input=True)
+def import_table(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+    """A table is given its entries, in place of those it had."""
+    return initialize(op, table_handle, keys, values)
+
+
+@tf_op("LookupTableInsert", "LookupTableInsertV2", any_input=True)
+def insert(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+    """A table is given more entries; of a key that it has the new value counts."""
+    table = _table(table_handle)
+    new_keys, new_values = _whole(op, keys), _whole(op, values)
+    new_keys = new_keys.reshape(-1)
+    new_values = new_values.reshape(len(new_keys), *new_values.shape[1:])
+    try:
+        before = op.state.entries(table)
+    except Gap:
+        before = Entries(new_keys[:0], new_values[:0])
+    op.state.fill(table, Entries(
+        np.concatenate([before.keys, new_keys]), np.concatenate([before.values, new_values]),
+    ))  # fmt: skip
+    return []
+
+
+def _whole(op: Context, thing: Thing) -> np.ndarray:
+    """Return all elements of a tensor, however many there are.
+
+    Raises:
+        Gap: They are computed of something else than constants.
+    """
+    if not isinstance(thing, Value):
+        raise Gap(f"entries of a {type(thing).__name__.lower()}")
+    found = op.static(thing)
+    if found is not None:
+        return found
+    if thing.is_constant and thing.name in op.weights:
+        return op.weights[thing.name].numpy()
+    node = next((n for n in reversed(op.graph.nodes) if thing.name in n.outputs), None)
+    if node is not None:
+        inputs = [op.graph.initializers.get(name) for name in node.inputs]
+        if node.op_type == "Range" and all(isinstance(v, np.ndarray) for v in inputs):
+            start, limit, step = (v.item() for v in inputs if isinstance(v, np.ndarray))
+            return np.arange(start, limit, step).astype(thing.dtype)
+        if node.op_type in ("Cast", "Identity", "Reshape"):
+            spec = op.graph.specs[node.inputs[0]]
+            before = Value(node.inputs[0], spec.dtype, spec.shape, tuple(range(len(spec.shape))))
+            kind = object if thing.dtype == "string" else thing.dtype
+            return _whole(op, before).astype(kind).reshape(-1)
+    raise Gap("entries that are computed")
+
+
+@tf_op("InitializeTableFromTextFile", "InitializeTableFromTextFileV2", any_input=True)
+def initialize_from_file(
+    op: Context, table_handle: Thing, filename: Thing, /, *, key_index: int, value_index: int,
+    vocab_size: int = -1, delimiter: str = "\t", offset: int = 0,
+) -> list[Thing]:  # fmt: skip
+    """A table is given its entries from the lines of a file that the model brings."""
+    table = _table(table_handle)
+    name = op.static(filename) if isinstance(filename, Value) else None
+    if name is None or name.size != 1:
+        raise Gap("a file whose name is computed")
+    content = op.state.asset(str(name.reshape(-1)[0]))
+    if len(content) > MOST_FILE:
+        raise Gap(f"a file of {len(content)} bytes")
+    lines = _lines(content)
+    if vocab_size >= 0:
+        if len(lines) < vocab_size:
+            raise Gap(f"{vocab_size} lines of a file of {len(lines)}")
+        lines = lines[:vocab_size]
+    keys = _column(lines, key_index, delimiter, table.key_dtype, offset)
+    values = _column(lines, value_index, delimiter, table.value_dtype, offset)
+    op.state.fill(table, Entries(keys, values))
+    return []
+
+
+def _lines(content: bytes) -> list[bytes]:
+    """Return lines as TensorFlow reads them: carriage returns are no part of them."""
+    lines = content.split(b"\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    return [line.replace(b"\r", b"") for line in lines]
+
+
+def _column(
+    lines: Sequence[bytes], index: int, delimiter: str, dtype: str, offset: int
+) -> np.ndarray:
+    if index == LINE_NUMBER:
+        return np.arange(offset, offset + len(lines), dtype=np.int64).astype(dtype)
+    if index == WHOLE_LINE:
+        texts = list(lines)
+    else:
+        separator = delimiter.encode("utf-8", "surrogateescape")
+        texts = [line.split(separator)[index] for line in lines]
+    if dtype == "string":
+        made = np.empty(len(texts), object)
+        made[:] = [as_text(t) for t in texts]
+        return made
+    kind = float if "float" in dtype else int
+    return np.array([kind(t) for t in texts], dtype)
+
+
+# -- looking up ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The entries of a table, each key once."""
+
+    keys: np.ndarray
+    values: np.ndarray
+
+
+def content(op: Context, thing: Thing) -> Content:
+    """Return what a table holds; of a key that is there twice the last value."""
+    table = _table(thing)
+    entries = op.state.entries(table)
+    keys = entries.keys.reshape(-1)
+    values = entries.values
+    last = {key: number for number, key in enumerate(keys.tolist())}
+    if len(last) < len(keys):
+        rows = np.fromiter(last.values(), np.int64)
+        return Content(keys[rows], values[rows])
+    return Content(keys, values)
+
+
+@tf_op("LookupTableFind", "LookupTableFindV2", any_input=True)
+def find(op: Context, table_handle: Thing, keys: Thing, default_value: Thing, /) -> Value:
+    """The values of keys, and a default one of those that a table does not have."""
+    table = _table(table_handle)
+    held = content(op, table_handle)
+    if not isinstance(keys, Value) or not isinstance(default_value, Value):
+        raise Gap("keys that are no tensor")
+    if not len(held.keys):
+        shape = op.emit("Shape", keys, dtype="int64", shape=(keys.rank,))
+        only = op.reshape(default_value, (1,) * keys.rank)
+        return op.emit("Expand", only, shape, dtype=only.dtype, shape=keys.shape)
+    # A table in one block says a scalar as a vector of one.
+    held = Content(held.keys, held.values.reshape(len(held.keys), *_numbers(default_value.shape)))
+    default = op.static(default_value)
+    if (
+        default is not None and held.values.ndim == 1 and table.value_dtype in ENCODED
+        and not _are_rows(held.keys)
+    ):  # fmt: skip
+        value = as_text(default.reshape(-1)[0]) if table.value_dtype == "string" else default
+        return _encoded(op, keys, held.keys, held.values, table.value_dtype, np.asarray(value))
+    count = len(held.keys)
+    if _are_rows(held.keys):
+        rows = _checked(op, keys, count)
+    else:
+        rows = _encoded(op, keys, held.keys, np.arange(count), "int64", np.asarray(count))
+    known = op.constant(held.values, table.value_dtype)
+    last = op.reshape(default_value, (1, *held.values.shape[1:]))
+    return op.gather(op.concat([known, last], 0), rows)
+
+
+def _numbers(shape: Shape) -> list[int]:
+    if not all(isinstance(n, int) for n in shape):
+        raise Gap("a default value whose shape is not known")
+    return [int(str(n)) for n in shape]
+
+
+def _are_rows(keys: np.ndarray) -> bool:
+    """Tell whether keys are the numbers from zero on, and many."""
+    return (
+        keys.dtype.kind in "iu"
+        and len(keys) >= DENSE
+        and bool((keys == np.arange(len(keys))).all())
+    )
+
+
+def _checked(op: Context, keys: Value, count: int) -> Value:
+    """Return numbers of rows, and that of the default for those that are none."""
+    wide = op.cast(keys, "int64")
+    end = op.constant(count, "int64")
+    below = op.elementwise("Less", wide, op.constant(0, "int64"))
+    return op.where(below, end, op.elementwise("Min", wide, end))
+
+
+def _encoded(
+    op: Context, x: Value, keys: np.ndarray, values: np.ndarray, dtype: str, default: np.ndarray
+) -> Value:
+    kind = KEYS.get(x.dtype)
+    if kind is None:
+        raise Gap(f"keys of {x.dtype}")
+    given = op.cast(x, "int64") if kind == "int64" else x
+    made = ENCODED[dtype]
+    attributes: dict[str, Attribute] = {
+        f"keys_{kind}s": _listed(keys, kind),
+        f"values_{made}s": _listed(values, made),
+        f"default_{made}": _listed(default.reshape(-1), made)[0],
+    }
+    result = {"string": "string", "float": "float32", "int64": "int64"}[made]
+    (found,) = op.node(
+        "LabelEncoder", [given], [(result, x.shape)], attributes=attributes, stored=x.stored,
+        domain=ML,
+    )  # fmt: skip
+    return op.cast(found, dtype)
+
+
+def _listed(array: np.ndarray, kind: str) -> list[Any]:
+    if kind == "string":
+        return [as_text(t) for t in array.tolist()]
+    return [(float if kind == "float" else int)(n) for n in array.tolist()]
+
+
+@tf_op("LookupTableSize", "LookupTableSizeV2", any_input=True)
+def size(op: Context, table_handle: Thing, /) -> Value:
+    """How many entries a table has."""
+    return op.constant(len(content(op, table_handle).keys), "int64")
+
+
+@tf_op("LookupTableExport", "LookupTableExportV2", outputs=("keys", "values"), any_input=True)
+def export(op: Context, table_handle: Thing, /) -> list[Value]:
+    """All entries of a table."""
+    table = _table(table_handle)
+    held = content(op, table_handle)
+    return [op.constant(held.keys, table.key_dtype), op.constant(held.values, table.value_dtype)]
