@@ -188,9 +188,7 @@ class _Model:
             main.values[port.node] = [self._input(op, spec, port)]
             graph.sources[spec.name] = f"{port.node}:{port.number}"
         wanted = [port for name, port in plan.outputs if name not in plan.spare]
-        missing = list(self._missing(main, wanted))
-        if missing:
-            raise UnsupportedError(_message(missing))
+        given = {port.node for _, port in plan.inputs}
         walker.run(main, wanted)
         for name, port in plan.outputs:
             if name in plan.spare:
@@ -198,7 +196,9 @@ class _Model:
             else:
                 self._outputs(op, walker, main, name, port, is_whole=not plan.name)
         if walker.gaps:
-            raise UnsupportedError(_message(walker.gaps))
+            met = {gap.op for gap in walker.gaps}
+            behind = [gap for gap in self._missing(given, wanted) if gap.op not in met]
+            raise UnsupportedError(_message([*walker.gaps, *behind]))
         if not graph.outputs:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
@@ -246,13 +246,10 @@ class _Model:
     def _spare(self, op: Context, walker: Walker, main: Activation, name: str, port: Port) -> None:
         """Make what depends on no input an output, if it can be lowered."""
         before = len(walker.gaps)
-        lacking = list(self._missing(main, [port]))
-        if not lacking:
-            walker.run(main, [port])
-            self._outputs(op, walker, main, name, port, is_whole=True)
-            lacking = walker.gaps[before:]
-        if lacking:
-            op.graph.left_out[name] = _message(lacking)
+        walker.run(main, [port])
+        self._outputs(op, walker, main, name, port, is_whole=True)
+        if len(walker.gaps) > before:
+            op.graph.left_out[name] = _message(walker.gaps[before:])
             del walker.gaps[before:]
 
     def _output(self, op: Context, walker: Walker, name: str, port: Port, thing: Thing) -> None:
@@ -330,15 +327,18 @@ class _Model:
             if collection is not None:
                 yield from (in_graph(n).node for n in collection.node_list.value)
 
-    def _missing(self, main: Activation, wanted: Sequence[Port]) -> Iterator[Found]:
-        """Yield the nodes, of all functions that may be called, whose ops we do not have."""
+    def _missing(self, given: set[str], wanted: Sequence[Port]) -> Iterator[Found]:
+        """Yield the nodes, of all functions that may be called, whose ops we do not have.
+
+        More than the walk has met: behind a gap, it goes no further.
+        """
         library = self.library
         seen: set[str] = set()
         waiting = [("", library.main, [port.node for port in wanted])]
         known: dict[str, bool] = {}
         while waiting:
             path, body, ends = waiting.pop()
-            for name in _behind(body.nodes, ends, set(main.values) if not path else set()):
+            for name in _behind(body.nodes, ends, given if not path else set()):
                 node = body.nodes[name]
                 if node.op not in known:
                     known[node.op] = (
