@@ -3,13 +3,18 @@
 ONNX shifts unsigned integers alone: signed ones are taken for them, and negative ones turned over
 before they are shifted to the right.
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/cwise_ops.h
-(left_shift_op, right_shift_op), population_count_op.cc and compare_and_bitpack_op.cc beside it
+(left_shift_op, right_shift_op), population_count_op.cc and bitcast_op.cc beside it
 """
+
+from dataclasses import dataclass
+from math import log
 
 import numpy as np
 
+from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import tf_op
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
 
 
@@ -100,20 +105,159 @@ def population_count(op: Context, x: Value, /) -> Value:
     return op.cast(by(op, op.mul(eights, ones), width - 8), "uint8")
 
 
-@tf_op("CompareAndBitpack")
-def compare_and_bitpack(op: Context, input: Value, threshold: Value, /) -> Value:
-    """Whether elements are above a threshold, eight to a byte, the first in its highest bit."""
-    if input.dtype == "bool":
-        above = op.elementwise("And", input, op.unary("Not", threshold))
-    else:
-        above = op.elementwise("Greater", input, threshold)
-    last = input.shape[-1]
-    size = last // 8 if isinstance(last, int) else None
-    eights = op.shaped(
-        op.cast(above, "int32"),
-        op.concat([*(op.size(input, i) for i in range(input.rank - 1)),
-                   op.constant([-1, 8], "int64")], 0),
-        [*input.shape[:-1], size, 8],
-    )  # fmt: skip
-    weights = op.constant([128, 64, 32, 16, 8, 4, 2, 1], "int32")
-    return op.cast(op.reduce("ReduceSum", op.mul(eights, weights), [-1]), "uint8")
+# -- the same bits as another dtype ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a floating point number is made of bits: sign, exponent and fraction, of so many."""
+
+    exponent: int
+    fraction: int
+
+    @property
+    def bits(self) -> int:
+        """Of all."""
+        return 1 + self.exponent + self.fraction
+
+    @property
+    def bias(self) -> int:
+        """What is added to exponents."""
+        return (1 << (self.exponent - 1)) - 1
+
+    @property
+    def infinity(self) -> int:
+        """The bits of infinity."""
+        return ((1 << self.exponent) - 1) << self.fraction
+
+
+FORMATS = {
+    "float16": Format(5, 10), "bfloat16": Format(8, 7), "float32": Format(8, 23),
+    "float64": Format(11, 52),
+}  # fmt: skip
+
+
+def _width(dtype: str) -> int:
+    if dtype in FORMATS:
+        return FORMATS[dtype].bits
+    if dtype not in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"):
+        raise Gap(f"the bits of {dtype}")
+    return _bits(dtype)
+
+
+def bits_of(op: Context, x: Value) -> Value:
+    """Return the bits of floating point numbers as int64; NaN's are those of the usual one."""
+    form = FORMATS[x.dtype]
+    wide = op.cast(x, "float64")
+    size = op.unary("Abs", wide)
+    least = 1 - form.bias
+    special = op.elementwise("Or", op.unary("IsNaN", size), op.unary("IsInf", size))
+    size = op.where(special, 1.0, size)
+    power = op.unary("Floor", op.div(op.unary("Log", size), log(2)))
+    power = op.clip(power, least, form.bias)
+    two = op.constant(2.0, "float64")
+    part = op.div(size, op.elementwise("Pow", two, power))
+    # The logarithm may be rounded to the next whole number.
+    more = op.elementwise("GreaterOrEqual", part, 2.0)
+    few = op.elementwise(
+        "And", op.elementwise("Less", part, 1.0), op.elementwise("Greater", power, float(least))
+    )
+    power = op.sub(op.add(power, op.cast(more, "float64")), op.cast(few, "float64"))
+    part = op.div(size, op.elementwise("Pow", two, power))
+    fraction = op.cast(op.mul(part, float(1 << form.fraction)), "int64")
+    above = op.cast(op.add(power, float(form.bias - 1)), "int64")
+    found = op.add(fraction, op.mul(above, 1 << form.fraction))
+    infinite = op.where(op.unary("IsNaN", wide), form.infinity + (1 << (form.fraction - 1)),
+                        op.constant(form.infinity, "int64"))  # fmt: skip
+    found = op.where(special, infinite, found)
+    zero = op.constant(0.0, "float64")
+    below = op.elementwise("Less", wide, zero)
+    minus = op.elementwise("And", op.elementwise("Equal", wide, zero),
+                           op.elementwise("Less", op.unary("Reciprocal", wide), zero))  # fmt: skip
+    sign = op.cast(op.elementwise("Or", below, minus), "int64")
+    mask = -(1 << 63) if form.bits == 64 else 1 << (form.bits - 1)
+    return op.add(found, op.mul(sign, mask))
+
+
+def of_bits(op: Context, bits: Value, dtype: str) -> Value:
+    """Return the floating point numbers that these bits (int64) are."""
+    form = FORMATS[dtype]
+    plain = op.cast(bits, "uint64")
+    size = op.elementwise("BitwiseAnd", plain, op.constant((1 << (form.bits - 1)) - 1, "uint64"))
+    power = op.cast(by(op, size, form.fraction), "int64")
+    fraction = op.cast(
+        op.elementwise("BitwiseAnd", size, op.constant((1 << form.fraction) - 1, "uint64")), "int64"
+    )
+    none = op.elementwise("Equal", power, 0)
+    part = op.where(none, fraction, op.add(fraction, 1 << form.fraction))
+    power_of = op.sub(op.elementwise("Max", power, 1), form.bias + form.fraction)
+    two = op.constant(2.0, "float64")
+    value = op.mul(
+        op.cast(part, "float64"), op.elementwise("Pow", two, op.cast(power_of, "float64"))
+    )
+    special = op.elementwise("Equal", power, (1 << form.exponent) - 1)
+    nothing = op.elementwise("Equal", fraction, 0)
+    odd = op.where(nothing, np.inf, op.constant(np.nan, "float64"))
+    value = op.where(special, odd, value)
+    sign = op.elementwise("Equal", by(op, plain, form.bits - 1), op.constant(1, "uint64"))
+    if form.bits < 64:
+        sign = op.elementwise(
+            "Equal",
+            op.elementwise("BitwiseAnd", by(op, plain, form.bits - 1), op.constant(1, "uint64")),
+            op.constant(1, "uint64"),
+        )
+    side = op.where(sign, -1.0, op.constant(1.0, "float64"))
+    return op.cast(op.mul(value, side), dtype)
+
+
+@tf_op("Bitcast")
+def bitcast(op: Context, input: Value, /, *, node: Node) -> Value:
+    """The same bits as another dtype: of a last axis of parts, or with one."""
+    wanted = node.attribute("type")
+    dtype = kernels.QUANTISED.get(wanted, wanted)
+    own, other = _width(input.dtype), _width(dtype)
+    if input.dtype == dtype:
+        return input
+    if own == other and input.dtype not in FORMATS and dtype not in FORMATS:
+        return op.cast(input, dtype)
+    x = bits_of(op, input) if input.dtype in FORMATS else op.cast(input, f"uint{own}")
+    if own > other:
+        places = op.constant(np.arange(0, own, other), "uint64")
+        x = shifted(op, op.unsqueeze(op.cast(x, "uint64"), [x.rank]), places, "RIGHT")
+        if dtype in FORMATS:
+            mask = op.constant((1 << other) - 1, "uint64")
+            x = op.elementwise("BitwiseAnd", x, mask)
+    elif own < other:
+        x = op.cast(op.cast(x, f"uint{own}"), "uint64")
+        parts = [op.gather(x, op.constant(i, "int64"), -1) for i in range(other // own)]
+        x = parts[0]
+        for i, part in enumerate(parts[1:], start=1):
+            x = op.elementwise("BitwiseOr", x, by(op, part, i * own, "LEFT"))
+    if dtype in FORMATS:
+        return of_bits(op, op.cast(x, "int64"), dtype)
+    return op.cast(x, dtype)
+
+
+@tf_op("NextAfter")
+def next_after(op: Context, x1: Value, x2: Value, /) -> Value:
+    """The number next to x1 on the way to x2."""
+    ordered = [_in_order(op, v) for v in (x1, x2)]
+    first, second = ordered
+    up = op.cast(op.elementwise("Less", first, second), "int64")
+    down = op.cast(op.elementwise("Greater", first, second), "int64")
+    found = op.sub(op.add(first, up), down)
+    form = FORMATS[x1.dtype]
+    least = -(1 << 63) if form.bits == 64 else 1 << (form.bits - 1)
+    below = op.elementwise("Less", found, 0)
+    size = op.unary("Abs", found)
+    bits = op.where(below, op.add(size, least), size)
+    result = of_bits(op, bits, x1.dtype)
+    odd = op.elementwise("Or", op.unary("IsNaN", x1), op.unary("IsNaN", x2))
+    same = op.elementwise("Equal", x1, x2)
+    return op.where(odd, op.add(x1, x2), op.where(same, x2, result))
+
+
+def _in_order(op: Context, x: Value) -> Value:
+    """Return whole numbers in the order of floating point ones, neighbours for neighbours."""
+    size = bits_of(op, op.unary("Abs", x))
+    return op.where(op.elementwise("Less", x, kernels.zero(op, x)), op.unary("Neg", size), size)

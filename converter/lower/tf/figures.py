@@ -78,6 +78,12 @@ class Figures:
     def __rtruediv__(self, other: float) -> "Figures":
         return self._alike(other) / self
 
+    def to(self, dtype: str) -> "Figures":
+        """Return the numbers in another dtype."""
+        if self.known is not None and dtype != "bfloat16":
+            return Figures(self.op, self.known.astype(dtype))
+        return Figures(self.op, self.op.cast(self.value, dtype))
+
     def floor(self) -> "Figures":
         """Return the largest whole numbers not above."""
         return self._turned("Floor", np.floor)

@@ -223,7 +223,8 @@ def stepped(op: Context, x: Value, low: Figures, high: Figures, dtype: str) -> V
     """Return numbers as steps from the lower of two bounds, as numbers still."""
     first, last = limits(dtype)
     apart = high - low
-    scale = (apart > 0.0).choose(float(last - first) / apart, 0.0)
+    inverse = (float(last - first) / apart.to("float64")).to("float32")
+    scale = (apart > 0.0).choose(inverse, 0.0)
     offset = (low * scale).rounded() - float(first)
     rounded = away(op, op.mul(x, scale.value))
     bounds = (max(float(first), -2.147483648e09), min(float(last), 2.147483520e09))
@@ -257,7 +258,7 @@ def dequantize(
 def unstepped(op: Context, x: Value, low: Figures, high: Figures, dtype: str) -> Value:
     """Return what steps from the lower of two bounds stand for."""
     first, last = limits(dtype)
-    scale = (high - low) / float(last - first)
+    scale = ((high - low).to("float64") / float(last - first)).to("float32")
     rounded = (low / scale).rounded() * scale
     start = (high > low).choose(rounded, low) - scale * float(first)
     return op.add(op.mul(x, scale.value), start.value)
