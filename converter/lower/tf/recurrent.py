@@ -1,1 +1,422 @@
-"""Recurrent layers and cells that are one op: cuDNN's, BlockLSTM, GRUBlockCell."""
+"""Recurrent layers and cells that are one op: cuDNN's, BlockLSTM, GRUBlockCell.
+
+BlockLSTM's gates stand in the order i, c, f, o, and from its second version on i, f, c, o. cuDNN's
+are i, f, c, o and r, z, h: first all matrices, [units, features] each, those of the input before
+those of the state, layer by layer and way by way; then all biases in the same order.
+Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/BlockLSTM and CudnnRNNV3,
+https://docs.nvidia.com/deeplearning/cudnn/latest/api/cudnn-adv-library.html#cudnngetrnnweightparams
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from converter.lower.scan import scan
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Record, Thing
+from converter.lower.values import Value
+
+LSTM_OUTPUTS = ("i", "cs", "f", "o", "ci", "co", "h")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The weights of a BlockLSTM.
+
+    Attributes:
+        w: [features + units, 4 * units].
+        b: [4 * units].
+        peepholes: For i, f and o, [units] each, or none.
+        order: Places of i, c, f and o among the gates.
+        forget_bias: What is added to the forget gate.
+        clip: Bound of the state, or zero for none.
+    """
+
+    w: Value
+    b: Value
+    peepholes: tuple[Value, ...]
+    order: tuple[int, int, int, int]
+    forget_bias: float
+    clip: float
+
+
+def _step(op: Context, block: Block, x: Value, cs: Value, h: Value) -> list[Value]:
+    """Return i, cs, f, o, ci, co, h of one step."""
+    units = cs.shape[1]
+    if not isinstance(units, int):
+        raise Gap("a cell whose number of units is not known")
+    product = op.add(op.matmul(op.concat([x, h], 1), block.w), block.b)
+    gates = op.split(product, 1, [units] * 4)
+    i, ci, f, o = (gates[place] for place in block.order)
+    if block.forget_bias:
+        f = op.add(f, block.forget_bias)
+    if block.peepholes:
+        i = op.add(i, op.mul(cs, block.peepholes[0]))
+        f = op.add(f, op.mul(cs, block.peepholes[1]))
+    i, f, ci = op.unary("Sigmoid", i), op.unary("Sigmoid", f), op.unary("Tanh", ci)
+    cs = op.add(op.mul(ci, i), op.mul(cs, f))
+    if block.clip > 0:
+        cs = op.clip(cs, -block.clip, block.clip)
+    if block.peepholes:
+        o = op.add(o, op.mul(cs, block.peepholes[2]))
+    o, co = op.unary("Sigmoid", o), op.unary("Tanh", cs)
+    return [i, cs, f, o, ci, co, op.mul(co, o)]
+
+
+V1, V2 = (0, 1, 2, 3), (0, 2, 1, 3)
+
+
+@tf_op("LSTMBlockCell", outputs=LSTM_OUTPUTS)
+def lstm_block_cell(
+    op: Context, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value, wcf: Value,
+    wco: Value, b: Value, /, *, forget_bias: float = 1.0, cell_clip: float = 3.0,
+    use_peephole: bool = False,
+) -> list[Value]:  # fmt: skip
+    """One step of an LSTM."""
+    peepholes = (wci, wcf, wco) if use_peephole else ()
+    block = Block(w, b, peepholes, V1, forget_bias, cell_clip)
+    return _step(op, block, x, cs_prev, h_prev)
+
+
+@tf_op("BlockLSTM", outputs=LSTM_OUTPUTS)
+def block_lstm(
+    op: Context, seq_len_max: Value, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value,
+    wcf: Value, wco: Value, b: Value, /, *, forget_bias: float = 1.0, cell_clip: float = 3.0,
+    use_peephole: bool = False, node: Node,
+) -> list[Thing]:  # fmt: skip
+    """An LSTM over the steps in the first axis."""
+    peepholes = (wci, wcf, wco) if use_peephole else ()
+    block = Block(w, b, peepholes, V1, forget_bias, cell_clip)
+    return _over_steps(op, block, seq_len_max, x, cs_prev, h_prev, node)
+
+
+@tf_op("BlockLSTMV2", outputs=LSTM_OUTPUTS)
+def block_lstm_v2(
+    op: Context, seq_len_max: Value, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value,
+    wcf: Value, wco: Value, b: Value, /, *, cell_clip: float = 0.0, use_peephole: bool = False,
+    node: Node,
+) -> list[Thing]:  # fmt: skip
+    """An LSTM over the steps in the first axis."""
+    peepholes = (wci, wcf, wco) if use_peephole else ()
+    block = Block(w, b, peepholes, V2, 0.0, cell_clip)
+    return _over_steps(op, block, seq_len_max, x, cs_prev, h_prev, node)
+
+
+def _over_steps(
+    op: Context, block: Block, seq_len_max: Value, x: Value, cs: Value, h: Value, node: Node
+) -> list[Thing]:
+    read = sorted(op.walker.read(node))
+
+    def step(states: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
+        made = _step(op, block, parts[0], *states)
+        return [made[1], made[6]], [made[n] for n in read]
+
+    if read == [6] and block.clip <= 0 and x.dtype == "float32":
+        outputs = [_native(op, block, x, cs, h)]
+    else:
+        _, outputs = scan(op, step, [op.plain(cs), op.plain(h)], [op.plain(x)], axis=0)
+    counts = _counting(op, x, seq_len_max)
+    found: list[Thing] = [Record("output that nothing reads") for _ in LSTM_OUTPUTS]
+    for number, value in zip(read, outputs, strict=True):
+        found[number] = value if counts is None else op.where(counts, value, 0.0)
+    return found
+
+
+def _counting(op: Context, x: Value, most: Value) -> Value | None:
+    """Return which steps count, [steps, 1, 1], or None for all; the others yield zeros."""
+    known, steps = op.static(most), x.shape[0]
+    if known is not None and isinstance(steps, int) and int(known) >= steps:
+        return None
+    elements = op.elements(most)
+    if elements is not None and steps is not None and elements.reshape(-1)[0] == steps:
+        return None
+    count = op.squeeze(op.size(x, 0), [0])
+    zero, one = op.constant(0, "int64"), op.constant(1, "int64")
+    numbers = op.emit("Range", zero, count, one, dtype="int64", shape=(steps,))
+    return op.unsqueeze(op.elementwise("Less", numbers, op.cast(most, "int64")), [1, 2])
+
+
+def _native(op: Context, block: Block, x: Value, cs: Value, h: Value) -> Value:
+    """Return the outputs of all steps, by ONNX's own LSTM."""
+    units, features = cs.shape[1], x.shape[2]
+    if not isinstance(units, int) or not isinstance(features, int):
+        raise Gap("a cell whose number of units is not known")
+    i, c, f, o = block.order
+    order = op.constant([i, o, f, c], "int64")
+    rows = features + units
+    cut = op.reshape(block.w, (rows, 4, units))
+    turned = op.reshape(op.transpose(op.gather(cut, order, 1), (1, 2, 0)), (4 * units, rows))
+    kernel, recurrent = op.split(turned, 1, [features, units])
+    shift = np.zeros((4, units), "float32")
+    shift[f] = block.forget_bias
+    bias = op.reshape(block.b, (4, units))
+    bias = op.reshape(op.gather(op.add(bias, op.constant(shift)), order, 0), (4 * units,))
+    bias = op.concat([bias, op.constant(np.zeros(4 * units, "float32"))], 0)
+    peepholes = None
+    if block.peepholes:
+        i_part, f_part, o_part = block.peepholes
+        peepholes = op.unsqueeze(op.concat([i_part, o_part, f_part], 0), [0])
+    (y, *_) = op.node(
+        "LSTM",
+        [
+            op.plain(x), op.unsqueeze(kernel, [0]), op.unsqueeze(recurrent, [0]),
+            op.unsqueeze(bias, [0]), None, op.unsqueeze(op.plain(h), [0]),
+            op.unsqueeze(op.plain(cs), [0]), peepholes,
+        ],
+        [("float32", (x.shape[0], 1, x.shape[1], units))], attributes={"hidden_size": units},
+    )  # fmt: skip
+    return op.squeeze(y, [1])
+
+
+@tf_op("GRUBlockCell", outputs=("r", "u", "c", "h"))
+def gru_block_cell(
+    op: Context, x: Value, h_prev: Value, w_ru: Value, w_c: Value, b_ru: Value, b_c: Value, /
+) -> list[Value]:
+    """One step of a GRU, the reset gate before the product."""
+    units = h_prev.shape[1]
+    if not isinstance(units, int):
+        raise Gap("a cell whose number of units is not known")
+    gates = op.add(op.matmul(op.concat([x, h_prev], 1), w_ru), b_ru)
+    r, u = op.split(op.unary("Sigmoid", gates), 1, [units] * 2)
+    inner = op.concat([x, op.mul(h_prev, r)], 1)
+    c = op.unary("Tanh", op.add(op.matmul(inner, w_c), b_c))
+    h = op.add(op.mul(u, h_prev), op.mul(op.sub(1.0, u), c))
+    return [r, u, c, h]
+
+
+# -- cuDNN -----------------------------------------------------------------------------------------
+
+# ONNX's operator, the places of its gates among cuDNN's, and its activation.
+MODES: dict[str, tuple[str, tuple[int, ...], str]] = {
+    "lstm": ("LSTM", (0, 3, 1, 2), ""), "gru": ("GRU", (1, 0, 2), ""),
+    "rnn_tanh": ("RNN", (0,), ""), "rnn_relu": ("RNN", (0,), "Relu"),
+}  # fmt: skip
+
+
+def _checked(input_mode: str, features: int, units: int) -> None:
+    if input_mode == "skip_input" or (input_mode == "auto_select" and features == units):
+        raise Gap("cuDNN's layers that take their input without a product")
+    if input_mode not in ("linear_input", "auto_select"):
+        raise Gap(f"input_mode {input_mode}")
+
+
+@tf_op("CudnnRNN", outputs=("output", "output_h", "output_c", "reserve_space"))
+def cudnn_rnn(
+    op: Context, input: Value, input_h: Value, input_c: Value, params: Value, /, *,
+    rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
+    dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
+) -> list[Thing]:  # fmt: skip
+    """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
+    del seed, seed2
+    if dropout and is_training:
+        raise Gap("dropout")
+    layers = _Layers(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
+    return [*layers.run(None), Record("what only gradients read")]
+
+
+@tf_op(
+    "CudnnRNNV2", outputs=("output", "output_h", "output_c", "reserve_space", "host_reserved")
+)  # fmt: skip
+def cudnn_rnn_v2(
+    op: Context, input: Value, input_h: Value, input_c: Value, params: Value, /, *,
+    rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
+    dropout: float = 0.0, seed: int = 0, seed2: int = 0, is_training: bool = True,
+) -> list[Thing]:  # fmt: skip
+    """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
+    del seed, seed2
+    if dropout and is_training:
+        raise Gap("dropout")
+    layers = _Layers(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
+    return [*layers.run(None), *[Record("what only gradients read")] * 2]
+
+
+@tf_op(
+    "CudnnRNNV3", outputs=("output", "output_h", "output_c", "reserve_space", "host_reserved")
+)  # fmt: skip
+def cudnn_rnn_v3(
+    op: Context, input: Value, input_h: Value, input_c: Value, params: Value,
+    sequence_lengths: Value, /, *, rnn_mode: str = "lstm", input_mode: str = "linear_input",
+    direction: str = "unidirectional", dropout: float = 0.0, seed: int = 0, seed2: int = 0,
+    num_proj: int = 0, is_training: bool = True, time_major: bool = True,
+) -> list[Thing]:  # fmt: skip
+    """Recurrent layers of cuDNN's over sequences of several lengths."""
+    del seed, seed2
+    if dropout and is_training:
+        raise Gap("dropout")
+    if num_proj:
+        raise Gap("num_proj")
+    x, h, c = input, input_h, input_c
+    if not time_major:
+        x, h, c = (v.transposed((1, 0, 2)) for v in (x, h, c))
+    layers = _Layers(op, x, h, c, params, rnn_mode, direction, input_mode)
+    made = layers.run(op.cast(sequence_lengths, "int32"))
+    if not time_major:
+        made = [v.transposed((1, 0, 2)) for v in made]
+    return [*made, *[Record("what only gradients read")] * 2]
+
+
+class _Layers:
+    """Layers that cuDNN runs at once.
+
+    Raises:
+        Gap: A size is not known, or is none that the weights have.
+    """
+
+    def __init__(
+        self, op: Context, x: Value, h: Value, c: Value, params: Value, mode: str, direction: str,
+        input_mode: str,
+    ) -> None:  # fmt: skip
+        if mode not in MODES:
+            raise Gap(f"rnn_mode {mode}")
+        if direction not in ("unidirectional", "bidirectional"):
+            raise Gap(f"direction {direction}")
+        self._op = op
+        self._states = [h, c] if mode == "lstm" else [h]
+        self._unused = c
+        self._x = x
+        self._mode = mode
+        self._ways = 2 if direction == "bidirectional" else 1
+        count, units, features = h.shape[0], h.shape[2], x.shape[2]
+        if not (isinstance(count, int) and isinstance(units, int) and isinstance(features, int)):
+            raise Gap("cuDNN's layers of sizes that are not known")
+        _checked(input_mode, features, units)
+        self._layers, self._units = count // self._ways, units
+        self._gates = len(MODES[mode][1])
+        self._params = op.reshape(params, (params.shape[0],)) if params.rank != 1 else params
+        self._features = features
+        self._total = params_size(mode, self._ways, self._layers, units, features)
+        size = params.shape[0]
+        if isinstance(size, int) and size != self._total:
+            raise Gap(f"{size} weights where {self._total} are expected")
+
+    def run(self, lengths: Value | None) -> list[Value]:
+        """Return the outputs, and the states after them; without a second one what came in."""
+        op, x = self._op, self._x
+        matrices = 0
+        biases = self._total - self._layers * self._ways * 2 * self._gates * self._units
+        features = self._features
+        finals: list[list[Value]] = [[] for _ in self._states]
+        for layer in range(self._layers):
+            kernels, recurrents, vectors = [], [], []
+            for _ in range(self._ways):
+                for found, width in ((kernels, features), (recurrents, self._units)):
+                    found.append(self._matrix(matrices, width))
+                    matrices += self._gates * self._units * width
+                vectors.append(self._bias(biases))
+                biases += 2 * self._gates * self._units
+            weights = [op.concat(part, 0) for part in (kernels, recurrents, vectors)]
+            x, states = self._layer(x, weights, layer, lengths)
+            for found, state in zip(finals, states, strict=True):
+                found.append(state)
+            features = self._ways * self._units
+        after = [op.cast(op.concat(part, 0), self._x.dtype) for part in finals]
+        if len(after) == 1:
+            after.append(self._unused)
+        return [x, *after]
+
+    def _part(self, start: int, length: int) -> Value:
+        return self._op.cast(
+            self._op.slice(self._params, [0], [start], [start + length]), "float32"
+        )
+
+    def _matrix(self, start: int, width: int) -> Value:
+        """Return gates' matrices, [1, gates * units, width]."""
+        op, order = self._op, MODES[self._mode][1]
+        part = self._part(start, self._gates * self._units * width)
+        cut = op.reshape(part, (self._gates, self._units, width))
+        if len(order) > 1:
+            cut = op.gather(cut, op.constant(list(order), "int64"), 0)
+        return op.reshape(cut, (1, self._gates * self._units, width))
+
+    def _bias(self, start: int) -> Value:
+        """Return gates' biases, [1, 2 * gates * units]."""
+        op, order = self._op, MODES[self._mode][1]
+        part = self._part(start, 2 * self._gates * self._units)
+        cut = op.reshape(part, (2, self._gates, self._units))
+        if len(order) > 1:
+            cut = op.gather(cut, op.constant(list(order), "int64"), 1)
+        return op.reshape(cut, (1, 2 * self._gates * self._units))
+
+    def _layer(
+        self, x: Value, weights: Sequence[Value], layer: int, lengths: Value | None
+    ) -> tuple[Value, list[Value]]:
+        op, ways, units = self._op, self._ways, self._units
+        steps, batch = x.shape[:2]
+        begin = [
+            op.cast(op.plain(op.slice(s, [0], [layer * ways], [(layer + 1) * ways])), "float32")
+            for s in self._states
+        ]
+        op_type, _, activation = MODES[self._mode]
+        attributes: dict[str, Any] = {"hidden_size": units}
+        if ways == 2:
+            attributes["direction"] = "bidirectional"
+        if activation:
+            attributes["activations"] = [activation] * ways
+        if op_type == "GRU":
+            attributes["linear_before_reset"] = 1
+        state = ("float32", (ways, batch, units))
+        y, *after = op.node(
+            op_type, [op.cast(op.plain(x), "float32"), *weights, lengths, *begin],
+            [("float32", (steps, ways, batch, units)), *[state] * len(begin)],
+            attributes=attributes,
+        )  # fmt: skip
+        if ways == 1:
+            outputs = op.squeeze(y, [1])
+        else:
+            outputs = op.concat(
+                [op.squeeze(op.slice(y, [1], [n], [n + 1]), [1]) for n in range(2)], 2
+            )
+        return op.cast(outputs, self._x.dtype), after
+
+
+def params_size(mode: str, ways: int, layers: int, units: int, features: int) -> int:
+    """Return how many numbers the weights of cuDNN's layers are."""
+    gates = len(MODES[mode][1])
+    total = 0
+    for layer in range(layers):
+        width = features if layer == 0 else ways * units
+        total += ways * gates * units * (width + units + 2)
+    return total
+
+
+@tf_op("CudnnRNNParamsSize")
+def cudnn_params_size(
+    op: Context, num_layers: Value, num_units: Value, input_size: Value, /, *,
+    rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
+    dropout: float = 0.0, seed: int = 0, seed2: int = 0, num_proj: int = 0, node: Node,
+) -> Value:  # fmt: skip
+    """How many numbers the weights of cuDNN's layers are."""
+    del dropout, seed, seed2
+    if num_proj:
+        raise Gap("num_proj")
+    layers, units, features = (op.int(v, "a size") for v in (num_layers, num_units, input_size))
+    _checked(input_mode, features, units)
+    ways = 2 if direction == "bidirectional" else 1
+    size = params_size(rnn_mode, ways, layers, units, features)
+    return op.constant([size], node.attribute("S", "int32"))
+
+
+@tf_op("CudnnRNNCanonicalToParams", "CudnnRNNCanonicalToParamsV2")
+def cudnn_canonical_to_params(
+    op: Context, num_layers: Value, num_units: Value, input_size: Value, /, *parts: Value,
+    num_params: int = 0, num_params_weights: int = 0, num_params_biases: int = 0,
+    rnn_mode: str = "lstm", input_mode: str = "linear_input", direction: str = "unidirectional",
+    dropout: float = 0.0, seed: int = 0, seed2: int = 0, num_proj: int = 0,
+) -> Value:  # fmt: skip
+    """The weights of cuDNN's layers in a row: all matrices, then all biases."""
+    del num_layers, num_units, input_size, dropout, seed, seed2, rnn_mode, direction
+    del num_params, num_params_weights, num_params_biases
+    if num_proj or input_mode == "skip_input":
+        raise Gap("num_proj" if num_proj else f"input_mode {input_mode}")
+    return op.concat([op.reshape(v, (_total(v),)) for v in parts], 0)
+
+
+def _total(value: Value) -> int:
+    sizes = [n for n in value.shape if isinstance(n, int)]
+    if len(sizes) != value.rank:
+        raise Gap("weights of sizes that are not known")
+    return int(np.prod(sizes, dtype=np.int64))

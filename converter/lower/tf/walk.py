@@ -75,14 +75,14 @@ class Activation:
         path: Names of the calls that lead here.
         values: What nodes yielded; UNKNOWN or DEAD where all of a node's outputs are that.
         gates: Conditions that a node's outputs depend on (TensorFlow 1's Switch).
-        read: Which outputs of nodes are read by what is walked: name and number.
+        read: Which outputs of nodes are read by what is walked.
     """
 
     body: Body
     path: tuple[str, ...] = ()
     values: dict[str, "list[Thing] | Thing"] = field(default_factory=dict)
     gates: dict[str, Gates] = field(default_factory=dict)
-    read: set[tuple[str, int]] = field(default_factory=set)
+    read: set[Port] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ class Walker:
         before, self.current = self.current, activation
         try:
             nodes = self._order(activation, wanted, effects)
-            ports = (port for node in nodes for port in node.inputs)
-            activation.read.update((p.node, p.number) for p in (*ports, *wanted))
+            activation.read.update(port for node in nodes for port in node.inputs)
+            activation.read.update(wanted)
             for node in nodes:
                 self._walk(activation, node)
             return [self.value(activation, port) for port in wanted]
@@ -163,18 +163,14 @@ class Walker:
     def read(self, node: Node) -> set[int]:
         """Return which outputs of a node that is being walked anything reads."""
         assert self.current is not None
-        return {number for name, number in self.current.read if name == node.name}
+        return {_number(p, node) for p in self.current.read if p.node == node.name}
 
     def value(self, activation: Activation, port: Port) -> Thing:
         """Return what one output of a node has yielded."""
         found = activation.values.get(port.node)
         if not isinstance(found, list):
             return UNKNOWN if found is None else found
-        number = port.number
-        if port.arg:
-            row = OPS.get(activation.body.nodes[port.node].op)
-            if row is not None and port.arg in row.outputs:
-                number += row.outputs.index(port.arg)
+        number = _number(port, activation.body.nodes[port.node])
         if not 0 <= number < len(found):
             raise CorruptError(f"node {port.node!r} has {len(found)} outputs, and not {number + 1}")
         return found[number]
@@ -480,6 +476,18 @@ def _check_shapes(node: Node, results: Sequence[Thing]) -> None:
         )
         if differs:
             raise Gap(f"the file records the shape {list(recorded)}, and not {list(thing.shape)}")
+
+
+def _number(port: Port, node: Node) -> int:
+    """Return which of all outputs of a node a port is."""
+    row = OPS.get(node.op) if port.arg else None
+    before = 0
+    for output in row.outputs if row is not None else ():
+        name, _, several = output.partition("*")
+        if name == port.arg:
+            return before + port.number
+        before += int(node.attribute(several, 0)) if several else 1
+    return port.number
 
 
 def _any_unranked(things: Sequence[Thing]) -> bool:
