@@ -158,7 +158,7 @@ def _compared_with(
             seed=None if options.inputs else options.seed,
             notes=(*source.notes(there), *_notes(file, there)),
         )
-        if source.keeps_dtypes and (wrong := _other_dtypes(file, there)):
+        if not source.has_layers and (wrong := _other_dtypes(file, there)):
             return replace(report, status="failed", reason=wrong)
         case = case_to_look_into(report, there.chosen)
         if case is None or graph is None:
@@ -189,7 +189,13 @@ def _plan(source: Source, file: Declared, options: Options) -> list[list[inputs.
         return inputs.from_file(options.inputs, file.inputs)
     known = source.hints()
     found = [known.get(spec.name, inputs.Hint()) for spec in file.inputs]
-    return inputs.plan(file.inputs, found, seed=options.seed, samples=max(options.samples, 1))
+    return inputs.plan(
+        file.inputs,
+        found,
+        seed=options.seed,
+        samples=max(options.samples, 1),
+        is_varied=not source.has_layers,
+    )
 
 
 def unable(run: NoRun, framework: str) -> GraphReport:

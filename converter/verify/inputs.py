@@ -7,7 +7,7 @@ so each case has alternatives, and the first that the framework runs is the one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,9 @@ UNRANKED: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = (
 )
 # fmt: on
 LEVELS = 4
+# What else is drawn where a source takes no such numbers, or makes nothing finite of them.
+SMALL, PERMUTED, POSITIVE = "of 0 and 1", "permutations", "positive"
+VARIANTS = (SMALL, PERMUTED, POSITIVE)
 
 # Layers and operations that hand on the elements they are given.
 PASSING = frozenset((
@@ -63,6 +66,7 @@ class Hint:
         offset: Likewise.
         words: To draw text or integers from.
         is_mask: Whether it says which elements count.
+        is_permutation: Whether each row has each number below its length once.
         is_scalar: Whether it has no axes, should that not be recorded.
         masked: Value of steps that a mask passes over.
     """
@@ -73,6 +77,7 @@ class Hint:
     offset: float = 0.0
     words: tuple[Any, ...] = ()
     is_mask: bool = False
+    is_permutation: bool = False
     is_scalar: bool = False
     masked: float | None = None
 
@@ -97,7 +102,12 @@ def hints(model: Model, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
 
 
 def plan(
-    specs: Sequence[TensorSpec], found: Sequence[Hint], *, seed: int, samples: int = 1
+    specs: Sequence[TensorSpec],
+    found: Sequence[Hint],
+    *,
+    seed: int,
+    samples: int = 1,
+    is_varied: bool = False,
 ) -> list[list[Case]]:
     """Return the cases to run, each as its alternatives, the one to be tried first in front.
 
@@ -106,6 +116,7 @@ def plan(
         found: What they stand for.
         seed: Of the generator; equal ones give equal inputs.
         samples: Draws for each combination of sizes.
+        is_varied: Whether numbers of other kinds are alternatives, too.
     """
     rng = np.random.default_rng(seed)
     is_unknown = any(s.shape is None for s in specs)
@@ -116,21 +127,41 @@ def plan(
     levels = max(levels, len(UNRANKED)) if is_unknown else levels
     for sizing in (0, 1) if is_free or is_batched else (0,):
         for sample in range(samples):
-            alternatives: dict[tuple[tuple[int, ...], ...], Case] = {}
-            for level in range(levels if is_free else 1):
+            alternatives: dict[tuple[object, ...], Case] = {}
+            for values, level in _attempts(levels if is_free else 1, VARIANTS if is_varied else ()):
                 shapes = _shapes(specs, found, level, sizing)
-                if shapes in alternatives:
+                taken = [_varied(s.dtype, h, values) for s, h in zip(specs, found, strict=True)]
+                key = (*shapes, *taken)
+                if key in alternatives:
                     continue
                 arrays = tuple(
                     draw(rng, spec.dtype, shape, hint)
-                    for spec, shape, hint in zip(specs, shapes, found, strict=True)
+                    for spec, shape, hint in zip(specs, shapes, taken, strict=True)
                 )
                 name = "; ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
                 name = name or "no inputs"
+                name += f", {values}" if values else ""
                 name += f" #{sample + 1}" if samples > 1 else ""
-                alternatives[shapes] = Case(name, arrays)
+                alternatives[key] = Case(name, arrays)
             cases.append([*alternatives.values()])
     return cases
+
+
+def _attempts(levels: int, variants: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield what to draw and the level of its sizes: other numbers after all sizes."""
+    yield from (("", level) for level in range(levels))
+    yield from ((values, level) for values in variants for level in range(min(levels, 2)))
+
+
+def _varied(dtype: str, hint: Hint, values: str) -> Hint:
+    """Return a hint for other numbers, where we know nothing of what they stand for."""
+    is_known = hint.high is not None or hint.words or hint.is_mask
+    if is_known or "int" not in dtype or not values:
+        is_plain = hint == Hint() and "float" in dtype
+        return replace(hint, scale=0.2, offset=1.0) if values == POSITIVE and is_plain else hint
+    if values == PERMUTED:
+        return replace(hint, is_permutation=True)
+    return replace(hint, high=2) if values == SMALL else hint
 
 
 def from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]:
@@ -224,6 +255,8 @@ def draw(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], hint: Hin
     elif hint.words or dtype == "string":
         words = np.array(hint.words or WORDS)
         array = words[rng.integers(0, len(words), shape)]
+    elif hint.is_permutation:
+        array = rng.permuted(np.broadcast_to(np.arange(shape[-1] if shape else 1), shape), axis=-1)
     elif hint.high is not None:
         array = rng.integers(hint.low, hint.high, shape)
     elif dtype == "bool":

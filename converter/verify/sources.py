@@ -32,14 +32,14 @@ class Source(Protocol):
 
     Attributes:
         graph: As lowered from it, before any pass; None where that has gaps.
-        keeps_dtypes: Whether a converted graph's inputs must have the source's dtypes.
+        has_layers: Whether layers say what its inputs stand for, and cast them.
     """
 
     @property
     def graph(self) -> Graph | None: ...  # noqa: D102
 
     @property
-    def keeps_dtypes(self) -> bool: ...  # noqa: D102
+    def has_layers(self) -> bool: ...  # noqa: D102
 
     def hints(self) -> Mapping[str, Hint]:
         """Return what is known of its inputs, by their names in the file."""
@@ -63,7 +63,7 @@ class KerasSource:
     allowance: Allowance
     trust: Sequence[Trusted]
     graph: Graph | None
-    keeps_dtypes: bool = False  # Keras casts what it is given
+    has_layers: bool = True
 
     def hints(self) -> Mapping[str, Hint]:
         """Return what its layers say of its inputs; a class of its author's says nothing."""
@@ -96,7 +96,7 @@ class TensorFlowSource:
     allowance: Allowance
     binding: Binding
     graph: Graph | None
-    keeps_dtypes: bool = True
+    has_layers: bool = False
 
     def hints(self) -> Mapping[str, Hint]:
         """Return what the lowered graph does with its inputs."""

@@ -100,6 +100,19 @@ def test_pictures_of_the_sizes_that_models_were_made_for_are_tried_last():
     assert len(set(sizes)) == len(sizes)
 
 
+def test_numbers_of_other_kinds_are_tried_after_all_sizes():
+    specs = [TensorSpec("i", "int64", (3, 5)), TensorSpec("x", "float32", (2,))]
+    (one,) = plan(specs, [Hint(), Hint()], seed=0, is_varied=True)
+    first, small, permuted, positive = (case.arrays for case in one)
+    assert first[0].max() > 2
+    assert set(small[0].flat) == {0, 1}
+    assert [sorted(row) for row in permuted[0].tolist()] == [[0, 1, 2, 3, 4]] * 3
+    assert positive[1].min() > 0
+    assert len({case.name for case in one}) == 4
+    (known,) = plan(specs, [Hint(high=4), Hint(scale=9.0)], seed=0, is_varied=True)
+    assert len(known) == 1
+
+
 # -- what layers say -----------------------------------------------------------------------------
 
 
