@@ -151,6 +151,16 @@ class Context(Builder):
 
     # -- shapes --------------------------------------------------------------------------------
 
+    def size(self, x: Value, axis: int) -> Value:
+        """Return the size of an axis, as a vector of one; of a name, that of whoever had it first."""
+        n = x.shape[axis]
+        if not isinstance(n, str):
+            return super().size(x, axis)
+        key = ("size", n)
+        if key not in self._cache:
+            self._cache[key] = super().size(x, axis)
+        return self._cache[key]
+
     def shape_vector(self, x: Value, dtype: str = "int32") -> Value:
         """Return the sizes of a value's axes as a vector."""
         if all(isinstance(n, int) for n in x.shape):

@@ -29,6 +29,8 @@ from converter.lower.tf.things import (
 )
 from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
 from converter.lower.values import Value
+from converter.passes.merge_equal import merge_equal
+from converter.passes.recognise_gelu import recognise_gelu
 from converter.passes.sink_branches import sink_branches
 from formats.bundle import Bundle, Signature, TensorSpec
 from formats.containers.protobuf import Message, decode_bytes
@@ -203,6 +205,8 @@ class _Model:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
         graph = needed(graph)
+        merge_equal(graph)
+        graph = recognise_gelu(graph)
         sink_branches(graph)
         return graph
 
