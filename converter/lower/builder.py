@@ -214,6 +214,8 @@ class Builder:
             return [self.cast(v, dtype) for v, dtype in zip(made, kinds, strict=True)]
         for value in (attributes or {}).values():
             _check_range(value)
+        if not domain:
+            self.check(op_type, inputs, attributes or {})
         constant = all(v.is_constant for v in inputs if v is not None) and bool(inputs)
         name = self.unique(op_type)
         names = [name if len(outputs) == 1 else f"{name}:{i}" for i in range(len(outputs))]
@@ -229,6 +231,11 @@ class Builder:
             self.graph.specs[out] = Spec(dtype, tuple(shape[i] for i in order))
             result.append(Value(out, dtype, tuple(shape), order, constant))
         return result
+
+    def check(
+        self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
+    ) -> None:
+        """Raise where a node would not do; a source that is typed already needs no such check."""
 
     def emit(
         self, op_type: str, *inputs: Value | None, dtype: str, shape: Shape, **attributes: Attribute

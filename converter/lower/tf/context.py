@@ -8,8 +8,8 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap
-from converter.lower.graph import Dim, Graph, Weight
-from converter.lower.tf import contents, sizes
+from converter.lower.graph import Attribute, Dim, Graph, Weight
+from converter.lower.tf import contents, operands, sizes
 from converter.lower.values import Value
 from formats.weights import Tensor
 
@@ -60,6 +60,12 @@ class Context(Builder):
     def is_outermost(self) -> bool:
         """Whether what is built is no part of a loop or a branch."""
         return self.graph is self._outermost
+
+    def check(
+        self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
+    ) -> None:
+        """Raise Gap where onnxruntime would refuse a node."""
+        operands.check(op_type, inputs, attributes, self.static)
 
     # -- what is known of elements -------------------------------------------------------------
 

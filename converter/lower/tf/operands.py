@@ -1,0 +1,324 @@
+"""What ONNX's operators take: a node that onnxruntime would refuse is a gap, and never written.
+
+Handlers rely on what TensorFlow has checked when it made the graph. A graph that was damaged, or
+made by hand, may add a text to a number or multiply matrices that do not meet; what it would come
+to is found out here, node by node, from dtypes and from the sizes that are known.
+Which dtypes there are was asked of onnxruntime 1.31, CPU, at opset 18 (`kernels` says which of them
+are reached by a cast); float16 is where float32 is: onnxruntime casts by itself.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute, Dim
+from converter.lower.values import Value
+
+LETTERS = {
+    "float16": "e", "bfloat16": "g", "float32": "f", "float64": "d", "int8": "b", "uint8": "B",
+    "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "l", "uint64": "L",
+    "bool": "?", "string": "s",
+}  # fmt: skip
+ALL = "egfdbBhHiIlL?s"
+NUMBERS = "efdbBhHiIlL"
+INTEGERS = "bBhHiIlL"
+# Operators whose operands are all of one dtype, by the dtypes that this may be.
+ALIKE: dict[str, Sequence[str]] = {
+    NUMBERS: ("Abs", "Add", "Div", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "Mul",
+              "Shrink", "Sub"),
+    NUMBERS + "?": ("Equal",),
+    "g" + NUMBERS: ("Sign",),
+    INTEGERS: ("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
+    ALL: ("Concat", "Shape", "Transpose"),
+    NUMBERS + "?s": ("Size",),
+    # Elu and some more have no kernel of float64, but are functions of what has.
+    "efd": ("Ceil", "Cos", "Elu", "Exp", "Floor", "HardSigmoid", "IsNaN", "LeakyRelu", "Log",
+            "LogSoftmax", "Reciprocal", "Round", "Selu", "Sigmoid", "Sin", "Softmax", "Softplus",
+            "Softsign", "Sqrt", "Sum", "Tanh", "ThresholdedRelu"),
+    "ef": ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Conv",
+           "ConvTranspose", "Cosh", "Det", "Erf", "GlobalAveragePool", "GlobalMaxPool",
+           "InstanceNormalization", "LRN", "LpPool", "Mean", "Sinh", "Tan"),
+    "f": ("Celu",), "fd": ("IsInf",), "?": ("And", "Not", "Or", "Xor"), "BIL": ("BitShift",),
+    "efdbBil": ("ArgMax", "ArgMin"), "efdbBiIlL": ("Clip", "Max", "Min"),
+    "efdbB": ("DepthToSpace", "MaxPool", "SpaceToDepth"), "efdil": ("Einsum",),
+    "efdiIlL": ("MatMul",), "efdbhil": ("Neg",), "efBil?": ("NonZero",), "fdhil": ("Range",),
+    "efdbil": ("Relu",), "efdbls": ("Unique",),
+}  # fmt: skip
+# Operators whose operands differ: the dtypes of each, T for one that those marked T share.
+DIFFERENT = {
+    "BatchNormalization": "efd efd efd efd efd", "Compress": "efdbBhHiIlL?s ?",
+    "CumSum": "efdil il", "DFT": "efd il", "Expand": "efdbBhHiIlL?s l",
+    "GRU": "T T T T i T", "LSTM": "T T T T i T T T", "RNN": "T T T T i T",
+    "Gather": f"{ALL} il", "GatherElements": f"{ALL} il", "GatherND": f"{ALL} l",
+    "GridSample": "ef ef", "NonMaxSuppression": "f f l f f", "OneHot": "efil efil efils",
+    "Pad": "T l T il", "Pow": "efdil efdil",
+    "ReduceMax": "efdbBil l", "ReduceMean": "efdil l", "ReduceMin": "efdbBil l",
+    "ReduceProd": "efdil l", "ReduceSum": "efdil l",
+    "Reshape": f"{ALL} l", "Resize": "efbBi efd f l", "ReverseSequence": "efdbBhHiIlL?s l",
+    "ScatterElements": "T il T", "ScatterND": "T l T", "Slice": f"{ALL} il il il il",
+    "Split": f"{ALL} l", "Squeeze": f"{ALL} l", "Unsqueeze": f"{ALL} l", "StringNormalizer": "s",
+    "Tile": "efdbBhHiIlL?s l", "TopK": "efdbBhil l", "Trilu": "efdil? l", "Where": "? T T",
+}  # fmt: skip
+SHARED = {
+    "GRU": "efd", "LSTM": "efd", "RNN": "ef", "Pad": "efdbBiIlL?", "ScatterElements": ALL,
+    "ScatterND": ALL, "Where": "efdbBiIls",
+}  # fmt: skip
+_ALIKE = {op_type: letters for letters, op_types in ALIKE.items() for op_type in op_types}
+
+Inputs = Sequence[Value | None]
+Known = Callable[[Value], "np.ndarray | None"]
+Rule = Callable[[Inputs, Mapping[str, Attribute], Known], None]
+
+
+def check(op_type: str, inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    """Hold a node to what onnxruntime takes.
+
+    Args:
+        op_type: ONNX's name.
+        inputs: None where an optional one is left out.
+        attributes: Under ONNX's names.
+        known: Gives the elements of a value, where they are known.
+
+    Raises:
+        Gap: It would be refused.
+    """
+    if op_type in _ALIKE:
+        patterns = ["T"] * len(inputs)
+        shared = _ALIKE[op_type]
+    elif op_type in DIFFERENT:
+        patterns = DIFFERENT[op_type].split(" ")
+        shared = SHARED.get(op_type, "")
+    else:
+        return
+    first = None
+    for value, pattern in zip(inputs, patterns, strict=False):
+        if value is None:
+            continue
+        letter = LETTERS.get(value.dtype)
+        if letter is None or letter not in (shared if pattern == "T" else pattern):
+            raise Gap(f"ONNX's {op_type} of {value.dtype}")
+        if pattern == "T":
+            if first is not None and first != value.dtype:
+                raise Gap(f"ONNX's {op_type} of {first} and {value.dtype}")
+            first = value.dtype
+    rule = _RULES.get(op_type)
+    if rule is not None:
+        rule(inputs, attributes, known)
+
+
+def _sizes(value: Value | None) -> tuple[Dim, ...]:
+    """Return the sizes of a value in the order that its axes have in the graph."""
+    assert value is not None
+    return tuple(value.shape[axis] for axis in value.stored)
+
+
+def _differ(m: Dim, n: Dim) -> bool:
+    return isinstance(m, int) and isinstance(n, int) and m != n
+
+
+def _not_together(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Tell whether two shapes cannot be broadcast."""
+    ends = zip(reversed(a), reversed(b), strict=False)
+    return any(_differ(m, n) and 1 not in (m, n) for m, n in ends)
+
+
+def _axis(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    """The attribute names an axis that there is."""
+    del known
+    rank = len(_sizes(inputs[0]))
+    axis = attributes.get("axis", 0)
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise Gap(f"axis {axis} of {rank} axes")
+
+
+def _axes(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    """The second operand names axes that there are, each once."""
+    del attributes
+    rank = len(_sizes(inputs[0]))
+    axes = _numbers(inputs, 1, known) or []
+    if any(not -rank <= n < rank for n in axes) or len({n % rank for n in axes}) < len(axes):
+        raise Gap(f"axes {axes} of {rank} axes")
+
+
+def _numbers(inputs: Inputs, number: int, known: Known) -> list[int] | None:
+    value = inputs[number] if number < len(inputs) else None
+    found = None if value is None else known(value)
+    return None if found is None else [int(n) for n in found.reshape(-1)]
+
+
+def _squeeze(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    _axes(inputs, attributes, known)
+    sizes = _sizes(inputs[0])
+    for axis in _numbers(inputs, 1, known) or ():
+        if _differ(sizes[axis], 1):
+            raise Gap(f"an axis of {sizes[axis]} that is to be dropped")
+
+
+def _unsqueeze(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del attributes
+    axes = _numbers(inputs, 1, known) or []
+    rank = len(_sizes(inputs[0])) + len(axes)
+    if any(not -rank <= n < rank for n in axes) or len({n % rank for n in axes}) < len(axes):
+        raise Gap(f"new axes {axes} among {rank}")
+
+
+def _matmul(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del attributes, known
+    a, b = _sizes(inputs[0]), _sizes(inputs[1])
+    if not a or not b:
+        raise Gap("a product of a matrix and a scalar")
+    meets = b[-2] if len(b) > 1 else b[-1]
+    if _differ(a[-1], meets) or _not_together(a[:-2], b[:-2]):
+        raise Gap(f"a product of matrices of {list(a)} and {list(b)}")
+
+
+def _concat(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    _axis(inputs, attributes, known)
+    first = _sizes(inputs[0])
+    axis = attributes["axis"]
+    assert isinstance(axis, int)
+    for value in inputs[1:]:
+        other = _sizes(value)
+        same = len(other) == len(first) and not any(
+            _differ(m, n)
+            for i, (m, n) in enumerate(zip(first, other, strict=True))
+            if i != axis % len(first)
+        )
+        if not same:
+            raise Gap(f"{list(first)} beside {list(other)} in axis {axis}")
+
+
+def _expand(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del attributes
+    target = _numbers(inputs, 1, known)
+    sizes = _sizes(inputs[0])
+    if target is not None and (min(target, default=0) < 0 or _not_together(sizes, target)):
+        raise Gap(f"{list(sizes)} broadcast to {target}")
+
+
+def _reshape(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    target = _numbers(inputs, 1, known)
+    if target is None:
+        return
+    sizes = _sizes(inputs[0])
+    if not attributes.get("allowzero"):
+        if any(n == 0 and i >= len(sizes) for i, n in enumerate(target)):
+            raise Gap(f"{list(sizes)} reshaped to {target}")
+        target = [sizes[i] if n == 0 else n for i, n in enumerate(target)]  # type: ignore[misc]
+    if min((n for n in target if isinstance(n, int)), default=0) < -1 or target.count(-1) > 1:
+        raise Gap(f"a reshape to {target}")
+    if all(isinstance(n, int) for n in (*sizes, *target)):
+        before, after = _product(sizes), _product([n for n in target if n != -1])
+        fits = before == after if -1 not in target else bool(after) and before % after == 0
+        if not fits:
+            raise Gap(f"{list(sizes)} reshaped to {target}")
+
+
+def _product(sizes: Sequence[Dim]) -> int:
+    result = 1
+    for n in sizes:
+        assert isinstance(n, int)
+        result *= n
+    return result
+
+
+def _convolution(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del known
+    x, w = _sizes(inputs[0]), _sizes(inputs[1])
+    groups = attributes.get("group", 1)
+    assert isinstance(groups, int)
+    if len(x) < 3 or len(x) != len(w) or groups < 1:
+        raise Gap(f"a convolution of {list(x)} with {list(w)} in {groups} groups")
+    channels = w[1] * groups if isinstance(w[1], int) else w[1]
+    if _differ(x[1], channels):
+        raise Gap(f"a convolution of {x[1]} channels with a kernel for {channels}")
+    if isinstance(w[0], int) and w[0] % groups:
+        raise Gap(f"a convolution to {w[0]} channels in {groups} groups")
+
+
+def _normalization(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del attributes, known
+    x = _sizes(inputs[0])
+    for value in inputs[1:]:
+        sizes = _sizes(value)
+        if len(x) < 2 or len(sizes) != 1 or _differ(x[1], sizes[0]):
+            raise Gap(f"a normalization of {list(x)} by {list(sizes)}")
+
+
+def _einsum(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del known
+    equation = attributes["equation"]
+    assert isinstance(equation, str)
+    terms = equation.partition("->")[0].split(",")
+    if len(terms) != len(inputs):
+        raise Gap(f"{equation} of {len(inputs)} tensors")
+    found: dict[str, Dim] = {}
+    for term, value in zip(terms, inputs, strict=True):
+        sizes = _sizes(value)
+        before, dots, behind = (part.strip().replace(" ", "") for part in term.partition("..."))
+        named = len(before) + len(behind)
+        if named > len(sizes) or (not dots and named < len(sizes)):
+            raise Gap(f"{equation} of {len(sizes)} axes")
+        pairs = [*zip(before, sizes, strict=False)]
+        pairs += zip(behind, sizes[len(sizes) - len(behind) :], strict=True)
+        for letter, size in pairs:
+            known_size = found.get(letter)
+            if _differ(known_size, size) and 1 not in (known_size, size):
+                raise Gap(f"{equation} with {letter} = {known_size} and {size}")
+            if known_size is None or known_size == 1:
+                found[letter] = size
+
+
+def _gather_nd(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del known
+    x, index = _sizes(inputs[0]), _sizes(inputs[1])
+    batch = attributes.get("batch_dims", 0)
+    assert isinstance(batch, int)
+    last = index[-1] if index else None
+    if not index or batch >= min(len(x), len(index)):
+        raise Gap(f"elements of {list(x)} at {list(index)}, {batch} batches")
+    if isinstance(last, int) and last > len(x) - batch:
+        raise Gap(f"elements of {len(x)} axes at {last} coordinates")
+
+
+def _at_least(rank: int) -> Rule:
+    def rule(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+        del attributes, known
+        if len(_sizes(inputs[0])) < rank:
+            raise Gap(f"of {len(_sizes(inputs[0]))} axes, of which there must be {rank}")
+
+    return rule
+
+
+def _pad(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del attributes
+    pads = inputs[1]
+    sizes = _sizes(inputs[0])
+    length = None if pads is None else _sizes(pads)
+    axes = inputs[3] if len(inputs) > 3 else None
+    if (
+        axes is None
+        and length is not None
+        and (len(length) != 1 or _differ(length[0], 2 * len(sizes)))
+    ):
+        raise Gap(f"{list(sizes)} with {list(length)} paddings")
+    for n in _numbers(inputs, 1, known) or ():
+        if abs(n) > 1 << 40:
+            raise Gap(f"a padding of {n}")
+
+
+_RULES: dict[str, Rule] = {
+    **dict.fromkeys((
+        "ArgMax", "ArgMin", "Gather", "GatherElements", "LogSoftmax", "ScatterElements", "Softmax",
+        "Split", "TopK",
+    ), _axis),
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _axes),
+    **dict.fromkeys((
+        "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LRN", "LpPool", "MaxPool",
+    ), _at_least(3)),
+    "BatchNormalization": _normalization, "Concat": _concat, "Conv": _convolution,
+    "Einsum": _einsum, "Expand": _expand, "GatherND": _gather_nd, "InstanceNormalization":
+    _normalization, "MatMul": _matmul, "Pad": _pad, "Reshape": _reshape, "Squeeze": _squeeze,
+    "ReverseSequence": _at_least(2), "Trilu": _at_least(2), "Unsqueeze": _unsqueeze,
+}  # fmt: skip
