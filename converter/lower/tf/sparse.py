@@ -177,7 +177,12 @@ def _inside(op: Context, indices: Value, first: Value, last: Value) -> Value:
     return op.cast(op.reduce("ReduceMin", both, [1]), "bool")
 
 
-@tf_op("SparseSplit", outputs=("output_indices", "output_values", "output_shape"))
+@tf_op(
+    "SparseSplit",
+    outputs=(
+        "output_indices*num_split", "output_values*num_split", "output_shape*num_split",
+    ),
+)  # fmt: skip
 def split(
     op: Context, split_dim: Value, indices: Value, values: Value, shape: Value, /, *, num_split: int
 ) -> list[Value]:

@@ -105,12 +105,12 @@ def _cased(name: str, meaning: str, *, upper: bool) -> None:
         found = _folded(op, input, change)
         if found is not None:
             return found
-        if encoding != "utf-8":
-            raise Gap("the case of ASCII's letters alone")
-        flat = op.reshape(op.plain(input), (None,))
+        if encoding:
+            raise Gap("the case of letters beyond ASCII's, which depends on where the file runs")
+        count = extents.product(op, extents.of_all(op, input))
         made = op.emit(
-            "StringNormalizer", flat, dtype="string", shape=(None,),
-            case_change_action="UPPER" if upper else "LOWER",
+            "StringNormalizer", extents.reshaped(op, input, [count]), dtype="string",
+            shape=(count.dim,), case_change_action="UPPER" if upper else "LOWER", locale="C",
         )  # fmt: skip
         return extents.reshaped(op, made, extents.of_all(op, input))
 
@@ -170,11 +170,11 @@ def reduce_join(
     op: Context, inputs: Value, reduction_indices: Value, /, *,
     keep_dims: bool = False, separator: str = "",
 ) -> Value:  # fmt: skip
-    """Texts one after another along axes."""
+    """Texts one after another along axes, the first that is named changing the fastest."""
     axes = [inputs.axis(a) for a in op.ints(reduction_indices, "axes")]
     if not axes:
-        axes = list(range(inputs.rank))
-    order = [i for i in range(inputs.rank) if i not in axes] + axes
+        return inputs
+    order = [i for i in range(inputs.rank) if i not in axes] + axes[::-1]
     count = 1
     for axis in axes:
         size = inputs.shape[axis]
@@ -186,8 +186,15 @@ def reduce_join(
     kept = [i for i in range(inputs.rank) if i not in axes]
     sides = [extents.of(op, inputs, i) for i in kept]
     flat = extents.reshaped(op, op.transpose(inputs, order), [*sides, extents.number(op, count)])
-    parts = op.split(flat, -1, [1] * count) if count > 1 else [flat]
-    made = string_join(op, *(op.squeeze(p, [-1]) for p in parts), separator=separator)
+    known = op.static(inputs)
+    if known is not None:
+        rows = known.transpose(order).reshape(-1, count)
+        between = separator.encode()
+        whole = texts([between.join(_bytes(r)) for r in rows], tuple(known.shape[i] for i in kept))
+        made = op.constant(whole)
+    else:
+        parts = op.split(flat, -1, [1] * count) if count > 1 else [flat]
+        made = string_join(op, *(op.squeeze(p, [-1]) for p in parts), separator=separator)
     return op.unsqueeze(made, sorted(axes)) if keep_dims else made
 
 

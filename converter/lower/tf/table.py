@@ -31,6 +31,7 @@ class Row:
         handler: Builds it.
         arguments: Names of the attributes it takes.
         outputs: Names of its outputs where it has several, in order: functions refer to them so.
+            ``name*N`` are as many as the attribute N says.
         takes_any: Whether its inputs may be what is no tensor: handles, lists, complex numbers.
         takes_node: Whether it wants the node, for attributes that say types or functions.
     """
