@@ -4,6 +4,7 @@ A signature that cannot be lowered is left out and named, as long as another one
 asked for by name must be lowered, or nothing is written.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -101,6 +102,11 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
         what = ", ".join(f"{op_type} {count}" for op_type, count in sorted(narrowed.items()))
         detail = f"{what}: onnxruntime has them in no wider type"
         changes.append(Normalisation("float64 computed in float32", sum(narrowed.values()), detail))
+    drawn = Counter(op for graph in graphs for op in graph.random.values())
+    if drawn:
+        what = ", ".join(f"{op} {count}" for op, count in sorted(drawn.items()))
+        detail = f"{what}: of the same distribution, by ONNX's generator"
+        changes.append(Normalisation("random numbers are others", drawn.total(), detail))
     if unkept:
         detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"
         changes.append(Normalisation("assignments to variables left out", len(unkept), detail))

@@ -91,6 +91,7 @@ class Graph:
             called several times has several. A pass may take the value away: so goes its trace.
         trusted: Modules of the user's that supplied some of it → SHA-256 of their files.
         narrowed: Operator → how many of float64 are computed in float32, for want of a kernel.
+        random: Where in the source → the operation there that draws numbers: here it draws others.
         signature: Of TensorFlow's signatures, which one this is; empty where there is none.
         sources: Name of an input or output → the tensor that it is in TensorFlow's graph.
         left_out: Outputs that nothing says are wanted → why they are not here.
@@ -107,6 +108,7 @@ class Graph:
     traces: list[Trace] = field(default_factory=list)
     trusted: dict[str, str] = field(default_factory=dict)
     narrowed: dict[str, int] = field(default_factory=dict)
+    random: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     sources: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -130,9 +132,7 @@ def needed(graph: Graph) -> Graph:
     named = wanted | made | set(graph.inputs)
     specs = {n: s for n, s in graph.specs.items() if n in named}
     traces = [t for t in graph.traces if t.value in made]
-    return replace(
-        graph, nodes=nodes, specs=specs, initializers=initializers, traces=traces
-    )
+    return replace(graph, nodes=nodes, specs=specs, initializers=initializers, traces=traces)
 
 
 def free_names(graph: Graph) -> set[str]:

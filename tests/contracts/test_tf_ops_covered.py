@@ -17,6 +17,12 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "tf_ops"
 # Op -> the test that proves it instead, or why it has none.
 ELSEWHERE = {
     "_Loop": "made of a frame's nodes: rows with loops of TensorFlow 1",
+    "RandomUniform": "test_tf_random.py",
+    "RandomStandardNormal": "test_tf_random.py",
+    "TruncatedNormal": "test_tf_random.py",
+    "RandomUniformInt": "test_tf_random.py",
+    "RandomShuffle": "test_tf_random.py",
+    "Multinomial": "test_tf_random.py",
 }
 
 

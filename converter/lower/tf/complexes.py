@@ -140,11 +140,9 @@ def zeros_like(op: Context, like: Value) -> Value:
     return op.sub(like, like)
 
 
-@tf_op("Complex", any_input=True)
+@tf_op("Complex")
 def complex_of(op: Context, real: Value, imag: Value, /) -> Complex:
     """Real + i * imag."""
-    if not isinstance(real, Value) or not isinstance(imag, Value):
-        raise Gap("of what is no tensor")
     if real.shape != imag.shape or None in real.shape:
         zero = op.constant(0.0, real.dtype)
         real, imag = (
@@ -213,7 +211,8 @@ def _mul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
 
 @of_complex("Square")
 def _square(op: Context, node: Node, x: Thing) -> Complex:
-    return _mul(op, node, x, x)
+    del node
+    return multiplied(op, pair(x), pair(x), op.mul)
 
 
 @of_complex("Div", "RealDiv")
@@ -270,9 +269,9 @@ def _matmul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
         value = pair(thing)
         if node.attribute(turned) or node.attribute(adjoint):
             order = [*range(value.rank - 2), value.rank - 1, value.rank - 2]
-            value = both(op, lambda v, order=order: op.transpose(v, order), value)
+            value = _joined(op.transpose(value.real, order), op.transpose(value.imaginary, order))
         sides.append(_conjugate(op, value) if node.attribute(adjoint) else value)
-    return multiplied(op, *sides, op.matmul)
+    return multiplied(op, sides[0], sides[1], op.matmul)
 
 
 @of_complex("Einsum")

@@ -423,11 +423,11 @@ def fused_depthwise_conv2d(
     op: Context, input: Value, filter: Value, /, *args: Value,
     num_args: int, strides: Sequence[int], padding: str, data_format: str = "NHWC",
     dilations: Sequence[int] = (1, 1, 1, 1), fused_ops: Sequence[str] = (),
-    explicit_paddings: Sequence[int] = (), epsilon: float = 1e-4, leakyrelu_alpha: float = 0.2,
+    epsilon: float = 1e-4, leakyrelu_alpha: float = 0.2,
 ) -> Value:  # fmt: skip
     """A depthwise convolution, and what a grappler fused behind it."""
     del num_args
-    windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
+    windows = windows_of(filter, strides, padding, (), data_format, dilations)
     kernel, channels = grouped_kernel(op, filter)
     made = convolved(op, input, kernel, windows, data_format, groups=channels)
     return finished(op, made, args, fused_ops, data_format, epsilon, leakyrelu_alpha)

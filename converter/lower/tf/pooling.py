@@ -117,7 +117,18 @@ def max_pool_3d(
     return largest(op, input, windows_of(ksize, strides, padding, (), data_format), data_format)
 
 
-@tf_op("AvgPool", "AvgPool3D")
+@tf_op("AvgPool3D")
+def avg_pool_3d(
+    op: Context, input: Value, /, *,
+    ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NDHWC",
+) -> Value:  # fmt: skip
+    """The mean of each window of a volume; padding does not count."""
+    return avg_pool(
+        op, input, ksize=ksize, strides=strides, padding=padding, data_format=data_format
+    )
+
+
+@tf_op("AvgPool")
 def avg_pool(
     op: Context, value: Value, /, *,
     ksize: Sequence[int], strides: Sequence[int], padding: str, data_format: str = "NHWC",

@@ -1,1 +1,256 @@
-"""Random numbers: seeded as the source seeds them, or drawn anew."""
+"""Random numbers.
+
+What TensorFlow draws from a state differs from run to run, or from session to session: here it is
+ONNX's numbers of the same distribution, seeded where TensorFlow's are, and the graph says so
+(`Graph.random`). What it draws from a seed alone is a function of that seed: those numbers are
+computed here, exactly, where the seed and the shape are known, and are a gap where not.
+Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import erf, prod, sqrt
+
+import numpy as np
+
+from converter.lower.builder import element_type
+from converter.lower.graph import Attribute
+from converter.lower.tf import philox
+from converter.lower.tf.context import Context
+from converter.lower.tf.graphdef import Node
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.values import Value
+
+MOST = 1 << 22  # numbers that are drawn while a graph is lowered
+PHILOX, AUTO = 1, 3  # algorithms
+DRAWN = ("float32", "float64")  # what onnxruntime draws
+
+
+def _seeded(seed: int, seed2: int) -> dict[str, Attribute]:
+    if not seed and not seed2:
+        return {}
+    return {"seed": float((seed ^ (seed2 << 12)) % (1 << 24))}
+
+
+def _drawn(
+    op: Context, op_type: str, shape: Value, dtype: str, node: Node, seed: int, seed2: int,
+    **how: Attribute,
+) -> Value:  # fmt: skip
+    """Return numbers that ONNX draws, of a shape."""
+    kind = dtype if dtype in DRAWN else "float32"
+    _note(op, node)
+    attributes: dict[str, Attribute] = {
+        "dtype": element_type(kind), **how, **_seeded(seed, seed2)
+    }  # fmt: skip
+    dims = tuple(op.dims(shape))
+    if all(isinstance(n, int) for n in dims) and dims:
+        sizes = [int(n) for n in dims if isinstance(n, int)]
+        (made,) = op.node(op_type, [], [(kind, dims)], attributes={"shape": sizes, **attributes})
+    else:
+        filled = op.emit("ConstantOfShape", op.cast(shape, "int64"), dtype="float32", shape=dims)
+        # Drawn anew in each round of a loop, whatever the shape is made of.
+        like = replace(filled, is_constant=False)
+        (made,) = op.node(f"{op_type}Like", [like], [(kind, dims)], attributes=attributes)
+    return op.cast(made, dtype)
+
+
+def _note(op: Context, node: Node) -> None:
+    op._outermost.random[op.at] = node.op
+
+
+@tf_op("RandomUniform")
+def random_uniform(
+    op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
+) -> Value:
+    """Numbers from 0 to 1: others than TensorFlow's."""
+    dtype = node.attribute("dtype")
+    return _drawn(op, "RandomUniform", shape, dtype, node, seed, seed2, low=0.0, high=1.0)
+
+
+@tf_op("RandomStandardNormal")
+def random_standard_normal(
+    op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
+) -> Value:
+    """Normal numbers: others than TensorFlow's."""
+    dtype = node.attribute("dtype")
+    return _drawn(op, "RandomNormal", shape, dtype, node, seed, seed2, mean=0.0, scale=1.0)
+
+
+@tf_op("TruncatedNormal")
+def truncated_normal(
+    op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
+) -> Value:
+    """Normal numbers that are nearer to nothing than 2: others than TensorFlow's."""
+    from converter.lower.tf.special import erfinv
+
+    bound = erf(sqrt(2.0))
+    shares = _drawn(
+        op, "RandomUniform", shape, "float64", node, seed, seed2, low=-bound, high=bound
+    )
+    return op.cast(op.mul(erfinv(op, shares), sqrt(2.0)), node.attribute("dtype"))
+
+
+@tf_op("RandomUniformInt")
+def random_uniform_int(
+    op: Context, shape: Value, minval: Value, maxval: Value, /, *,
+    seed: int = 0, seed2: int = 0, node: Node,
+) -> Value:  # fmt: skip
+    """Integers from one to below another: others than TensorFlow's."""
+    shares = _drawn(op, "RandomUniform", shape, "float64", node, seed, seed2, low=0.0, high=1.0)
+    low, high = op.cast(minval, "int64"), op.cast(maxval, "int64")
+    steps = op.unary("Floor", op.mul(shares, op.cast(op.sub(high, low), "float64")))
+    return op.cast(op.add(op.cast(steps, "int64"), low), minval.dtype)
+
+
+@tf_op("RandomShuffle")
+def random_shuffle(
+    op: Context, value: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
+) -> Value:
+    """Rows in any order: another one than TensorFlow's."""
+    if value.rank == 0:
+        return value
+    count = op.size(value, 0)
+    keys = _drawn(op, "RandomUniform", count, "float64", node, seed, seed2, low=0.0, high=1.0)
+    _, order = op.node(
+        "TopK", [keys, count], [(keys.dtype, keys.shape), ("int64", (value.shape[0],))]
+    )
+    return op.gather(value, order, 0)
+
+
+@tf_op("Multinomial")
+def multinomial(
+    op: Context, logits: Value, num_samples: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
+) -> Value:
+    """Numbers of classes, drawn by their shares: others than TensorFlow's."""
+    count = op.int(num_samples, "num_samples")
+    _note(op, node)
+    kind = node.attribute("output_dtype", "int64")
+    given = replace(op.plain(op.cast(logits, "float32")), is_constant=False)
+    (made,) = op.node(
+        "Multinomial", [given], [(kind, (logits.shape[0], count))],
+        attributes={"dtype": element_type(kind), "sample_size": count, **_seeded(seed, seed2)},
+    )  # fmt: skip
+    return made
+
+
+# -- of a seed alone -------------------------------------------------------------------------------
+
+Draw = Callable[[int, tuple[int, int], int, str], np.ndarray]
+
+
+def _constant(
+    op: Context, shape: Value, key: int, counter: tuple[int, int], dtype: str, draw: Draw
+) -> Value:
+    sizes = op.ints(shape, "a shape of random numbers")
+    count = prod(sizes)
+    if count > MOST:
+        raise Gap(f"{count} random numbers")
+    found = draw(key, counter, count, dtype)
+    return op.constant(found.astype(dtype).reshape(sizes))
+
+
+def _uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    return philox.uniform(key, counter, count, dtype)
+
+
+def _normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    if dtype not in ("float32", "float16"):
+        raise Gap(f"normal numbers of {dtype}")
+    return philox.normal(key, counter, count)
+
+
+def _truncated(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    if dtype not in ("float32", "float16"):
+        raise Gap(f"normal numbers of {dtype}")
+    return philox.truncated_normal(key, counter, count)
+
+
+def _full(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    return philox.full_integers(key, counter, count, dtype)
+
+
+def _between(low: int, high: int) -> Draw:
+    def draw(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+        return philox.integers(key, counter, count, low, high, dtype)
+
+    return draw
+
+
+def _of_seed(op: Context, seed: Value) -> tuple[int, tuple[int, int]]:
+    found = op.static(seed)
+    if found is None:
+        raise Gap("a seed that is computed from the inputs")
+    return philox.key_and_counter(found)
+
+
+def _of_key(op: Context, key: Value, counter: Value, alg: Value) -> tuple[int, tuple[int, int]]:
+    keys, counters = op.static(key), op.static(counter)
+    if keys is None or counters is None:
+        raise Gap("a key that is computed from the inputs")
+    if op.int(alg, "an algorithm") not in (PHILOX, AUTO):
+        raise Gap("numbers by ThreeFry")
+    return int(keys[0]), (int(counters[0]), int(counters[1]))
+
+
+def _stateless(name: str, draw: Draw, meaning: str, kind: str) -> None:
+    def by_seed(op: Context, shape: Value, seed: Value, /, *, node: Node) -> Value:
+        key, counter = _of_seed(op, seed)
+        return _constant(op, shape, key, counter, node.attribute("dtype", kind), draw)
+
+    def by_key(
+        op: Context, shape: Value, key: Value, counter: Value, alg: Value, /, *, node: Node
+    ) -> Value:
+        one, many = _of_key(op, key, counter, alg)
+        return _constant(op, shape, one, many, node.attribute("dtype", kind), draw)
+
+    by_seed.__doc__ = by_key.__doc__ = f"{meaning}, by a seed that is known: TensorFlow's own."
+    tf_op(name)(by_seed)
+    tf_op(f"{name}V2")(by_key)
+
+
+_stateless("StatelessRandomUniform", _uniform, "Numbers from 0 to 1", "float32")
+_stateless("StatelessRandomNormal", _normal, "Normal numbers", "float32")
+_stateless("StatelessTruncatedNormal", _truncated, "Normal numbers nearer than 2", "float32")
+_stateless("StatelessRandomUniformFullInt", _full, "Integers", "uint64")
+
+
+@tf_op("StatelessRandomUniformInt")
+def stateless_random_uniform_int(
+    op: Context, shape: Value, seed: Value, minval: Value, maxval: Value, /
+) -> Value:
+    """Integers from one to below another, by a seed that is known: TensorFlow's own."""
+    low, high = op.int(minval, "minval"), op.int(maxval, "maxval")
+    key, counter = _of_seed(op, seed)
+    return _constant(op, shape, key, counter, minval.dtype, _between(low, high))
+
+
+@tf_op("StatelessRandomUniformIntV2")
+def stateless_random_uniform_int_v2(
+    op: Context, shape: Value, key: Value, counter: Value, alg: Value, minval: Value,
+    maxval: Value, /,
+) -> Value:  # fmt: skip
+    """Integers from one to below another, by a key that is known: TensorFlow's own."""
+    low, high = op.int(minval, "minval"), op.int(maxval, "maxval")
+    one, many = _of_key(op, key, counter, alg)
+    return _constant(op, shape, one, many, minval.dtype, _between(low, high))
+
+
+@tf_op("StatelessRandomGetKeyCounter", outputs=("key", "counter"))
+def stateless_random_get_key_counter(op: Context, seed: Value, /) -> list[Value]:
+    """The key and the counter that a known seed stands for."""
+    key, counter = _of_seed(op, seed)
+    return [
+        op.constant(np.array([key], np.uint64)), op.constant(np.array(counter, np.uint64))
+    ]  # fmt: skip
+
+
+@tf_op("StatelessRandomGetAlg")
+def stateless_random_get_alg(op: Context) -> Value:
+    """The algorithm that a CPU draws by: Philox."""
+    return op.constant(PHILOX, "int32")
+
+
+@tf_op("StatelessRandomGetKeyCounterAlg", outputs=("key", "counter", "alg"))
+def stateless_random_get_key_counter_alg(op: Context, seed: Value, /) -> list[Value]:
+    """The key, the counter and the algorithm of a known seed."""
+    return [*stateless_random_get_key_counter(op, seed), stateless_random_get_alg(op)]

@@ -202,8 +202,6 @@ def _complex(name: str, axes: int, *, inverse: bool) -> None:
 for _name, _axes in (("", 1), ("2D", 2), ("3D", 3)):
     _complex(f"FFT{_name}", _axes, inverse=False)
     _complex(f"IFFT{_name}", _axes, inverse=True)
-    _complex(f"BatchFFT{_name}", _axes, inverse=False)
-    _complex(f"BatchIFFT{_name}", _axes, inverse=True)
 
 
 def _lengths(op: Context, fft_length: Value, axes: int) -> list[Dim]:

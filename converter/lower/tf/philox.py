@@ -1,0 +1,142 @@
+"""The numbers that TensorFlow's stateless random operations draw from a seed: Philox 4x32-10.
+
+They are a function of the seed and the shape, so where both are known the numbers are constants.
+Source: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/lib/random/philox_random.h
+and random_distributions.h beside it; "Parallel random numbers: as easy as 1, 2, 3", Salmon et al.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
+SCRAMBLING = (0x3EC8F720, 0x02461E29)  # the key that seeds are made keys with
+LOW = np.uint64(0xFFFFFFFF)
+HALF = np.uint64(32)
+RESERVED = 256  # counters that four numbers may use up where it is not known how many they take
+F = np.float32
+LEAST = F(1e-7)  # of what a logarithm is taken
+
+
+def key_and_counter(seed: np.ndarray) -> tuple[int, tuple[int, int]]:
+    """Return the key and the counter, in halves, that a seed of two numbers stands for."""
+    mixed = blocks(
+        SCRAMBLING[0] | SCRAMBLING[1] << 32, tuple(int(n) & 0xFFFFFFFFFFFFFFFF for n in seed), 1
+    )
+    a, b, c, d = (int(n) for n in mixed[0])
+    return a | b << 32, (0, c | d << 32)
+
+
+def blocks(key: int, counter: tuple[int, ...], count: int, first: int = 0) -> np.ndarray:
+    """Return blocks of four 32-bit numbers: [count, 4] of uint32.
+
+    Args:
+        key: 64 bits.
+        counter: 128 bits, the lower half first.
+        count: How many blocks.
+        first: How many are skipped.
+    """
+    whole = counter[0] | counter[1] << 64
+    starts = [(whole + first + i) & ((1 << 128) - 1) for i in (0,)]
+    low = starts[0] & 0xFFFFFFFFFFFFFFFF
+    lows = np.uint64(low) + np.arange(count, dtype=np.uint64)
+    carried = (lows < np.uint64(low)).astype(np.uint64)
+    highs = np.uint64(starts[0] >> 64) + carried
+    words = [lows & LOW, lows >> HALF, highs & LOW, highs >> HALF]
+    keys = [np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)]
+    for _ in range(10):
+        one, two = MULTIPLIERS[0] * words[0], MULTIPLIERS[1] * words[2]
+        words = [
+            (two >> HALF) ^ words[1] ^ keys[0], two & LOW,
+            (one >> HALF) ^ words[3] ^ keys[1], one & LOW,
+        ]  # fmt: skip
+        keys = [(k + w) & LOW for k, w in zip(keys, WEYL, strict=True)]
+    return np.stack(words, 1).astype(np.uint32)
+
+
+def _words(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
+    return blocks(key, counter, -(-count // 4)).reshape(-1)
+
+
+def _long_words(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
+    """Return 64-bit numbers, two of a block."""
+    pairs = blocks(key, counter, -(-count // 2)).reshape(-1, 2).astype(np.uint64)
+    return np.asarray(pairs[:, 0] | pairs[:, 1] << HALF)
+
+
+def _fractions(words: np.ndarray) -> np.ndarray:
+    """Return 32-bit numbers as float32 from 0 to 1."""
+    return ((words & np.uint32(0x7FFFFF)) | np.uint32(127 << 23)).view(F) - F(1)
+
+
+def uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    """Return numbers from 0 to 1, 1 excluded.
+
+    Raises:
+        ValueError: There is none of that dtype.
+    """
+    if dtype == "float32":
+        return _fractions(_words(key, counter, count))[:count]
+    if dtype == "float16":
+        words = (_words(key, counter, count) & np.uint32(0x3FF)) | np.uint32(15 << 10)
+        return words.astype(np.uint16).view(np.float16)[:count] - np.float16(1)
+    if dtype == "float64":
+        pairs = blocks(key, counter, -(-count // 2)).reshape(-1, 2).astype(np.uint64)
+        high = (pairs[:, 0] & np.uint64(0xFFFFF)) << HALF
+        bits = high | pairs[:, 1] | np.uint64(1023 << 52)
+        return bits.view(np.float64)[:count] - 1.0
+    raise ValueError(f"numbers of {dtype}")
+
+
+def integers(
+    key: int, counter: tuple[int, int], count: int, low: int, high: int, dtype: str
+) -> np.ndarray:
+    """Return integers from one to below another."""
+    if dtype in ("int32", "uint32"):
+        words = _words(key, counter, count).astype(np.uint64)
+    else:
+        words = _long_words(key, counter, count)
+    shares = words[:count] % np.uint64(high - low)
+    return (shares + np.uint64(low & 0xFFFFFFFFFFFFFFFF)).astype(dtype)
+
+
+def full_integers(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
+    """Return integers of which every bit is drawn."""
+    make = _words if dtype in ("int32", "uint32") else _long_words
+    return make(key, counter, count)[:count].astype(dtype)
+
+
+def _by_circle(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return two normal numbers for each two 32-bit ones (Box and Muller)."""
+    length = np.sqrt(F(-2) * np.log(np.maximum(_fractions(a), LEAST)))
+    angle = F(2 * np.pi) * _fractions(b)
+    return np.sin(angle) * length, np.cos(angle) * length
+
+
+def normal(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
+    """Return normal numbers, of float32."""
+    words = blocks(key, counter, -(-count // 4))
+    first, second = _by_circle(words[:, 0], words[:, 1]), _by_circle(words[:, 2], words[:, 3])
+    return np.stack([*first, *second], 1).reshape(-1)[:count]
+
+
+def truncated_normal(key: int, counter: tuple[int, int], count: int) -> np.ndarray:
+    """Return normal numbers that are nearer to nothing than 2, of float32."""
+    groups = -(-count // 4)
+    found = np.empty((groups, 4), F)
+    for group in range(groups):
+        numbers = _near(key, counter, group * RESERVED)
+        found[group] = [next(numbers) for _ in range(4)]
+    return found.reshape(-1)[:count]
+
+
+def _near(key: int, counter: tuple[int, int], first: int) -> Iterator[np.float32]:
+    while True:
+        words = blocks(key, counter, 8, first)
+        first += 8
+        for a, b, c, d in words:
+            for one, two in ((a, b), (c, d)):
+                for number in _by_circle(np.asarray([one]), np.asarray([two])):
+                    if abs(number[0]) < 2:
+                        yield number[0]
