@@ -1,6 +1,6 @@
 """Shapes of tensors, joining, repeating and reordering."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,53 +12,28 @@ from converter.lower.tf import contents, extents, sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
-from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value
 
 # -- shapes ----------------------------------------------------------------------------------------
 
 
-def by_parts(op: Context, thing: Thing, function: Callable[[Value], Value]) -> Thing:
-    """Apply to a tensor what only moves elements about: of complex numbers to both parts."""
-    if isinstance(thing, Complex):
-        return Complex(function(thing.real), function(thing.imaginary), thing.dtype)
-    return function(tensor_of(op, thing))
-
-
-def tensor_of(op: Context, thing: Thing) -> Value:
-    """Return a tensor; a reference to a variable reads as one.
-
-    Raises:
-        Gap: It is none.
-    """
-    found = op.walker.tensor(thing)
-    if not isinstance(found, Value):
-        raise Gap(f"of a {type(thing).__name__.lower()}")
-    return found
-
-
-@tf_op("Reshape", any_input=True)
-def reshape(op: Context, tensor: Thing, shape: Value, /) -> Thing:
+@tf_op("Reshape")
+def reshape(op: Context, tensor: Value, shape: Value, /) -> Value:
     """A tensor in another shape, which may be computed."""
-    return by_parts(op, tensor, lambda v: op.shaped(v, shape, op.dims(shape)))
+    return op.shaped(tensor, shape, op.dims(shape))
 
 
-@tf_op("ExpandDims", any_input=True)
-def expand_dims(op: Context, input: Thing, dim: Value, /) -> Thing:
+@tf_op("ExpandDims")
+def expand_dims(op: Context, input: Value, dim: Value, /) -> Value:
     """A tensor with a new axis of one element."""
-    axis = op.int(dim, "a place of a new axis")
-    return by_parts(op, input, lambda v: op.unsqueeze(v, [axis]))
+    return op.unsqueeze(input, [op.int(dim, "a place of a new axis")])
 
 
-@tf_op("Squeeze", any_input=True)
-def squeeze(op: Context, input: Thing, /, *, squeeze_dims: Sequence[int] = ()) -> Thing:
+@tf_op("Squeeze")
+def squeeze(op: Context, input: Value, /, *, squeeze_dims: Sequence[int] = ()) -> Value:
     """A tensor without axes of one element: those named, or all."""
-    return by_parts(op, input, lambda v: _squeezed(op, v, squeeze_dims))
-
-
-def _squeezed(op: Context, input: Value, axes: Sequence[int]) -> Value:
-    if axes:
-        return op.squeeze(input, axes)
+    if squeeze_dims:
+        return op.squeeze(input, squeeze_dims)
     ones = [i for i, n in enumerate(input.shape) if n == 1]
     if all(isinstance(n, int) for n in input.shape):
         return op.squeeze(input, ones) if ones else input
@@ -68,17 +43,10 @@ def _squeezed(op: Context, input: Value, axes: Sequence[int]) -> Value:
     return op.emit("Squeeze", input, dtype=input.dtype, shape=shape)
 
 
-@tf_op("Transpose", "ConjugateTranspose", any_input=True)
-def transpose(op: Context, x: Thing, perm: Value, /, *, node: Node) -> Thing:
+@tf_op("Transpose", "ConjugateTranspose")
+def transpose(op: Context, x: Value, perm: Value, /) -> Value:
     """A tensor with its axes in another order, which may be computed."""
     order = op.static(perm)
-    made = by_parts(op, x, lambda v: _transposed(op, v, perm, order))
-    if isinstance(made, Complex) and node.op == "ConjugateTranspose":
-        return Complex(made.real, op.unary("Neg", made.imaginary), made.dtype)
-    return made
-
-
-def _transposed(op: Context, x: Value, perm: Value, order: np.ndarray | None) -> Value:
     if order is None:
         return transpose_by(op, x, op.cast(perm, "int64"))
     return op.transpose(x, [int(n) % x.rank for n in order])
@@ -186,26 +154,16 @@ def joined(op: Context, values: Sequence[Value], axis: int) -> Value:
     return replace(made, shape=shape)
 
 
-def _joined(op: Context, things: Sequence[Thing], axis: int) -> Thing:
-    if any(isinstance(v, Complex) for v in things):
-        parts = [v for v in things if isinstance(v, Complex)]
-        real = joined(op, [v.real for v in parts], axis)
-        return Complex(real, joined(op, [v.imaginary for v in parts], axis), parts[0].dtype)
-    return joined(op, [tensor_of(op, v) for v in things], axis)
-
-
-@tf_op("ConcatV2", any_input=True)
-def concat_v2(op: Context, *inputs: Thing) -> Thing:
+@tf_op("ConcatV2")
+def concat_v2(op: Context, *inputs: Value) -> Value:
     """Tensors one after another along the axis that the last input names."""
-    *values, axis = inputs
-    assert isinstance(axis, Value)
-    return _joined(op, values, op.int(axis, "an axis"))
+    return joined(op, inputs[:-1], op.int(inputs[-1], "an axis"))
 
 
-@tf_op("Concat", any_input=True)
-def concat(op: Context, concat_dim: Value, /, *values: Thing) -> Thing:
+@tf_op("Concat")
+def concat(op: Context, concat_dim: Value, /, *values: Value) -> Value:
     """Tensors one after another along the axis that the first input names."""
-    return _joined(op, values, op.int(concat_dim, "an axis"))
+    return joined(op, values, op.int(concat_dim, "an axis"))
 
 
 @tf_op("ParallelConcat")
@@ -215,17 +173,9 @@ def parallel_concat(op: Context, *values: Value, shape: Any = None) -> Value:
     return joined(op, values, 0)
 
 
-@tf_op("Pack", any_input=True)
-def pack(op: Context, *values: Thing, axis: int = 0) -> Thing:
+@tf_op("Pack")
+def pack(op: Context, *values: Value, axis: int = 0) -> Value:
     """Tensors one after another along a new axis."""
-    if all(isinstance(v, Complex) for v in values):
-        parts = [v for v in values if isinstance(v, Complex)]
-        real = _packed(op, [v.real for v in parts], axis)
-        return Complex(real, _packed(op, [v.imaginary for v in parts], axis), parts[0].dtype)
-    return _packed(op, [tensor_of(op, v) for v in values], axis)
-
-
-def _packed(op: Context, values: Sequence[Value], axis: int) -> Value:
     place = axis + values[0].rank + 1 if axis < 0 else axis
     return op.concat([op.unsqueeze(v, [place]) for v in values], place)
 
@@ -273,18 +223,10 @@ def _told(op: Context, made: Sequence[Value], parts: Iterable[Any]) -> list[Valu
     return found
 
 
-@tf_op("Split", any_input=True)
-def split(op: Context, split_dim: Value, value: Thing, /, *, num_split: int) -> list[Any]:
+@tf_op("Split")
+def split(op: Context, split_dim: Value, value: Value, /, *, num_split: int) -> list[Value]:
     """A tensor cut in equal parts along an axis."""
-    axis = op.int(split_dim, "an axis")
-    if isinstance(value, Complex):
-        real, imaginary = (_split(op, v, axis, num_split) for v in (value.real, value.imaginary))
-        return [Complex(a, b, value.dtype) for a, b in zip(real, imaginary, strict=True)]
-    return _split(op, tensor_of(op, value), axis, num_split)
-
-
-def _split(op: Context, value: Value, axis: int, count: int) -> list[Value]:
-    axis = value.axis(axis)
+    axis, count = value.axis(op.int(split_dim, "an axis")), num_split
     if count == 1:
         return [value]
     size = value.shape[axis]

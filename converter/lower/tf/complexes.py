@@ -262,6 +262,13 @@ def _ones_like(op: Context, node: Node, x: Thing) -> Complex:
     return _joined(op.add(zeros, 1.0), zeros)
 
 
+@of_complex("ConjugateTranspose")
+def _conjugate_transpose(op: Context, node: Node, x: Thing, perm: Value) -> Complex:
+    del node
+    turned = both(op, lambda v: OPS["Transpose"].handler(op, v, perm), pair(x))
+    return _conjugate(op, turned)
+
+
 @of_complex("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _matmul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
     sides = []

@@ -227,7 +227,7 @@ def _chosen(op: Context, wanted: Extent, found: Extent) -> Extent:
 def gather(
     op: Context,
     *inputs: Value,
-    OUTPUT_RAGGED_RANK: int,
+    OUTPUT_RAGGED_RANK: int,  # noqa: N803
     PARAMS_RAGGED_RANK: int,  # noqa: N803
 ) -> list[Value]:
     """Rows of a ragged tensor, by number."""

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from converter.lower.builder import END
 from converter.lower.graph import Dim, Shape
 from converter.lower.tf import extents, sizes
-from converter.lower.tf.arrays import by_parts
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
-from converter.lower.tf.things import Thing
 from converter.lower.values import Value
 
 
@@ -29,29 +27,13 @@ class Cut:
         return not any(isinstance(v, Value) for v in (self.start, self.end, self.step))
 
 
-@tf_op("StridedSlice", any_input=True)
-def strided_slice_op(
-    op: Context, input: Thing, begin: Value, end: Value, strides: Value, /, *,
-    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0,
-) -> Thing:  # fmt: skip
-    """A part of a tensor; masks say bit by bit what each bound is instead."""
-    return by_parts(
-        op, input,
-        lambda v: strided_slice(
-            op, v, begin, end, strides, begin_mask=begin_mask, end_mask=end_mask,
-            ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,
-            shrink_axis_mask=shrink_axis_mask,
-        ),
-    )  # fmt: skip
-
-
+@tf_op("StridedSlice")
 def strided_slice(
     op: Context, input: Value, begin: Value, end: Value, strides: Value, /, *,
     begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
 ) -> Value:  # fmt: skip
-    """Return a part of a tensor; masks say bit by bit what each bound is instead."""
+    """A part of a tensor; masks say bit by bit what each bound is instead."""
     steps = op.dims(strides)
     starts, ends = op.dims(begin), op.dims(end)
     count = len(steps)
@@ -192,13 +174,9 @@ def _size(size: Dim, cut: Cut) -> Dim:
     return None
 
 
-@tf_op("Slice", any_input=True)
-def slice_op(op: Context, input: Thing, begin: Value, size: Value, /) -> Thing:
+@tf_op("Slice")
+def slice_of(op: Context, input: Value, begin: Value, size: Value, /) -> Value:
     """A part of so many elements from given places on; -1 takes all that is left."""
-    return by_parts(op, input, lambda v: _slice(op, v, begin, size))
-
-
-def _slice(op: Context, input: Value, begin: Value, size: Value) -> Value:
     rank = input.rank
     unknown: list[Dim] = [None] * rank
     starts = op.dims(begin) if op.elements(begin) is not None else unknown
