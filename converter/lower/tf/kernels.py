@@ -9,7 +9,6 @@ Which there are was asked of onnxruntime 1.31, CPU, at opset 18.
 from collections.abc import Sequence
 
 from converter.lower.builder import Builder
-from converter.lower.graph import Attribute
 from converter.lower.values import Value
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -43,12 +42,12 @@ def computed_in(op_type: str, dtype: str) -> str:
     return LACKING.get(op_type, {}).get(dtype, dtype)
 
 
-def apply(op: Builder, op_type: str, *values: Value, **attributes: Attribute) -> Value:
+def apply(op: Builder, op_type: str, *values: Value) -> Value:
     """Apply an operation to elements of several values, all of one dtype, which are broadcast."""
     dtype = values[0].dtype
     kind = computed_in(op_type, dtype)
     wide = [op.cast(v, kind) for v in values]
-    return op.cast(op.elementwise(op_type, *wide, **attributes), dtype)
+    return op.cast(op.elementwise(op_type, *wide), dtype)
 
 
 def where(op: Builder, condition: Value, a: Value, b: Value) -> Value:

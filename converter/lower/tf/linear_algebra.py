@@ -36,7 +36,7 @@ def by_columns(op: Context, number: Value, start: Sequence[Value], step: Step) -
         return [op.add(at, op.constant(1, "int64")), *step(at, values)]
 
     zero = op.constant(0, "int64")
-    _, *found = loop(op, [zero, *start], condition, body, ())
+    _, *found = loop(op, [zero, *start], condition, body, (), range(1 + len(start)))
     return [_value(t) for t in found]
 
 
