@@ -48,7 +48,7 @@ def passed_through(body: Body) -> set[int]:
 
 def loop(
     op: Context, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int],
-    read: Collection[int],
+    read: Collection[int] | None = None,
 ) -> list[Thing]:  # fmt: skip
     """Return what a loop's variables are in the end.
 
@@ -58,7 +58,8 @@ def loop(
         condition: Variables to a scalar of booleans: whether there is another round.
         body: Variables to what they are after a round.
         unchanged: Numbers of variables that no round changes.
-        read: Numbers of those that anything reads in the end: lists that are not need no elements.
+        read: Numbers of those that anything reads in the end: lists that are not need no
+            elements. All, by default.
 
     Raises:
         Gap: A variable changes its dtype or rank, or is of a kind that cannot be one.
@@ -79,7 +80,7 @@ def loop(
             raise Gap(f"a loop over a {type(thing).__name__.lower()}")
     lists = {i for i, t in enumerate(start) if isinstance(t, Stack) and t.tensor is None}
     lists -= fixed
-    plan = _Plan(start, fixed, lists, lists - set(read))
+    plan = _Plan(start, fixed, lists, set() if read is None else lists - set(read))
     gaps = len(op.walker.gaps)
     for _ in range(TRIES * (len(plan.lists) + 1)):
         try:

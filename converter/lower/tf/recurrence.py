@@ -8,124 +8,35 @@ Spec: https://onnx.ai/onnx/operators/onnx__LSTM.html
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import permutations
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from converter.lower.graph import Dim, Graph, Node
 from converter.lower.tf import stacks
 from converter.lower.tf.context import Context
+from converter.lower.tf.recurrence_cells import (
+    activated,
+    activations,
+    cell_of,
+    hidden,
+    input_of,
+    term_of,
+)
+from converter.lower.tf.recurrence_terms import (
+    ACTIVATIONS,
+    Cell,
+    Linear,
+    Other,
+    Pair,
+    Symbol,
+    Term,
+)
 from converter.lower.values import Value
 
 MOST_NODES = 400  # of a round: cells have about forty
-
-Span: TypeAlias = tuple[int, int]
-Symbol: TypeAlias = "tuple[Any, ...] | Linear | Pair"
-Activation: TypeAlias = tuple[str, float | None, float | None]
-
-LINEAR: Activation = ("Affine", 1.0, 0.0)
-ACTIVATIONS = {
-    "Sigmoid": (None, None), "Tanh": (None, None), "Relu": (None, None), "Softplus": (None, None),
-    "Softsign": (None, None), "Elu": (1.0, None), "LeakyRelu": (0.01, None),
-    "HardSigmoid": (0.2, 0.5),
-}  # fmt: skip
-
-
-class _Other(Exception):  # noqa: N818 - no error: the loop stays one
-    """A round computes what no cell does."""
-
-
-class Pair:
-    """A sum or a product of two; equal ones are one, so that comparing them costs nothing."""
-
-    __slots__ = ("kind", "operands")
-
-    def __init__(self, kind: str, operands: "frozenset[Symbol]") -> None:
-        self.kind, self.operands = kind, operands
-
-    def __getitem__(self, place: int) -> Any:
-        return (self.kind, self.operands)[place]
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A product of something of a round and a part of a matrix from outside."""
-
-    source: Symbol
-    matrix: str
-    rows: Span
-    columns: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """A sum of products and biases.
-
-    Attributes:
-        width: Number of columns.
-        terms: The products.
-        biases: Parts of vectors from outside.
-        shift: A number that is added.
-        peepholes: Vectors from outside by which something is multiplied, element by element.
-    """
-
-    width: int
-    terms: tuple[Term, ...] = ()
-    biases: tuple[tuple[str, Span], ...] = ()
-    shift: float = 0.0
-    peepholes: tuple[tuple[str, Symbol], ...] = ()
-
-    def __getitem__(self, place: int) -> Any:
-        """Return what kind of expression this is, as of any other."""
-        if place:
-            raise _Other
-        return "linear"
-
-    def plus(self, other: "Linear") -> "Linear":
-        """Return the sum of two."""
-        if self.width != other.width:
-            raise _Other
-        return Linear(
-            self.width, self.terms + other.terms, self.biases + other.biases,
-            self.shift + other.shift, self.peepholes + other.peepholes,
-        )  # fmt: skip
-
-    def cut(self, start: int, end: int) -> "Linear":
-        """Return some of the columns."""
-        if self.peepholes or not 0 <= start < end <= self.width:
-            raise _Other
-        terms = (replace(t, columns=_within(t.columns, start, end)) for t in self.terms)
-        biases = ((name, _within(span, start, end)) for name, span in self.biases)
-        return Linear(end - start, tuple(terms), tuple(biases), self.shift)
-
-
-def _within(span: Span, start: int, end: int) -> Span:
-    return span[0] + start, span[0] + end
-
-
-@dataclass(slots=True)
-class Cell:
-    """A cell that was found.
-
-    Attributes:
-        op_type: ONNX's operator.
-        states: Numbers of its states: the output, and LSTM's other one.
-        output: The expression of its output.
-        gates: In ONNX's order.
-        activations: As ONNX has them.
-        inner: GRU's product of the state, if that is reset behind it.
-        peepholes: LSTM's, for i, o and f.
-    """
-
-    op_type: str
-    states: list[int]
-    output: Symbol
-    gates: list[Linear]
-    activations: list[Activation]
-    inner: Linear | None = None
-    peepholes: list[str] = field(default_factory=list)
 
 
 def recognised(
@@ -145,7 +56,7 @@ def recognised(
         return None
     try:
         return _Reading(op, body, begin, counters, limits).replaced()
-    except (_Other, TypeError, ValueError, KeyError, IndexError, AttributeError):
+    except (Other, TypeError, ValueError, KeyError, IndexError, AttributeError):
         return None  # whatever it is, of however odd a form: it can stay a loop
 
 
@@ -183,15 +94,15 @@ class _Reading:
         node = self._made.get(name)
         if node is None:
             if name in self._body.inputs or not name:
-                raise _Other
+                raise Other
             number = self._number(name)
             return ("outer", name) if number is None else ("number", number)
         reader = getattr(self, f"_{node.op_type.lower()}", None)
         if reader is not None:
-            return reader(node, name)  # type: ignore[no-any-return]
+            return reader(node, name)
         if node.op_type in ACTIVATIONS:
             return self._activation(node)
-        raise _Other
+        raise Other
 
     def _pair(self, kind: str, a: Symbol, b: Symbol) -> Pair:
         operands = frozenset((a, b))
@@ -233,25 +144,25 @@ class _Reading:
         found = self._symbol(node.inputs[0])
         before, after = (self._body.specs[n].dtype for n in (node.inputs[0], name))
         if found != ("round",) and before != after:
-            raise _Other
+            raise Other
         return found
 
     def _gather(self, node: Node, name: str) -> Symbol:
         del name
         source, index = (self._symbol(n) for n in node.inputs)
         rank = len(self._shape(node.inputs[0]))
-        if source[0] != "outer" or index != ("round",) or node.attributes.get("axis", 0) != 0:  # type: ignore[index]
-            raise _Other
+        if source[0] != "outer" or index != ("round",) or node.attributes.get("axis", 0) != 0:
+            raise Other
         if rank != 3:
-            raise _Other
+            raise Other
         return ("step", node.inputs[0])
 
     def _concat(self, node: Node, name: str) -> Symbol:
         if len(self._shape(name)) != 2 or node.attributes["axis"] not in (1, -1):
-            raise _Other
+            raise Other
         widths = [self._shape(n)[1] for n in node.inputs]
         if not all(isinstance(n, int) for n in widths):
-            raise _Other
+            raise Other
         parts = [self._symbol(n) for n in node.inputs]
         return ("cat", tuple(zip(parts, widths, strict=True)))
 
@@ -259,23 +170,23 @@ class _Reading:
         del name
         left, right = (self._symbol(n) for n in node.inputs)
         rows, columns = self._shape(node.inputs[1])
-        if right[0] != "outer" or not isinstance(columns, int) or not isinstance(rows, int):  # type: ignore[index]
-            raise _Other
+        if right[0] != "outer" or not isinstance(columns, int) or not isinstance(rows, int):
+            raise Other
         parts = left[1] if not isinstance(left, Linear) and left[0] == "cat" else ((left, rows),)
         terms, start = [], 0
         for part, width in parts:
             terms.append(Term(part, node.inputs[1], (start, start + width), (0, columns)))
             start += width
         if start != rows:
-            raise _Other
+            raise Other
         return Linear(columns, tuple(terms))
 
     def _split(self, node: Node, name: str) -> Symbol:
         if node.attributes.get("axis", 0) not in (1, -1):
-            raise _Other
+            raise Other
         sizes = self._op.static(self._outer(node.inputs[1]))
         if sizes is None:
-            raise _Other
+            raise Other
         number = node.outputs.index(name)
         start = int(sizes[:number].sum())
         return self._cut(self._symbol(node.inputs[0]), start, start + int(sizes[number]))
@@ -284,11 +195,11 @@ class _Reading:
         del name
         parts = [self._op.static(self._outer(n)) for n in node.inputs[1:]]
         if any(p is None or p.size != 1 for p in parts) or len(parts) != 4:
-            raise _Other
+            raise Other
         start, end, axis, step = (int(p[0]) for p in parts if p is not None)
         width = self._shape(node.inputs[0])[-1]
         if axis not in (1, -1) or step != 1 or not isinstance(width, int):
-            raise _Other
+            raise Other
         first, last, _ = slice(start, end).indices(width)
         return self._cut(self._symbol(node.inputs[0]), first, last)
 
@@ -297,7 +208,7 @@ class _Reading:
             return symbol.cut(start, end)
         if symbol[0] == "act":
             return ("act", symbol[1], self._cut(symbol[2], start, end))
-        raise _Other
+        raise Other
 
     def _add(self, node: Node, name: str) -> Symbol:
         a, b = (self._symbol(n) for n in node.inputs)
@@ -316,10 +227,10 @@ class _Reading:
                 return replace(a, peepholes=(*a.peepholes, (vector, other)))
             if b[0] == "reset":
                 return ("reset sum", a, b[1], b[2])
-        elif b[0] == "number" and a[0] == "scaled":  # type: ignore[index]
+        elif b[0] == "number" and a[0] == "scaled":
             return ("scaled", a[1], a[2] + b[1], a[3])
-        elif a[0] == "number" and b[0] == "scaled":  # type: ignore[index]
-            return ("scaled", b[1], b[2] + a[1], b[3])  # type: ignore[index]
+        elif a[0] == "number" and b[0] == "scaled":
+            return ("scaled", b[1], b[2] + a[1], b[3])
         return self._pair("add", a, b)
 
     def _vector(self, name: str) -> Dim:
@@ -330,10 +241,10 @@ class _Reading:
         return None
 
     def _peephole(self, product: Symbol) -> tuple[str, Symbol]:
-        factors = list(product[1])  # type: ignore[index]
+        factors = list(product[1])
         vectors = [f for f in factors if f[0] == "outer" and self._vector(f[1]) is not None]
         if len(factors) != 2 or len(vectors) != 1:
-            raise _Other
+            raise Other
         (other,) = (f for f in factors if f != vectors[0])
         return vectors[0][1], other
 
@@ -341,7 +252,7 @@ class _Reading:
         del name
         a, b = (self._symbol(n) for n in node.inputs)
         if a != ("number", 1.0):
-            raise _Other
+            raise Other
         return ("rest", b)
 
     def _mul(self, node: Node, name: str) -> Symbol:
@@ -354,14 +265,14 @@ class _Reading:
                 return ("reset", one, other)
         if isinstance(a, Linear) or isinstance(b, Linear):
             # An activation that is none: the sum itself.
-            return self._pair("mul", _activated(a), _activated(b))
+            return self._pair("mul", activated(a), activated(b))
         return self._pair("mul", a, b)
 
     def _activation(self, node: Node) -> Symbol:
         alpha, beta = ACTIVATIONS[node.op_type]
-        alpha = node.attributes.get("alpha", alpha)  # type: ignore[assignment]
-        beta = node.attributes.get("beta", beta)  # type: ignore[assignment]
-        return ("act", (node.op_type, alpha, beta), self._symbol(node.inputs[0]))
+        given = node.attributes
+        kind = (node.op_type, given.get("alpha", alpha), given.get("beta", beta))
+        return ("act", kind, self._symbol(node.inputs[0]))
 
     def _clip(self, node: Node, name: str) -> Symbol:
         del name
@@ -380,7 +291,7 @@ class _Reading:
         for one, other in permutations([self._symbol(n) for n in node.inputs]):
             if other[0] == "number":
                 return apply(one, other[1])
-        raise _Other
+        raise Other
 
     def _between(self, symbol: Symbol, low: float | None, high: float | None) -> Symbol:
         """Return what is held between bounds; that of 0 and 1 is the hard sigmoid."""
@@ -391,13 +302,13 @@ class _Reading:
             return ("act", ("HardSigmoid", symbol[1], symbol[2]), symbol[3])
         if symbol[0] in ("scaled", "linear"):
             return ("clipped", low, high, symbol)
-        raise _Other
+        raise Other
 
     def _div(self, node: Node, name: str) -> Symbol:
         del name
         found, by = (self._symbol(n) for n in node.inputs)
         if by[0] != "number" or not by[1]:
-            raise _Other
+            raise Other
         return self._scaled(found, 1 / by[1])
 
     def _scaled(self, symbol: Symbol, factor: float) -> Symbol:
@@ -407,15 +318,15 @@ class _Reading:
             _, low, high, inner = symbol
             if low == 0.0 and high and abs(high * factor - 1) < 1e-6:
                 return ("act", ("HardSigmoid", factor, 0.0), inner)
-        raise _Other
+        raise Other
 
     # -- what ends sequences, and what is put out ----------------------------------------------
 
     def _greaterorequal(self, node: Node, name: str) -> Symbol:
         del name
         a, b = (self._symbol(n) for n in node.inputs)
-        if a != ("round",) or b[0] != "outer" or len(self._shape(node.inputs[1])) != 1:  # type: ignore[index]
-            raise _Other
+        if a != ("round",) or b[0] != "outer" or len(self._shape(node.inputs[1])) != 1:
+            raise Other
         return ("done", node.inputs[1])
 
     def _unsqueeze(self, node: Node, name: str) -> Symbol:
@@ -426,13 +337,13 @@ class _Reading:
                 return found
         elif len(shape) == 3 and shape[0] == 1:
             return ("row", found)
-        raise _Other
+        raise Other
 
     def _where(self, node: Node, name: str) -> Symbol:
         del name
         condition, a, b = (self._symbol(n) for n in node.inputs)
         if isinstance(condition, Linear) or condition[0] != "done":
-            raise _Other
+            raise Other
         return ("where", condition[1], a, b)
 
     def _scatternd(self, node: Node, name: str) -> Symbol:
@@ -441,11 +352,11 @@ class _Reading:
         places = self._op.static(self._outer(node.inputs[1]))
         if places is None:
             places = self._constant_index(node.inputs[1])
-        if into[0] != "state" or row[0] != "row" or self._shape(name)[0] != 1:  # type: ignore[index]
-            raise _Other
+        if into[0] != "state" or row[0] != "row" or self._shape(name)[0] != 1:
+            raise Other
         if places is None or places.tolist() != [[0]]:
-            raise _Other
-        return ("last", into[1], row[1])  # type: ignore[index]
+            raise Other
+        return ("last", into[1], row[1])
 
     def _constant_index(self, name: str) -> "np.ndarray | None":
         """Return an index that is only cast and reshaped."""
@@ -466,7 +377,7 @@ class _Reading:
         """Return what the loop yields.
 
         Raises:
-            _Other: It is no recurrent layer.
+            Other: It is no recurrent layer.
         """
         count = len(self._begin)
         names = self._body.outputs[1:]
@@ -477,14 +388,14 @@ class _Reading:
                 continue
             after.append(self._going_on(self._symbol(name), i))
         stacked = [self._symbol(name) for name in names[count:]]
-        states = [i for i, s in enumerate(after) if s[0] not in ("round", "last")]  # type: ignore[index]
+        states = [i for i, s in enumerate(after) if s[0] not in ("round", "last")]
         made: dict[int, Value] = {}
         outputs: dict[Symbol, tuple[Value, Value]] = {}  # of a cell: all, and the last
         while states:
-            cells = (_cell(after, i) for i in states)
+            cells = (cell_of(after, i) for i in states)
             found = next((c for c in cells if c is not None and self._fed(c, outputs)), None)
             if found is None:
-                raise _Other
+                raise Other
             results = self._made_of(found, outputs)
             for number, value in zip(found.states, results[1:], strict=True):
                 made[number] = value
@@ -498,14 +409,14 @@ class _Reading:
             return symbol
         _, lengths, ended, new = symbol
         if ended != ("state", number) or self._lengths not in (None, lengths):
-            raise _Other
+            raise Other
         self._lengths = lengths
-        return new  # type: ignore[no-any-return]
+        return new
 
     def _fed(self, cell: Cell, outputs: Iterable[Symbol]) -> bool:
-        sources = {_input_of(gate, cell) for gate in cell.gates}
+        sources = {input_of(gate, cell) for gate in cell.gates}
         (source,) = sources if len(sources) == 1 else (None,)
-        return source is not None and (source[0] == "step" or source in outputs)  # type: ignore[index]
+        return source is not None and (source[0] == "step" or source in outputs)
 
     def _results(
         self, after: Sequence[Symbol], stacked: Sequence[Symbol], made: dict[int, Value],
@@ -520,43 +431,42 @@ class _Reading:
             elif symbol == ("round",):
                 found.append(op.cast(least(op, list(self._limits)), begin.dtype))
             else:
-                _, number, row = symbol  # type: ignore[misc]
+                _, number, row = symbol
                 if number != i or row not in outputs or self._lengths is not None:
-                    raise _Other
+                    raise Other
                 found.append(op.unsqueeze(outputs[row][1], [0]))
         for symbol in stacked:
             if self._lengths is not None:
                 if isinstance(symbol, Linear) or symbol[:2] != ("where", self._lengths):
-                    raise _Other
+                    raise Other
                 if not self._is_zero(symbol[2]):
-                    raise _Other
+                    raise Other
                 symbol = symbol[3]
             if symbol not in outputs:
-                raise _Other
+                raise Other
             found.append(outputs[symbol][0])
         return found
 
     def _is_zero(self, symbol: Symbol) -> bool:
         if symbol == ("number", 0.0):
             return True
-        return symbol[0] == "outer" and is_zero(self._op, self._outer(symbol[1]))  # type: ignore[index]
+        return symbol[0] == "outer" and is_zero(self._op, self._outer(symbol[1]))
 
     # -- ONNX's operators ----------------------------------------------------------------------
 
     def _made_of(self, cell: Cell, outputs: dict[Symbol, tuple[Value, Value]]) -> list[Value]:
         """Return all outputs of a cell, and its last states."""
         op = self._op
-        source = _input_of(cell.gates[0], cell)
-        x = self._outer(source[1]) if source[0] == "step" else outputs[source][0]  # type: ignore[index]
+        source = input_of(cell.gates[0], cell)
+        x = self._outer(source[1]) if source[0] == "step" else outputs[source][0]
         units = cell.gates[0].width
         begin = [self._begin[i] for i in cell.states]
         if x.dtype != "float32" or any(b.rank != 2 or b.shape[1] != units for b in begin):
-            raise _Other
+            raise Other
         if not all(self._covers(v, x.shape[0]) for v in self._limits):
-            raise _Other
-        kernel = self._matrix([_term(g, source) for g in cell.gates])
-        hidden = [_hidden(g, cell) for g in cell.gates]
-        recurrent = self._matrix(hidden)
+            raise Other
+        kernel = self._matrix([term_of(g, source) for g in cell.gates])
+        recurrent = self._matrix([hidden(g, cell) for g in cell.gates])
         bias = self._bias(cell, units)
         lengths = None if self._lengths is None else self._lengths_within(x)
         starts = [None if is_zero(op, b) else op.unsqueeze(b, [0]) for b in begin]
@@ -568,7 +478,7 @@ class _Reading:
             peepholes = op.unsqueeze(op.concat(rows, 0), [0])
         batch = x.shape[1] if x.shape[1] is not None else begin[0].shape[0]
         state = ("float32", (1, batch, units))
-        attributes: dict[str, Any] = {"hidden_size": units, **_activations(cell)}
+        attributes: dict[str, Any] = {"hidden_size": units, **activations(cell)}
         if cell.inner is not None:
             attributes["linear_before_reset"] = 1
         inputs = [x, kernel, recurrent, bias, lengths, *starts, peepholes]
@@ -616,7 +526,8 @@ class _Reading:
 
     def _matrix(self, terms: Sequence[Term]) -> Value:
         """Return gates' matrices as ONNX has them: [1, gates * units, rows]."""
-        op, parts = self._op, []
+        op = self._op
+        parts: list[Term] = []
         for term in terms:
             before = parts[-1] if parts else None
             if before is not None and _is_next(before, term):
@@ -682,170 +593,3 @@ def _is_next(before: Term, term: Term) -> bool:
     """Tell whether a term's columns are behind another's."""
     same = (before.matrix, before.rows) == (term.matrix, term.rows)
     return same and before.columns[1] == term.columns[0]
-
-
-# -- the formulas ----------------------------------------------------------------------------------
-
-
-def _activated(symbol: Symbol) -> Symbol:
-    return ("act", LINEAR, symbol) if isinstance(symbol, Linear) else symbol
-
-
-def _pairs(symbol: Symbol, kind: str) -> list[tuple[Symbol, Symbol]]:
-    """Return the two operands of a sum or a product, in both orders."""
-    if kind == "mul" and not isinstance(symbol, Linear) and symbol[0] == "reset":
-        a, b = symbol[1], _activated(symbol[2])
-        return [(a, b), (b, a)]
-    if isinstance(symbol, Linear) or symbol[0] != kind or len(symbol[1]) != 2:
-        return []
-    a, b = symbol[1]
-    return [(a, b), (b, a)]
-
-
-def _gate(symbol: Symbol) -> tuple[Activation, Linear] | None:
-    symbol = _activated(symbol)
-    if symbol[0] == "act" and isinstance(symbol[2], Linear):  # type: ignore[index]
-        return symbol[1], symbol[2]  # type: ignore[index]
-    return None
-
-
-def _cell(after: Sequence[Symbol], number: int) -> Cell | None:
-    """Return the cell of which a state is the output."""
-    return _lstm(after, number) or _gru(after, number) or _rnn(after, number)
-
-
-def _lstm(after: Sequence[Symbol], number: int) -> Cell | None:
-    """Match h = o * act(c), c = f * c + i * act(g)."""
-    for out, active in _pairs(after[number], "mul"):
-        o = _gate(out)
-        kind, c = (active[1], active[2]) if active[0] == "act" else (LINEAR, active)  # type: ignore[index]
-        if o is None or c not in after:
-            continue
-        place = list(after).index(c)
-        for kept, new in _pairs(c, "add"):
-            for forget, before in _pairs(kept, "mul"):
-                f = _gate(forget)
-                if f is None or before != ("state", place):
-                    continue
-                for first, second in _pairs(new, "mul"):
-                    i, g = _gate(first), _gate(second)
-                    if i is None or g is None or not i[0] == f[0] == o[0]:
-                        continue
-                    gates = [i[1], o[1], f[1], g[1]]
-                    seen = [("state", place), c, ("state", place), None]
-                    peepholes = _peepholes(gates, seen)
-                    cell = Cell("LSTM", [number, place], after[number], gates, [o[0], g[0], kind])
-                    if peepholes is None or not all(_is_recurrent(x, cell) for x in gates):
-                        continue
-                    cell.peepholes = peepholes
-                    return cell
-    return None
-
-
-def _peepholes(gates: Sequence[Linear], seen: "Sequence[Symbol | None]") -> list[str] | None:
-    """Return the vectors of i, o and f, none for none, or None where they are no such thing."""
-    found = [g.peepholes for g in gates]
-    if not any(found):
-        return []
-    if found[3] or any(len(p) != 1 for p in found[:3]):
-        return None
-    if any(p[0][1] != s for p, s in zip(found[:3], seen, strict=False)):
-        return None
-    return [p[0][0] for p in found[:3]]
-
-
-def _gru(after: Sequence[Symbol], number: int) -> Cell | None:
-    """Match h = z * h + (1 - z) * act(g), g with r before or after the product of h."""
-    own = ("state", number)
-    for kept, new in _pairs(after[number], "add"):
-        for update, before in _pairs(kept, "mul"):
-            z = _gate(update)
-            if z is None or before != own:
-                continue
-            for rest, candidate in _pairs(new, "mul"):
-                if rest != ("rest", update) or candidate[0] != "act":  # type: ignore[index]
-                    continue
-                found = _candidate(candidate[2], own)  # type: ignore[index]
-                if found is None:
-                    continue
-                reset, g, inner = found
-                r = _gate(reset)
-                if r is None or r[0] != z[0]:
-                    continue
-                activations = [z[0], candidate[1]]  # type: ignore[index]
-                gates = [z[1], r[1], g]
-                cell = Cell("GRU", [number], after[number], gates, activations, inner)
-                if any(x.peepholes for x in gates) or len(g.terms) != (2 if inner is None else 1):
-                    continue
-                if all(_is_recurrent(x, cell) for x in gates[:2]):
-                    return cell
-    return None
-
-
-def _candidate(symbol: Symbol, own: Symbol) -> tuple[Symbol, Linear, Linear | None] | None:
-    """Return the reset gate, the sum, and the product of the state where it is reset behind it."""
-    if not isinstance(symbol, Linear):
-        if symbol[0] != "reset sum":
-            return None
-        _, outer, reset, inner = symbol
-        terms = [t.source for t in inner.terms]
-        return (reset, outer, inner) if terms == [own] and not inner.peepholes else None
-    for term in symbol.terms:
-        for reset, before in _pairs(term.source, "mul"):
-            if before == own and _gate(reset) is not None:
-                return reset, symbol, None
-    return None
-
-
-def _rnn(after: Sequence[Symbol], number: int) -> Cell | None:
-    """Match h = act(g)."""
-    found = _gate(after[number])
-    if found is None or found[1].peepholes:
-        return None
-    cell = Cell("RNN", [number], after[number], [found[1]], [found[0]])
-    return cell if _is_recurrent(found[1], cell) else None
-
-
-def _is_recurrent(gate: Linear, cell: Cell) -> bool:
-    """Tell whether a gate is a product of the input and one of the state."""
-    own = ("state", cell.states[0])
-    return len(gate.terms) == 2 and sum(t.source == own for t in gate.terms) == 1
-
-
-def _is_hidden(term: Term, cell: Cell) -> bool:
-    own = ("state", cell.states[0])
-    source = term.source
-    if source == own:
-        return True
-    return cell.op_type == "GRU" and any(b == own for _, b in _pairs(source, "mul"))
-
-
-def _input_of(gate: Linear, cell: Cell) -> "Symbol | None":
-    others = [t.source for t in gate.terms if not _is_hidden(t, cell)]
-    return others[0] if len(others) == 1 else None
-
-
-def _term(gate: Linear, source: "Symbol | None") -> Term:
-    return next(t for t in gate.terms if t.source == source)
-
-
-def _hidden(gate: Linear, cell: Cell) -> Term:
-    """Return the product with the state."""
-    if cell.inner is not None and gate is cell.gates[-1]:
-        return cell.inner.terms[0]
-    return next(t for t in gate.terms if _is_hidden(t, cell))
-
-
-def _activations(cell: Cell) -> dict[str, Any]:
-    usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
-    names = [name for name, _, _ in cell.activations]
-    if names == usual[cell.op_type]:
-        return {}
-    found: dict[str, Any] = {"activations": names}
-    alphas = [float(a) for _, a, _ in cell.activations if a is not None]
-    betas = [float(b) for _, _, b in cell.activations if b is not None]
-    if alphas:
-        found["activation_alpha"] = alphas  # of those that have one
-    if betas:
-        found["activation_beta"] = betas
-    return found

@@ -301,7 +301,9 @@ class _Layers:
         features = self._features
         finals: list[list[Value]] = [[] for _ in self._states]
         for layer in range(self._layers):
-            kernels, recurrents, vectors = [], [], []
+            kernels: list[Value] = []
+            recurrents: list[Value] = []
+            vectors: list[Value] = []
             for _ in range(self._ways):
                 for found, width in ((kernels, features), (recurrents, self._units)):
                     found.append(self._matrix(matrices, width))
