@@ -164,6 +164,13 @@ class Sessions:
             self.restore(session, self.saver)
         return session
 
+    def ready(self) -> Any:
+        """Return a Session in which no run has changed a variable."""
+        if self.is_stateful:
+            self.session.close()
+            self.session = self.fresh()
+        return self.session
+
     def declared(self) -> list[list[Any]]:
         """Return name, dtype and shape of the tensors that are fed."""
         return [[t.name, plain_name(t.dtype.base_dtype), sizes(t.shape)] for t in self.feeds]
@@ -174,10 +181,7 @@ class Sessions:
 
     def run(self, arrays: list[Any]) -> list[tuple[Any, Any]]:
         """Return the outputs and their dtypes."""
-        if self.is_stateful:
-            self.session.close()
-            self.session = self.fresh()
-        values = self.session.run(self.fetches, dict(zip(self.feeds, arrays, strict=True)))
+        values = self.ready().run(self.fetches, dict(zip(self.feeds, arrays, strict=True)))
         return [(v, t.dtype.base_dtype) for v, t in zip(values, self.fetches, strict=True)]
 
     def device(self) -> str:
@@ -199,7 +203,7 @@ class Sessions:
         while todo and budget:
             part = todo.pop(0)
             try:
-                values = self.session.run(part, fed)
+                values = self.ready().run(part, fed)
             except Exception:  # one of them is in a loop, or in a branch that is not taken
                 budget -= 1
                 half = len(part) // 2

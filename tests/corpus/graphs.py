@@ -46,7 +46,7 @@ sys.path.append(str(HERE.parent))
 from tensorflow_server import stand_in  # noqa: E402
 
 KERAS = ("keras_h5", "keras_zip")
-TENSORFLOW = ("savedmodel", "tf1_frozen")
+TENSORFLOW = ("savedmodel", "tf1_frozen", "tf_checkpoint")
 SUFFIXES = {".h5": "keras_h5", ".hdf5": "keras_h5", ".keras": "keras_zip", ".pb": "tf1_frozen"}
 SECONDS = 120  # for a conversion; three times that for a comparison, which starts frameworks
 SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")

@@ -44,6 +44,8 @@ def main() -> None:
 
 def judge(source, bundle, name, file):
     """Return a verdict on one signature, and what there is to say."""
+    if bundle.topology is None or bundle.topology.kind != "graphdef":
+        return "no graph", "a checkpoint without a meta graph"
     try:
         graph = passes.run(lower(bundle, signature=name), bundle.weights)
         with file.open("wb") as f:
