@@ -18,8 +18,8 @@ OPSETS = (18, 19, 20, 21, 22)
 KINDS = ("keras_config", "graphdef")
 # What arguments raise that no framework would have written: a reader has only parsed them.
 DAMAGE = (
-    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError,
-    ZeroDivisionError, MemoryError,
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
+    RuntimeError, MemoryError,
 )  # fmt: skip
 
 

@@ -65,7 +65,10 @@ class Context(Builder):
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
     ) -> None:
         """Raise Gap where onnxruntime would refuse a node."""
-        operands.check(op_type, inputs, attributes, self.static)
+        operands.check_dtypes(op_type, [None if v is None else v.dtype for v in inputs])
+        specs = [self.graph.specs.get(v.name) for v in inputs if v is not None]
+        if not any(spec is None or spec.unranked for spec in specs):
+            operands.check_sizes(op_type, inputs, attributes, self.static)
 
     # -- what is known of elements -------------------------------------------------------------
 

@@ -30,7 +30,7 @@ ALIKE: dict[str, Sequence[str]] = {
     NUMBERS + "?": ("Equal",),
     "g" + NUMBERS: ("Sign",),
     INTEGERS: ("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
-    ALL: ("Concat", "Shape", "Transpose"),
+    ALL: ("Cast", "Concat", "Identity", "Shape", "Transpose"),
     NUMBERS + "?s": ("Size",),
     # Elu and some more have no kernel of float64, but are functions of what has.
     "efd": ("Ceil", "Cos", "Elu", "Exp", "Floor", "HardSigmoid", "IsNaN", "LeakyRelu", "Log",
@@ -71,8 +71,41 @@ Known = Callable[[Value], "np.ndarray | None"]
 Rule = Callable[[Inputs, Mapping[str, Attribute], Known], None]
 
 
-def check(op_type: str, inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
-    """Hold a node to what onnxruntime takes.
+def check_dtypes(op_type: str, dtypes: Sequence[str | None]) -> None:
+    """Hold a node to the dtypes that onnxruntime takes.
+
+    Args:
+        op_type: ONNX's name.
+        dtypes: Of its inputs; None where an optional one is left out.
+
+    Raises:
+        Gap: It would be refused.
+    """
+    if op_type in _ALIKE:
+        patterns = ["T"] * len(dtypes)
+        shared = _ALIKE[op_type]
+    elif op_type in DIFFERENT:
+        patterns = DIFFERENT[op_type].split(" ")
+        shared = SHARED.get(op_type, "")
+    else:
+        return
+    first = None
+    for dtype, pattern in zip(dtypes, patterns, strict=False):
+        if dtype is None:
+            continue
+        letter = LETTERS.get(dtype)
+        if letter is None or letter not in (shared if pattern == "T" else pattern):
+            raise Gap(f"ONNX's {op_type} of {dtype}")
+        if pattern == "T":
+            if first is not None and first != dtype:
+                raise Gap(f"ONNX's {op_type} of {first} and {dtype}")
+            first = dtype
+
+
+def check_sizes(
+    op_type: str, inputs: Inputs, attributes: Mapping[str, Attribute], known: Known
+) -> None:
+    """Hold a node to the sizes that onnxruntime takes, as far as they are known.
 
     Args:
         op_type: ONNX's name.
@@ -83,25 +116,6 @@ def check(op_type: str, inputs: Inputs, attributes: Mapping[str, Attribute], kno
     Raises:
         Gap: It would be refused.
     """
-    if op_type in _ALIKE:
-        patterns = ["T"] * len(inputs)
-        shared = _ALIKE[op_type]
-    elif op_type in DIFFERENT:
-        patterns = DIFFERENT[op_type].split(" ")
-        shared = SHARED.get(op_type, "")
-    else:
-        return
-    first = None
-    for value, pattern in zip(inputs, patterns, strict=False):
-        if value is None:
-            continue
-        letter = LETTERS.get(value.dtype)
-        if letter is None or letter not in (shared if pattern == "T" else pattern):
-            raise Gap(f"ONNX's {op_type} of {value.dtype}")
-        if pattern == "T":
-            if first is not None and first != value.dtype:
-                raise Gap(f"ONNX's {op_type} of {first} and {value.dtype}")
-            first = value.dtype
     rule = _RULES.get(op_type)
     if rule is not None:
         rule(inputs, attributes, known)
@@ -246,6 +260,16 @@ def _normalization(inputs: Inputs, attributes: Mapping[str, Attribute], known: K
             raise Gap(f"a normalization of {list(x)} by {list(sizes)}")
 
 
+def _top(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    _axis(inputs, attributes, known)
+    axis = attributes.get("axis", -1)
+    assert isinstance(axis, int)
+    size = _sizes(inputs[0])[axis]
+    for n in _numbers(inputs, 1, known) or ():
+        if n < 0 or (isinstance(size, int) and n > size):
+            raise Gap(f"the largest {n} of {size}")
+
+
 def _einsum(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
     del known
     equation = attributes["equation"]
@@ -311,7 +335,7 @@ def _pad(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> N
 _RULES: dict[str, Rule] = {
     **dict.fromkeys((
         "ArgMax", "ArgMin", "Gather", "GatherElements", "LogSoftmax", "ScatterElements", "Softmax",
-        "Split", "TopK",
+        "Split",
     ), _axis),
     **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _axes),
     **dict.fromkeys((
@@ -320,5 +344,5 @@ _RULES: dict[str, Rule] = {
     "BatchNormalization": _normalization, "Concat": _concat, "Conv": _convolution,
     "Einsum": _einsum, "Expand": _expand, "GatherND": _gather_nd, "InstanceNormalization":
     _normalization, "MatMul": _matmul, "Pad": _pad, "Reshape": _reshape, "Squeeze": _squeeze,
-    "ReverseSequence": _at_least(2), "Trilu": _at_least(2), "Unsqueeze": _unsqueeze,
+    "ReverseSequence": _at_least(2), "TopK": _top, "Trilu": _at_least(2), "Unsqueeze": _unsqueeze,
 }  # fmt: skip

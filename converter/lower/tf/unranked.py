@@ -11,6 +11,7 @@ from converter.lower.builder import element_type
 from converter.lower.gap import Gap
 from converter.lower.graph import Node as Made
 from converter.lower.graph import Shape, Spec
+from converter.lower.tf import operands
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Body, Node, Port
 from converter.lower.tf.things import Thing, Unranked
@@ -171,13 +172,15 @@ def _shape(op: Context, x: Unranked) -> Value:
 def _any(
     op: Context, op_type: str, inputs: Sequence[Thing], dtype: str, **attributes: int
 ) -> Unranked:
-    names = []
+    names, dtypes = [], []
     for thing in inputs:
         if isinstance(thing, Value):
             thing = op.plain(thing)
         elif not isinstance(thing, Unranked):
             raise Gap(f"a {type(thing).__name__.lower()}")
         names.append(thing.name)
+        dtypes.append(thing.dtype)
+    operands.check_dtypes(op_type, dtypes)
     name = op.unique(op_type)
     op.graph.nodes.append(Made(op_type, names, [name], dict(attributes), name))
     op.graph.specs[name] = Spec(dtype, (), unranked=True)

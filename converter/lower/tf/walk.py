@@ -260,10 +260,11 @@ class Walker:
         except (
             ValueError,
             TypeError,
-            KeyError,
-            IndexError,
+            LookupError,
             AttributeError,
-            ZeroDivisionError,
+            ArithmeticError,
+            AssertionError,
+            RuntimeError,
         ) as e:
             # Arguments that do not go together: a damaged file, or TensorFlow knows better.
             self.gaps.append(Found(node.op, where, f"does not add up: {e!r:.200}"))
