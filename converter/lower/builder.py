@@ -564,6 +564,11 @@ class Builder:
 
     def einsum(self, equation: str, *operands: Value, shape: Shape) -> Value:
         """Einstein's sum; the caller knows the shape."""
+        from converter.lower.contraction import as_product
+
+        found = as_product(self, equation, operands, shape)
+        if found is not None:
+            return found
         dtype = operands[0].dtype
         return self.emit("Einsum", *operands, dtype=dtype, shape=shape, equation=equation)
 
