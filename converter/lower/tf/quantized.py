@@ -27,9 +27,7 @@ def scalar(op: Context, bound: Value) -> Figures:
     return real(op, op.reshape(bound, ()) if bound.rank else bound)
 
 
-def stands_for(
-    op: Context, number: float, low: Figures, high: Figures, dtype: str, *, is_held: bool
-) -> Value:
+def stands_for(number: float, low: Figures, high: Figures, dtype: str, *, is_held: bool) -> Value:
     """Return the integer (int64) that stands for a number, maybe held between those of a dtype."""
     first, last = limits(dtype)
     twice, steps = _twice(low, high, first, last)
@@ -77,7 +75,7 @@ def _product_bounds(
 
 def _less_zero(op: Context, x: Value, low: Value, high: Value) -> Value:
     """Return integers less the one that stands for zero, as int32."""
-    zero = stands_for(op, 0.0, scalar(op, low), scalar(op, high), x.dtype, is_held=False)
+    zero = stands_for(0.0, scalar(op, low), scalar(op, high), x.dtype, is_held=False)
     return op.sub(op.cast(x, "int32"), op.cast(zero, "int32"))
 
 
@@ -146,7 +144,7 @@ def quantized_bias_add(
     for x, bounds in ((input, (low, high)), (bias, (low_b, high_b))):
         numbers = unstepped(op, op.cast(x, "float32"), *bounds, x.dtype)
         parts.append(op.cast(stepped(op, numbers, least, most, "int32"), "int32"))
-    zero = op.cast(stands_for(op, 0.0, least, most, "int32", is_held=True), "int32")
+    zero = op.cast(stands_for(0.0, least, most, "int32", is_held=True), "int32")
     total = op.add(parts[0], op.add(parts[1], zero))
     return [total, least.value, most.value]
 
@@ -232,10 +230,10 @@ def quantized_relu(
     """Integers of nothing below zero, and maybe nothing above 6."""
     low, high = scalar(op, min_features), scalar(op, max_features)
     dtype = features.dtype
-    zero = stands_for(op, 0.0, low, high, dtype, is_held=True)
+    zero = stands_for(0.0, low, high, dtype, is_held=True)
     result = op.elementwise("Max", features, op.cast(zero, dtype))
     if node.op == "QuantizedRelu6":
-        six = stands_for(op, 6.0, low, high, dtype, is_held=True)
+        six = stands_for(6.0, low, high, dtype, is_held=True)
         result = op.elementwise("Min", result, op.cast(six, dtype))
     return [result, min_features, max_features]
 
