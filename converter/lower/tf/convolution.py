@@ -467,9 +467,7 @@ def fused_resize_and_pad_conv2d(
 # -- TensorFlow 1's dilation: blocks of space moved into batches and back --------------------------
 
 
-def dilated(
-    op: Context, node: Node, block: Sequence[int], crops: Sequence[Sequence[Dim]]
-) -> Value | None:
+def dilated(op: Context, node: Node, block_shape: Value, crops: Value) -> Value | None:
     """Return what a BatchToSpaceND yields behind a convolution of what a SpaceToBatchND does.
 
     That is one convolution with dilation, of fewer zeros around the image. None where it is not.
@@ -477,52 +475,77 @@ def dilated(
     Args:
         op: Builder.
         node: The BatchToSpaceND.
-        block: Its sizes of blocks.
+        block_shape: Its sizes of blocks.
         crops: What it cuts at both ends of each axis.
     """
     activation = op.walker.current
-    if activation is None or op.graph is None:
+    if activation is None:
         return None
     body = activation.body.nodes
     inner = body.get(node.inputs[0].node)
-    if inner is None or inner.op not in ("Conv2D", "DepthwiseConv2dNative") or len(block) != 2:
+    lines = inner is not None and inner.op == "Squeeze"  # of images of one row
+    if inner is not None and lines:
+        inner = body.get(inner.inputs[0].node)
+    if inner is None or inner.op not in ("Conv2D", "DepthwiseConv2dNative") or not _is_bare(inner):
         return None
     outer = body.get(inner.inputs[0].node)
+    if outer is not None and lines:
+        outer = body.get(outer.inputs[0].node) if outer.op == "ExpandDims" else None
     if outer is None or outer.op != "SpaceToBatchND":
         return None
-    plain = inner.attribute("padding") == "VALID" and inner.attribute("data_format") == "NHWC"
-    if not plain or any(n != 1 for n in inner.attribute("strides")):
+    image, blocks, paddings, kernel = (
+        op.walker.value(activation, port) for port in (*outer.inputs, inner.inputs[1])
+    )
+    values = [v for v in (image, blocks, paddings, kernel) if isinstance(v, Value)]
+    if len(values) < 4:
         return None
-    if any(n != 1 for n in inner.attribute("dilations") or ()):
+    found = _spread(op, values, block_shape, crops)
+    if found is None:
         return None
-    inputs = [op.walker.value(activation, port) for port in outer.inputs]
-    kernel = op.walker.value(activation, inner.inputs[1])
-    if not all(isinstance(v, Value) for v in (*inputs, kernel)):
-        return None
-    image, blocks, paddings = inputs
-    assert isinstance(image, Value) and isinstance(blocks, Value)  # noqa: PT018
-    assert isinstance(paddings, Value) and isinstance(kernel, Value)  # noqa: PT018
-    found, added = op.static(blocks), op.elements(paddings)
-    if found is None or added is None or list(found.reshape(-1)) != list(block):
-        return None
-    if image.rank != 4 or any(not isinstance(n, int) for n in kernel.shape):
-        return None
-    left = [
-        sizes.sub(_dim(p), c)
-        for pair, crop in zip(added.reshape(-1, 2), crops, strict=True)
-        for p, c in zip(pair, crop, strict=True)
-    ]
-    if any(not isinstance(n, int) or n < 0 for n in left):
-        return None
-    pads = [int(n) for n in left if isinstance(n, int)]
-    windows = Windows(
-        tuple(int(n) for n in kernel.shape[:2] if isinstance(n, int)), (1, 1), tuple(block),
-        "EXPLICIT", (pads[0], pads[2]), (pads[1], pads[3]),
-    )  # fmt: skip
+    windows, image, kernel = found
     groups = None
     if inner.op == "DepthwiseConv2dNative":
         kernel, groups = grouped_kernel(op, kernel)
-    return convolved(op, image, kernel, windows, "NHWC", groups=groups)
+    if not lines:
+        return convolved(op, image, kernel, windows, "NHWC", groups=groups)
+    wide = op.unsqueeze(image, [1])
+    return op.squeeze(convolved(op, wide, kernel, windows, "NHWC", groups=groups), [1])
+
+
+def _is_bare(node: Node) -> bool:
+    """Tell whether a convolution has no padding, no steps and no dilation of its own."""
+    ones = [*node.attribute("strides"), *(node.attribute("dilations") or ())]
+    plain = node.attribute("data_format", "NHWC") == "NHWC"
+    return plain and node.attribute("padding") == "VALID" and all(n == 1 for n in ones)
+
+
+def _spread(
+    op: Context, values: Sequence[Value], block_shape: Value, crops: Value
+) -> tuple[Windows, Value, Value] | None:
+    """Return the windows of a convolution with dilation, its image and its kernel, if it is one."""
+    image, blocks, paddings, kernel = values
+    before, after = op.static(blocks), op.static(block_shape)
+    added, cut = op.elements(paddings), op.elements(crops)
+    if before is None or after is None or added is None or cut is None:
+        return None
+    lengths = [n for n in kernel.shape[:2] if isinstance(n, int)]
+    rank = before.size
+    if before.tolist() != after.tolist() or len(lengths) < 2 or image.rank != rank + 2:
+        return None
+    if rank == 1 and lengths[0] != 1:
+        return None
+    left = [sizes.sub(_dim(p), _dim(c)) for p, c in zip(added.flat, cut.flat, strict=True)]
+    pads = [n for n in left if isinstance(n, int) and n >= 0]
+    if len(pads) < 2 * rank:
+        return None
+    spreads = [int(n) for n in before.flat]
+    if rank == 1:
+        spreads, pads = [1, *spreads], [0, 0, *pads]
+    windows = Windows(
+        (lengths[0], lengths[1]), (1, 1), (spreads[0], spreads[1]), "EXPLICIT",
+        (pads[0], pads[2]), (pads[1], pads[3]),
+    )  # fmt: skip
+    return windows, image, kernel
 
 
 def _dim(n: Any) -> Dim:
