@@ -123,7 +123,6 @@ def _binary(name: str, op_type: str, formula: str) -> None:
 
 for _name, _op_type, _formula in (
     ("Sub", "Sub", "x - y."),
-    ("Mul", "Mul", "x * y."),
     ("Div", "Div", "x / y; of integers, cut off towards zero."),
     ("RealDiv", "Div", "x / y."),
     ("TruncateDiv", "Div", "x / y, cut off towards zero."),
@@ -135,6 +134,18 @@ for _name, _op_type, _formula in (
     ("LessEqual", "LessOrEqual", "x <= y."),
 ):
     _binary(_name, _op_type, _formula)
+
+
+@tf_op("Mul")
+def mul(op: Context, x: Value, y: Value, /) -> Value:
+    """X * y."""
+    for factor, other in ((x, y), (y, x)):
+        # Such as the factor that tf.nn.silu has.
+        if factor.is_constant and factor.rank == 0:
+            number = op.static(factor)
+            if number is not None and number == 1:
+                return other
+    return op.elementwise("Mul", x, y)
 
 
 @tf_op("Mod", "TruncateMod")
