@@ -34,7 +34,7 @@ from converter.lower.tf.recurrence_terms import (
     Symbol,
     Term,
 )
-from converter.lower.values import Value
+from converter.lower.values import Value, total
 
 MOST_NODES = 400  # of a round: cells have about forty
 
@@ -255,9 +255,18 @@ class _Reading:
             raise Other
         return ("rest", b)
 
+    def _expand(self, node: Node, name: str) -> Symbol:
+        """Return a number in many places; what is done with it must see to the shape."""
+        found = self._symbol(node.inputs[0])
+        if found[0] != "number" or None in self._shape(name):
+            raise Other
+        return ("numbers", found[1], self._shape(name))
+
     def _mul(self, node: Node, name: str) -> Symbol:
-        del name
         a, b = (self._symbol(n) for n in node.inputs)
+        for one, other in ((a, b), (b, a)):
+            if one == ("numbers", 1.0, self._shape(name)):
+                return other  # a dropout's, when it is off
         for one, other in ((a, b), (b, a)):
             if one[0] == "number":
                 return self._scaled(other, one[1])
@@ -515,6 +524,8 @@ class _Reading:
         )
         if node is None:
             return False
+        if known is None and steps is None and self._says(limit.name):
+            return True
         inside = [self._outer(n) for n in node.inputs if n]
         if node.op_type == "Min":
             return all(self._covers(v, steps) for v in inside)
@@ -523,6 +534,47 @@ class _Reading:
         if node.op_type in stacks.MOVED:
             return self._covers(inside[0], steps)
         return node.op_type == "ReduceMax" and self._lengths == inside[0].name
+
+    def _says(self, limit: str) -> bool:
+        """Tell whether a number is the size of the axis of steps, of whatever size."""
+        found = self._sizes(limit)
+        axes = {self._origin(s[1]) for s in self._symbols.values() if s[0] == "step"}
+        return len(found) == 1 and axes == {found[0]}
+
+    def _origin(self, name: str, axis: int = 0) -> tuple[str, int]:
+        """Return which axis of which tensor an axis is, before that was only moved."""
+        while (node := self._producer(name)) is not None:
+            if node.op_type == "Transpose":
+                order = node.attributes["perm"]
+                assert isinstance(order, list)
+                axis = int(order[axis])
+            elif node.op_type != "Identity":
+                break
+            name = node.inputs[0]
+        return name, axis
+
+    def _sizes(self, name: str) -> list[tuple[str, int] | None]:
+        """Return of which axes the sizes are that a tensor holds; None for other numbers."""
+        node = self._producer(name)
+        if node is None:
+            return [None] * max(1, total(self._op.graph.specs[name].shape) or 1)
+        if node.op_type == "Shape":
+            shape = self._op.graph.specs[node.inputs[0]].shape
+            start, end = (
+                int(str(node.attributes.get(k, n))) for k, n in (("start", 0), ("end", len(shape)))
+            )
+            return [self._origin(node.inputs[0], axis) for axis in range(start, end)]
+        if node.op_type == "Concat":
+            return [n for part in node.inputs for n in self._sizes(part)]
+        if node.op_type in stacks.MOVED:
+            return self._sizes(node.inputs[0])
+        index = self._op.static(self._outer(node.inputs[1])) if node.op_type == "Gather" else None
+        if index is None or index.size != 1:
+            return [None]
+        return [self._sizes(node.inputs[0])[int(index.reshape(()))]]
+
+    def _producer(self, name: str) -> Node | None:
+        return next((n for g in self._op.enclosing for n in g.nodes if name in n.outputs), None)
 
     def _matrix(self, terms: Sequence[Term]) -> Value:
         """Return gates' matrices as ONNX has them: [1, gates * units, rows]."""

@@ -1,0 +1,37 @@
+"""SavedModels of recurrent layers give what TensorFlow gave, by the operators that they are."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import converter
+from converter import passes
+from converter.lower import emit, lower
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+ARCHIVE = zipfile.ZipFile(Path(__file__).parents[3] / "fixtures/tf_recurrent/models.zip")
+NAMES = [name.removesuffix(".npz") for name in ARCHIVE.namelist() if name.endswith(".npz")]
+RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan", "If"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_gives_what_tensorflow_gave(tmp_path, name):
+    for member in ARCHIVE.namelist():
+        if member.startswith(f"{name}/"):
+            ARCHIVE.extract(member, tmp_path)
+    bundle = converter.read(tmp_path / name)
+    graph = passes.run(lower(bundle), bundle.weights)
+    stored = np.load(io.BytesIO(ARCHIVE.read(f"{name}.npz")))
+    found = {node.op_type for node in graph.nodes} & RECURRENT
+    assert found == set(stored["operators"].tolist())
+    pieces = emit.model(graph, bundle.weights).pieces()
+    data = b"".join(p if isinstance(p, bytes) else p.read() for p in pieces)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    (ours,) = session.run(["y"], {"x": stored["x"]})
+    assert ours.shape == stored["y"].shape
+    assert np.abs(ours - stored["y"]).max() <= 2e-6
+    assert np.ptp(stored["y"]) > 0.01
