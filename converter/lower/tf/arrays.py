@@ -12,6 +12,7 @@ from converter.lower.tf import contents, extents, sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -99,6 +100,19 @@ def copied(
     """What it is given."""
     del op, tensor_name, debug_ops_spec
     return input
+
+
+@tf_op("EnsureShape", any_input=True)
+def ensure_shape(op: Context, input: Thing, /, *, shape: Shape | None = None) -> Thing:
+    """What it is given, of which more is known."""
+    if isinstance(input, Variable):
+        input = op.state.read(input)
+    if not isinstance(input, Value) or shape is None or len(shape) != input.rank:
+        return input
+    dims = tuple(
+        m if isinstance(m, int) or n is None else n for m, n in zip(input.shape, shape, strict=True)
+    )
+    return replace(input, shape=dims)
 
 
 @tf_op("BroadcastArgs")

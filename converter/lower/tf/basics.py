@@ -11,7 +11,6 @@ from converter.lower.values import Value
 from formats.containers import tf_tensors
 from formats.strings import Strings
 
-
 MOST_BYTES = 1 << 26  # of a constant that is held in memory; a few bytes may stand for very many
 
 
@@ -45,7 +44,7 @@ def placeholder(_: Context, *, shape: Any = None) -> Value:
 
 @tf_op(
     "Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "CheckNumericsV2",
-    "_EagerConst", "LoopCond", "RefIdentity", "EnsureShape", "DebugGradientIdentity",
+    "_EagerConst", "LoopCond", "RefIdentity", "DebugGradientIdentity",
     any_input=True,
 )  # fmt: skip
 def identity(op: Context, input: Thing, /, *, message: str = "", shape: Any = None) -> Thing:

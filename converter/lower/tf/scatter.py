@@ -197,7 +197,9 @@ CHANGES: dict[str, Change] = {
 }  # fmt: skip
 
 
-def _changed(op: Context, thing: Thing, indices: Value, updates: Value, change: Change) -> Variable:
+def _changed(op: Context, thing: Thing, indices: Value, updates: Value, change: Change) -> Thing:
+    if isinstance(thing, Value):  # a variable of a frozen graph
+        return change(op, thing, indices, updates)
     if not isinstance(thing, Variable):
         raise Gap(f"a {type(thing).__name__.lower()} where a variable stands")
     before = op.state.read(thing)

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.graph import Attribute
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import filled_like
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.state import texts
 from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.tables import ML
 from converter.lower.values import Value
 
 NEWER = 20  # the opset that has StringConcat, StringSplit and RegexFullMatch
@@ -198,27 +200,66 @@ def reduce_join(
     return op.unsqueeze(made, sorted(axes)) if keep_dims else made
 
 
-def _split(op: Context, input: Value, delimiter: str | None, limit: int) -> list[Value]:
-    """Split texts, [n] -> the places [m, 2], parts [m] and shape of a sparse tensor."""
+def _not_empty(op: Context, x: Value) -> Value:
+    """Return which texts have a letter: opset 18 compares no texts, but looks them up."""
+    attributes: dict[str, Attribute] = {
+        "keys_strings": [""], "values_int64s": [0], "default_int64": 1,
+    }  # fmt: skip
+    (found,) = op.node(
+        "LabelEncoder", [x], [("int64", x.shape)], attributes=attributes, stored=x.stored,
+        domain=ML,
+    )  # fmt: skip
+    return op.cast(found, "bool")
+
+
+def _split(
+    op: Context, input: Value, delimiter: str | None, limit: int, *,
+    skipped: bool = False, of_nothing: int = 0,
+) -> list[Value]:  # fmt: skip
+    """Split texts, [n] -> the places [m, 2], parts [m] and shape of a sparse tensor.
+
+    Args:
+        op: The builder.
+        input: The texts.
+        delimiter: What they are cut at, or None for white space.
+        limit: How often, or -1.
+        skipped: Whether parts without a letter are left out.
+        of_nothing: How many parts a text without a letter has; onnxruntime makes none.
+    """
     attributes: dict[str, Any] = {}
     if delimiter is not None:
         attributes["delimiter"] = delimiter
     if limit >= 0:
         attributes["maxsplit"] = limit
     count = input.shape[0]
-    parts, sizes = op.node(
+    parts, lengths = op.node(
         "StringSplit", [op.plain(input)], [("string", (count, None)), ("int64", (count,))],
         attributes=attributes,
     )  # fmt: skip
+    if of_nothing:
+        one = extents.number(op, 1)
+        blank = op.constant(np.array("", object))
+        column = extents.filled(op, blank, [extents.of(op, input, 0), one])
+        parts = op.concat([parts, column], 1)
+        lengths = op.elementwise("Max", lengths, op.constant(1, "int64"))
     line = extents.counted(op, extents.of(op, parts, 1))
-    there = op.elementwise("Less", line, op.unsqueeze(sizes, [1]))
-    return _sparse(op, parts, there)
-
-
-def _sparse(op: Context, parts: Value, there: Value) -> list[Value]:
-    places = op.transpose(op.emit("NonZero", there, dtype="int64", shape=(2, None)), [1, 0])
-    values = op.emit("GatherND", parts, places, dtype="string", shape=(None,))
-    return [places, values, extents.vector(op, extents.of_all(op, parts))]
+    there = op.elementwise("Less", line, op.unsqueeze(lengths, [1]))
+    if skipped:
+        there = op.elementwise("And", there, _not_empty(op, parts))
+    numbers = op.cast(there, "int64")
+    found = op.transpose(op.emit("NonZero", there, dtype="int64", shape=(2, None)), [1, 0])
+    values = op.emit("GatherND", parts, found, dtype="string", shape=(None,))
+    places = found
+    if skipped:
+        lengths = op.reduce("ReduceSum", numbers, [1])
+        axis = op.constant(1, "int64")
+        seen = op.emit("CumSum", numbers, axis, dtype="int64", shape=numbers.shape)
+        columns = op.emit("GatherND", seen, found, dtype="int64", shape=(None,))
+        columns = op.sub(op.unsqueeze(columns, [1]), op.constant(1, "int64"))
+        places = op.concat([op.slice(found, [1], [0], [1]), columns], 1)
+    some = op.concat([op.constant([0], "int64"), lengths], 0)  # there may be no texts
+    longest = op.reduce("ReduceMax", some, [0], keepdims=True)
+    return [places, values, op.concat([op.size(input, 0), longest], 0)]
 
 
 @tf_op("StringSplitV2", outputs=("indices", "values", "shape"))
@@ -229,7 +270,9 @@ def string_split_v2(op: Context, input: Value, sep: Value, /, *, maxsplit: int =
     if found is None:
         raise Gap("a separator that is computed")
     text = str(found.reshape(-1)[0])
-    return _split(op, input, text or None, maxsplit)
+    if maxsplit == 0 or (maxsplit > 0 and not text):
+        raise Gap(f"maxsplit {maxsplit}{'' if text else ' at white space'}")
+    return _split(op, input, text or None, maxsplit, of_nothing=int(bool(text)))
 
 
 @tf_op("StringSplit", outputs=("indices", "values", "shape"))
@@ -241,9 +284,7 @@ def string_split(
     found = op.static(delimiter)
     if found is None or len(str(found.reshape(-1)[0])) != 1:
         raise Gap("cutting texts at several letters, or at each")
-    if skip_empty:
-        raise Gap("splitting texts without their empty parts")
-    return _split(op, input, str(found.reshape(-1)[0]), -1)
+    return _split(op, input, str(found.reshape(-1)[0]), -1, skipped=skip_empty)
 
 
 # -- patterns --------------------------------------------------------------------------------------

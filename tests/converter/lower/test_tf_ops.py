@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.lower import emit, lower
+from converter.lower import OPSET, emit, lower
 from converter.lower.graph import Node, Spec
 from converter.verify.comparison import coarsest
 from formats.errors import UnsupportedError
@@ -64,12 +64,13 @@ def test_the_graph_computes_what_tensorflow_computes(tmp_path, family, name):
     source.write_bytes(data.read(f"{name}.pb"))
     stored = np.load(io.BytesIO(data.read(f"{name}.npz")))
     bundle = converter.read(source)
+    opset = int(stored["opset"]) if "opset" in stored.files else OPSET
     if "gap" in stored.files:
         with pytest.raises(UnsupportedError) as caught:
-            lower(bundle)
+            lower(bundle, opset)
         assert str(stored["gap"]) in str(caught.value)
         return
-    graph = lower(bundle)
+    graph = lower(bundle, opset)
     kinds = {s.dtype for s in graph.specs.values()} | ({"float32"} if graph.narrowed else set())
     widen(graph)
     model = session(tmp_path / "model.onnx", graph, bundle)
