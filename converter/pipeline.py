@@ -328,12 +328,41 @@ def _reissue(
         )
         if options.require is not None and (report is None or not report.tensors):
             raise VerificationError(f"--require {options.require}: there is no tensor to compare")
+        compared = yield from _verify_savedmodel(source, bundle, made.unlike, written, options)
+        for one in compared.values() or (None,):
+            _check_reached(options, report, one)
+        passed = [one for one in compared.values() if one is not None and one.status == "passed"]
+        reached = "weights" if report is not None else "none"
+        if passed and len(passed) == len(compared):
+            reached = "cpu"
+        savedmodel.record(made, artifact, written, reached, sync=sync)
         for file in artifact.opened.values():
             file.check_unchanged()
         if sync:
             sync_tree(payload)
         publish(written, target, force=options.force)
-    yield Result(target, source, made.bundle, report, match.format.id, match.evidence)
+    first, *others = compared or ("",)
+    yield Result(
+        target, source, made.bundle, report, match.format.id, match.evidence,
+        compared.get(first), {name: compared[name] for name in others},
+    )  # fmt: skip
+
+
+def _verify_savedmodel(
+    source: Path, bundle: Bundle, unlike: str, written: Path, options: Options
+) -> Generator[Step | Progress, None, "Reports"]:
+    """Run the source and the SavedModel issued again, where TensorFlow is here."""
+    if options.verify in ("none", "weights"):
+        return {}
+    from converter.verify.savedmodel_files import verify_savedmodel
+
+    rewritten = catalog.read(Artifact(written, options.limits), "savedmodel")
+    reports: Reports = {}
+    found = verify_savedmodel(source, bundle, written, rewritten, unlike=unlike)
+    for name, report in found.items():
+        yield from _judged(report, name if len(found) > 1 else "")
+        reports[name] = report
+    return reports
 
 
 def _is_file(out: str | Path | None, to: Target) -> bool:
@@ -548,8 +577,6 @@ def _check_savedmodel(options: Options) -> None:
         raise UsageError(
             "--include and --strip-prefix with --to savedmodel", expected="neither: it keeps all"
         )
-    if "cpu" in (options.require, options.verify):
-        raise UnsupportedError("--to savedmodel is verified on weights and placements only")
 
 
 def _check_apart(source: Path, target: Path) -> None:

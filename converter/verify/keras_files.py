@@ -100,7 +100,7 @@ class _Comparison:
                     return unable(here, "Keras")
                 return GraphReport("failed", f"Keras does not run the file: {here.reason}")
             chosen = [number for number in there.chosen if number in here.chosen]
-            report = _compared(before, after, there, here, chosen, specs, names, tolerance)
+            report = compared(before, after, there, here, chosen, specs, names, tolerance)
             report = replace(
                 report,
                 seed=None if self.options.inputs else self.options.seed,
@@ -188,10 +188,24 @@ def _output_names(model: Model) -> list[str]:
     return names
 
 
-def _compared(
+def compared(
     before: Prepared, after: Prepared, there: SourceRun, here: SourceRun, chosen: Sequence[int],
     specs: Sequence[TensorSpec], names: Sequence[str], tolerance: Tolerance,
+    who: str = "today's Keras",
 ) -> GraphReport:  # fmt: skip
+    """Compare what two runs on the same inputs gave: the source's, and the written file's.
+
+    Args:
+        before: What the source was given.
+        after: What the file was given.
+        there: What the source gave.
+        here: What the file gave.
+        chosen: Numbers of the cases that both ran.
+        specs: Of the inputs.
+        names: Of the outputs.
+        tolerance: What is allowed.
+        who: Runs the file.
+    """
     cases = tuple(
         CaseReport(
             before.cases[number].name,
@@ -209,7 +223,7 @@ def _compared(
     if not chosen:
         return replace(report, reason="there is no case that both run")
     if len(chosen) < len(there.chosen):
-        return replace(report, reason=f"today's Keras fails on inputs: {here.refused[0]}")
+        return replace(report, reason=f"{who} fails on inputs: {here.refused[0]}")
     measures: dict[str, list[Measure]] = {}
     arrays: dict[str, list[np.ndarray]] = {}
     for number in chosen:

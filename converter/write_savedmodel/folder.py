@@ -64,6 +64,16 @@ class SavedModelFolder:
     expected: Expected
 
     @property
+    def unlike(self) -> str:
+        """Why the source computes something else than this on one device; "" where it does not."""
+        names = {n.name for n in self.bundle.metadata.normalisations}
+        if names & {"reads of copies of sums made zeros", "updates of copies stopped"}:
+            return "on one device, the source itself counts or updates once for each replica"
+        if "reductions over devices" in names:
+            return "on one device, the source itself waits for others"
+        return ""
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all files but the record."""
         pieces = sum(p.length if isinstance(p, Span) else len(p) for p in self.graph)
@@ -282,18 +292,17 @@ def write(
         size = readable_size(report.nbytes)
         text = f"weights: {report.tensors} tensors, {size}, equal bit for bit; placements"
         yield Step("verified", text, perf_counter() - begin)
-    _record(made, artifact, folder, report, sync=sync)
     return folder, report
 
 
-def _record(
-    made: SavedModelFolder,
-    artifact: Artifact,
-    folder: Path,
-    report: WeightsReport | None,
-    *,
-    sync: bool,
+def record(
+    made: SavedModelFolder, artifact: Artifact, folder: Path, verified: str, *, sync: bool
 ) -> None:
+    """Write down what was done, and how far it was verified.
+
+    Raises:
+        StorageError: The disk is full, or fails.
+    """
     about = made.bundle.metadata
     document: dict[str, JSON] = {
         "convert": VERSION,
@@ -304,7 +313,7 @@ def _record(
         ],
         "left_out": [{"name": x.name, "reason": x.reason} for x in about.left_out],
         "warnings": list(made.warnings),
-        "verified": "none" if report is None else "weights",
+        "verified": verified,
     }
     with Output(folder / RECORD) as out:
         out.write(json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n")

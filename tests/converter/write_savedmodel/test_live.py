@@ -14,6 +14,7 @@ from sources import NAMES, unpack
 
 import converter
 from converter.pipeline import Options
+from formats.errors import VerificationError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(400)]
 
@@ -60,7 +61,7 @@ def answers(tmp_path_factory):
                 ask("official", folder / name, name, how, soft=soft, **some)
         for device in DEVICES:
             out = folder / f"{name}-{device.replace(':', '')}"
-            options = Options(device=device)
+            options = Options(device=device, verify="weights")
             converter.convert(folder / name, to="savedmodel", out=out, options=options)
             if name.startswith("tf_keras"):
                 ask(device, out, name, "keras", soft=False)
@@ -149,3 +150,19 @@ def test_a_gpu_that_is_not_here_is_asked_for(answers, name):
     for how in ("session", "eager"):
         assert "/device:GPU:1" in answers["GPU:1", name, how, False]["error"]
         assert agrees(answers["GPU:1", name, how, True])
+
+
+def test_a_conversion_runs_both_itself(tmp_path):
+    pytest.importorskip("tensorflow")
+    unpack(tmp_path, "sharded", "loop_expanded")
+    options = Options(device="GPU:1", require="cpu")
+    out = tmp_path / "out"
+    result = converter.convert(tmp_path / "sharded", to="savedmodel", out=out, options=options)
+    assert result.graph.status == "passed"
+    assert result.graph.source.name == result.graph.converted.name == "tensorflow"
+    assert json.loads((out / "convert.json").read_text())["verified"] == "cpu"
+    with pytest.raises(VerificationError, match="counts or updates once for each replica"):
+        converter.convert(
+            tmp_path / "loop_expanded", to="savedmodel", out=tmp_path / "no", options=options
+        )
+    assert not (tmp_path / "no").exists()

@@ -1,0 +1,125 @@
+"""A SavedModel that was issued again against its source: both run by TensorFlow, without devices.
+
+What is compared is what they compute; where their nodes and variables are placed is read from the
+file itself. Each signature is run, on the same inputs, each side in a child of its own.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from converter.lower import lower
+from converter.lower.graph import Graph
+from converter.verify import inputs
+from converter.verify.comparison import Tolerance, coarsest
+from converter.verify.graphs import Options, cannot_run, check_names, unable
+from converter.verify.keras_files import compared
+from converter.verify.report import GraphReport
+from converter.verify.runners import NoRun, prepare
+from converter.verify.sources import TensorFlowSource
+from converter.verify.tensorflow_source import Binding
+from formats.bundle import Bundle, Signature
+from formats.errors import CorruptError, UnsupportedError
+
+
+def verify_savedmodel(
+    source: Path,
+    bundle: Bundle,
+    written: Path,
+    rewritten: Bundle,
+    *,
+    unlike: str = "",
+    options: Options | None = None,
+) -> Mapping[str, GraphReport]:
+    """Compare a SavedModel with its source, signature by signature.
+
+    Args:
+        source: The artifact.
+        bundle: As read from it.
+        written: The folder of the other.
+        rewritten: As read from that.
+        unlike: Why the source itself computes something else on one device, where it does.
+        options: Tolerances and inputs.
+
+    Returns:
+        A report for each signature with outputs; or one, under no name, of why there is none.
+
+    Raises:
+        EnvironmentFault: A child died, hung, or took too much memory.
+    """
+    options = options or Options()
+    if unlike:
+        return {"": GraphReport("not run", unlike)}
+    reports: dict[str, GraphReport] = {}
+    for signature in bundle.signatures:
+        if not signature.outputs:
+            continue
+        begin = perf_counter()
+        report = cannot_run(bundle, options, needs_onnx=False)
+        if report is None:
+            report = _compared(source, bundle, written, rewritten, signature, options)
+        reports[signature.name] = replace(report, seconds=perf_counter() - begin)
+    return reports
+
+
+def _compared(
+    source: Path,
+    bundle: Bundle,
+    written: Path,
+    rewritten: Bundle,
+    signature: Signature,
+    options: Options,
+) -> GraphReport:
+    specs = list(signature.inputs)
+    strange = [s.name for s in (*specs, *signature.outputs) if "(" in s.dtype]
+    if strange:
+        return GraphReport("not run", f"{strange[0]!r} of {signature.name!r} is no plain tensor")
+    names = [spec.name for spec in signature.outputs]
+    check_names(options, names)
+    binding = Binding(
+        signature.name,
+        tuple(spec.name for spec in specs),
+        tuple(names),
+        (f"signature {signature.name!r}",),
+    )
+    graph = _lowered(bundle, signature.name)
+    sides = [
+        TensorFlowSource(path, content, options.allowance, binding, graph)
+        for path, content in ((source, bundle), (written, rewritten))
+    ]
+    precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
+    tolerance = Tolerance(options.atol, options.rtol, precision)
+    known = sides[0].hints()
+    found = [known.get(spec.name, inputs.Hint()) for spec in specs]
+    plan = inputs.plan(specs, found, seed=options.seed, samples=max(options.samples, 1))
+    with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
+        folders = Path(name, "source"), Path(name, "written")
+        for folder in folders:
+            folder.mkdir()
+        before, after = (prepare(folder, specs, plan) for folder in folders)
+        there = sides[0].run(before)
+        if isinstance(there, NoRun):
+            return unable(there, "TensorFlow")
+        if there.unstable:
+            text = f"the source differs from run to run ({', '.join(there.random)})"
+            return GraphReport("not run", text)
+        # What the source took of alternatives, the other must take as well.
+        after = replace(after, groups=tuple((number,) for number in there.chosen))
+        here = sides[1].run(after)
+        if isinstance(here, NoRun):
+            return GraphReport("failed", f"TensorFlow does not run the output: {here.reason}")
+        chosen = [number for number in there.chosen if number in here.chosen]
+        report = compared(
+            before, after, there, here, chosen, specs, names, tolerance, who="TensorFlow"
+        )
+    return replace(report, seed=options.seed, notes=tuple(sides[0].notes(there)))
+
+
+def _lowered(bundle: Bundle, signature: str) -> Graph | None:
+    """Return the signature's graph, which says what its inputs stand for."""
+    try:
+        return lower(bundle, signature=signature)
+    except (CorruptError, UnsupportedError):
+        return None
