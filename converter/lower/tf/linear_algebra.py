@@ -293,3 +293,77 @@ def tridiagonal_solve(
         matrix = op.where(op.elementwise("Equal", away, distance), part, matrix)
     both = eliminated(op, op.concat([op.plain(matrix), op.plain(_wide(op, rhs))], -1))
     return op.cast(_right_half(op, both, size(op, wide, -1).value, rhs.shape), rhs.dtype)
+
+
+# -- reflections -----------------------------------------------------------------------------------
+
+
+@tf_op("Qr", outputs=("q", "r"))
+def qr(op: Context, input: Value, /, *, full_matrices: bool = False) -> list[Value]:
+    """Orthogonal matrices and upper triangles whose products the matrices are, by reflections.
+
+    A column is reflected to the side where its first element is not, as Eigen and LAPACK do.
+    """
+    x = op.plain(_wide(op, input))
+    rows, columns = size(op, x, -2), size(op, x, -1)
+    numbers = count(op, rows).column().value
+    same = op.elementwise("Equal", numbers, op.transpose(numbers, [1, 0]))
+    square = op.matmul(op.mul(x, 0.0), turned(op, x, is_turned=True))
+    start = op.where(same, 1.0, op.mul(square, 0.0))
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        matrix, whole = values
+        column = _column(op, matrix, at)
+        below = op.where(_there(op, "Greater", numbers, at), column, 0.0)
+        first = _row(op, column, at)
+        rest = op.reduce("ReduceSum", op.mul(below, below), [-2], keepdims=True)
+        is_done = op.elementwise("Equal", rest, 0.0)
+        length = op.unary("Sqrt", op.add(op.mul(first, first), rest))
+        side = op.elementwise("GreaterOrEqual", first, 0.0)
+        beta = op.where(side, op.unary("Neg", length), length)
+        beta = op.where(is_done, 1.0, beta)
+        away = op.div(below, op.where(is_done, 1.0, op.sub(first, beta)))
+        away = op.where(_there(op, "Equal", numbers, at), 1.0, away)
+        tau = op.where(is_done, 0.0, op.div(op.sub(beta, first), beta))
+        across = turned(op, away, is_turned=True)
+        matrix = op.sub(matrix, op.mul(tau, op.mul(away, op.matmul(across, matrix))))
+        whole = op.sub(whole, op.mul(tau, op.mul(op.matmul(whole, away), across)))
+        return [matrix, whole]
+
+    least = rows.least(columns)
+    triangle, whole = by_columns(op, least.value, [x, start], step)
+    triangle = op.emit("Trilu", triangle, dtype=x.dtype, shape=x.shape, upper=1)
+    if not full_matrices:
+        side = None if least.known is None else int(least.known)
+        whole = _first(op, whole, least.value, whole.rank - 1, (*whole.shape[:-1], side))
+        triangle = _first(op, triangle, least.value, x.rank - 2, (*x.shape[:-2], side, x.shape[-1]))
+    return [op.cast(whole, input.dtype), op.cast(triangle, input.dtype)]
+
+
+def _first(op: Context, x: Value, number: Value, axis: int, shape: Shape) -> Value:
+    """Return the first elements along an axis."""
+    start, where = op.constant([0], "int64"), op.constant([axis], "int64")
+    end = op.unsqueeze(number, [0])
+    return op.emit("Slice", x, start, end, where, dtype=x.dtype, shape=shape)
+
+
+@tf_op("MatrixSolveLs")
+def matrix_solve_ls(
+    op: Context, matrix: Value, rhs: Value, l2_regularizer: Value, /, *, fast: bool = True
+) -> Value:
+    """The x for which matrix @ x is nearest to the right-hand side, by the normal equations."""
+    if not fast:
+        raise Gap("without the normal equations: matrices may be of any rank")
+    x, right = _wide(op, matrix), _wide(op, rhs)
+    if not all(isinstance(n, int) for n in x.shape[-2:]):
+        raise Gap("matrices of unknown sizes")
+    across = turned(op, x, is_turned=True)
+    is_tall = int(str(x.shape[-2])) >= int(str(x.shape[-1]))
+    square = op.matmul(across, x) if is_tall else op.matmul(x, across)
+    right = op.matmul(across, right) if is_tall else right
+    _, numbers = _rows(op, square)
+    same = op.elementwise("Equal", numbers, op.transpose(numbers, [1, 0]))
+    square = op.add(square, op.mul(op.cast(same, x.dtype), op.cast(l2_regularizer, x.dtype)))
+    both = eliminated(op, op.concat([op.plain(square), op.plain(right)], -1))
+    found = _right_half(op, both, size(op, square, -2).value, right.shape)
+    return op.cast(found if is_tall else op.matmul(across, found), rhs.dtype)

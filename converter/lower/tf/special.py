@@ -10,6 +10,7 @@ from math import exp, log, pi, sqrt
 
 import numpy as np
 
+from converter.lower.keras.operations.elementwise import log1p
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import tf_op
 from converter.lower.values import Value
@@ -208,3 +209,197 @@ def _digamma(op: Context, x: Value) -> Value:
 def digamma(op: Context, x: Value, /) -> Value:
     """The derivative of log(gamma(x))."""
     return in_double(op, x, _digamma)
+
+
+# -- sums that take as many terms as their arguments ask for ---------------------------------------
+
+# Of Euler and Maclaurin's sum: Bernoulli's numbers of even index, over the factorial of the index.
+BERNOULLI = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
+    1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000,
+)  # fmt: skip
+TINY = 1e-300
+
+
+def _ones(op: Context, *values: Value) -> Value:
+    """Return ones of the shape that values have together."""
+    total = values[0]
+    for v in values[1:]:
+        total = op.add(total, v)
+    return op.where(op.elementwise("Equal", total, total), 1.0, op.constant(1.0, "float64"))
+
+
+def _rounds(op: Context, x: Value, least: float, factor: float) -> Value:
+    """Return a number of rounds: so many, and more with the root of the largest of a tensor."""
+    largest = op.reduce("ReduceMax", op.reshape(x, (None,)), [0]) if x.rank else x
+    most = op.mul(op.unary("Sqrt", op.clip(largest, 0.0, 1e8)), factor)
+    return op.cast(op.add(most, least), "int64")
+
+
+def _zeta(op: Context, x: Value, q: Value) -> Value:
+    from converter.lower.tf.linear_algebra import by_columns
+
+    def below_zero(at: Value, values: list[Value]) -> list[Value]:
+        del at
+        total, place = values
+        is_below = op.elementwise("Less", place, 0.0)
+        part = op.elementwise("Pow", op.where(is_below, place, 1.0), op.unary("Neg", x))
+        total = op.add(total, op.where(is_below, part, 0.0))
+        return [total, op.where(is_below, op.add(place, 1.0), place)]
+
+    ones = _ones(op, x, q)
+    place = op.mul(ones, q)
+    lowest = op.reduce("ReduceMin", op.reshape(q, (None,)), [0]) if q.rank else q
+    number = op.cast(op.unary("Ceil", op.unary("Neg", op.clip(lowest, -1e4, 0.0))), "int64")
+    total, place = by_columns(op, number, [op.sub(ones, 1.0), place], below_zero)
+    power = op.unary("Neg", x)
+    for k in range(SHIFT):
+        total = op.add(total, op.elementwise("Pow", op.add(place, float(k)), power))
+    w = op.add(place, float(SHIFT))
+    last = op.elementwise("Pow", w, power)
+    total = op.add(total, op.div(op.mul(last, w), op.sub(x, 1.0)))
+    total = op.add(total, op.mul(last, 0.5))
+    factor = op.div(op.mul(last, x), w)
+    for j, c in enumerate(BERNOULLI):
+        total = op.add(total, op.mul(factor, c))
+        more = op.mul(op.add(x, 2.0 * j + 1), op.add(x, 2.0 * j + 2))
+        factor = op.div(op.mul(factor, more), op.mul(w, w))
+    infinite = op.constant(np.inf, "float64")
+    total = op.where(op.elementwise("Equal", x, 1.0), infinite, total)
+    whole_q = op.elementwise("Equal", q, op.unary("Floor", q))
+    at_pole = op.elementwise("And", whole_q, op.elementwise("LessOrEqual", q, 0.0))
+    broken = op.unary("Not", op.elementwise("Equal", x, op.unary("Floor", x)))
+    odd = op.elementwise("And", broken, op.elementwise("Less", q, 0.0))
+    total = op.where(odd, np.nan, total)
+    total = op.where(at_pole, infinite, total)
+    return op.where(op.elementwise("Less", x, 1.0), np.nan, total)
+
+
+def _both(op: Context, *values: Value) -> list[Value]:
+    return [op.cast(v, "float64") for v in values]
+
+
+@tf_op("Zeta")
+def zeta(op: Context, x: Value, q: Value, /) -> Value:
+    """The sum of (q + k) ** -x over all k from 0."""
+    return op.cast(_zeta(op, *_both(op, x, q)), x.dtype)
+
+
+@tf_op("Polygamma")
+def polygamma(op: Context, a: Value, x: Value, /) -> Value:
+    """The derivative of digamma, so many times."""
+    number, place = _both(op, a, x)
+    following = op.add(number, 1.0)
+    sign = op.where(op.elementwise("Equal", op.elementwise("Mod", number, 2.0, fmod=1), 0.0), -1.0,
+                    op.constant(1.0, "float64"))  # fmt: skip
+    size = op.mul(op.unary("Exp", _lgamma(op, following)), _zeta(op, following, place))
+    result = op.where(op.elementwise("Equal", number, 0.0), _digamma(op, place), op.mul(sign, size))
+    whole = op.elementwise("Equal", number, op.unary("Floor", number))
+    proper = op.elementwise("And", whole, op.elementwise("GreaterOrEqual", number, 0.0))
+    return op.cast(op.where(proper, result, np.nan), x.dtype)
+
+
+def _igamma(op: Context, a: Value, x: Value) -> tuple[Value, Value]:
+    """Return the regularised lower and upper incomplete gamma functions.
+
+    By a series where x is below a + 1, else by a continued fraction (Lentz).
+    """
+    from converter.lower.tf.linear_algebra import by_columns
+
+    ones = _ones(op, a, x)
+    is_low = op.elementwise("Less", x, op.add(a, 1.0))
+    low_x = op.where(is_low, x, op.mul(ones, 0.0))
+    high_x = op.where(is_low, op.add(a, 2.0), x)
+    number = _rounds(op, a, 80.0, 14.0)
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        term, total, c, d, fraction = values
+        k = op.add(op.cast(at, "float64"), 1.0)
+        term = op.div(op.mul(term, low_x), op.add(a, k))
+        an = op.mul(op.mul(k, -1.0), op.sub(k, a))
+        b = op.add(op.sub(high_x, a), op.add(op.mul(k, 2.0), 1.0))
+        d = op.unary("Reciprocal", _not_zero(op, op.add(op.mul(an, d), b)))
+        c = _not_zero(op, op.add(b, op.div(an, c)))
+        return [term, op.add(total, term), c, d, op.mul(fraction, op.mul(c, d))]
+
+    first = op.unary("Reciprocal", op.add(op.sub(high_x, a), 1.0))
+    start = [ones, ones, op.div(ones, TINY), op.mul(ones, first), op.mul(ones, first)]
+    _, total, _, _, fraction = by_columns(op, number, start, step)
+    power = op.sub(op.sub(op.mul(a, op.unary("Log", x)), x), _lgamma(op, a))
+    factor = op.unary("Exp", power)
+    lower = op.div(op.mul(factor, total), a)
+    upper = op.mul(factor, fraction)
+    low = op.where(is_low, lower, op.sub(1.0, upper))
+    high = op.where(is_low, op.sub(1.0, lower), upper)
+    none = op.elementwise("Equal", x, 0.0)
+    low, high = op.where(none, 0.0, low), op.where(none, 1.0, high)
+    endless = op.unary("IsInf", x)
+    low, high = op.where(endless, 1.0, low), op.where(endless, 0.0, high)
+    bad = op.elementwise("Or", op.elementwise("LessOrEqual", a, 0.0),
+                         op.elementwise("Less", x, 0.0))  # fmt: skip
+    return op.where(bad, np.nan, low), op.where(bad, np.nan, high)
+
+
+def _not_zero(op: Context, x: Value) -> Value:
+    return op.where(op.elementwise("Less", op.unary("Abs", x), TINY), TINY, x)
+
+
+@tf_op("Igamma")
+def igamma(op: Context, a: Value, x: Value, /) -> Value:
+    """The regularised lower incomplete gamma function."""
+    return op.cast(_igamma(op, *_both(op, a, x))[0], x.dtype)
+
+
+@tf_op("Igammac")
+def igammac(op: Context, a: Value, x: Value, /) -> Value:
+    """The regularised upper incomplete gamma function."""
+    return op.cast(_igamma(op, *_both(op, a, x))[1], x.dtype)
+
+
+@tf_op("Betainc")
+def betainc(op: Context, a: Value, b: Value, x: Value, /) -> Value:
+    """The regularised incomplete beta function, by a continued fraction (Lentz)."""
+    from converter.lower.tf.linear_algebra import by_columns
+
+    first, second, place = _both(op, a, b, x)
+    ones = _ones(op, first, second, place)
+    both = op.add(first, second)
+    is_low = op.elementwise("Less", place, op.div(op.add(first, 1.0), op.add(both, 2.0)))
+    p, q = op.where(is_low, first, second), op.where(is_low, second, first)
+    t = op.where(is_low, place, op.sub(1.0, place))
+    number = _rounds(op, both, 60.0, 8.0)
+
+    def lentz(top: Value, c: Value, d: Value) -> tuple[Value, Value, Value]:
+        d = op.unary("Reciprocal", _not_zero(op, op.add(op.mul(top, d), 1.0)))
+        c = _not_zero(op, op.add(op.div(top, c), 1.0))
+        return c, d, op.mul(c, d)
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        c, d, fraction = values
+        k = op.add(op.cast(at, "float64"), 1.0)
+        twice = op.mul(k, 2.0)
+        even = op.div(op.mul(op.mul(k, op.sub(q, k)), t),
+                      op.mul(op.add(p, op.sub(twice, 1.0)), op.add(p, twice)))  # fmt: skip
+        c, d, factor = lentz(even, c, d)
+        fraction = op.mul(fraction, factor)
+        odd = op.div(op.mul(op.mul(op.unary("Neg", op.add(p, k)), op.add(both, k)), t),
+                     op.mul(op.add(p, twice), op.add(p, op.add(twice, 1.0))))  # fmt: skip
+        c, d, factor = lentz(odd, c, d)
+        return [c, d, op.mul(fraction, factor)]
+
+    begun = op.sub(1.0, op.div(op.mul(both, t), op.add(p, 1.0)))
+    begun = op.unary("Reciprocal", _not_zero(op, begun))
+    start = [ones, op.mul(ones, begun), op.mul(ones, begun)]
+    _, _, fraction = by_columns(op, number, start, step)
+    power = op.add(op.mul(p, op.unary("Log", t)), op.mul(q, log1p(op, op.unary("Neg", t))))
+    scale = op.sub(_lgamma(op, both), op.add(_lgamma(op, p), _lgamma(op, q)))
+    found = op.div(op.mul(op.unary("Exp", op.add(power, scale)), fraction), p)
+    result = op.where(is_low, found, op.sub(1.0, found))
+    result = op.where(op.elementwise("Equal", place, 0.0), 0.0, result)
+    result = op.where(op.elementwise("Equal", place, 1.0), 1.0, result)
+    zero = op.constant(0.0, "float64")
+    bad = op.elementwise("Or", op.elementwise("LessOrEqual", p, zero),
+                         op.elementwise("LessOrEqual", q, zero))  # fmt: skip
+    outside = op.elementwise("Or", op.elementwise("Less", place, zero),
+                             op.elementwise("Greater", place, 1.0))  # fmt: skip
+    return op.cast(op.where(op.elementwise("Or", bad, outside), np.nan, result), x.dtype)
