@@ -150,7 +150,8 @@ class _Model:
         """Return all that a graph yields, of all that it can be given."""
         nodes = self.library.main.nodes
         read = {port.node for node in nodes.values() for port in node.inputs}
-        ends = [n for n in nodes.values() if n.name not in read and _is_output(n)]
+        unread = [n for n in nodes.values() if n.name not in read and _is_output(n)]
+        ends = [n for n in unread if not _is_pivot(nodes, n)]
         if not ends:
             raise UnsupportedError("the graph yields nothing")
         behind = _behind(nodes, [n.name for n in ends])
@@ -368,7 +369,7 @@ class _Model:
 FILLING = ("InitializeTable", "LookupTableImport", "LookupTableInsert")
 # Whose further outputs are for training.
 ONE_OUTPUT = ("FusedBatchNorm", "Switch", "Merge", "LRN")
-BUILT_IN = frozenset(("_Arg", "Merge", "Placeholder"))
+BUILT_IN = frozenset(("_Arg", "Merge", "RefMerge", "Placeholder"))
 FED = frozenset(("Placeholder", "PlaceholderWithDefault"))
 # What nothing reads and yet is no output.
 NO_OUTPUTS = frozenset((
@@ -396,6 +397,12 @@ def _is_output(node: Node) -> bool:
     if node.op.startswith(LISTS) or node.attribute("T") in ("variant", "resource"):
         return False
     return not node.name.startswith(("gradients/", "save/", "report_uninitialized_variables"))
+
+
+def _is_pivot(nodes: dict[str, Node], node: Node) -> bool:
+    """Tell whether a node is what a branch waits for, and so has no value in the other branch."""
+    before = nodes.get(node.inputs[0].node) if node.op == "Identity" and node.inputs else None
+    return before is not None and before.op in ("Switch", "RefSwitch")
 
 
 def _depend(nodes: dict[str, Node], roots: set[str]) -> set[str]:

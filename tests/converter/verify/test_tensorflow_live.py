@@ -418,6 +418,17 @@ def without(op_type):
     return edit
 
 
+def test_a_branch_that_is_taken_or_not(tmp_path):
+    source, bundle, path = converted(FIXTURES / "branches.pb", tmp_path / "m.onnx")
+    assert [o.name for o in onnx.load(path).graph.output] == ["y"]
+    report = verify_graph(source, bundle, path)
+    assert report.status == "passed", report.reason
+    for flag in (True, False):
+        np.savez(tmp_path / "i.npz", x=np.ones((2, 3), "f4"), is_training=np.array(flag))
+        report = verify_graph(source, bundle, path, options=Options(inputs=tmp_path / "i.npz"))
+        assert report.status == "passed", report.reason
+
+
 PLANTED = {
     # name: (source, what is planted, the node that must be named)
     "a kernel in a function": (
