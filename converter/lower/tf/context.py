@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from converter.lower.tf.state import State
     from converter.lower.tf.walk import Walker
 
+Axis: TypeAlias = int  # `Context.int` hides the type below
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 
 
@@ -160,8 +161,8 @@ class Context(Builder):
 
     # -- shapes --------------------------------------------------------------------------------
 
-    def size(self, x: Value, axis: int) -> Value:
-        """Return the size of an axis, as a vector of one; of a name, that of whoever had it first."""
+    def size(self, x: Value, axis: Axis) -> Value:
+        """Return the size of an axis, as a vector of one; of a name, what had it first says it."""
         n = x.shape[axis]
         if not isinstance(n, str):
             return super().size(x, axis)

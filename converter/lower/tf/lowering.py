@@ -15,6 +15,9 @@ from converter.lower.graph import Node as Made
 from converter.lower.tf import frames, sizes, unranked
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
+from converter.lower.tf.merge_equal import merge_equal
+from converter.lower.tf.recognise_gelu import recognise_gelu
+from converter.lower.tf.sink_branches import sink_branches
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS
 from converter.lower.tf.things import (
@@ -29,9 +32,6 @@ from converter.lower.tf.things import (
 )
 from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
 from converter.lower.values import Value
-from converter.passes.merge_equal import merge_equal
-from converter.passes.recognise_gelu import recognise_gelu
-from converter.passes.sink_branches import sink_branches
 from formats.bundle import Bundle, Signature, TensorSpec
 from formats.containers.protobuf import Message, decode_bytes
 from formats.containers.tf_protos import SCHEMA
