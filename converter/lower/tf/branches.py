@@ -1,48 +1,78 @@
 """Branches: ONNX's If, of branches that are built inside it or chosen between afterwards."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Node, needed
 from converter.lower.tf.context import Context
-from converter.lower.tf.things import UNKNOWN, Stack, Thing, Unknown
+from converter.lower.tf.things import (
+    UNKNOWN,
+    Handle,
+    Record,
+    Stack,
+    Table,
+    Thing,
+    Unknown,
+    Variable,
+)
 from converter.lower.values import Value
 
 Branch = Callable[[], Sequence[Thing]]
+UNREAD = Record("result that nothing reads")
+HANDED_ON = (Variable, Handle, Table, Record)  # which both branches must have from outside
 
 
-def conditional(op: Context, condition: Value, branches: Sequence[Branch]) -> list[Thing]:
+def conditional(
+    op: Context, condition: Value, branches: Sequence[Branch], read: Collection[int] | None = None
+) -> list[Thing]:
     """Return what the first branch yields where a condition holds, else what the second does.
 
     Args:
         op: The builder.
         condition: A scalar of booleans.
         branches: They build what they yield, when they are called.
+        read: Numbers of what anything reads of that; all, by default.
 
     Raises:
         Gap: They yield different kinds of things.
     """
-    bodies, yielded = [], []
+    bodies: list[Graph] = []
+    yielded: list[tuple[list[Thing], list[Value | None]]] = []
     for branch in branches:
         with op.body("branch") as body:
-            things = list(branch())
+            things = [
+                UNREAD if read is not None and i not in read else thing
+                for i, thing in enumerate(branch())
+            ]
             if any(isinstance(t, Unknown) for t in things):
                 return [UNKNOWN] * len(things)
-            values = [_value(op, t) for t in things]
-            body.outputs = _outputs(op, body, values)
+            things = [_read(op, t) for t in things]
+            values = [None if isinstance(t, HANDED_ON) else _value(op, t) for t in things]
+            body.outputs = _outputs(op, body, [v for v in values if v is not None])
         bodies.append(needed(body))
         yielded.append((things, values))
     (things, first), (others, second) = yielded
     if len(first) != len(second):
         raise Gap("branches that yield different numbers of tensors")
+    for thing, other, a, b in zip(things, others, first, second, strict=True):
+        if (a is None or b is None) and thing != other:
+            raise Gap(f"branches that yield different things, a {type(thing).__name__.lower()}")
+    pairs = zip(first, second, strict=True)
+    specs = [_joined(a, b) for a, b in pairs if a is not None and b is not None]
     # What the branches see from outside may vary where the condition does not.
     asked = replace(op.plain(condition), is_constant=False)
-    made = op.node(
-        "If", [asked], [_joined(a, b) for a, b in zip(first, second, strict=True)],
-        attributes={"then_branch": bodies[0], "else_branch": bodies[1]},
-    )  # fmt: skip
-    return [_like(m, t, o) for m, t, o in zip(made, things, others, strict=True)]
+    made = iter(
+        op.node(
+            "If", [asked], specs, attributes={"then_branch": bodies[0], "else_branch": bodies[1]}
+        )
+        if specs
+        else []
+    )
+    return [
+        thing if value is None else _like(next(made), thing, other)
+        for thing, other, value in zip(things, others, first, strict=True)
+    ]
 
 
 def chosen(op: Context, condition: Value, taken: Thing, other: Thing) -> Thing:
@@ -52,12 +82,17 @@ def chosen(op: Context, condition: Value, taken: Thing, other: Thing) -> Thing:
     return conditional(op, condition, [lambda: [taken], lambda: [other]])[0]
 
 
+def _read(op: Context, thing: Thing) -> Thing:
+    if isinstance(thing, Variable) and thing.is_reference:
+        return op.state.read(thing)
+    return thing
+
+
 def _value(op: Context, thing: Thing) -> Value:
     from converter.lower.tf.stacks import whole
 
     if isinstance(thing, Stack):
         return whole(op, thing)
-    thing = op.walker.tensor(thing)
     if not isinstance(thing, Value):
         raise Gap(f"a branch that yields a {type(thing).__name__.lower()}")
     return thing

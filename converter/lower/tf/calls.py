@@ -71,7 +71,7 @@ def if_(
         partial(op.walker.call, branch.name, inputs, f"{node.name}/{side}")
         for branch, side in ((then_branch, "then"), (else_branch, "else"))
     ]
-    return branches.conditional(op, condition, calls)
+    return branches.conditional(op, condition, calls, op.walker.read(node))
 
 
 @tf_op("Case", "StatelessCase", any_input=True)
@@ -100,8 +100,9 @@ def _case(
         return this()
     condition = op.elementwise("Equal", index, number)
     return branches.conditional(
-        op, condition, [this, lambda: _case(op, index, number + 1, inputs, functions, node)]
-    )
+        op, condition, [this, lambda: _case(op, index, number + 1, inputs, functions, node)],
+        op.walker.read(node),
+    )  # fmt: skip
 
 
 @tf_op("While", "StatelessWhile", "_While", any_input=True)

@@ -190,7 +190,7 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
 
 # What never fails, so that it may be computed although there is no round.
 SAFE = frozenset((
-    "Add", "And", "Cast", "Concat", "Div", "Equal", "Erf", "Exp", "Expand", "Greater",
+    "Add", "And", "Cast", "Concat", "Equal", "Erf", "Exp", "Expand", "Greater",
     "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "MatMul", "Max", "Min", "Mul", "Neg",
     "Not", "Or", "Pow", "Range", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
     "Relu", "Reshape", "Shape", "Sigmoid", "Size", "Slice", "Softmax", "Split", "Sqrt",
@@ -215,6 +215,10 @@ def _hoist(op: Context, outputs: Sequence[Value]) -> None:
 
 
 def _is_safe(op: Context, node: Node) -> bool:
+    if node.op_type == "Div":
+        return (
+            "float" in op.graph.specs[node.outputs[0]].dtype
+        )  # of integers, zero ends the process
     if node.op_type != "Gather":
         return node.op_type in SAFE
     data, index = node.inputs

@@ -276,7 +276,7 @@ class Walker:
         gates = self._gates(activation, node)
         if gates:
             activation.gates[node.name] = gates
-        if node.op == "Merge":
+        if node.op in ("Merge", "RefMerge"):
             return self._merged(activation, node, inputs)
         if node.op not in LENIENT and any(isinstance(v, Unknown) for v in inputs):
             return UNKNOWN
