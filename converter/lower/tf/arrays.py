@@ -105,14 +105,11 @@ def copied(
 @tf_op("EnsureShape", any_input=True)
 def ensure_shape(op: Context, input: Thing, /, *, shape: Shape | None = None) -> Thing:
     """What it is given, of which more is known."""
-    if isinstance(input, Variable):
-        input = op.state.read(input)
-    if not isinstance(input, Value) or shape is None or len(shape) != input.rank:
-        return input
-    dims = tuple(
-        m if isinstance(m, int) or n is None else n for m, n in zip(input.shape, shape, strict=True)
-    )
-    return replace(input, shape=dims)
+    thing = op.state.read(input) if isinstance(input, Variable) else input
+    if not isinstance(thing, Value) or shape is None or len(shape) != thing.rank:
+        return thing
+    both = zip(thing.shape, shape, strict=True)
+    return replace(thing, shape=tuple(m if isinstance(m, int) or n is None else n for m, n in both))
 
 
 @tf_op("BroadcastArgs")

@@ -8,6 +8,7 @@ from converter.lower.graph import Dim, Shape
 from converter.lower.tf import extents, sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 
 
@@ -249,3 +250,20 @@ def strided_slice_grad(
         ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,
         shrink_axis_mask=shrink_axis_mask,
     )  # fmt: skip
+
+
+@tf_op("StridedSliceAssign", "ResourceStridedSliceAssign", any_input=True)
+def strided_slice_assign(
+    op: Context, ref: Thing, begin: Value, end: Value, strides: Value, value: Value, /, *,
+    begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Thing:  # fmt: skip
+    """A variable of which a part gets a value."""
+    if not isinstance(ref, Variable):
+        raise Gap(f"a {type(ref).__name__.lower()} where a variable stands")
+    op.state.assign(ref, strided_slice_update(
+        op, op.state.read(ref), begin, end, strides, value, begin_mask=begin_mask,
+        end_mask=end_mask, ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,
+        shrink_axis_mask=shrink_axis_mask,
+    ))  # fmt: skip
+    return ref

@@ -115,6 +115,17 @@ def insert(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> l
     return []
 
 
+@tf_op("LookupTableRemoveV2", any_input=True)
+def remove(op: Context, table_handle: Thing, keys: Thing, /) -> list[Thing]:
+    """A table loses entries."""
+    table = _table(table_handle)
+    gone = set(_whole(op, keys).reshape(-1).tolist())
+    before = op.state.entries(table)
+    left = [i for i, key in enumerate(before.keys.reshape(-1).tolist()) if key not in gone]
+    op.state.fill(table, Entries(before.keys.reshape(-1)[left], before.values[left]))
+    return []
+
+
 def _whole(op: Context, thing: Thing) -> np.ndarray:
     """Return all elements of a tensor, however many there are.
 

@@ -43,12 +43,14 @@ MOST_OUTPUTS = 1 << 16  # of one node, or inputs
 FLOATS = 16  # elements of floating point numbers that are computed beforehand
 
 # Ops that change state.
+SCATTERED = ("Update", "Add", "Sub", "Mul", "Div", "Max", "Min")
 EFFECTS = frozenset((
     "Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp",
-    "AssignSubVariableOp", "ResourceScatterUpdate", "ResourceScatterAdd", "ScatterUpdate",
-    "ResourceScatterNdUpdate", "InitializeTable", "InitializeTableV2",
-    "InitializeTableFromTextFile", "InitializeTableFromTextFileV2", "LookupTableImport",
-    "LookupTableImportV2", "LookupTableInsert", "LookupTableInsertV2",
+    "AssignSubVariableOp", "InitializeTable", "InitializeTableV2", "InitializeTableFromTextFile",
+    "InitializeTableFromTextFileV2", "LookupTableImport", "LookupTableImportV2",
+    "LookupTableInsert", "LookupTableInsertV2", "LookupTableRemoveV2",
+    *(f"{of}Scatter{by}{how}" for of in ("", "Resource") for by in ("", "Nd") for how in SCATTERED),
+    "ResourceStridedSliceAssign", "StridedSliceAssign",
 ))  # fmt: skip
 # What has no value, and no effect on any.
 SKIPPED = frozenset(("NoOp", "Assert", "PrintV2", "ControlTrigger"))

@@ -1,4 +1,4 @@
-"""SavedModels whose tables are filled while they load: ours looks up what TensorFlow's does."""
+"""SavedModels whose tables are filled while they load, or whose variables a call changes."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def session(folder, path):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_looked_up_is_what_tensorflow_finds(tmp_path, case):
+def test_what_is_read_is_what_tensorflow_reads(tmp_path, case):
     stored = np.load(FIXTURES / f"{case}.npz")
     model = session(FIXTURES / case, tmp_path / "model.onnx")
     fed = {
@@ -50,7 +50,8 @@ def test_what_is_looked_up_is_what_tensorflow_finds(tmp_path, case):
 
 
 def test_all_kinds_of_models_are_there():
-    assert set(CASES) == {"columns", "embedded", "file", "file_legacy", "mutable", "static"}
+    tables = {"columns", "embedded", "file", "file_legacy", "mutable", "static"}
+    assert set(CASES) == {*tables, "scattered"}
 
 
 def test_a_table_that_needs_a_file_that_is_gone_is_a_gap(tmp_path):
