@@ -12,7 +12,7 @@ from converter.lower.graph import Shape
 from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.diagonals import along_diagonal
-from converter.lower.tf.figures import count, size
+from converter.lower.tf.figures import Figures, count, size, whole
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.loops import loop
 from converter.lower.tf.products import turned
@@ -367,3 +367,102 @@ def matrix_solve_ls(
     both = eliminated(op, op.concat([op.plain(square), op.plain(right)], -1))
     found = _right_half(op, both, size(op, square, -2).value, right.shape)
     return op.cast(found if is_tall else op.matmul(across, found), rhs.dtype)
+
+
+# -- singular values -------------------------------------------------------------------------------
+
+SWEEPS = 14  # over all pairs of columns; each about squares what is left
+
+
+def _singular_values(op: Context, x: Value) -> Value:
+    """Return the singular values of matrices of float64, the largest first.
+
+    One-sided Jacobi: pairs of columns are turned until all are at right angles. Half of the columns
+    meet the other half at once, and then each but the first moves on one seat.
+    """
+    columns = x.shape[-1]
+    known = isinstance(columns, int)
+    if not known:
+        x = op.concat([x, op.mul(x, 0.0)], -1)
+    elif isinstance(columns, int) and columns % 2:
+        x = op.concat([x, op.mul(op.gather(x, op.constant([0], "int64"), -1), 0.0)], -1)
+    total = size(op, x, -1)
+    half = whole(op, (columns + 1) // 2) if isinstance(columns, int) else _half(op, x)
+    seat = count(op, total)
+    top = (seat <= 0).choose(seat, (seat <= 1).choose(half, seat - 1))
+    bottom = (seat < total - 1).choose(seat + 1, (half - 1).most(1))
+    order = (seat < half).choose(top, bottom).value
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        del at
+        (matrix,) = values
+        start, end = op.constant([0], "int64"), op.unsqueeze(half.value, [0])
+        axis, last = op.constant([matrix.rank - 1], "int64"), op.constant([1 << 62], "int64")
+        dims = (*matrix.shape[:-1], None)
+        left = op.emit("Slice", matrix, start, end, axis, dtype=matrix.dtype, shape=dims)
+        right = op.emit("Slice", matrix, end, last, axis, dtype=matrix.dtype, shape=dims)
+        powers = [
+            op.reduce("ReduceSum", op.mul(a, b), [-2], keepdims=True)
+            for a, b in ((left, left), (right, right), (left, right))
+        ]
+        done = op.elementwise("Equal", powers[2], 0.0)
+        both = op.mul(op.where(done, 1.0, powers[2]), 2.0)
+        ratio = op.div(op.sub(powers[1], powers[0]), both)
+        side = op.where(op.elementwise("Less", ratio, 0.0), -1.0, op.constant(1.0, "float64"))
+        root = op.unary("Sqrt", op.add(op.mul(ratio, ratio), 1.0))
+        tangent = op.div(side, op.add(op.unary("Abs", ratio), root))
+        tangent = op.where(done, 0.0, tangent)
+        cosine = op.unary("Reciprocal", op.unary("Sqrt", op.add(op.mul(tangent, tangent), 1.0)))
+        sine = op.mul(cosine, tangent)
+        turned_left = op.sub(op.mul(cosine, left), op.mul(sine, right))
+        turned_right = op.add(op.mul(sine, left), op.mul(cosine, right))
+        joined = op.concat([turned_left, turned_right], -1)
+        moved = op.gather(joined, order, -1)
+        return [Value(moved.name, moved.dtype, matrix.shape, moved.stored)]
+
+    rounds = (total - 1) * SWEEPS
+    found = by_columns(op, rounds.value, [x], step)[0]
+    lengths = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(found, found), [-2]))
+    kept = size(op, x, -2).least(half if not known else whole(op, int(str(columns))))
+    last_size = None if kept.known is None else int(kept.known)
+    shape = (*x.shape[:-2], last_size)
+    values, _ = op.node(
+        "TopK", [lengths, op.unsqueeze(kept.value, [0])], [("float64", shape), ("int64", shape)],
+        attributes={"axis": x.rank - 2, "largest": 1, "sorted": 1},
+    )  # fmt: skip
+    return values
+
+
+def _half(op: Context, x: Value) -> Figures:
+    """Return half the number of columns."""
+    return Figures(op, op.div(size(op, x, -1).value, op.constant(2, "int64")))
+
+
+@tf_op("Svd", outputs=("s", "u", "v"))
+def svd(
+    op: Context, input: Value, /, *, compute_uv: bool = True, full_matrices: bool = False
+) -> list[Value]:
+    """The singular values of matrices, without vectors."""
+    del full_matrices
+    if compute_uv:
+        raise Gap("singular vectors, whose signs are TensorFlow's own choice")
+    values = op.cast(_singular_values(op, op.plain(op.cast(input, "float64"))), input.dtype)
+    none = op.constant([], input.dtype)
+    return [values, none, none]
+
+
+@tf_op("SelfAdjointEigV2", outputs=("e", "v"))
+def self_adjoint_eig(op: Context, input: Value, /, *, compute_v: bool = True) -> list[Value]:
+    """The eigenvalues of symmetric matrices (of the lower triangle), without vectors."""
+    if compute_v:
+        raise Gap("eigenvectors, whose signs are TensorFlow's own choice")
+    x = op.plain(op.cast(input, "float64"))
+    _, numbers = _rows(op, x)
+    along = op.transpose(numbers, [1, 0])
+    x = op.where(_there(op, "GreaterOrEqual", numbers, along), x, turned(op, x, is_turned=True))
+    # With its length on the diagonal no eigenvalue is negative: they are the singular values.
+    length = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [-2, -1], keepdims=True))
+    shifted = op.add(x, op.where(_there(op, "Equal", numbers, along), length, 0.0))
+    found = op.sub(_singular_values(op, shifted), op.squeeze(length, [-1]))
+    back = op.slice(found, [-1], [-1], [-(1 << 62)], [-1])
+    return [op.cast(back, input.dtype), op.constant([], input.dtype)]
