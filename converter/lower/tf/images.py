@@ -156,6 +156,8 @@ def resize_area(
     """Images in another size, each pixel the mean of what it covers."""
 
     def matrix(n: Size, m: Size) -> Value:
+        if align_corners and n == 1:
+            raise Gap("align_corners of an image of one row or column")
         if isinstance(n, int) and isinstance(m, int):
             return op.constant(resizing.area(n, m, by_corners=align_corners).astype(F))
         if align_corners:
