@@ -380,7 +380,7 @@ NO_OUTPUTS = frozenset((
     "AssignVariableOp", "AssignAdd", "AssignSub", "AssignAddVariableOp", "AssignSubVariableOp",
     "ControlTrigger", "InitializeTable", "InitializeTableV2", "InitializeTableFromTextFileV2",
     "VarIsInitializedOp", "ScatterUpdate", "WriteFile", "QueueCloseV2", "QueueEnqueueV2",
-    "QueueEnqueueManyV2", "QueueSizeV2", "Variable", "VariableV2", "VarHandleOp", "ShardedFilename",
+    "QueueEnqueueManyV2", "QueueSizeV2", "Variable", "VariableV2", "VarHandleOp", "ReadVariableOp", "ShardedFilename",
 ))  # fmt: skip
 # What yields lists, which are no tensors.
 LISTS = (
@@ -393,6 +393,8 @@ TRAINING = ("ApplyGradient", "ResourceApply", "Apply", "SparseApply", "ResourceS
 
 def _is_output(node: Node) -> bool:
     if node.op in NO_OUTPUTS or node.op.startswith(TRAINING):
+        return False
+    if node.op == "Identity" and node.name.endswith("/read"):  # of a variable, for whom it concerns
         return False
     if node.op.startswith(LISTS) or node.attribute("T") in ("variant", "resource"):
         return False
