@@ -380,7 +380,8 @@ NO_OUTPUTS = frozenset((
     "AssignVariableOp", "AssignAdd", "AssignSub", "AssignAddVariableOp", "AssignSubVariableOp",
     "ControlTrigger", "InitializeTable", "InitializeTableV2", "InitializeTableFromTextFileV2",
     "VarIsInitializedOp", "ScatterUpdate", "WriteFile", "QueueCloseV2", "QueueEnqueueV2",
-    "QueueEnqueueManyV2", "QueueSizeV2", "Variable", "VariableV2", "VarHandleOp", "ReadVariableOp", "ShardedFilename",
+    "QueueEnqueueManyV2", "QueueSizeV2", "Variable", "VariableV2", "VarHandleOp", "ReadVariableOp",
+    "ShardedFilename",
 ))  # fmt: skip
 # What yields lists, which are no tensors.
 LISTS = (
