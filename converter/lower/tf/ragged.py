@@ -268,3 +268,14 @@ def fill_empty_rows(
     places = op.unsqueeze(value_rowids, [1])
     rows, *rest = sparse.fill_empty_rows(op, places, values, shape, default_value)
     return [op.squeeze(rows, [1]), *rest]
+
+
+@tf_op("RaggedBincount")
+def bincount(
+    op: Context, splits: Value, values: Value, size: Value, weights: Value, /, *,
+    binary_output: bool = False,
+) -> Value:  # fmt: skip
+    """How often each number below a size is there, in each row."""
+    rows = rows_of(op, splits, extents.of(op, values, 0))
+    count = extents.sub(op, extents.of(op, splits, 0), extents.number(op, 1))
+    return sparse.bins(op, rows, values, weights, size, count, binary=binary_output)

@@ -390,3 +390,61 @@ def softmax(op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, /
     powers = op.unary("Exp", op.sub(sp_values, op.gather(largest, ids)))
     total = segments.reduced(op, "Sum", powers, ids, count)
     return op.div(powers, op.gather(total, ids))
+
+
+# -- counts ----------------------------------------------------------------------------------------
+
+
+def bins(
+    op: Context, rows: Value | None, values: Value, weights: Value, size: Value,
+    count: Extent | None, *, binary: bool,
+) -> Value:  # fmt: skip
+    """Return how often each number below a size is there, or the sum of its weights, row by row.
+
+    Args:
+        op: The builder.
+        rows: Number of each value's row, or None for no rows.
+        values: The numbers [n]; those that are too large are not counted.
+        weights: Of each, or none at all.
+        size: How many numbers are counted.
+        count: How many rows there are.
+        binary: Whether it is told only which numbers are there.
+
+    Raises:
+        Gap: It is not known whether there are weights.
+    """
+    if not all(isinstance(n, int) for n in weights.shape):
+        raise Gap("weights of which it is not known whether there are any")
+    limit = extents.elements(op, size)[0]
+    wide = extents.add(op, limit, extents.number(op, 1))
+    # What is too large goes to a column more, which is cut off.
+    ids = op.elementwise("Min", op.cast(values, "int64"), op.squeeze(limit.vector, [0]))
+    lines = count if count is not None else extents.number(op, 1)
+    if rows is not None:
+        ids = op.add(op.mul(rows, wide.vector), ids)
+    total = extents.mul(op, lines, wide)
+    dtype = weights.dtype
+    if 0 in weights.shape or binary:
+        made = segments.counts(op, ids, total, dtype)
+    else:
+        made = segments.reduced(op, "Sum", weights, ids, total)
+    if binary:
+        made = op.elementwise("Min", made, op.constant(1, dtype))
+    table = extents.reshaped(op, made, [lines, wide] if count is not None else [wide])
+    axis = table.rank - 1
+    zero, axes = op.constant([0], "int64"), op.constant([axis], "int64")
+    shape = (*table.shape[:axis], limit.dim)
+    return op.emit("Slice", table, zero, limit.vector, axes, dtype=dtype, shape=shape)
+
+
+@tf_op("SparseBincount")
+def sparse_bincount(
+    op: Context, indices: Value, values: Value, dense_shape: Value, size: Value, weights: Value, /,
+    *, binary_output: bool = False,
+) -> Value:  # fmt: skip
+    """How often each number below a size is there, in all or in each row of a sparse matrix."""
+    sides = _sides(op, dense_shape, indices)
+    if len(sides) == 1:
+        return bins(op, None, values, weights, size, None, binary=binary_output)
+    rows = op.reshape(op.slice(indices, [1], [0], [1]), (indices.shape[0],))
+    return bins(op, rows, values, weights, size, sides[0], binary=binary_output)
