@@ -12,7 +12,6 @@ from typing import Any
 from converter.lower.graph import Dim
 from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.convolution import convolve
-from converter.lower.keras.operations.shaping import padded
 from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
@@ -442,6 +441,8 @@ def fused_pad_conv2d(
     if isinstance(input.shape[0], int) and input.shape[0] > 1:
         # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/conv_ops_fused_image_transform.cc
         raise Gap("several images, of which TensorFlow's kernel gets only the first right")
+    from converter.lower.keras.operations.shaping import padded
+
     pairs = op.ints(paddings, "paddings")
     widths = list(zip(pairs[::2], pairs[1::2], strict=True))
     image = padded(op, input, widths, mode)
