@@ -255,8 +255,8 @@ def draw(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], hint: Hin
     elif hint.words or dtype == "string":
         words = np.array(hint.words or WORDS)
         array = words[rng.integers(0, len(words), shape)]
-    elif hint.is_permutation:
-        array = rng.permuted(np.broadcast_to(np.arange(shape[-1] if shape else 1), shape), axis=-1)
+    elif hint.is_permutation and shape:
+        array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
     elif hint.high is not None:
         array = rng.integers(hint.low, hint.high, shape)
     elif dtype == "bool":

@@ -109,6 +109,8 @@ def test_numbers_of_other_kinds_are_tried_after_all_sizes():
     assert [sorted(row) for row in permuted[0].tolist()] == [[0, 1, 2, 3, 4]] * 3
     assert positive[1].min() > 0
     assert len({case.name for case in one}) == 4
+    (scalar,) = plan([TensorSpec("i", "int32", ())], [Hint()], seed=0, is_varied=True)
+    assert {case.arrays[0].shape for case in scalar} == {()}
     (known,) = plan(specs, [Hint(high=4), Hint(scale=9.0)], seed=0, is_varied=True)
     assert len(known) == 1
 
