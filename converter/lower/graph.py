@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 Dim: TypeAlias = "int | str | None"  # a size, the name of a dynamic one, or one we do not know
 Shape: TypeAlias = tuple[Dim, ...]
 Attribute: TypeAlias = (
-    "int | float | str | bytes | list[int] | list[float] | list[str] | Graph | np.ndarray"
+    "int | float | str | bytes | list[int] | list[float] | list[str] | list[bytes] | Graph"
+    " | np.ndarray"
 )
 
 

@@ -143,7 +143,7 @@ def _axis(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> 
     rank = len(_sizes(inputs[0]))
     axis = attributes.get("axis", 0)
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        raise Gap(f"axis {axis} of {rank} axes")
+        raise Gap(f"axis {axis!r} of {rank} axes")
 
 
 def _axes(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -212,14 +212,15 @@ def _expand(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
 
 
 def _reshape(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
-    target = _numbers(inputs, 1, known)
-    if target is None:
+    numbers = _numbers(inputs, 1, known)
+    if numbers is None:
         return
+    target: list[Dim] = list(numbers)
     sizes = _sizes(inputs[0])
     if not attributes.get("allowzero"):
         if any(n == 0 and i >= len(sizes) for i, n in enumerate(target)):
             raise Gap(f"{list(sizes)} reshaped to {target}")
-        target = [sizes[i] if n == 0 else n for i, n in enumerate(target)]  # type: ignore[misc]
+        target = [sizes[i] if n == 0 else n for i, n in enumerate(target)]
     if min((n for n in target if isinstance(n, int)), default=0) < -1 or target.count(-1) > 1:
         raise Gap(f"a reshape to {target}")
     if all(isinstance(n, int) for n in (*sizes, *target)):
