@@ -10,7 +10,6 @@ from converter.lower.graph import Dim
 from converter.lower.tf import kernels, sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.figures import Figures, count, shape_of, size, vector, whole
-from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
 
@@ -28,11 +27,6 @@ def bounds(op: Context, k: Value) -> tuple[Figures, Figures, bool]:
         return only, only, True
     low, high = op.ints(k, "diagonals")
     return whole(op, low), whole(op, high), low == high
-
-
-def _default(node: Node) -> str:
-    """Return the alignment of an op that says none: the second version cannot."""
-    return "RIGHT_LEFT" if node.op.endswith("V3") else "LEFT_LEFT"
 
 
 def _known(value: Figures) -> Dim:
@@ -108,13 +102,18 @@ def matrix_diag_part(op: Context, input: Value, /) -> Value:
     return along_diagonal(op, input)
 
 
-@tf_op("MatrixDiagPartV2", "MatrixDiagPartV3")
+@tf_op("MatrixDiagPartV2")
+def matrix_diag_part_v2(op: Context, input: Value, k: Value, padding_value: Value, /) -> Value:
+    """Diagonals of matrices, the highest first, all moved to the left."""
+    return matrix_diag_part_v3(op, input, k, padding_value, align="LEFT_LEFT")
+
+
+@tf_op("MatrixDiagPartV3")
 def matrix_diag_part_v3(
-    op: Context, input: Value, k: Value, padding_value: Value, /, *, node: Node, align: str = ""
+    op: Context, input: Value, k: Value, padding_value: Value, /, *, align: str = "RIGHT_LEFT"
 ) -> Value:
     """Diagonals of matrices, the highest first."""
     low, high, single = bounds(op, k)
-    align = align or _default(node)
     return taken(op, input, low, high, single=single, align=align, padding=padding_value)
 
 
@@ -185,10 +184,19 @@ def matrix_diag(op: Context, diagonal: Value, /) -> Value:
     return made(op, diagonal, zero, zero, None, None, single=True, align="LEFT_LEFT", padding=None)
 
 
-@tf_op("MatrixDiagV2", "MatrixDiagV3")
+@tf_op("MatrixDiagV2")
+def matrix_diag_v2(
+    op: Context, diagonal: Value, k: Value, num_rows: Value, num_cols: Value,
+    padding_value: Value, /,
+) -> Value:  # fmt: skip
+    """Matrices with these diagonals, all moved to the left, of a given or the least size."""
+    return matrix_diag_v3(op, diagonal, k, num_rows, num_cols, padding_value, align="LEFT_LEFT")
+
+
+@tf_op("MatrixDiagV3")
 def matrix_diag_v3(
     op: Context, diagonal: Value, k: Value, num_rows: Value, num_cols: Value,
-    padding_value: Value, /, *, node: Node, align: str = "",
+    padding_value: Value, /, *, align: str = "RIGHT_LEFT",
 ) -> Value:  # fmt: skip
     """Matrices with these diagonals, of a size that is given or the least, else a number."""
     low, high, single = bounds(op, k)
@@ -196,8 +204,8 @@ def matrix_diag_v3(
     for side in (num_rows, num_cols):
         known = op.static(side)
         sides.append(None if known is not None and int(known) == -1 else whole(op, side))
-    return made(op, diagonal, low, high, sides[0], sides[1], single=single,
-                align=align or _default(node), padding=padding_value)  # fmt: skip
+    return made(op, diagonal, low, high, sides[0], sides[1], single=single, align=align,
+                padding=padding_value)  # fmt: skip
 
 
 @tf_op("Diag")
@@ -227,13 +235,19 @@ def matrix_set_diag(op: Context, input: Value, diagonal: Value, /) -> Value:
     return _set(op, input, diagonal, zero, zero, single=True, align="LEFT_LEFT")
 
 
-@tf_op("MatrixSetDiagV2", "MatrixSetDiagV3")
+@tf_op("MatrixSetDiagV2")
+def matrix_set_diag_v2(op: Context, input: Value, diagonal: Value, k: Value, /) -> Value:
+    """Matrices with other diagonals, all moved to the left."""
+    return matrix_set_diag_v3(op, input, diagonal, k, align="LEFT_LEFT")
+
+
+@tf_op("MatrixSetDiagV3")
 def matrix_set_diag_v3(
-    op: Context, input: Value, diagonal: Value, k: Value, /, *, node: Node, align: str = ""
+    op: Context, input: Value, diagonal: Value, k: Value, /, *, align: str = "RIGHT_LEFT"
 ) -> Value:
     """Matrices with other diagonals."""
     low, high, single = bounds(op, k)
-    return _set(op, input, diagonal, low, high, single=single, align=align or _default(node))
+    return _set(op, input, diagonal, low, high, single=single, align=align)
 
 
 # -- bands -----------------------------------------------------------------------------------------
