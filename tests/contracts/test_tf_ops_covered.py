@@ -23,6 +23,7 @@ ELSEWHERE = {
     "RandomUniformInt": "test_tf_random.py",
     "RandomShuffle": "test_tf_random.py",
     "Multinomial": "test_tf_random.py",
+    "TopK": "TensorFlow of today makes no graphs with it; it is TopKV2 with a k that is known",
 }
 
 
@@ -111,7 +112,7 @@ def test_handlers_are_signed_as_ops_are_defined(definitions, op):
             assert same(attribute.default_value, default), f"the default of {name}"
     outputs = tuple(a.name for a in definition.output_arg)
     if len(outputs) > 1:
-        assert row.outputs == outputs
+        assert tuple(name.partition("*")[0] for name in row.outputs) == outputs
 
 
 def same(proto, default):

@@ -47,9 +47,9 @@ def placeholder(_: Context, *, shape: Any = None) -> Value:
     "_EagerConst", "LoopCond", "RefIdentity", "DebugGradientIdentity",
     any_input=True,
 )  # fmt: skip
-def identity(op: Context, input: Thing, /, *, message: str = "", shape: Any = None) -> Thing:
+def identity(op: Context, input: Thing, /, *, message: str = "") -> Thing:
     """What it is given."""
-    del message, shape
+    del message
     return op.state.read(input) if isinstance(input, Variable) and input.is_reference else input
 
 

@@ -12,7 +12,7 @@ from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Gap, Handler, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 
@@ -207,33 +207,47 @@ def _changed(op: Context, thing: Thing, indices: Value, updates: Value, change: 
     return thing
 
 
-def _variable_scatter(name: str) -> None:
+def _of_rows(name: str) -> None:
+    change = CHANGES[name]
+
+    def reference(op: Context, ref: Thing, indices: Value, updates: Value, /) -> Thing:
+        return _changed(op, ref, indices, updates, change)
+
+    def resource(op: Context, resource: Thing, indices: Value, updates: Value, /) -> list[Thing]:
+        _changed(op, resource, indices, updates, change)
+        return []
+
+    _enter(name, reference, resource)
+
+
+def _of_places(name: str) -> None:
     change = CHANGES[name]
 
     def reference(
-        op: Context, ref: Thing, indices: Value, updates: Value, /, *,
-        use_locking: bool = False, bad_indices_policy: str = "",
-    ) -> Thing:  # fmt: skip
-        del use_locking
+        op: Context, ref: Thing, indices: Value, updates: Value, /, *, bad_indices_policy: str = ""
+    ) -> Thing:
         _policy(bad_indices_policy)
         return _changed(op, ref, indices, updates, change)
 
     def resource(
         op: Context, resource: Thing, indices: Value, updates: Value, /, *,
-        use_locking: bool = False, bad_indices_policy: str = "",
+        bad_indices_policy: str = "",
     ) -> list[Thing]:  # fmt: skip
-        del use_locking
         _policy(bad_indices_policy)
         _changed(op, resource, indices, updates, change)
         return []
 
+    _enter(name, reference, resource)
+
+
+def _enter(name: str, reference: Handler, resource: Handler) -> None:
     reference.__doc__ = resource.__doc__ = f"A variable changed at places: {name}."
     tf_op(f"Scatter{name}", any_input=True)(reference)
     tf_op(f"ResourceScatter{name}", any_input=True)(resource)
 
 
 for _name in CHANGES:
-    _variable_scatter(_name)
+    (_of_places if _name.startswith("Nd") else _of_rows)(_name)
 
 
 # -- dealt out by number ---------------------------------------------------------------------------

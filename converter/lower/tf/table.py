@@ -18,9 +18,10 @@ Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 
 # Attributes that say nothing about what is computed: names and places of things, hints.
-IGNORED = frozenset(
-    ("N", "container", "shared_name", "debug_name", "validate_shape", "validate_indices")
-)
+IGNORED = frozenset((
+    "N", "Tin", "Tout", "container", "shared_name", "debug_name", "validate_shape",
+    "validate_indices", "use_locking",
+))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

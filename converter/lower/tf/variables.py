@@ -86,9 +86,8 @@ def assign_variable(op: Context, resource: Thing, value: Thing, /) -> list[Thing
 
 
 @tf_op("Assign", any_input=True)
-def assign(op: Context, ref: Thing, value: Thing, /, *, use_locking: bool = True) -> Thing:
+def assign(op: Context, ref: Thing, value: Thing, /) -> Thing:
     """A variable gets a value."""
-    del use_locking
     if isinstance(value, Value):
         op.state.assign(_variable(ref), value)
     return ref
@@ -116,16 +115,14 @@ def assign_sub_variable(op: Context, resource: Thing, value: Value, /) -> list[T
 
 
 @tf_op("AssignAdd", any_input=True)
-def assign_add(op: Context, ref: Thing, value: Value, /, *, use_locking: bool = False) -> Thing:
+def assign_add(op: Context, ref: Thing, value: Value, /) -> Thing:
     """A variable grows."""
-    del use_locking
     return _changed(op, ref, "Add", value)
 
 
 @tf_op("AssignSub", any_input=True)
-def assign_sub(op: Context, ref: Thing, value: Value, /, *, use_locking: bool = False) -> Thing:
+def assign_sub(op: Context, ref: Thing, value: Value, /) -> Thing:
     """A variable shrinks."""
-    del use_locking
     return _changed(op, ref, "Sub", value)
 
 
