@@ -34,13 +34,19 @@ class _Read(Exception):  # noqa: N818 - a turn, and no error
         self.loop, self.number, self.element = loop, number, element
 
 
+class _Found(Exception):  # noqa: N818 - a turn, and no error
+    """A list that is looked at for its elements gets one."""
+
+    def __init__(self, loop: object, number: int, element: Shape) -> None:
+        super().__init__(f"list {number}")
+        self.loop, self.number, self.element = loop, number, element
+
+
 def passed_through(body: Body) -> set[int]:
     """Return the numbers of arguments that a function hands back unchanged."""
     found = set()
     for number, port in enumerate(body.results):
-        name = port.node
-        while body.nodes[name].op in PASSING:
-            name = body.nodes[name].inputs[0].node
+        name = _leads_to(body, port)
         if number < len(body.arguments) and name == body.arguments[number]:
             found.add(number)
     return found
@@ -69,7 +75,11 @@ def loop(
     if any(isinstance(t, Unknown) for t in start):
         return [UNKNOWN] * len(start)
     fixed = {i for i, t in enumerate(start) if i in unchanged or isinstance(t, Variable | Handle)}
-    fixed.update(i for i, t in enumerate(start) if isinstance(t, Stack) and t.dtype == "variant")
+    fixed.update(
+        i
+        for i, t in enumerate(start)
+        if isinstance(t, Stack) and (t.dtype == "variant" or t.sought)
+    )
     start = [op.state.read(t) if isinstance(t, Variable) and t.is_reference else t for t in start]
     for i, thing in enumerate(start):
         if isinstance(thing, Stack):
@@ -89,7 +99,10 @@ def loop(
             if turn.loop is not plan or turn.number not in plan.lists:
                 raise
             plan.lists.discard(turn.number)
-            plan.elements[turn.number] = turn.element
+            if turn.element is None or None in turn.element:
+                _look(op, plan, body)
+            known = plan.elements.get(turn.number)
+            plan.elements[turn.number] = stacks.joined(turn.element, known)
             made = None
         if made is not None:
             return made
@@ -246,6 +259,45 @@ def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]
     return op.plain(item)
 
 
+def _look(op: Context, plan: _Plan, body: Round) -> None:
+    """Learn what the elements of lists are like: walk a round, and throw away what it builds."""
+    gaps = len(op.walker.gaps)
+    things: list[Thing] = []
+    for _ in range(len(plan.start)):
+        try:
+            with op.body("look"):
+                things = []
+                for i, thing in enumerate(plan.start):
+                    if i in plan.fixed:
+                        things.append(thing)
+                    elif isinstance(thing, Stack):
+                        things.append(_looked_at(op, plan, i, thing))
+                    else:
+                        assert isinstance(thing, Value)
+                        things.append(_entry(op, thing, plan.shapes.get(i)))
+                body(things)
+        except (_Found, _Read) as turn:
+            if turn.loop is not plan:
+                raise  # of a loop that this one is in
+            if isinstance(turn, _Read) or turn.number in plan.elements:
+                break
+            plan.elements[turn.number] = turn.element
+        else:
+            break
+        finally:
+            del op.walker.gaps[gaps:]
+
+
+def _looked_at(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
+    """Return a list as `_look` has it: to be learned of, or as a tensor."""
+    element = plan.elements.get(number)
+    if element is None and stack.tensor is not None:
+        element = stack.tensor.shape[1:]
+    if element is None:
+        return replace(stack, loop=(plan, number), sought=True)
+    return stack.filled(op.input(op.unique("list"), stack.dtype, (None, *element)))
+
+
 def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
     """Return the variables as a round sees them."""
     found: list[Thing] = []
@@ -271,8 +323,18 @@ def read_inside(stack: Stack, element: Shape | None = None) -> None:
     """
     from converter.lower.tf.stacks import joined
 
-    if stack.loop is not None:
-        raise _Read(*stack.loop, joined(stack.element, element))
+    element = joined(stack.element, element)
+    if stack.sought:
+        if element is not None and None not in element:
+            found(stack, element)
+    elif stack.loop is not None:
+        raise _Read(*stack.loop, element)
+
+
+def found(stack: Stack, element: Shape) -> None:
+    """Say what the elements of a list are like."""
+    assert stack.loop is not None
+    raise _Found(*stack.loop, element)
 
 
 def _tensor(op: Context, plan: _Plan, number: int) -> Value:
@@ -512,6 +574,9 @@ def framed(op: Context, inputs: list[Thing], node: graphdef.Node) -> list[Thing]
 
 def _leads_to(body: Body, port: Port) -> str:
     name = port.node
-    while body.nodes[name].op in PASSING:
-        name = body.nodes[name].inputs[0].node
+    for _ in body.nodes:  # and not forever, where identities read each other
+        node = body.nodes[name]
+        if node.op not in PASSING:
+            break
+        name = node.inputs[0].node
     return name

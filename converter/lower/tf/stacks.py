@@ -46,6 +46,8 @@ def new(
 
 def length(op: Context, stack: Stack) -> Value:
     """Return how many elements there are, a scalar of int32."""
+    if stack.sought:  # any number: what is built with it is thrown away
+        return op.input(op.unique("length"), "int32", ())
     if stack.loop is not None and (stack.grows or stack.items == ()):
         loops.read_inside(stack)
     if stack.items is not None:
@@ -193,6 +195,8 @@ def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
     """Return a list with one element set."""
     element = joined(stack.element, item.shape)
     if stack.loop is not None:
+        if stack.sought and element is not None:
+            loops.found(stack, element)
         if stack.written is not None:
             loops.read_inside(stack, element)
         return replace(stack, written=(index, item), element=element)
@@ -252,6 +256,8 @@ def pushed(op: Context, stack: Stack, item: Value) -> Stack:
     """Return a list with one more element at its end."""
     element = joined(stack.element, item.shape)
     if stack.loop is not None:
+        if stack.sought and element is not None:
+            loops.found(stack, element)
         if stack.written is not None:
             loops.read_inside(stack, element)
         return replace(stack, written=(None, item), element=element)

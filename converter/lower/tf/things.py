@@ -66,6 +66,7 @@ class Stack:
         grows: Whether setting an element behind the last one makes it longer.
         loop: Inside a loop whose variable it is, the loop, and which variable; else None.
         written: Inside a loop, what one round sets: an index, None for the end, and an element.
+        sought: Whether a loop is only walked to learn what its elements are like.
     """
 
     dtype: str
@@ -76,6 +77,7 @@ class Stack:
     grows: bool = False
     loop: "tuple[object, int] | None" = None
     written: "tuple[Value | None, Value] | None" = None
+    sought: bool = False
 
     def filled(self, tensor: Value) -> "Stack":
         """Return it with these elements, as many as there are."""

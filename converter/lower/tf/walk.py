@@ -438,6 +438,11 @@ class Walker:
         if len(alive) > 2:
             raise Gap("joins more than two branches")
         sides = [self._port_gates(activation, node.inputs[i]) for i, _ in alive]
+        alone = sides[0] ^ sides[1]
+        if not (sides[0] and sides[1]) and len(alone) == 1:
+            # A constant whose control edges some tool took away: the other side's opposite.
+            ((name, holds),) = alone
+            sides = [sides[i] or frozenset(((name, not holds),)) for i in range(2)]
         for name, holds in sides[0]:
             if (name, not holds) in sides[1]:
                 rest = (sides[0] | sides[1]) - {(name, True), (name, False)}
