@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.tf import frames, sizes, unranked
@@ -79,7 +80,12 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
     model = _Model(bundle)
     plan = model.plan(signature)
     graph = Graph(plan.name or "graph", opset, signature=plan.name)
-    return model.lowered(graph, plan)
+    try:
+        # What is computed beforehand may overflow, as it would in TensorFlow.
+        with np.errstate(all="ignore"):
+            return model.lowered(graph, plan)
+    except Gap as gap:  # of no node: an output that cannot be handed out
+        raise UnsupportedError(str(gap)) from gap
 
 
 def signatures(bundle: Bundle) -> list[str]:
@@ -366,7 +372,7 @@ class _Model:
                         waiting.append((function, inner, [p.node for p in inner.results]))
 
 
-FILLING = ("InitializeTable", "LookupTableImport", "LookupTableInsert")
+FILLING = ("InitializeTable", "LookupTableImport", "LookupTableInsert", "LookupTableRemove")
 # Whose further outputs are for training.
 ONE_OUTPUT = ("FusedBatchNorm", "Switch", "Merge", "LRN")
 BUILT_IN = frozenset(("_Arg", "Merge", "RefMerge", "Placeholder"))

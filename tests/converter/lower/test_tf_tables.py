@@ -51,7 +51,7 @@ def test_what_is_read_is_what_tensorflow_reads(tmp_path, case):
 
 def test_all_kinds_of_models_are_there():
     tables = {"columns", "embedded", "file", "file_legacy", "mutable", "static"}
-    assert set(CASES) == {*tables, "scattered"}
+    assert set(CASES) == {*tables, "references", "scattered"}
 
 
 def test_a_table_that_needs_a_file_that_is_gone_is_a_gap(tmp_path):
