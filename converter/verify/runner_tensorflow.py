@@ -74,49 +74,43 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
     except Exception as e:  # a broken installation may raise anything
         return {"status": "absent", "error": one_line(e)}
     about = {"versions": {"tensorflow": tf.__version__, "numpy": np.__version__}}
-    try:
-        source = load(tf, question)
-    except files.RefusedError as e:
-        return about | {"status": "refused", "error": str(e)}
-    except Exception as e:
-        return about | {"status": "cannot load", "error": one_line(e)}
-    runner = Runner(tf, np, folder, question, source)
-    cases = [runner.first_that_runs(alternatives) for alternatives in question["cases"]]
-    return about | {
+    answers: list[dict[str, Any]] = []
+    for load in loaders(tf, question):
+        try:
+            source = load()
+        except files.RefusedError as e:
+            return about | {"status": "refused", "error": str(e)}
+        except Exception as e:
+            answers.append({"status": "cannot load", "error": one_line(e)})
+            continue
+        answers.append(answered(Runner(tf, np, folder, question, source), question["cases"]))
+        if any(case["chosen"] is not None for case in answers[-1]["cases"]):
+            return about | answers[-1]
+    return about | answers[0]
+
+
+def answered(runner: "Runner", cases: list[list[int]]) -> dict[str, Any]:
+    """Run a source that is loaded on every case."""
+    found = [runner.first_that_runs(alternatives) for alternatives in cases]
+    return {
         "status": "done",
-        "cases": cases,
+        "cases": found,
         "device": runner.device,
-        "inputs": source.declared(),
-        "layers": runner.layers([c["chosen"] for c in cases if c["chosen"] is not None]),
+        "inputs": runner.source.declared(),
+        "layers": runner.layers([c["chosen"] for c in found if c["chosen"] is not None]),
         "unstable": sorted(runner.unstable),
-        "random": sorted(source.random),
-        "notes": source.notes,
+        "random": sorted(runner.source.random),
+        "notes": runner.source.notes,
     }
 
 
-def load(tf: Any, question: dict[str, Any]) -> Any:
-    """Return the source, as a graph for Sessions or as TensorFlow 2 loads it.
-
-    Raises:
-        RefusedError: It would touch files.
-        Exception: Whatever TensorFlow raises; where both ways fail, of the first.
-    """
-    if question["form"] == "GraphDef":
-        return Sessions(tf, question, *files.graph_file(tf, question))
-    if question["form"] == "MetaGraphDef":
-        return Sessions(tf, question, *files.meta_graph_file(tf, question))
-    meta_graph, tags, key = files.chosen_meta_graph(question)
-    try:
-        return Sessions(tf, question, *files.saved_model(tf, question, meta_graph, tags, key))
-    except files.RefusedError:
-        raise
-    except Exception as first:
-        try:
-            return Eager(tf, question, meta_graph, tags, key, one_line(first))
-        except files.RefusedError:
-            raise
-        except Exception:
-            raise first from None
+def loaders(tf: Any, question: dict[str, Any]) -> Iterator[Callable[[], Any]]:
+    """Yield the ways to load the source, the next for where one does not load or run it."""
+    read = {"GraphDef": files.graph_file, "MetaGraphDef": files.meta_graph_file}
+    read["SavedModel"] = files.saved_model
+    yield lambda: Sessions(tf, question, *read[question["form"]](tf, question))
+    if question["form"] == "SavedModel":
+        yield lambda: Eager(tf, question, *files.chosen_meta_graph(question))
 
 
 # -- a source that is loaded ---------------------------------------------------------------------
@@ -228,7 +222,6 @@ class Eager:
         meta_graph: Any,
         tags: list[str],
         key: str,
-        reason: str,
     ) -> None:
         signature = meta_graph.signature_def[key]
         fetches = [signature.outputs[name].name for name in question["fetches"]]
@@ -238,7 +231,7 @@ class Eager:
         self.is_stateful = any(STATEFUL.fullmatch(op) for op in needed)
         self.tf, self.key, self.names = tf, key, question["feeds"]
         self.path, self.tags, self.outputs = question["source"], tags, question["fetches"]
-        self.notes = [f"loaded as TensorFlow 2 does it, for a Session does not ({reason})"]
+        self.notes = ["loaded as TensorFlow 2 does it, for as TensorFlow 1 does it does not run"]
         self.load()
 
     def load(self) -> None:

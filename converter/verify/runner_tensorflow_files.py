@@ -135,10 +135,9 @@ def parse(message: Any, question: dict[str, Any]) -> None:
         message.ParseFromString(data)
 
 
-def saved_model(
-    tf: Any, question: dict[str, Any], chosen: Any, tags: list[str], key: str
-) -> tuple[Any, Any, Any, Any]:
+def saved_model(tf: Any, question: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     """Return the same of a SavedModel's MetaGraph."""
+    chosen, tags, key = chosen_meta_graph(question)
     library: Any = importlib.import_module("tensorflow.python.saved_model.loader_impl")
     loader = library.SavedModelLoader(question["source"])
     own = loader.get_meta_graph_def_from_tags(tags)  # this is what it loads

@@ -327,6 +327,54 @@ def test_several_meta_graphs(tmp_path):
             assert report.notes == (f"signature {name!r}",)
 
 
+def without_field(data, number):
+    """Take a field out of the MetaGraphDef of a SavedModel, which is its field 2."""
+
+    def varint(at):
+        value = shift = 0
+        while True:
+            value |= (data[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 0x80:
+                return value, at
+
+    def fields(at, end):
+        while at < end:
+            tag, after = varint(at)
+            if tag & 7 == 2:
+                length, after = varint(after)
+                yield tag >> 3, data[at : after + length], after, after + length
+                at = after + length
+            else:
+                _, after = varint(after)
+                yield tag >> 3, data[at:after], after, after
+                at = after
+
+    made = b""
+    for field, raw, start, end in fields(0, len(data)):
+        if field == 2:
+            kept = b"".join(part for n, part, *_ in fields(start, end) if n != number)
+            size, length = b"", len(kept)
+            while length >= 0x80:
+                size, length = size + bytes([length & 0x7F | 0x80]), length >> 7
+            raw = b"\x12" + size + bytes([length]) + kept
+        made += raw
+    return made
+
+
+def test_what_only_tensorflow_2_loads(tmp_path):
+    folder = tmp_path / "h"
+    shutil.copytree(FIXTURES / "heads", folder)
+    file = folder / "saved_model.pb"
+    file.write_bytes(without_field(file.read_bytes(), 3))  # how a Session restores variables
+    _, bundle, path = heads(tmp_path / "m.onnx")
+    report = verify_graph(folder, bundle, path)
+    assert report.status == "passed", report.reason
+    assert "loaded as TensorFlow 2 does it" in report.notes[0]
+    _, bundle, path = heads(tmp_path / "m.onnx", kernel=one_sign)
+    assert verify_graph(folder, bundle, path).status == "failed"
+
+
 def meta(folder, bias=None):
     bundle = converter.read(folder / "model.ckpt-7.meta")
     weights = weights_of(converter.read(FIXTURES / "meta" / "model.ckpt-7"))
