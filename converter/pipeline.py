@@ -225,7 +225,7 @@ def steps(
 
     bundle = strip_prefixes(select(bundle, options.include), options.strip_prefix)
     clock = perf_counter()
-    bundle, graphs = _lowered(bundle, options, is_file=_is_file(out, options.to))
+    bundle, graphs = _lowered(bundle, artifact, options, is_file=_is_file(out, options.to))
     for graph in graphs:
         yield Step("lowered", _graph_line(graph), perf_counter() - clock)
     if not graphs and "cpu" in (options.require, options.verify) and options.to != "keras":
@@ -370,17 +370,17 @@ def _is_file(out: str | Path | None, to: Target) -> bool:
     return to == "onnx" and out is not None and Path(out).suffix == ".onnx"
 
 
-def _lowered(bundle: Bundle, options: Options, *, is_file: bool) -> tuple[Bundle, "list[Graph]"]:
+def _lowered(
+    bundle: Bundle, artifact: Artifact, options: Options, *, is_file: bool
+) -> tuple[Bundle, "list[Graph]"]:
     """Return the graphs, where the target has any; a bundle does without, and says why."""
     if options.to == "onnx":
-        return graphs_of(bundle, options.opset, options.trust, options.signatures, only_one=is_file)
+        return _graphs(bundle, artifact, options, is_file=is_file)
     if bundle.topology is None:
         return bundle, []
     if options.to == "portable":
         try:
-            return graphs_of(
-                bundle, options.opset, options.trust, options.signatures, only_one=False
-            )
+            return _graphs(bundle, artifact, options, is_file=False)
         except (UnsupportedError, CorruptError) as e:
             reason = reason_of(e)  # the weights are no worse for it
     elif options.to == "keras":
@@ -390,6 +390,19 @@ def _lowered(bundle: Bundle, options: Options, *, is_file: bool) -> tuple[Bundle
     entry = LeftOut(f"graph ({bundle.topology.kind})", reason)
     metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
     return replace(bundle, metadata=metadata), []
+
+
+def _graphs(
+    bundle: Bundle, artifact: Artifact, options: Options, *, is_file: bool
+) -> tuple[Bundle, "list[Graph]"]:
+    """Return the graphs, of a model that is on no device, and what is said of it then."""
+    from converter.write_savedmodel.neutral import on_no_device
+
+    alone = on_no_device(bundle, artifact)
+    told, graphs = graphs_of(
+        alone, options.opset, options.trust, options.signatures, only_one=is_file
+    )
+    return replace(told, topology=bundle.topology), graphs
 
 
 def _write_weights(

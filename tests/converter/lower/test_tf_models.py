@@ -1,0 +1,102 @@
+"""Whole SavedModels, single and of several devices, give in onnxruntime what TensorFlow gave."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import converter
+from converter import passes
+from converter.lower import emit, lower
+from converter.pipeline import Options
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+MODELS = FIXTURES / "tf_models" / "models.zip"
+MULTI_GPU = FIXTURES / "tensorflow" / "multi_gpu.zip"
+CLOSE = 2e-5  # of the largest output
+
+
+def names(path):
+    with zipfile.ZipFile(path) as archive:
+        return sorted(n.removesuffix(".npz") for n in archive.namelist() if n.endswith(".npz"))
+
+
+def unpacked(path, name, folder):
+    """Return a SavedModel of an archive in a folder, and what is stored with it."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            if member.startswith((f"{name}/", f"{name}.npz")):
+                archive.extract(member, folder)
+    with np.load(folder / f"{name}.npz") as stored:
+        return folder / name, dict(stored)
+
+
+def session(path, graph, bundle):
+    with path.open("wb") as f:
+        for piece in emit.model(graph, bundle.weights).pieces():
+            f.write(piece if isinstance(piece, bytes) else piece.read())
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def agree(found, expected):
+    assert found.shape == expected.shape
+    if expected.dtype.kind != "f":
+        assert found.tolist() == expected.tolist()
+        return
+    scale = max(float(np.abs(expected).max()), 1e-3)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE * scale)
+
+
+@pytest.mark.parametrize("folded", [False, True], ids=["as lowered", "after passes"])
+@pytest.mark.parametrize("name", names(MODELS))
+def test_a_model_computes_what_it_does_in_tensorflow(tmp_path, name, folded):
+    source, stored = unpacked(MODELS, name, tmp_path)
+    bundle = converter.read(source)
+    graph = lower(bundle, signature="serving_default")
+    if folded:
+        graph = passes.run(graph, bundle.weights)
+    model = session(tmp_path / "model.onnx", graph, bundle)
+    given, wanted = parts(stored, "in."), parts(stored, "out.")
+    assert given
+    found = dict(zip(graph.outputs, model.run(None, given), strict=True))
+    assert found.keys() == wanted.keys()
+    for key, expected in wanted.items():
+        agree(found[key], expected)
+
+
+# A step of training, and what is computed after it: a graph keeps no state.
+UNTESTED = {("loop_expanded", "after"), ("loop_expanded", "train")}
+TEXTS = {"explicit": 20}  # the opset that joins texts
+
+
+@pytest.mark.parametrize("name", names(MULTI_GPU))
+def test_a_model_of_several_devices_names_none_and_computes_the_same(tmp_path, name):
+    source, stored = unpacked(MULTI_GPU, name, tmp_path)
+    signatures = {key.split("|")[0] for key in stored}
+    compared = 0
+    for signature in sorted(signatures):
+        if (name, signature) in UNTESTED:
+            continue
+        path = tmp_path / f"{signature}.onnx"
+        opset = TEXTS.get(name, 18)
+        options = Options(verify="weights", signatures=(signature,), opset=opset)
+        converter.convert(source, to="onnx", out=path, options=options)
+        model = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        given = parts(stored, f"{signature}|in|")
+        wanted = parts(stored, f"{signature}|out|")
+        found = dict(
+            zip([o.name for o in model.get_outputs()], model.run(None, given), strict=True)
+        )
+        assert found.keys() == wanted.keys()
+        for key, expected in wanted.items():
+            agree(found[key], expected)
+            compared += 1
+    assert compared
+
+
+def parts(stored, start):
+    found = {k.removeprefix(start): v for k, v in stored.items() if k.startswith(start)}
+    return {k: v.astype(object) if v.dtype.kind in "US" else v for k, v in found.items()}
