@@ -99,4 +99,6 @@ def test_a_model_of_several_devices_names_none_and_computes_the_same(tmp_path, n
 
 def parts(stored, start):
     found = {k.removeprefix(start): v for k, v in stored.items() if k.startswith(start)}
-    return {k: v.astype(object) if v.dtype.kind in "US" else v for k, v in found.items()}
+    return {
+        k: v.astype(str).astype(object) if v.dtype.kind in "US" else v for k, v in found.items()
+    }
