@@ -220,27 +220,28 @@ def tensor_array(
     del clear_after_read, identical_element_shapes, tensor_array_name
     dtype = str(node.attribute("dtype"))
     found = stacks.new(op, dtype, element_shape, size, grows=dynamic_size)
-    return [Handle(op.at, dtype, element_shape, size), found]
+    return [Handle(op.at, dtype, element_shape, size, grows=dynamic_size), found]
 
 
-def _flow(flow: Thing) -> Stack:
-    if not isinstance(flow, Stack):
-        raise Gap("a TensorArray whose content is not followed")
-    return flow
+def _flow(op: Context, handle: Thing, flow: Thing) -> Stack:
+    """Return what a TensorArray holds; before TensorFlow 1.0, the first flow is only a number."""
+    if isinstance(flow, Stack):
+        return flow
+    if isinstance(handle, Handle) and handle.length is not None:
+        return stacks.new(op, handle.dtype, handle.element, handle.length, grows=handle.grows)
+    raise Gap("a TensorArray whose content is not followed")
 
 
 @tf_op("TensorArrayWriteV3", "TensorArrayWriteV2", "TensorArrayWrite", any_input=True)
 def write(op: Context, handle: Thing, index: Value, value: Thing, flow_in: Thing, /) -> Stack:
     """A TensorArray with one element set."""
-    del handle
-    return stacks.written(op, _flow(flow_in), index, _tensor(op, value))
+    return stacks.written(op, _flow(op, handle, flow_in), index, _tensor(op, value))
 
 
 @tf_op("TensorArrayReadV3", "TensorArrayReadV2", "TensorArrayRead", any_input=True)
 def read(op: Context, handle: Thing, index: Value, flow_in: Thing, /) -> Value:
     """One element of a TensorArray."""
-    del handle
-    return stacks.read(op, _flow(flow_in), index)
+    return stacks.read(op, _flow(op, handle, flow_in), index)
 
 
 @tf_op("TensorArrayGatherV3", "TensorArrayGatherV2", "TensorArrayGather", any_input=True)
@@ -249,22 +250,19 @@ def gather(
     element_shape: Shape | None = None,
 ) -> Value:  # fmt: skip
     """Some elements of a TensorArray along a new first axis."""
-    del handle
-    return stacks.gathered(op, _flow(flow_in), indices, element_shape)
+    return stacks.gathered(op, _flow(op, handle, flow_in), indices, element_shape)
 
 
 @tf_op("TensorArrayScatterV3", "TensorArrayScatterV2", "TensorArrayScatter", any_input=True)
 def scatter(op: Context, handle: Thing, indices: Value, value: Thing, flow_in: Thing, /) -> Stack:
     """A TensorArray with some elements set."""
-    del handle
-    return stacks.scattered(op, _flow(flow_in), indices, _tensor(op, value))
+    return stacks.scattered(op, _flow(op, handle, flow_in), indices, _tensor(op, value))
 
 
 @tf_op("TensorArraySizeV3", "TensorArraySizeV2", "TensorArraySize", any_input=True)
 def size(op: Context, handle: Thing, flow_in: Thing, /) -> Value:
     """How many elements a TensorArray has."""
-    del handle
-    return stacks.length(op, _flow(flow_in))
+    return stacks.length(op, _flow(op, handle, flow_in))
 
 
 @tf_op(
@@ -275,15 +273,13 @@ def concat(
     op: Context, handle: Thing, flow_in: Thing, /, *, element_shape_except0: Shape | None = None
 ) -> list[Value]:
     """The elements of a TensorArray one behind the other, and how long each is."""
-    del handle
-    return [*stacks.end_to_end(op, _flow(flow_in), element_shape_except0)]
+    return [*stacks.end_to_end(op, _flow(op, handle, flow_in), element_shape_except0)]
 
 
 @tf_op("TensorArraySplitV3", "TensorArraySplitV2", "TensorArraySplit", any_input=True)
 def split(op: Context, handle: Thing, value: Thing, lengths: Value, flow_in: Thing, /) -> Stack:
     """A TensorArray of parts of a tensor, of these lengths."""
-    del handle
-    return stacks.cut(op, _flow(flow_in), _tensor(op, value), lengths)
+    return stacks.cut(op, _flow(op, handle, flow_in), _tensor(op, value), lengths)
 
 
 @tf_op("TensorArrayPack", any_input=True)
@@ -291,17 +287,15 @@ def pack(
     op: Context, handle: Thing, flow_in: Thing, /, *, element_shape: Shape | None = None
 ) -> Value:
     """All elements of a TensorArray along a new first axis."""
-    del handle
-    return stacks.whole(op, _flow(flow_in), element_shape)
+    return stacks.whole(op, _flow(op, handle, flow_in), element_shape)
 
 
 @tf_op("TensorArrayUnpack", any_input=True)
 def unpack(op: Context, handle: Thing, value: Thing, flow_in: Thing, /) -> Stack:
     """A TensorArray of the parts of a tensor along its first axis."""
-    del op, handle
     if not isinstance(value, Value):
         raise Gap(f"a TensorArray of a {type(value).__name__.lower()}")
-    return _flow(flow_in).filled(value)
+    return _flow(op, handle, flow_in).filled(value)
 
 
 @tf_op("TensorArrayCloseV3", "TensorArrayCloseV2", "TensorArrayClose", any_input=True)

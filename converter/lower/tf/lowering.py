@@ -393,7 +393,7 @@ NO_OUTPUTS = frozenset((
 LISTS = (
     "TensorListReserve", "EmptyTensorList", "TensorListFromTensor", "TensorListSetItem",
     "TensorListPushBack", "TensorListScatter", "TensorListSplit", "TensorListResize",
-    "TensorListConcatLists", "TensorArrayV",
+    "TensorListConcatLists", "TensorArrayV", "TensorArrayClose",
 )  # fmt: skip
 TRAINING = ("ApplyGradient", "ResourceApply", "Apply", "SparseApply", "ResourceSparseApply")
 

@@ -92,6 +92,7 @@ class Handle:
     dtype: str
     element: Shape | None
     length: "Value | None" = None
+    grows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
