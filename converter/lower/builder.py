@@ -411,8 +411,13 @@ class Builder:
         places = sorted(a + rank if a < 0 else a for a in axes)
         rest = iter(x.shape)
         shape: Shape = tuple(1 if i in places else next(rest) for i in range(rank))
-        axes_in = self.constant(places, "int64")
-        return self.emit("Unsqueeze", x, axes_in, dtype=x.dtype, shape=shape)
+        # What is kept in another order stays so; each new axis stands before the one it precedes.
+        kept = [i for i in range(rank) if i not in places]
+        order = [kept[axis] for axis in x.stored]
+        for place in reversed(places):
+            order.insert(order.index(place + 1) if place + 1 < rank else len(order), place)
+        axes_in = self.constant(sorted(order.index(place) for place in places), "int64")
+        return self.node("Unsqueeze", [x, axes_in], [(x.dtype, shape)], stored=tuple(order))[0]
 
     def squeeze(self, x: Value, axes: Sequence[int]) -> Value:
         """X without axes of one element."""
