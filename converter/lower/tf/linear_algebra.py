@@ -12,7 +12,7 @@ from converter.lower.graph import Shape
 from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.diagonals import along_diagonal
-from converter.lower.tf.figures import Figures, count, size, whole
+from converter.lower.tf.figures import count, size, whole
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.loops import loop
 from converter.lower.tf.products import turned
@@ -355,10 +355,11 @@ def matrix_solve_ls(
     if not fast:
         raise Gap("without the normal equations: matrices may be of any rank")
     x, right = _wide(op, matrix), _wide(op, rhs)
-    if not all(isinstance(n, int) for n in x.shape[-2:]):
+    rows, columns = x.shape[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
         raise Gap("matrices of unknown sizes")
     across = turned(op, x, is_turned=True)
-    is_tall = int(str(x.shape[-2])) >= int(str(x.shape[-1]))
+    is_tall = rows >= columns
     square = op.matmul(across, x) if is_tall else op.matmul(x, across)
     right = op.matmul(across, right) if is_tall else right
     _, numbers = _rows(op, square)
@@ -380,14 +381,14 @@ def _singular_values(op: Context, x: Value) -> Value:
     One-sided Jacobi: pairs of columns are turned until all are at right angles. Half of the columns
     meet the other half at once, and then each but the first moves on one seat.
     """
-    columns = x.shape[-1]
-    known = isinstance(columns, int)
-    if not known:
-        x = op.concat([x, op.mul(x, 0.0)], -1)
-    elif isinstance(columns, int) and columns % 2:
-        x = op.concat([x, op.mul(op.gather(x, op.constant([0], "int64"), -1), 0.0)], -1)
+    columns, own = x.shape[-1], size(op, x, -1)
+    if not isinstance(columns, int):
+        x, half = op.concat([x, op.mul(x, 0.0)], -1), own
+    else:
+        half = whole(op, (columns + 1) // 2)
+        if columns % 2:
+            x = op.concat([x, op.mul(op.gather(x, op.constant([0], "int64"), -1), 0.0)], -1)
     total = size(op, x, -1)
-    half = whole(op, (columns + 1) // 2) if isinstance(columns, int) else _half(op, x)
     seat = count(op, total)
     top = (seat <= 0).choose(seat, (seat <= 1).choose(half, seat - 1))
     bottom = (seat < total - 1).choose(seat + 1, (half - 1).most(1))
@@ -423,7 +424,7 @@ def _singular_values(op: Context, x: Value) -> Value:
     rounds = (total - 1) * SWEEPS
     found = by_columns(op, rounds.value, [x], step)[0]
     lengths = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(found, found), [-2]))
-    kept = size(op, x, -2).least(half if not known else whole(op, int(str(columns))))
+    kept = size(op, x, -2).least(own)
     last_size = None if kept.known is None else int(kept.known)
     shape = (*x.shape[:-2], last_size)
     values, _ = op.node(
@@ -431,11 +432,6 @@ def _singular_values(op: Context, x: Value) -> Value:
         attributes={"axis": x.rank - 2, "largest": 1, "sorted": 1},
     )  # fmt: skip
     return values
-
-
-def _half(op: Context, x: Value) -> Figures:
-    """Return half the number of columns."""
-    return Figures(op, op.div(size(op, x, -1).value, op.constant(2, "int64")))
 
 
 @tf_op("Svd", outputs=("s", "u", "v"))

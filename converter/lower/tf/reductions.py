@@ -35,13 +35,12 @@ def reduced(op: Context, op_type: str, x: Value, axis: Value, keep_dims: bool) -
         if not axes:
             return op.cast(op.cast(x, "bool"), x.dtype) if x.dtype == "bool" else x
         return kernels.reduce(op, op_type, x, axes, keepdims=keep_dims)
-    count = 1 if axis.rank == 0 else axis.shape[0]
-    if not isinstance(count, int) and not keep_dims:
+    count = 0 if keep_dims else 1 if axis.rank == 0 else axis.shape[0]
+    if not isinstance(count, int):
         raise Gap("a number of axes that is computed from the inputs")
     if x.dtype == "uint64" and op_type in ("ReduceMax", "ReduceMin"):
         raise Gap("axes that are computed from the inputs, of uint64")
-    rank = x.rank if keep_dims else x.rank - int(str(count))
-    shape: tuple[Dim, ...] = (None,) * rank
+    shape: tuple[Dim, ...] = (None,) * (x.rank - count)
     kind = kernels.computed_in(op_type, x.dtype)
     places = op.cast(op.reshape(axis, (1,)) if axis.rank == 0 else axis, "int64")
     made = op.emit(op_type, op.cast(x, kind), places, dtype=kind, shape=shape,
