@@ -253,7 +253,9 @@ class Builder:
             back = inverse(value.stored)
             order = [back[axis] for axis in stored]
             moves = [i for i in order if value.shape[value.stored[i]] != 1]
-            if moves == sorted(moves) and _at_most_one_unknown(value.shape):
+            # A zero in a Reshape would stand for the size that was there.
+            is_reshape = moves == sorted(moves) and 0 not in value.shape
+            if is_reshape and _at_most_one_unknown(value.shape):
                 sizes = [value.shape[axis] for axis in stored]
                 target = self.constant(
                     [-1 if not isinstance(n, int) else n for n in sizes], "int64"
@@ -370,7 +372,8 @@ class Builder:
         x = self.plain(x)
         if shape == x.shape and all(n is not None for n in shape):
             return x
-        return self.emit("Reshape", x, self.sizes(x, shape), dtype=x.dtype, shape=shape)
+        zero = {"allowzero": 1} if 0 in shape and all(isinstance(n, int) for n in shape) else {}
+        return self.emit("Reshape", x, self.sizes(x, shape), dtype=x.dtype, shape=shape, **zero)
 
     def sizes(self, x: Value, shape: Shape) -> Value:
         """Return a shape as a tensor, where unknown sizes are those of ``x``, or what is left."""

@@ -91,7 +91,8 @@ def taken(op: Context, x: Value, axis: int, index: int | Value) -> Value:
 def cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
     """Return a part of a value."""
     cuts = [c for c in cuts if not _is_whole(x.shape[c.axis], c)]
-    fixed = [_within(x.shape[c.axis], c) for c in cuts if c.is_fixed]
+    moving = [c for c in cuts if not c.is_fixed or _may_be_before(x.shape[c.axis], c)]
+    fixed = [_within(x.shape[c.axis], c) for c in cuts if c not in moving]
     if fixed:
         starts = [c.start if c.start is not None else (0 if c.step > 0 else END) for c in fixed]  # type: ignore[operator]
         ends = [c.end if c.end is not None else (END if c.step > 0 else -END) for c in fixed]  # type: ignore[operator]
@@ -101,11 +102,10 @@ def cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
             [int(n) for n in ends if isinstance(n, int)], [int(c.step) for c in fixed],  # type: ignore[arg-type]
         )  # fmt: skip
         x = _named(x, before, fixed)
-    moving = [c for c in cuts if not c.is_fixed]
     if not moving:
         return x
     starts_in = op.concat([_side(op, c, c.start, 0, END) for c in moving], 0)
-    ends_in = op.concat([_side(op, c, c.end, END, -END) for c in moving], 0)
+    ends_in = op.concat([_end(op, x, c) for c in moving], 0)
     steps_in = op.concat([_vector(op, c.step) for c in moving], 0)
     shape: list[Dim] = list(x.shape)
     for one in moving:
@@ -114,6 +114,29 @@ def cut(op: Context, x: Value, cuts: Sequence[Cut]) -> Value:
     return op.emit(
         "Slice", x, starts_in, ends_in, axes, steps_in, dtype=x.dtype, shape=tuple(shape)
     )
+
+
+def _may_be_before(size: Dim, cut: Cut) -> bool:
+    """Tell whether a cut backwards may start before an axis: there ONNX would still take one."""
+    if isinstance(cut.step, int) and cut.step > 0:
+        return False
+    if isinstance(cut.start, Value):
+        return True
+    return cut.start is not None and cut.start < -1 and not isinstance(size, int)
+
+
+def _end(op: Context, x: Value, cut: Cut) -> Value:
+    """Return the end of a cut as a vector of one: at the far end where nothing is to be taken."""
+    end = _side(op, cut, cut.end, END, -END)
+    if not _may_be_before(x.shape[cut.axis], cut):
+        return end
+    assert cut.start is not None
+    place = op.add(_vector(op, cut.start), op.size(x, cut.axis))
+    nothing = op.elementwise("Less", place, op.constant([0], "int64"))
+    if isinstance(cut.step, Value):
+        backwards = op.elementwise("Less", cut.step, op.constant([0], "int64"))
+        nothing = op.elementwise("And", nothing, backwards)
+    return op.where(nothing, op.constant([END], "int64"), end)
 
 
 def _side(op: Context, cut: Cut, bound: int | Value | None, rising: int, falling: int) -> Value:
