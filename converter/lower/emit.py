@@ -48,7 +48,7 @@ class Message:
     __slots__ = ("nbytes", "parts")
 
     def __init__(self) -> None:
-        self.parts: list[bytes | Lazy] = []
+        self.parts: list[bytearray | Lazy] = []  # bytes that grow in place: there are many
         self.nbytes = 0
 
     def number(self, field: int, value: int) -> None:
@@ -71,18 +71,23 @@ class Message:
         else:
             self._append(value)
 
-    def _append(self, part: bytes | Lazy) -> None:
-        if isinstance(part, bytes) and self.parts and isinstance(self.parts[-1], bytes):
-            self.parts[-1] += part
+    def _append(self, part: bytes | bytearray | Lazy) -> None:
+        if isinstance(part, bytes | bytearray):
+            last = self.parts[-1] if self.parts else None
+            if not isinstance(last, bytearray):
+                last = bytearray()
+                self.parts.append(last)
+            last += part
+            self.nbytes += len(part)
         else:
             self.parts.append(part)
-        self.nbytes += len(part) if isinstance(part, bytes) else part.nbytes
+            self.nbytes += part.nbytes
 
     def pieces(self) -> Iterable[Piece]:
         """Yield the message's bytes, in order."""
         for part in self.parts:
-            if isinstance(part, bytes):
-                yield part
+            if isinstance(part, bytearray):
+                yield bytes(part)
             else:
                 yield from part.make()
 

@@ -131,7 +131,8 @@ def needed(graph: Graph) -> Graph:
     initializers = {n: v for n, v in graph.initializers.items() if n in wanted}
     made = {name for node in nodes for name in node.outputs}
     named = wanted | made | set(graph.inputs)
-    specs = {n: s for n, s in graph.specs.items() if n in named}
+    # An inner graph has those of all around it: only what it names is looked up.
+    specs = {n: graph.specs[n] for n in sorted(named) if n in graph.specs}
     traces = [t for t in graph.traces if t.value in made]
     return replace(graph, nodes=nodes, specs=specs, initializers=initializers, traces=traces)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from converter.lower.tf.walk import Walker
 
 Axis: TypeAlias = int  # `Context.int` hides the type below
+MOST_AXES = 254  # as TensorFlow has it
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 
 
@@ -153,6 +154,8 @@ class Context(Builder):
         length = 1 if value.rank == 0 else value.shape[0]
         if not isinstance(length, int):
             raise Gap("a shape whose number of axes is computed from the inputs")
+        if length > MOST_AXES:
+            raise Gap(f"a shape of {length} axes")
         return [None] * length
 
     def array(self, value: Value) -> "np.ndarray | None":

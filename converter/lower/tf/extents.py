@@ -14,6 +14,8 @@ from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.values import Value, total
 
+MOST_COUNTED = 1 << 20  # numbers that are a constant; more are counted by the graph
+
 
 @dataclass(slots=True)
 class Extent:
@@ -183,7 +185,7 @@ def filled(op: Context, scalar: Value, several: Sequence[Extent]) -> Value:
 
 def counted(op: Context, count: Extent, dtype: str = "int64") -> Value:
     """Return the numbers from zero to a count, as a vector."""
-    if isinstance(count.dim, int):
+    if isinstance(count.dim, int) and count.dim <= MOST_COUNTED:
         return op.constant(np.arange(count.dim), dtype)
     end = op.squeeze(count.vector, [0])
     zero, one = op.constant(0, "int64"), op.constant(1, "int64")

@@ -275,6 +275,8 @@ def audio_spectrogram(
 ) -> Value:  # fmt: skip
     """How loud each frequency is in each piece of a signal: [channels, pieces, frequencies]."""
     length = 1 << (window_size - 1).bit_length() if window_size > 1 else 1
+    if window_size * length > 2 * MOST_OF_PRIME:
+        raise Gap(f"a window of {window_size}")
     steps = np.arange(window_size)
     window = 0.5 - 0.5 * np.cos(2 * pi * steps / window_size)
     signal = op.transpose(input, [1, 0])  # [channels, samples]

@@ -38,7 +38,8 @@ from converter.lower.values import Value
 from formats.errors import CorruptError, LimitError
 
 DEEPEST = 100  # calls of functions in functions
-MOST_NODES = 500_000  # that are walked, those of a function each time that it is called
+MOST_NODES = 200_000  # that are walked, those of a function each time that it is called
+MOST_CALLS = 10_000  # of functions, conditions and rounds of loops
 MOST_OUTPUTS = 1 << 16  # of one node, or inputs
 FLOATS = 16  # elements of floating point numbers that are computed beforehand
 
@@ -112,7 +113,7 @@ class Walker:
         self.current: Activation | None = None
         self._with_effects: dict[str, bool] = {}
         self._conditions: dict[str, Value] = {}  # of Switches, by name
-        self._depth = self._walked = 0
+        self._depth = self._walked = self._called = 0
 
     # -- whole bodies --------------------------------------------------------------------------
 
@@ -148,6 +149,9 @@ class Walker:
             CorruptError: Nodes read each other in a circle, or one that is not there.
         """
         self._depth += 1
+        self._called += self._depth > 1
+        if self._called > MOST_CALLS:
+            raise LimitError(f"a graph that calls functions more than {MOST_CALLS} times")
         if self._depth > DEEPEST:
             raise CorruptError(f"functions that call functions, more than {DEEPEST} deep")
         before, self.current = self.current, activation
@@ -193,7 +197,7 @@ class Walker:
                     needed.update(
                         c
                         for c in node.controls
-                        if c in nodes and nodes[c].op in ("Identity", "Switch")
+                        if c in nodes and nodes[c].op in ("Identity", "Switch", "NoOp")
                     )
         return [nodes[n] for n in reached if n in needed and n not in activation.values]
 
