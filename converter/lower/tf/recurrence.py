@@ -472,6 +472,8 @@ class _Reading:
         begin = [self._begin[i] for i in cell.states]
         if x.dtype != "float32" or any(b.rank != 2 or b.shape[1] != units for b in begin):
             raise Other
+        if any(b.shape[0] == 1 != x.shape[1] for b in begin):
+            raise Other  # one state for all of a batch, which the first round makes several
         if not all(self._covers(v, x.shape[0]) for v in self._limits):
             raise Other
         kernel = self._matrix([term_of(g, source) for g in cell.gates])
