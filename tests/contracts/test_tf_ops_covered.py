@@ -13,6 +13,7 @@ from formats.containers.tf_protos import SCHEMA
 from formats.limits import DEFAULT
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+FOLDERS = ("tf_ops", "tf_tables", "tf_state", "tf_recurrent", "tensorflow", "verify_tensorflow")
 
 # Op -> the test that proves it instead, or why it has none.
 ELSEWHERE = {
@@ -25,7 +26,6 @@ ELSEWHERE = {
     "Multinomial": "test_tf_random.py",
     "TensorArrayPack": "test_tf_old_arrays.py",
     "TensorArrayUnpack": "test_tf_old_arrays.py",
-    "TopK": "TensorFlow of today makes no graphs with it; it is TopKV2 with a k that is known",
 }
 
 
@@ -46,7 +46,7 @@ def proven():
 
 def graphs():
     """Yield GraphDefs and SavedModels, in folders and in archives: name and bytes."""
-    for folder in ("tf_ops", "tf_tables", "tf_recurrent", "tensorflow", "verify_tensorflow"):
+    for folder in FOLDERS:
         for path in sorted((FIXTURES / folder).rglob("*")):
             if path.name == "saved_model.pb":
                 yield str(path), path.read_bytes()

@@ -126,6 +126,21 @@ def _most(dtype: str) -> float:
     return float(np.finfo(dtype).max)
 
 
+@tf_op("QuantizeAndDequantize")
+def quantize_and_dequantize(
+    op: Context, input: Value, /, *, signed_input: bool = True, num_bits: int = 8,
+    range_given: bool = False, input_min: float = 0.0, input_max: float = 0.0,
+) -> Value:  # fmt: skip
+    """Numbers as they are after quantisation, and back; the bounds are attributes."""
+    bounds = None
+    if range_given:
+        bounds = (op.constant(input_min, input.dtype), op.constant(input_max, input.dtype))
+    return _there_and_back(
+        op, input, bounds, signed=signed_input, num_bits=num_bits, round_mode="HALF_TO_EVEN",
+        narrow_range=False, axis=-1,
+    )  # fmt: skip
+
+
 @tf_op("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4")
 def quantize_and_dequantize_v2(
     op: Context, input: Value, input_min: Value, input_max: Value, /, *,

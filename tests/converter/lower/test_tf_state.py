@@ -1,0 +1,66 @@
+"""SavedModels whose calls change variables, or whose checkpoints are of the first version."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import converter
+from converter.lower import emit, lower
+from formats.errors import UnsupportedError
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "tf_state"
+CASES = sorted(p.stem for p in FIXTURES.glob("*.npz"))
+
+
+def run(folder, path, fed):
+    bundle = converter.read(folder)
+    graph = lower(bundle)
+    with path.open("wb") as f:
+        for piece in emit.model(graph, bundle.weights).pieces():
+            f.write(piece if isinstance(piece, bytes) else piece.read())
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    model = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [o.name for o in model.get_outputs()]
+    # Twice: the second call must find the state that was saved, and not the first one's.
+    model.run(None, {k: v + 1 for k, v in fed.items()})
+    return dict(zip(names, model.run(None, fed), strict=True))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_read_is_what_tensorflow_reads(tmp_path, case):
+    stored = np.load(FIXTURES / f"{case}.npz")
+    fed = {k.removeprefix("in."): stored[k] for k in stored.files if k.startswith("in.")}
+    expected = {k.removeprefix("out."): stored[k] for k in stored.files if k.startswith("out.")}
+    found = run(FIXTURES / case, tmp_path / "model.onnx", fed)
+    assert sorted(found) == sorted(expected)
+    for name, theirs in expected.items():
+        assert found[name].dtype == theirs.dtype
+        assert found[name].shape == theirs.shape
+        np.testing.assert_allclose(found[name], theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_all_kinds_of_models_are_there():
+    assert set(CASES) == {"counted", "sliced", "steps", "whole"}
+
+
+@pytest.mark.parametrize(("case", "changed"), [("counted", 2), ("steps", 2), ("whole", 0)])
+def test_variables_that_a_call_changes_are_named(case, changed):
+    graph = lower(converter.read(FIXTURES / case))
+    assert len(graph.unkept) == changed
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("gap_learned", "entries that are computed"),
+        ("gap_grown", "a table that the model itself changes"),
+        ("gap_chosen", "a variable that a loop or a branch assigns to"),
+    ],
+)
+def test_what_a_graph_without_state_cannot_do_is_a_gap(case, reason):
+    with pytest.raises(UnsupportedError, match=reason):
+        lower(converter.read(FIXTURES / case))
