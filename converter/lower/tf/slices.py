@@ -122,7 +122,9 @@ def _may_be_before(size: Dim, cut: Cut) -> bool:
         return False
     if isinstance(cut.start, Value):
         return True
-    return cut.start is not None and cut.start < -1 and not isinstance(size, int)
+    if cut.start is None or (isinstance(size, int) and isinstance(cut.step, int)):
+        return False  # of what is all known, the cut itself says so
+    return cut.start + size < 0 if isinstance(size, int) else cut.start < -1
 
 
 def _end(op: Context, x: Value, cut: Cut) -> Value:
