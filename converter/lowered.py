@@ -4,12 +4,13 @@ A signature that cannot be lowered is left out and named, as long as another one
 asked for by name must be lowered, or nothing is written.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from converter.lower import lower
+from converter.lower import OPSET, lower
 from formats.bundle import Bundle, LeftOut, Normalisation
 from formats.errors import ConvertError, CorruptError, UnsupportedError, UsageError
 
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from converter.lower.graph import Graph
     from converter.trust import Trusted
 
+ASKED = re.compile(r"takes --opset (\d+)")  # as gaps say it
+
 
 def graphs_of(
     bundle: Bundle,
-    opset: int,
+    opset: int | None,
     trust: "Sequence[Trusted]",
     wanted: Sequence[str],
     *,
@@ -30,7 +33,7 @@ def graphs_of(
 
     Args:
         bundle: The model.
-        opset: Version of ONNX's operators.
+        opset: Version of ONNX's operators; None for the usual one, or what a gap asks for.
         trust: Modules of the user's.
         wanted: Names of signatures; all, if there are none.
         only_one: Whether the output is one file: then only the first.
@@ -53,7 +56,7 @@ def graphs_of(
             left_out.append(LeftOut(f"signature {name}", reason))
             continue
         try:
-            graph = lower(bundle, opset, trust, name)
+            graph = _lowered(bundle, opset, trust, name)
         except (UnsupportedError, CorruptError) as e:
             if wanted or len(names) == 1:
                 raise
@@ -71,6 +74,19 @@ def graphs_of(
     if not graphs:
         raise failures[0]
     return _told(bundle, graphs, left_out), graphs
+
+
+def _lowered(
+    bundle: Bundle, opset: int | None, trust: "Sequence[Trusted]", name: str | None
+) -> "Graph":
+    """Lower with the usual operators, and where they do not reach with those that do."""
+    try:
+        return lower(bundle, opset or OPSET, trust, name)
+    except UnsupportedError as e:
+        newer = [int(n) for n in ASKED.findall(e.found)]
+        if opset is not None or not newer:
+            raise
+        return lower(bundle, max(newer), trust, name)
 
 
 def _signatures(bundle: Bundle) -> list[str | None]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from converter import write
 from converter.events import Progress, Step
-from converter.lower import OPSET, OPSETS
+from converter.lower import OPSETS
 from converter.lowered import graphs_of, reason_of
 from converter.normalise import select, strip_prefixes
 from converter.publish import check_target, publish, staging, sync_tree
@@ -63,7 +63,7 @@ class Options:
             machine can do.
         require: The least that must be verified, or the conversion fails.
         max_shard_bytes: Where safetensors files are cut.
-        opset: Version of ONNX's operators.
+        opset: Version of ONNX's operators; None for 18, or the least that has what a model needs.
         signatures: Names of TensorFlow's signatures to convert; all, if there are none.
         trust: Modules of the user's whose code may run, in child processes, where the source has
             layers that are not Keras's own.
@@ -83,7 +83,7 @@ class Options:
     verify: str = "auto"
     require: str | None = None
     max_shard_bytes: int = DEFAULT_SHARD_BYTES
-    opset: int = OPSET
+    opset: int | None = None
     signatures: tuple[str, ...] = ()
     trust: tuple[Trusted, ...] = ()
     strict_safety: bool = False
@@ -570,7 +570,7 @@ def _check(options: Options) -> None:
     least, most = options.require, options.verify
     if least is not None and (most == "none" or (least == "cpu" and most == "weights")):
         raise UsageError(f"--require {least} contradicts --verify {most}")
-    if options.opset not in OPSETS:
+    if options.opset not in (None, *OPSETS):
         raise UnsupportedError(
             f"--opset {options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}"
         )

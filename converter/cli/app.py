@@ -114,7 +114,11 @@ def convert(
         str, typer.Option(metavar="SIZE", help="Cut safetensors files there: 500MB, 5GB, 2GiB.")
     ] = "50GB",
     opset: Annotated[
-        int | None, typer.Option(metavar="N", help="Version of ONNX's operators: 18 to 22.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Version of ONNX's operators, 18 to 22; default 18, or what the model needs.",
+        ),
     ] = None,
     signature: Signature = None,
     trust: Trust = None,
@@ -149,7 +153,6 @@ def convert(
     """Convert SOURCE."""
     del verbose, config  # `run` and `_defaults` read them
     from converter.cli import follow
-    from converter.lower import OPSET
     from converter.pipeline import Options, steps
     from converter.sizes import parse_size
     from converter.trust import parse_trust
@@ -164,7 +167,7 @@ def convert(
         verify=verify,
         require=require,
         max_shard_bytes=parse_size(max_shard_size),
-        opset=OPSET if opset is None else opset,
+        opset=opset,
         signatures=tuple(signature or ()),
         trust=parse_trust(trust or ()),
         strict_safety=strict_safety,

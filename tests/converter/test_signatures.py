@@ -1,6 +1,7 @@
 """One graph for each signature of a SavedModel: files, what is left out, what is said of state."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import jsonschema
@@ -136,3 +137,16 @@ def test_the_same_model_gives_the_same_bytes():
         for _ in range(2)
     ]
     assert files[0] == files[1]
+
+
+def test_newer_operators_are_taken_where_a_model_needs_them(tmp_path):
+    with zipfile.ZipFile(ROOT / "fixtures" / "tensorflow" / "multi_gpu.zip") as archive:
+        for member in archive.namelist():
+            if member.startswith("explicit/"):
+                archive.extract(member, tmp_path)
+    source = tmp_path / "explicit"
+    result = converter.convert(source, to="onnx", out=tmp_path / "x.onnx", options=NOT_RUN)
+    assert any("opset 20" in step.text for step in result.steps)
+    options = Options(verify="weights", opset=18)
+    with pytest.raises(UnsupportedError, match="--opset 20"):
+        converter.convert(source, to="onnx", out=tmp_path / "y.onnx", options=options)

@@ -59,6 +59,7 @@ PASSING = frozenset((
 HANDED_ON = frozenset(
     ("Identity", "StopGradient", "Snapshot", "CheckNumerics", "PlaceholderWithDefault")
 )
+TEXTS = 20  # the opset that joins texts
 FARTHEST = 64  # nodes that are looked at behind an input
 
 
@@ -122,6 +123,10 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
     things = list(inputs)
     if node.op in HANDED_ON:
         return things[:1]
+    if node.op in ("Add", "AddV2") and things[0].dtype == "string":  # type: ignore[union-attr]
+        if op.graph.opset < TEXTS:
+            raise Gap(f"a text of several takes --opset {TEXTS}")
+        return [_any(op, "StringConcat", things, "string")]
     if node.op in SAME:
         kind = "bool" if SAME[node.op] in BOOLEAN else things[0].dtype  # type: ignore[union-attr]
         return [_any(op, SAME[node.op], things, kind)]
