@@ -189,6 +189,9 @@ class Context(Builder):
             shape: The new one, as a vector; -1 stands for what is left.
             dims: What is known of it, -1 or None for what is not.
         """
+        negative = [n for n in dims if isinstance(n, int) and n < 0]
+        if negative not in ([], [-1]):
+            raise Gap(f"a reshape to {list(dims)}")
         dims = [None if isinstance(n, int) and n < 0 else n for n in dims]
         unknown = [i for i, n in enumerate(dims) if n is None]
         if len(unknown) == 1:

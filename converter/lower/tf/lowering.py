@@ -17,6 +17,7 @@ from converter.lower.tf import frames, sizes, unranked
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
 from converter.lower.tf.merge_equal import merge_equal
+from converter.lower.tf.operands import LETTERS
 from converter.lower.tf.recognise_gelu import recognise_gelu
 from converter.lower.tf.sink_branches import sink_branches
 from converter.lower.tf.state import State
@@ -42,6 +43,7 @@ from formats.storage import Span
 from formats.tf_graphdef import GRAPH, META_GRAPH, SAVED_MODEL, kind_of, parse
 
 DEFAULT_SIGNATURE = "serving_default"
+DEEPEST = 30  # graphs in graphs: protobuf's readers stop at 100 messages, three for each
 MOST_NAMED = 20  # places of one gap that a message names
 
 
@@ -187,6 +189,8 @@ class _Model:
         Raises:
             UnsupportedError: It needs what we do not do.
         """
+        if not all((*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs))):
+            raise UnsupportedError("an input or output without a name")
         op = Context(graph, self.bundle.weights)
         op.constants = {t.origin: n for n, t in self.bundle.weights.items()}
         walker = op.walker = Walker(op, self.library)
@@ -215,6 +219,8 @@ class _Model:
         merge_equal(graph)
         graph = recognise_gelu(graph)
         sink_branches(graph)
+        if _depth(graph) > DEEPEST:
+            raise UnsupportedError(f"branches and loops in each other, more than {DEEPEST} deep")
         return graph
 
     def _input(self, op: Context, spec: TensorSpec, port: Port) -> Thing:
@@ -222,7 +228,7 @@ class _Model:
         if shape is None:
             rank = unranked.rank_of(self.library.main, port.node)
             shape = None if rank is None else (None,) * rank
-        if "(" in spec.dtype:
+        if spec.dtype not in LETTERS:
             raise UnsupportedError(f"input {spec.name!r} is {spec.dtype}")
         try:
             value = op.input(spec.name, spec.dtype, shape or ())
@@ -412,6 +418,12 @@ def _is_pivot(nodes: dict[str, Node], node: Node) -> bool:
     """Tell whether a node is what a branch waits for, and so has no value in the other branch."""
     before = nodes.get(node.inputs[0].node) if node.op == "Identity" and node.inputs else None
     return before is not None and before.op in ("Switch", "RefSwitch")
+
+
+def _depth(graph: Graph) -> int:
+    """Return how deep graphs lie in a graph."""
+    inner = (v for node in graph.nodes for v in node.attributes.values() if isinstance(v, Graph))
+    return max((_depth(body) + 1 for body in inner), default=0)
 
 
 def _depend(nodes: dict[str, Node], roots: set[str]) -> set[str]:

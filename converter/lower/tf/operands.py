@@ -271,6 +271,23 @@ def _top(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> N
             raise Gap(f"the largest {n} of {size}")
 
 
+def _split(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    _axis(inputs, attributes, known)
+    axis = attributes.get("axis", 0)
+    assert isinstance(axis, int)
+    parts = _numbers(inputs, 1, known)
+    size = _sizes(inputs[0])[axis]
+    if parts is not None and (min(parts, default=0) < 0 or _differ(size, sum(parts))):
+        raise Gap(f"{size} split into {parts[:10]}")
+
+
+def _blocks(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del known
+    size = attributes["blocksize"]
+    if not isinstance(size, int) or size < 1 or len(_sizes(inputs[0])) != 4:
+        raise Gap(f"blocks of {size!r}")
+
+
 def _einsum(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
     del known
     equation = attributes["equation"]
@@ -278,6 +295,8 @@ def _einsum(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
     terms = equation.partition("->")[0].split(",")
     if len(terms) != len(inputs):
         raise Gap(f"{equation} of {len(inputs)} tensors")
+    if not equation.isascii():
+        raise Gap(f"{equation!r}, whose letters ONNX does not have")
     found: dict[str, Dim] = {}
     for term, value in zip(terms, inputs, strict=True):
         sizes = _sizes(value)
@@ -336,13 +355,13 @@ def _pad(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> N
 _RULES: dict[str, Rule] = {
     **dict.fromkeys((
         "ArgMax", "ArgMin", "Gather", "GatherElements", "LogSoftmax", "ScatterElements", "Softmax",
-        "Split",
     ), _axis),
     **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _axes),
     **dict.fromkeys((
         "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LRN", "LpPool", "MaxPool",
     ), _at_least(3)),
     "BatchNormalization": _normalization, "Concat": _concat, "Conv": _convolution,
+    "DepthToSpace": _blocks, "SpaceToDepth": _blocks, "Split": _split,
     "Einsum": _einsum, "Expand": _expand, "GatherND": _gather_nd, "InstanceNormalization":
     _normalization, "MatMul": _matmul, "Pad": _pad, "Reshape": _reshape, "Squeeze": _squeeze,
     "ReverseSequence": _at_least(2), "TopK": _top, "Trilu": _at_least(2), "Unsqueeze": _unsqueeze,
