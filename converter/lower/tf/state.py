@@ -17,6 +17,9 @@ from formats.bundle import Bundle
 from formats.strings import Strings
 from formats.weights import Tensor
 
+# The name of every resource that no other node means.
+# https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/framework/resource_handle.h
+ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 INLINE = 1 << 20  # bytes of a tensor that is no weight of the bundle and yet read
 
 
@@ -117,13 +120,11 @@ class State:
         Raises:
             Gap: Nothing gives it one.
         """
-        found = self._variables.get(variable.key)
+        found = self._variables.get(_resource(variable))
         if found is None:
             self._load("variables")
-            found = self._variables.get(variable.key)
+            found = self._variables.get(_resource(variable))
         for name in (variable.key, variable.shared):
-            if found is None and name in self._variables:
-                found = self._variables[name]
             if found is None and name in self._keys:
                 found = self._weight(self._keys[name])
             if found is None and name in self._weights:
@@ -138,10 +139,8 @@ class State:
             if not self._op.is_outermost:
                 raise Gap("a variable that a loop or a branch assigns to")
             self._load("variables")
-            self.changed.add(variable.key)
-        self._variables[variable.key] = value
-        if variable.shared:
-            self._variables.setdefault(variable.shared, value)
+            self.changed.add(_resource(variable))
+        self._variables[_resource(variable)] = value
 
     # -- tables --------------------------------------------------------------------------------
 
@@ -151,11 +150,12 @@ class State:
         Raises:
             Gap: Nothing fills it.
         """
-        if table.key not in self._tables and table.shared not in self._tables:
+        name = _resource(table)
+        if name not in self._tables:
             self._load("tables")
-        if table.key not in self._tables and table.shared not in self._tables:
+        if name not in self._tables:
             self._load("variables")
-        found = self._tables.get(table.key) or self._tables.get(table.shared)
+        found = self._tables.get(name)
         if found is None:
             raise Gap(f"table {table.shared or table.key!r} is filled by nothing")
         return found
@@ -168,9 +168,7 @@ class State:
         """
         if not self._loading:
             raise Gap("a table that the model itself changes")
-        self._tables[table.key] = entries
-        if table.shared:
-            self._tables.setdefault(table.shared, entries)
+        self._tables[_resource(table)] = entries
 
     def asset(self, name: str) -> bytes:
         """Return the content of a file that the model brings.
@@ -183,6 +181,11 @@ class State:
         if span is None:
             raise Gap(f"a file {name!r} that the model does not bring")
         return span.read()
+
+
+def _resource(thing: Variable | Table) -> str:
+    """Return what TensorFlow knows a resource by: all nodes that say this name mean the same."""
+    return thing.key if thing.shared in ("", ANONYMOUS) else thing.shared
 
 
 def _by_key(bundle: Bundle) -> Mapping[str, str]:

@@ -44,10 +44,12 @@ def test_what_is_read_is_what_tensorflow_reads(tmp_path, case):
 
 
 def test_all_kinds_of_models_are_there():
-    assert set(CASES) == {"counted", "sliced", "steps", "whole"}
+    assert set(CASES) == {"counted", "named_twice", "sliced", "steps", "whole"}
 
 
-@pytest.mark.parametrize(("case", "changed"), [("counted", 2), ("steps", 2), ("whole", 0)])
+@pytest.mark.parametrize(
+    ("case", "changed"), [("counted", 2), ("named_twice", 1), ("steps", 2), ("whole", 0)]
+)
 def test_variables_that_a_call_changes_are_named(case, changed):
     graph = lower(converter.read(FIXTURES / case))
     assert len(graph.unkept) == changed
