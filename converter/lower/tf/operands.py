@@ -23,6 +23,7 @@ LETTERS = {
 ALL = "egfdbBhHiIlL?s"
 NUMBERS = "efdbBhHiIlL"
 INTEGERS = "bBhHiIlL"
+INTEGRAL = frozenset(dtype for dtype, letter in LETTERS.items() if letter in INTEGERS)
 # Operators whose operands are all of one dtype, by the dtypes that this may be.
 ALIKE: dict[str, Sequence[str]] = {
     NUMBERS: ("Abs", "Add", "Div", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "Mul",
@@ -64,6 +65,8 @@ SHARED = {
     "GRU": "efd", "LSTM": "efd", "RNN": "ef", "Pad": "efdbBiIlL?", "ScatterElements": ALL,
     "ScatterND": ALL, "Where": "efdbBiIls",
 }  # fmt: skip
+REALS = ("alpha", "beta", "gamma", "epsilon")  # attributes that are numbers, wherever they are
+SHAPED = frozenset(("Expand", "Reshape", "Tile"))  # whose second operand is a vector of sizes
 _ALIKE = {op_type: letters for letters, op_types in ALIKE.items() for op_type in op_types}
 
 Inputs = Sequence[Value | None]
@@ -116,6 +119,11 @@ def check_sizes(
     Raises:
         Gap: It would be refused.
     """
+    for name in REALS:
+        if not isinstance(attributes.get(name, 0.0), int | float):
+            raise Gap(f"{name} = {attributes[name]!r}")
+    if op_type in SHAPED and len(_sizes(inputs[1])) != 1:
+        raise Gap(f"a shape of {len(_sizes(inputs[1]))} axes")
     rule = _RULES.get(op_type)
     if rule is not None:
         rule(inputs, attributes, known)
@@ -225,6 +233,8 @@ def _reshape(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) 
         raise Gap(f"a reshape to {target}")
     if all(isinstance(n, int) for n in (*sizes, *target)):
         before, after = _product(sizes), _product([n for n in target if n != -1])
+        if after >= 1 << 63:
+            raise Gap(f"a reshape to {target}")
         fits = before == after if -1 not in target else bool(after) and before % after == 0
         if not fits:
             raise Gap(f"{list(sizes)} reshaped to {target}")
@@ -279,6 +289,23 @@ def _split(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) ->
     size = _sizes(inputs[0])[axis]
     if parts is not None and (min(parts, default=0) < 0 or _differ(size, sum(parts))):
         raise Gap(f"{size} split into {parts[:10]}")
+
+
+def _division(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del attributes
+    divisor = inputs[1]
+    assert divisor is not None
+    found = known(divisor) if divisor.dtype in INTEGRAL else None
+    if found is not None and (found == 0).any():
+        raise Gap("a division of integers by zero")
+
+
+def _resize(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
+    del attributes, known
+    rank = len(_sizes(inputs[0]))
+    for value in inputs[2:]:
+        if value is not None and any(_differ(n, rank) and n != 0 for n in _sizes(value)):
+            raise Gap(f"{rank} axes resized by {_sizes(value)[0]} numbers")
 
 
 def _blocks(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -361,7 +388,8 @@ _RULES: dict[str, Rule] = {
         "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "LRN", "LpPool", "MaxPool",
     ), _at_least(3)),
     "BatchNormalization": _normalization, "Concat": _concat, "Conv": _convolution,
-    "DepthToSpace": _blocks, "SpaceToDepth": _blocks, "Split": _split,
+    "Div": _division, "GRU": _at_least(3), "LSTM": _at_least(3), "RNN": _at_least(3),
+    "Resize": _resize, "DepthToSpace": _blocks, "SpaceToDepth": _blocks, "Split": _split,
     "Einsum": _einsum, "Expand": _expand, "GatherND": _gather_nd, "InstanceNormalization":
     _normalization, "MatMul": _matmul, "Pad": _pad, "Reshape": _reshape, "Squeeze": _squeeze,
     "ReverseSequence": _at_least(2), "TopK": _top, "Trilu": _at_least(2), "Unsqueeze": _unsqueeze,
