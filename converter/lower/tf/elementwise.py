@@ -342,6 +342,8 @@ def same(op: Context, x: Value, y: Value) -> Value:
     ONNX compares texts from opset 19 on. Before, one that is known is looked up, and of two tensors
     the texts are numbered, equal ones alike.
     """
+    if x.dtype != y.dtype:
+        raise Gap(f"{x.dtype} compared with {y.dtype}")
     if x.dtype != "string" or op.graph.opset >= 19:
         return op.elementwise("Equal", x, y)
     for text, other in ((x, y), (y, x)):
