@@ -20,7 +20,6 @@ _LARGER: dict[str, tuple[Dim, Dim]] = {}  # name of the larger one of two -> tho
 def forget() -> None:
     """Forget what names are made of: another model has others."""
     _TERMS.clear()
-    _COMPOSED.clear()
 
 
 def add(a: Dim, b: Dim) -> Dim:
@@ -162,7 +161,7 @@ def _name(terms: Terms) -> Dim:
     for names, times in ordered:
         sign = "-" if times < 0 else "+" if text else ""
         factors = ([str(abs(times))] if abs(times) != 1 or not names else []) + [
-            f"({name})" if name in _COMPOSED else name for name in names
+            name if name.isidentifier() else f"({name})" for name in names
         ]
         text += sign + "*".join(factors)
     found = _named(text)
@@ -171,12 +170,5 @@ def _name(terms: Terms) -> Dim:
     return found
 
 
-_COMPOSED: set[str] = set()
-
-
 def _named(text: str) -> str | None:
-    if len(text) > LONGEST:
-        return None
-    if "//" in text or "%" in text:
-        _COMPOSED.add(text)
-    return text
+    return text if len(text) <= LONGEST else None
