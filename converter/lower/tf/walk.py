@@ -309,7 +309,9 @@ class Walker:
                     made = self._call(row, node, given)
         results: list[Thing] = list(made) if isinstance(made, list | tuple) else [made]
         _check_shapes(node, results)
-        if self.op.is_outermost:
+        # A reference that is handed on shows what the variable is changed to later, when looked at.
+        changing = node.op == "Identity" and isinstance(inputs[0], Variable)
+        if self.op.is_outermost and not changing:
             self._trace(node, where, results)
         return results
 

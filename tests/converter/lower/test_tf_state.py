@@ -66,3 +66,11 @@ def test_variables_that_a_call_changes_are_named(case, changed):
 def test_what_a_graph_without_state_cannot_do_is_a_gap(case, reason):
     with pytest.raises(UnsupportedError, match=reason):
         lower(converter.read(FIXTURES / case))
+
+
+def test_what_hands_a_reference_on_is_not_looked_at():
+    """TensorFlow shows there what the variable holds in the end, and not what was read."""
+    graph = lower(converter.read(FIXTURES / "counted"))
+    looked_at = {trace.class_name for trace in graph.traces}
+    assert "Mul" in looked_at
+    assert "Identity" not in looked_at
