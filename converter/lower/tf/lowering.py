@@ -165,16 +165,19 @@ class _Model:
         behind = _behind(nodes, [n.name for n in ends])
         inputs = []
         axes = iter(range(1 << 30))
-        for node in nodes.values():
-            if node.op == "Placeholder" and node.name in behind:
-                shape = node.attribute("shape")
+        ports = {(p.node, p.number) for name in behind for p in nodes[name].inputs}
+        ports |= {(n.name, 0) for n in ends}
+        for node in (nodes[name] for name in nodes if name in {*behind}):
+            for number, (dtype, shape) in enumerate(given(nodes, node)):
+                if (node.name, number) not in ports:
+                    continue
                 sizes = (
                     None
                     if shape is None
                     else tuple(n if isinstance(n, int) else f"unk__{next(axes)}" for n in shape)
                 )
-                spec = TensorSpec(node.name, node.attribute("dtype"), sizes)
-                inputs.append((spec, Port(node.name, "", 0)))
+                name = f"{node.name}:{number}" if number else node.name
+                inputs.append((TensorSpec(name, dtype, sizes), Port(node.name, "", number)))
         fed = _depend(nodes, {n.name for n in nodes.values() if n.op in FED})
         used = {spec.name for spec, _ in inputs}
         outputs = [(_free(n.name, used), Port(n.name, "", 0)) for n in ends]
@@ -198,10 +201,13 @@ class _Model:
         op.reserve([*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs)])
         main = Activation(self.library.main)
         for spec, port in plan.inputs:
-            main.values[port.node] = [self._input(op, spec, port)]
+            yielded = main.values.setdefault(port.node, [])
+            assert isinstance(yielded, list)
+            yielded += [UNKNOWN] * (port.number - len(yielded))  # what nothing reads
+            yielded.append(self._input(op, spec, port))
             graph.sources[spec.name] = f"{port.node}:{port.number}"
         wanted = [port for name, port in plan.outputs if name not in plan.spare]
-        given = {port.node for _, port in plan.inputs}
+        known = {port.node for _, port in plan.inputs}
         walker.run(main, wanted)
         for name, port in plan.outputs:
             if name in plan.spare:
@@ -210,7 +216,7 @@ class _Model:
                 self._outputs(op, walker, main, name, port, is_whole=not plan.name)
         if walker.gaps:
             met = {gap.op for gap in walker.gaps}
-            behind = [gap for gap in self._missing(given, wanted) if gap.op not in met]
+            behind = [gap for gap in self._missing(known, wanted) if gap.op not in met]
             raise UnsupportedError(_message([*walker.gaps, *behind]))
         if not graph.outputs:
             raise UnsupportedError("the graph yields no tensor")
@@ -382,7 +388,11 @@ FILLING = ("InitializeTable", "LookupTableImport", "LookupTableInsert", "LookupT
 # Whose further outputs are for training.
 ONE_OUTPUT = ("FusedBatchNorm", "Switch", "Merge", "LRN")
 BUILT_IN = frozenset(("_Arg", "Merge", "RefMerge", "Placeholder"))
-FED = frozenset(("Placeholder", "PlaceholderWithDefault"))
+DEQUEUED = ("QueueDequeue", "QueueDequeueMany", "QueueDequeueUpTo")
+FED = frozenset((
+    "Placeholder", "PlaceholderWithDefault", "IteratorGetNext", "IteratorGetNextSync",
+    *DEQUEUED, *(f"{op}V2" for op in DEQUEUED),
+))  # fmt: skip
 # What nothing reads and yet is no output.
 NO_OUTPUTS = frozenset((
     "NoOp", "Assert", "Const", "Placeholder", "PlaceholderWithDefault", "SaveV2", "RestoreV2",
@@ -424,6 +434,28 @@ def _depth(graph: Graph) -> int:
     """Return how deep graphs lie in a graph."""
     inner = (v for node in graph.nodes for v in node.attributes.values() if isinstance(v, Graph))
     return max((_depth(body) + 1 for body in inner), default=0)
+
+
+def given(
+    nodes: dict[str, Node], node: Node
+) -> list[tuple[str, tuple[int | str | None, ...] | None]]:
+    """Return the dtypes and shapes of what a node is given from outside: by a user, or a pipeline.
+
+    What reads records or pictures cannot be in a graph; what it hands on is an input.
+    """
+    if node.op == "Placeholder":
+        return [(node.attribute("dtype"), node.attribute("shape"))]
+    if node.op.startswith("IteratorGetNext"):
+        kinds, shapes = node.attribute("output_types", []), node.attribute("output_shapes", [])
+        return [*zip(kinds, [*shapes, *[None] * (len(kinds) - len(shapes))], strict=False)]
+    if node.op.removesuffix("V2") not in DEQUEUED or not node.inputs:
+        return []
+    queue = nodes.get(node.inputs[0].node)
+    kinds = node.attribute("component_types", [])
+    shapes = [] if queue is None else queue.attribute("shapes", [])
+    several = node.op.removesuffix("V2") != "QueueDequeue"
+    whole = [(None, *s) if several and s is not None else s for s in shapes]
+    return [*zip(kinds, [*whole, *[None] * (len(kinds) - len(whole))], strict=False)]
 
 
 def _depend(nodes: dict[str, Node], roots: set[str]) -> set[str]:

@@ -94,7 +94,7 @@ OPS = Table(
     "reductions", "indexing", "images", "lists", "selection", "scatter", "recurrent",
     "tables", "strings", "quantization", "random", "segments", "linear_algebra",
     "diagonals", "signals", "sparse", "detection", "ragged", "bits", "special", "counting",
-    "quantized",
+    "quantized", "rows",
     "adapted",  # last: what no other family has
 )  # fmt: skip
 
