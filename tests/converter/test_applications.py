@@ -26,11 +26,16 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("keras", "files"), [("keras", (".h5", ".keras")), ("tf_keras", (".h5",))])
-def test_they_compute_what_keras_computes(keras, files):
+@pytest.mark.parametrize(
+    ("keras", "form", "files"),
+    [("keras", "files", (".h5", ".keras")), ("tf_keras", "files", (".h5",)),
+     ("keras", "savedmodel", ("SavedModel",)), ("tf_keras", "savedmodel", ("SavedModel",))],
+)  # fmt: skip
+def test_they_compute_what_keras_computes(keras, form, files):
     python = os.environ.get(PYTHON_VARIABLE, sys.executable)
     done = subprocess.run(
-        [sys.executable, SCRIPT, "--tensorflow-python", python, "--keras", keras, *NAMES],
+        [sys.executable, SCRIPT, "--tensorflow-python", python, "--keras", keras,
+         "--form", form, *NAMES],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     rows = [line.split() for line in done.stdout.splitlines()]

@@ -1,20 +1,22 @@
 """Convert the models of keras.applications, and compare what they compute with Keras itself.
 
     python tests/corpus/applications.py --tensorflow-python P [--keras keras,tf_keras]
-        [--size smallest,default] [--deadline SECONDS] [--results FILE] [NAME...]
+        [--form files|savedmodel] [--size smallest,default] [--deadline SECONDS] [--results FILE]
+        [NAME...]
 
 Weights are seeded, and such that the signal stays alive: see make_applications.py. Keras 3 saves
-``.h5`` and ``.keras``, tf_keras ``.h5``; each is converted by ``convert --to onnx`` and run in
-onnxruntime, and then deleted, one model at a time; where two files give the same graph, to the
-byte, it is run once. Prints a row for each, and adds it to a file if told; what has rows there is
-not done again. Exits 1 where outputs differ by more than 1e-4 of the largest, hardly depend on
-the image, or there are none.
+``.h5`` and ``.keras``, tf_keras ``.h5``, or each a SavedModel; each is converted by ``convert --to
+onnx`` and run in onnxruntime, and then deleted, one model at a time; where two files give the same
+graph, to the byte, it is run once. Prints a row for each, and adds it to a file if told; what has
+rows there is not done again. Exits 1 where outputs differ by more than 1e-4 of the largest, hardly
+depend on the image, or there are none.
 """
 
 import argparse
 import datetime
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,6 +86,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--tensorflow-python", default=sys.executable)
     parser.add_argument("--keras", default="keras,tf_keras")
+    parser.add_argument("--form", choices=("files", "savedmodel"), default="files")
     parser.add_argument("--size", default="smallest")
     parser.add_argument("--deadline", type=float, default=float("inf"), help="start none after")
     parser.add_argument("--results", type=Path, help="a table that rows are added to")
@@ -94,7 +97,7 @@ def main() -> int:
     wrong = right = left = 0
     for size in options.size.split(","):
         for keras in options.keras.split(","):
-            with Maker(options.tensorflow_python, keras) as maker:
+            with Maker(options.tensorflow_python, keras, options.form) as maker:
                 for name in options.names or maker.names():
                     if (name, size, keras) in known:
                         continue
@@ -146,8 +149,9 @@ def add(results: Path, rows: Sequence[Row]) -> None:
 class Maker:
     """A child process that makes models; another one takes its place if it dies."""
 
-    def __init__(self, python: str, keras: str) -> None:
+    def __init__(self, python: str, keras: str, form: str) -> None:
         self.python = python
+        self.form = form
         self.keras = keras
         self.process: subprocess.Popen[str] | None = None
         self.made = 0
@@ -178,7 +182,9 @@ class Maker:
         """Return what was made of one model."""
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
-                [self.python, HERE / "make_applications.py", self.keras, self.folder],
+                [
+                    self.python, HERE / "make_applications.py", self.keras, self.folder, self.form,
+                ],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             )  # fmt: skip
         self.process.stdin.write(f"{name} {size}\n")
@@ -210,7 +216,8 @@ def judged(maker: Maker, name: str, size: str) -> Iterator[Row]:
             [*command, "--verify", "none"], capture_output=True, text=True, check=False
         )
         seconds = time.perf_counter() - begin
-        path.unlink()
+        is_folder = path.is_dir()
+        shutil.rmtree(path) if is_folder else path.unlink()
         parts = sorted(maker.folder.glob("model.onnx*"))
         figures = {
             "image": "x".join(map(str, made["shape"][:2])),
@@ -218,7 +225,7 @@ def judged(maker: Maker, name: str, size: str) -> Iterator[Row]:
             "megabytes": f"{sum(f.stat().st_size for f in parts) / 1e6:.0f}",
             "seconds": f"{seconds:.2f}",
         }
-        what = f"{maker.keras} {made['version']} {path.suffix}"
+        what = f"{maker.keras} {made['version']} {'SavedModel' if is_folder else path.suffix}"
         if done.returncode:
             said = " ".join(done.stderr.split()).replace("|", "/")[:300]
             verdict = f"WRONG: exit code {done.returncode}: {said}"

@@ -2,11 +2,11 @@
 
 Run in a child process, with the Python of an environment that has the Keras asked for:
 
-    <tf python> make_applications.py keras|tf_keras FOLDER
+    <tf python> make_applications.py keras|tf_keras FOLDER files|savedmodel
 
 Each line on stdin is ``NAME SIZE``, SIZE being ``smallest`` or ``default``. The model is written to
-``FOLDER/NAME.h5`` (and ``.keras``, by Keras 3), inputs and outputs to ``FOLDER/NAME.npz``; one line
-of JSON on stdout says what was written, or why nothing was.
+``FOLDER/NAME.h5`` (and ``.keras``, by Keras 3), or as a SavedModel to ``FOLDER/NAME``, inputs and
+outputs to ``FOLDER/NAME.npz``; a line of JSON on stdout says what was written, or why nothing was.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def main() -> None:
     for line in sys.stdin:
         name, size = line.split()
         try:
-            answer = make(keras, name, size, Path(sys.argv[2]))
+            answer = make(keras, name, size, Path(sys.argv[2]), sys.argv[3])
         except Exception as e:  # noqa: BLE001 - the framework's own failure is the answer
             answer = {"error": f"{type(e).__name__}: {e}"[:300]}
         answers.write(json.dumps(answer) + "\n")
@@ -51,7 +51,7 @@ def main() -> None:
         gc.collect()
 
 
-def make(keras, name: str, size: str, folder: Path) -> dict:
+def make(keras, name: str, size: str, folder: Path, form: str) -> dict:
     """Write one model, and what it computes."""
     model = built(keras, name, size)
     shape = tuple(n or ANY for n in model.input_shape[1:])
@@ -66,8 +66,15 @@ def make(keras, name: str, size: str, folder: Path) -> dict:
             break
     np.savez(folder / f"{name}.npz", x=x, y=y)
     files = [f"{name}.h5"] + ([f"{name}.keras"] if keras.__name__ == "keras" else [])
-    for file in files:
-        model.save(folder / file)
+    if form == "savedmodel":
+        files = [name]
+        if keras.__name__ == "keras":
+            model.export(folder / name, verbose=False)
+        else:
+            model.save(folder / name, save_format="tf")
+    else:
+        for file in files:
+            model.save(folder / file)
     return {
         "files": files, "parameters": model.count_params(), "seed": seed, "shape": list(shape),
         "version": keras.__version__,
