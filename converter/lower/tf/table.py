@@ -54,7 +54,6 @@ class Table(Mapping[str, Row]):
         """Name the modules below this package, those first that most models need."""
         self._left = [f"{__package__}.{family}" for family in families]
         self._rows: dict[str, Row] = {}
-        self._spare: set[str] = set()
 
     def enter(self, name: str, row: Row) -> None:
         """Enter a row.
@@ -62,16 +61,9 @@ class Table(Mapping[str, Row]):
         Raises:
             ValueError: The name is taken.
         """
-        if name in self._rows and name not in self._spare:
+        if name in self._rows:
             raise ValueError(f"two handlers for {name}")
-        self._spare.discard(name)
         self._rows[name] = row
-
-    def enter_spare(self, name: str, row: Row) -> None:
-        """Enter a row that stands back where a family has one."""
-        if name not in self._rows:
-            self._spare.add(name)
-            self._rows[name] = row
 
     def __getitem__(self, name: str) -> Row:
         while name not in self._rows and self._left:
@@ -95,7 +87,6 @@ OPS = Table(
     "tables", "strings", "quantization", "random", "segments", "linear_algebra",
     "diagonals", "signals", "sparse", "detection", "ragged", "bits", "special", "counting",
     "quantized", "rows",
-    "adapted",  # last: what no other family has
 )  # fmt: skip
 
 
