@@ -16,6 +16,7 @@ from formats.output import Output
 from formats.safetensors_files import Plan
 
 GRAPH = "model.onnx"
+LONGEST = 60  # letters of a signature in the name of its file
 PROTOBUF_LIMIT = (1 << 31) - 1
 
 
@@ -23,7 +24,7 @@ def names(graphs: Sequence[Graph]) -> list[str]:
     """Return what the files of graphs are called: the first is the default one."""
     found: list[str] = []
     for graph in graphs:
-        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", graph.signature).strip(".")
+        plain = re.sub(r"[^\w.-]+", "_", graph.signature).strip(".")[:LONGEST]
         name, number = f"model.{plain}.onnx" if found else GRAPH, 1
         while name in found:
             number += 1

@@ -6,8 +6,9 @@ Spec: https://onnx.ai/onnx/operators/onnx__Scan.html
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from converter.lower.bodies import outputs_of
 from converter.lower.builder import Builder
-from converter.lower.graph import Graph, Node, needed
+from converter.lower.graph import needed
 from converter.lower.values import Value, inverse, without
 
 Step = Callable[[list[Value], list[Value]], tuple[list[Value], list[Value]]]
@@ -37,7 +38,7 @@ def scan(
         parts = [_part(op, s, axis) for s in sequences]
         after, made = step(inner, parts)
         kept = [op.kept(v, s.stored) for v, s in zip(after, states, strict=True)]
-        body.outputs = _outputs(op, body, [*kept, *made])
+        body.outputs = outputs_of(op, body, [*kept, *made])
     body = needed(body)
     steps = sequences[0].shape[axis]
     stacked = [(v.dtype, (steps, *(v.shape[i] for i in v.stored))) for v in made]
@@ -70,20 +71,6 @@ def _part(op: Builder, sequence: Value, axis: int) -> Value:
     shape = sequence.shape[:axis] + sequence.shape[axis + 1 :]
     step = replace(sequence, shape=shape, stored=without(sequence.stored, [axis]))
     return _entry(op, "step", step)
-
-
-def _outputs(op: Builder, body: Graph, values: Sequence[Value]) -> list[str]:
-    """Return names for the body's outputs: each made in the body, and only once there."""
-    made = {name for node in body.nodes for name in node.outputs}
-    names: list[str] = []
-    for value in values:
-        name = value.name
-        if name not in made or name in names:
-            name = op.unique("out")
-            body.nodes.append(Node("Identity", [value.name], [name], {}, name))
-            body.specs[name] = body.specs[value.name]
-        names.append(name)
-    return names
 
 
 def _along(stacked: Value, step: Value, axis: int) -> Value:

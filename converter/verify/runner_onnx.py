@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 # A session of a model in memory looks for external data here; a file's own folder is the default.
+BFLOAT16, BFLOAT16_NUMBER = "tensor(bfloat16)", 16  # https://github.com/onnx/onnx onnx.in.proto
 EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
@@ -51,7 +52,7 @@ def main(folder: Path) -> None:
                     name: fed(np.load(folder / f"in-{case}-{i}.npy"), types[name])
                     for i, name in enumerate(question["inputs"])
                 }
-                results = session.run(names, arrays)
+                results = run(onnxruntime, session, names, arrays, types)
             except Exception as e:
                 answer["errors"][str(case)] = one_line(e)
                 continue
@@ -71,6 +72,23 @@ def open_session(onnxruntime: Any, model: str, extra: Path | None) -> Any:
     options.add_session_config_entry(EXTERNAL_FOLDER, str(Path(model).parent))
     data = Path(model).read_bytes() + extra.read_bytes()
     return onnxruntime.InferenceSession(data, options, providers=providers)
+
+
+def run(
+    onnxruntime: Any, session: Any, names: list[str], arrays: dict[str, Any], types: dict[str, str]
+) -> list[Any]:
+    """Run a session; numpy has no bfloat16, so inputs of that are handed over as onnxruntime's."""
+    if BFLOAT16 not in types.values():
+        return list(session.run(names, arrays))
+    made = onnxruntime.OrtValue
+    values = {}
+    for name, array in arrays.items():
+        if types[name] == BFLOAT16:
+            bits = array.astype(importlib.import_module("ml_dtypes").bfloat16).view(np.uint16)
+            values[name] = made.ortvalue_from_numpy_with_onnx_type(bits, BFLOAT16_NUMBER)
+        else:
+            values[name] = made.ortvalue_from_numpy(array)
+    return [value.numpy() for value in session.run_with_ort_values(names, values)]
 
 
 def fed(array: "np.ndarray[Any, Any]", kind: str) -> "np.ndarray[Any, Any]":

@@ -10,8 +10,10 @@ import pytest
 
 import converter
 from converter.lower import emit, lower
+from converter.lower.graph import Graph
 from converter.lower.likeness import likeness
 from converter.pipeline import Options
+from converter.write_graph import names
 from formats.errors import UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -150,3 +152,14 @@ def test_newer_operators_are_taken_where_a_model_needs_them(tmp_path):
     options = Options(verify="weights", opset=18)
     with pytest.raises(UnsupportedError, match="--opset 20"):
         converter.convert(source, to="onnx", out=tmp_path / "y.onnx", options=options)
+
+
+def test_files_are_called_as_their_signatures_as_far_as_files_can_be():
+    wanted = ["default", "tensorflow/serving/regress", "предсказать/a", "a b", "a/b", "n" * 500]
+    files = names([Graph("g", 18, signature=name) for name in wanted])
+    assert files[:4] == [
+        "model.onnx", "model.tensorflow_serving_regress.onnx", "model.предсказать_a.onnx",
+        "model.a_b.onnx",
+    ]  # fmt: skip
+    assert files[4] == "model.a_b_2.onnx"
+    assert len(files[5]) < 100

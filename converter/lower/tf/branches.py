@@ -3,8 +3,9 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
-from converter.lower.graph import Graph, Node, needed
+from converter.lower.graph import Graph, needed
 from converter.lower.tf.context import Context
 from converter.lower.tf.things import (
     UNKNOWN,
@@ -49,7 +50,7 @@ def conditional(
                 return [UNKNOWN] * len(things)
             things = [_read(op, t) for t in things]
             values = [None if isinstance(t, HANDED_ON) else _value(op, t) for t in things]
-            body.outputs = _outputs(op, body, [v for v in values if v is not None])
+            body.outputs = outputs_of(op, body, [op.plain(v) for v in values if v is not None])
         bodies.append(needed(body))
         yielded.append((things, values))
     (things, first), (others, second) = yielded
@@ -110,19 +111,3 @@ def _joined(a: Value, b: Value) -> tuple[str, tuple[int | str | None, ...]]:
     if a.rank != b.rank:
         raise Gap(f"branches that yield {a.rank} and {b.rank} axes")
     return a.dtype, tuple(m if m == n else None for m, n in zip(a.shape, b.shape, strict=True))
-
-
-def _outputs(op: Context, body: Graph, values: Sequence[Value]) -> list[str]:
-    """Return names for a body's outputs: each made in it, and only once there."""
-    made = {name for node in body.nodes for name in node.outputs}
-    names: list[str] = []
-    for value in values:
-        plain = op.plain(value)
-        name = plain.name
-        made.update(n for node in body.nodes[-1:] for n in node.outputs)
-        if name not in made or name in names:
-            name = op.unique("out")
-            body.nodes.append(Node("Identity", [plain.name], [name], {}, name))
-            body.specs[name] = body.specs[plain.name]
-        names.append(name)
-    return names

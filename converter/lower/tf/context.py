@@ -216,25 +216,6 @@ class Context(Builder):
             vector = self.cast(shape, "int64")
         return self.emit("Reshape", x, vector, dtype=x.dtype, shape=target, **zero)
 
-    def vector_of(self, dims: Sequence[Dim], like: Sequence[Value]) -> Value:
-        """Return sizes as a vector of int64; names are looked up in the shapes of values.
-
-        Raises:
-            Gap: One of them is in none of the shapes.
-        """
-        if all(isinstance(n, int) for n in dims):
-            return self.constant(list(dims), "int64")
-        parts = []
-        for n in dims:
-            if isinstance(n, int):
-                parts.append(self.constant([n], "int64"))
-                continue
-            source = next((v for v in like if n is not None and n in v.shape), None)
-            if source is None:
-                raise Gap(f"a size {n or 'that nothing says'}")
-            parts.append(self.size(source, source.shape.index(n)))
-        return self.concat(parts, 0)
-
 
 def _numpy(dtype: str) -> Any:
     return np.dtype(dtype if dtype != "bfloat16" else "float32")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Node, Shape, needed
 from converter.lower.tf import graphdef, recurrence
@@ -180,7 +181,7 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
         rounds = _rounds(op, again, {after[i].name for i in carried if inner[i].name in counters})  # type: ignore[union-attr]
         if rounds.exact:
             again = go
-        graph.outputs = _outputs(op, graph, [again, *states, *stacked.values()])
+        graph.outputs = outputs_of(op, graph, [again, *states, *stacked.values()])
     graph = needed(graph)
     if rounds.exact:
         done = recurrence.recognised(op, graph, begin, counters, rounds.limits)
@@ -526,20 +527,6 @@ def _reaches(op: Context, limit: Value, count: Dim) -> bool:
     if isinstance(known, int) and isinstance(count, int):
         return known >= count
     return known == count
-
-
-def _outputs(op: Context, body: Graph, values: Sequence[Value]) -> list[str]:
-    """Return names for a body's outputs: each made in it, and only once there."""
-    names: list[str] = []
-    made = {name for node in body.nodes for name in node.outputs}
-    for value in values:
-        name = value.name
-        if name not in made or name in names:
-            name = op.unique("out")
-            body.nodes.append(Node("Identity", [value.name], [name], {}, name))
-            body.specs[name] = body.specs[value.name]
-        names.append(name)
-    return names
 
 
 def framed(op: Context, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:

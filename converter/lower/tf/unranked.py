@@ -56,6 +56,14 @@ PASSING = frozenset((
     "Cumsum", "Pad", "PadV2", "MirrorPad",
 ))
 # fmt: on
+# Reductions, which of no axes at all ONNX does over every one.
+REDUCED = {
+    "Sum": "ReduceSum",
+    "Mean": "ReduceMean",
+    "Max": "ReduceMax",
+    "Min": "ReduceMin",
+    "Prod": "ReduceProd",
+}  # fmt: skip
 HANDED_ON = frozenset(
     ("Identity", "StopGradient", "Snapshot", "CheckNumerics", "PlaceholderWithDefault")
 )
@@ -152,7 +160,36 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
         dims = [None if isinstance(n, int) and n < 0 else n for n in op.dims(things[1])]
         target = op.cast(things[1], "int64")
         return [op.node("Reshape", [_as(x, ()), target], [(x.dtype, tuple(dims))])[0]]
+    if node.op in REDUCED and isinstance(things[1], Value) and _is_every(op, things[1], x):
+        if x.dtype not in ("float32", "float64"):
+            raise Gap(f"{x.dtype} of unknown rank")
+        if node.attribute("keep_dims"):
+            return [_any(op, REDUCED[node.op], [x], x.dtype, keepdims=1)]
+        found = op.node(REDUCED[node.op], [_as(x, ())], [(x.dtype, ())], attributes={"keepdims": 0})
+        return [found[0]]
     raise Gap("tensors of unknown rank")
+
+
+def _is_every(op: Context, axes: Value, x: Unranked) -> bool:
+    """Tell whether axes are all those of a tensor: what Range(0, Rank(x), 1) yields."""
+    made = {name: node for node in op.graph.nodes for name in node.outputs}
+    node = made.get(axes.name)
+    while node is not None and node.op_type in ("Cast", "Identity"):
+        node = made.get(node.inputs[0])
+    if node is None or node.op_type != "Range":
+        return False
+    scalars = [Value(n, axes.dtype, (), (), is_constant=True) for n in node.inputs[::2]]
+    bounds = [op.static(scalar) for scalar in scalars]
+    if [None if b is None else b.tolist() for b in bounds] != [0, 1]:
+        return False
+    node = made.get(node.inputs[1])
+    shapes = 0
+    while node is not None and node.op_type in ("Cast", "Identity", "Squeeze", "Shape"):
+        shapes += node.op_type == "Shape"
+        if shapes == 2:
+            return node.inputs[0] == x.name
+        node = made.get(node.inputs[0])
+    return False
 
 
 def ranked(node: Node, inputs: Sequence[Thing]) -> list[Thing] | None:

@@ -326,17 +326,6 @@ class Walker:
             return unranked.lowered(self.op, node, inputs)
         return self._call(row, node, known)
 
-    def plain_tensor(self, thing: Thing) -> Value:
-        """Return a tensor of known rank, as `tensor` does.
-
-        Raises:
-            Gap: It is none.
-        """
-        found = self.tensor(thing)
-        if not isinstance(found, Value):
-            raise Gap("of a tensor of unknown rank")
-        return found
-
     def tensor(self, thing: Thing) -> Thing:
         """Return a tensor; a reference to a variable reads as one.
 

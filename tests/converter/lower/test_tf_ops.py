@@ -99,5 +99,7 @@ def test_the_graph_computes_what_tensorflow_computes(tmp_path, family, name):
         bound = relative * scale if theirs.dtype.kind == "f" else 0
         assert np.abs(a[finite] - b[finite]).max(initial=0) <= bound, spec.name
         # What the graph declares of its outputs must be what it computes.
+        if graph.specs[spec.name].unranked:
+            continue
         for declared, size in zip(spec.shape, ours.shape, strict=True):
             assert not isinstance(declared, int) or declared == size
