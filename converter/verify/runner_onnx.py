@@ -78,17 +78,13 @@ def run(
     onnxruntime: Any, session: Any, names: list[str], arrays: dict[str, Any], types: dict[str, str]
 ) -> list[Any]:
     """Run a session; numpy has no bfloat16, so inputs of that are handed over as onnxruntime's."""
-    if BFLOAT16 not in types.values():
-        return list(session.run(names, arrays))
-    made = onnxruntime.OrtValue
-    values = {}
+    given = dict(arrays)
     for name, array in arrays.items():
         if types[name] == BFLOAT16:
             bits = array.astype(importlib.import_module("ml_dtypes").bfloat16).view(np.uint16)
-            values[name] = made.ortvalue_from_numpy_with_onnx_type(bits, BFLOAT16_NUMBER)
-        else:
-            values[name] = made.ortvalue_from_numpy(array)
-    return [value.numpy() for value in session.run_with_ort_values(names, values)]
+            make = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type
+            given[name] = make(bits, BFLOAT16_NUMBER)
+    return list(session.run(names, given))
 
 
 def fed(array: "np.ndarray[Any, Any]", kind: str) -> "np.ndarray[Any, Any]":

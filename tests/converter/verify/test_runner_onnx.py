@@ -1,4 +1,4 @@
-"""The child that runs a graph: what numpy has no dtype for is handed to onnxruntime all the same."""
+"""The child that runs a graph: what numpy has no dtype for is handed to onnxruntime too."""
 
 import ml_dtypes
 import numpy as np
