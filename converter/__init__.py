@@ -14,13 +14,14 @@ from converter.version import VERSION
 if TYPE_CHECKING:
     from converter.compare import Difference, diff
     from converter.inspection import inspect
-    from converter.pipeline import Options, Result, convert, read
+    from converter.options import Options
+    from converter.pipeline import Result, convert, read
 
 __version__ = VERSION
 
 # Importing the package costs nothing; each name brings its module when it is first used.
 _HOMES = {
-    "Options": "converter.pipeline",
+    "Options": "converter.options",
     "Result": "converter.pipeline",
     "convert": "converter.pipeline",
     "read": "converter.pipeline",

@@ -4,6 +4,7 @@ A signature that cannot be lowered is left out and named, as long as another one
 asked for by name must be lowered, or nothing is written.
 """
 
+import importlib.util
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,38 +12,48 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from converter.lower import OPSET, lower
+from converter.options import Options
+from formats.artifact import Artifact
 from formats.bundle import Bundle, LeftOut, Normalisation
-from formats.errors import ConvertError, CorruptError, UnsupportedError, UsageError
+from formats.errors import (
+    ConvertError,
+    CorruptError,
+    EnvironmentFault,
+    UnsupportedError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
     from converter.trust import Trusted
 
+TORCH = ("torchscript", "exported_program", "torch_modules")  # kinds of topologies
 ASKED = re.compile(r"takes --opset (\d+)")  # as gaps say it
 
 
 def graphs_of(
-    bundle: Bundle,
-    opset: int | None,
-    trust: "Sequence[Trusted]",
-    wanted: Sequence[str],
-    *,
-    only_one: bool,
+    bundle: Bundle, artifact: Artifact, options: Options, *, only_one: bool
 ) -> "tuple[Bundle, list[Graph]]":
     """Return a source's graphs, the default one first, and the bundle with what was left out.
 
     Args:
         bundle: The model.
-        opset: Version of ONNX's operators; None for the usual one, or what a gap asks for.
-        trust: Modules of the user's.
-        wanted: Names of signatures; all, if there are none.
+        artifact: Its files.
+        options: Opset, trusted modules, wanted signatures; of torch's programs who exports them,
+            and with which inputs.
         only_one: Whether the output is one file: then only the first.
 
     Raises:
         UnsupportedError: None of them, or one that was asked for, can be lowered.
         CorruptError: The topology is damaged.
         UsageError: There is no such signature.
+        SafetyError: It would take code that nobody trusts.
+        EnvironmentFault: It takes a framework that is not here, or that died.
     """
+    if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
+        bundle, graph = _of_torch(bundle, artifact, options)
+        return _told(bundle, [graph], ()), [graph]
+    opset, trust, wanted = options.opset, options.trust, options.signatures
     names: list[str | None] = [*wanted] or _signatures(bundle)
     if only_one and len(wanted) > 1:
         raise UsageError(f"{len(wanted)} signatures in one file", hint="Give -o a folder's name")
@@ -74,6 +85,33 @@ def graphs_of(
     if not graphs:
         raise failures[0]
     return _told(bundle, graphs, left_out), graphs
+
+
+def _of_torch(bundle: Bundle, artifact: Artifact, options: Options) -> "tuple[Bundle, Graph]":
+    """Lower a torch program ourselves, and where that has gaps have torch export it."""
+    gap: UnsupportedError | None = None
+    if options.arch is None and options.exporter in ("auto", "native"):
+        try:
+            return bundle, lower(bundle, options.opset or OPSET, inputs=options.inputs)
+        except UnsupportedError as e:
+            if options.exporter == "native":
+                raise
+            gap = e
+    if gap is not None and importlib.util.find_spec("converter.capture") is None:
+        raise gap
+    from converter.capture import Request, capture
+
+    request = Request(
+        opset=options.opset or OPSET, exporter=options.exporter, arch=options.arch,
+        inputs=options.inputs, trust=options.trust, limits=options.limits,
+    )  # fmt: skip
+    try:
+        captured = capture(artifact.path, bundle, request)
+    except EnvironmentFault as e:
+        if gap is None:
+            raise
+        raise EnvironmentFault(f"{gap.found}; and {e.found}", where=e.where, hint=e.hint) from e
+    return captured.bundle, captured.graph
 
 
 def _lowered(

@@ -9,14 +9,16 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from converter import write
 from converter.events import Progress, Step
-from converter.lower import OPSETS
+from converter.evidence import check_reached, judged, verification_of
 from converter.lowered import graphs_of, reason_of
 from converter.normalise import select, strip_prefixes
+from converter.options import Options, Target, check
 from converter.publish import check_target, publish, staging, sync_tree
+from converter.reissue import PLANNERS, check_device
 from converter.sizes import readable_size
 from converter.trust import Trusted
 from converter.verify.weights import WeightsReport
@@ -33,7 +35,7 @@ from formats.errors import (
     VerificationError,
 )
 from formats.limits import DEFAULT, Limits
-from formats.safetensors_files import DEFAULT_SHARD_BYTES, Plan, plan
+from formats.safetensors_files import Plan, plan
 from formats.storage import Blocks
 
 if TYPE_CHECKING:
@@ -41,55 +43,7 @@ if TYPE_CHECKING:
     from converter.verify.report import GraphReport
     from converter.write_keras.archive import KerasFile
 
-Target = Literal["portable", "safetensors", "onnx", "keras", "savedmodel"]
-TARGETS: tuple[Target, ...] = ("portable", "safetensors", "onnx", "keras", "savedmodel")
-LEVELS = ("none", "weights", "cpu", "device")
 Reports: TypeAlias = "dict[str, GraphReport | None]"  # by signature, the default one first
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a conversion may be told. None means the default, which is written here once.
-
-    Attributes:
-        to: Target.
-        device: What a SavedModel shall be placed on: ``none``, ``cpu``, ``GPU:1``, or a full name.
-        from_format: The source's format, where detection shall not decide it.
-        from_checkpoint: Prefix, folder or file of the checkpoint that has the values of a graph's
-            variables.
-        include: Groups of training state to keep with the weights.
-        strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
-        verify: How far to verify: ``none``, ``weights``, ``cpu``, or ``auto``, the most that this
-            machine can do.
-        require: The least that must be verified, or the conversion fails.
-        max_shard_bytes: Where safetensors files are cut.
-        opset: Version of ONNX's operators; None for 18, or the least that has what a model needs.
-        signatures: Names of TensorFlow's signatures to convert; all, if there are none.
-        trust: Modules of the user's whose code may run, in child processes, where the source has
-            layers that are not Keras's own.
-        strict_safety: Refuse a source that names code or files outside itself.
-        force: Replace an existing output.
-        sync: Wait until the output is on the disk, not only in its cache. Without it, what
-            replaces an existing output still does: a power cut may cost the new output, of which
-            the source is still there, but never the old one.
-    """
-
-    to: Target = "portable"
-    device: str | None = None
-    from_format: str | None = None
-    from_checkpoint: Path | None = None
-    include: tuple[str, ...] = ()
-    strip_prefix: str = "auto"
-    verify: str = "auto"
-    require: str | None = None
-    max_shard_bytes: int = DEFAULT_SHARD_BYTES
-    opset: int | None = None
-    signatures: tuple[str, ...] = ()
-    trust: tuple[Trusted, ...] = ()
-    strict_safety: bool = False
-    force: bool = False
-    sync: bool = False
-    limits: Limits = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +143,9 @@ def steps(
         VerificationError: The output is not the source, or less was verified than required.
     """
     source = Path(source)
-    _check(options)
+    check(options)
+    if options.to in PLANNERS:
+        check_device(options)
     target = Path(out) if out is not None else default_out(source, options.to)
     if not dry_run:
         _check_apart(source, target)
@@ -219,8 +175,8 @@ def steps(
             where=source,
             hint="Without --strict-safety it converts; nothing of it is run",
         )
-    if options.to == "savedmodel":
-        yield from _reissue(source, bundle, artifact, target, match, options, dry_run=dry_run)
+    if options.to in PLANNERS:
+        yield from _reissued(source, bundle, artifact, target, match, options, dry_run=dry_run)
         return
 
     bundle = strip_prefixes(select(bundle, options.include), options.strip_prefix)
@@ -228,7 +184,10 @@ def steps(
     bundle, graphs = _lowered(bundle, artifact, options, is_file=_is_file(out, options.to))
     for graph in graphs:
         yield Step("lowered", _graph_line(graph), perf_counter() - clock)
-    if not graphs and "cpu" in (options.require, options.verify) and options.to != "keras":
+        for note in graph.notes:
+            yield Step("warning", note)
+    runs = {"cpu", "device"} & {options.require, options.verify}
+    if not graphs and runs and options.to != "keras":
         raise VerificationError("there is no graph to compare, as was asked", where=source)
     for change in bundle.metadata.normalisations:
         yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
@@ -280,16 +239,12 @@ def steps(
         if sync:
             sync_tree(payload)
         for one in compared.values() or (None,):
-            _check_reached(options, report, one)
+            check_reached(options, report, one)
         publish(made, target, force=options.force)
-    first, *others = compared or ("",)
-    yield Result(
-        target, source, bundle, report, match.format.id, match.evidence, compared.get(first),
-        {name: compared[name] for name in others},
-    )  # fmt: skip
+    yield _result(target, source, bundle, match, report, compared)
 
 
-def _reissue(
+def _reissued(
     source: Path,
     bundle: Bundle,
     artifact: Artifact,
@@ -299,12 +254,11 @@ def _reissue(
     *,
     dry_run: bool,
 ) -> Iterator[Step | Progress | Result]:
-    """Write the source's own SavedModel again, for one device or for none."""
-    from converter.write_savedmodel import folder as savedmodel
-    from converter.write_savedmodel.devices import parse_device
+    """Write the source's own artifact again, for one device or for none."""
+    from converter import reissue
 
     clock = perf_counter()
-    made = savedmodel.plan(bundle, artifact, parse_device(options.device))
+    made = reissue.plan(bundle, artifact, options)
     about = made.bundle.metadata
     for warning in made.warnings:
         yield Step("warning", warning)
@@ -312,57 +266,30 @@ def _reissue(
         yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
     if about.left_out:
         yield Step("left out", _left_out_line(about.left_out))
-    report = None
     if dry_run:
-        planned = f"{target}: {len(made.files) + 1} files, {readable_size(made.nbytes)}"
-        yield Step("planned", planned, perf_counter() - clock)
+        yield Step("planned", f"{target}: {made.planned()}", perf_counter() - clock)
         yield Result(None, source, made.bundle, None, match.format.id, match.evidence)
         return
-    check_target(target, force=options.force)
-    with staging(target) as folder:
-        payload = folder / "payload"
-        payload.mkdir()
-        sync = options.sync or os.path.lexists(target)
-        written, report = yield from savedmodel.write(
-            made, artifact, payload, verify=options.verify != "none", sync=sync
-        )
-        if options.require is not None and (report is None or not report.tensors):
-            raise VerificationError(f"--require {options.require}: there is no tensor to compare")
-        compared = yield from _verify_savedmodel(source, bundle, made.unlike, written, options)
-        for one in compared.values() or (None,):
-            _check_reached(options, report, one)
-        passed = [one for one in compared.values() if one is not None and one.status == "passed"]
-        reached = "weights" if report is not None else "none"
-        if passed and len(passed) == len(compared):
-            reached = "cpu"
-        savedmodel.record(made, artifact, written, reached, sync=sync)
-        for file in artifact.opened.values():
-            file.check_unchanged()
-        if sync:
-            sync_tree(payload)
-        publish(written, target, force=options.force)
+    for event in reissue.steps(made, source, artifact, target, options):
+        if isinstance(event, reissue.Evidence):
+            yield _result(target, source, made.bundle, match, event.weights, event.graphs)
+        else:
+            yield event
+
+
+def _result(
+    path: Path,
+    source: Path,
+    bundle: Bundle,
+    match: catalog.Match,
+    report: WeightsReport | None,
+    compared: "Mapping[str, GraphReport | None]",
+) -> Result:
     first, *others = compared or ("",)
-    yield Result(
-        target, source, made.bundle, report, match.format.id, match.evidence,
-        compared.get(first), {name: compared[name] for name in others},
+    return Result(
+        path, source, bundle, report, match.format.id, match.evidence, compared.get(first),
+        {name: compared[name] for name in others},
     )  # fmt: skip
-
-
-def _verify_savedmodel(
-    source: Path, bundle: Bundle, unlike: str, written: Path, options: Options
-) -> Generator[Step | Progress, None, "Reports"]:
-    """Run the source and the SavedModel issued again, where TensorFlow is here."""
-    if options.verify in ("none", "weights"):
-        return {}
-    from converter.verify.savedmodel_files import verify_savedmodel
-
-    rewritten = catalog.read(Artifact(written, options.limits), "savedmodel")
-    reports: Reports = {}
-    found = verify_savedmodel(source, bundle, written, rewritten, unlike=unlike)
-    for name, report in found.items():
-        yield from _judged(report, name if len(found) > 1 else "")
-        reports[name] = report
-    return reports
 
 
 def _is_file(out: str | Path | None, to: Target) -> bool:
@@ -374,20 +301,23 @@ def _lowered(
     bundle: Bundle, artifact: Artifact, options: Options, *, is_file: bool
 ) -> tuple[Bundle, "list[Graph]"]:
     """Return the graphs, where the target has any; a bundle does without, and says why."""
-    if options.to == "onnx":
+    if options.to in ("onnx", "triton"):
         return _graphs(bundle, artifact, options, is_file=is_file)
-    if bundle.topology is None:
+    if bundle.topology is None and options.arch is None:
         return bundle, []
     if options.to == "portable":
         try:
             return _graphs(bundle, artifact, options, is_file=False)
-        except (UnsupportedError, CorruptError) as e:
+        except (UnsupportedError, CorruptError, SafetyError, EnvironmentFault) as e:
+            if options.asks_for_graph:
+                raise
             reason = reason_of(e)  # the weights are no worse for it
     elif options.to == "keras":
         return bundle, []  # the file has the configuration itself
     else:
         reason = "a safetensors file holds weights only"
-    entry = LeftOut(f"graph ({bundle.topology.kind})", reason)
+    kind = "of nothing" if bundle.topology is None else bundle.topology.kind
+    entry = LeftOut(f"graph ({kind})", reason)
     metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
     return replace(bundle, metadata=metadata), []
 
@@ -399,9 +329,7 @@ def _graphs(
     from converter.write_savedmodel.neutral import on_no_device
 
     alone = on_no_device(bundle, artifact)
-    told, graphs = graphs_of(
-        alone, options.opset, options.trust, options.signatures, only_one=is_file
-    )
+    told, graphs = graphs_of(alone, artifact, options, only_one=is_file)
     return replace(told, topology=bundle.topology), graphs
 
 
@@ -457,50 +385,16 @@ def _verify_graphs(
     """
     if options.verify in ("none", "weights"):
         return {graph.signature: None for graph in graphs}
-    from converter.verify.graphs import Options as Verification
     from converter.verify.graphs import verify_graph
     from converter.write_graph import names
 
     reports: Reports = {}
     for graph, name in zip(graphs, names(graphs), strict=True):
-        verification = Verification(trust=options.trust, signature=graph.signature or None)
+        verification = verification_of(options, graph.signature or None)
         report = verify_graph(source, bundle, payload / name, options=verification)
-        yield from _judged(report, graph.signature if len(graphs) > 1 else "")
+        yield from judged(report, graph.signature if len(graphs) > 1 else "")
         reports[graph.signature] = report
     return reports
-
-
-def _judged(report: "GraphReport", signature: str = "") -> Iterator[Step]:
-    """Say what a comparison found.
-
-    Raises:
-        VerificationError: The outputs differ.
-    """
-    if report.status == "failed":
-        where = report.first_difference
-        raise VerificationError(
-            f"the graph does not compute what the source does: {report.reason}",
-            where=None if where is None else f"layer {where}",
-        )
-    if report.status == "passed":
-        count = len(report.outputs)
-        of = f"graph {signature}" if signature else "graph"
-        text = f"{of}: {count} output{'s' if count > 1 else ''}, max rel {report.max_rel:.1e}, "
-        yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
-    else:
-        yield Step("not run", f"comparison of graphs: {report.reason}")
-
-
-def _check_reached(
-    options: Options, weights: WeightsReport | None, graph: "GraphReport | None"
-) -> None:
-    wanted = "cpu" in (options.require, options.verify)
-    if wanted and graph is not None and graph.status != "passed":
-        kind = EnvironmentFault if graph.lacking else VerificationError
-        raise kind(f"the graph was not compared, as was asked: {graph.reason}", hint=graph.lacking)
-    passed = weights is not None or (graph is not None and graph.status == "passed")
-    if options.require == "weights" and not passed:
-        raise VerificationError("--require weights: nothing was compared")
 
 
 def _write_graphs(
@@ -539,57 +433,19 @@ def _write_keras(
     made, report = yield from archive.write(file, payload, verify=verify, sync=sync)
     if options.verify in ("none", "weights"):
         return made, report, None
-    from converter.verify.graphs import Options as Verification
     from converter.verify.keras_files import verify_keras
 
-    compared = verify_keras(source, bundle, made, options=Verification(trust=options.trust))
+    compared = verify_keras(source, bundle, made, options=verification_of(options))
     for note in compared.notes:
         yield Step("warning", note)
-    yield from _judged(compared)
+    yield from judged(compared)
     return made, report, compared
 
 
 def _graph_line(graph: "Graph") -> str:
     of = f"signature {graph.signature}: " if graph.signature else ""
-    return f"{of}{len(graph.nodes)} nodes, opset {graph.opset}"
-
-
-def _check(options: Options) -> None:
-    if options.to not in TARGETS:
-        raise UsageError(f"--to {options.to}", expected=" or ".join(TARGETS))
-    if options.verify not in (*LEVELS, "auto"):
-        raise UsageError(f"--verify {options.verify}", expected=", ".join((*LEVELS, "auto")))
-    if options.require not in (None, *LEVELS[1:]):
-        raise UsageError(f"--require {options.require}", expected=", ".join(LEVELS[1:]))
-    if options.verify == "device":
-        raise UnsupportedError("--verify device", expected="none, weights, cpu or auto")
-    if options.require == "device":
-        raise VerificationError(
-            "--require device cannot be met: nothing runs on devices yet", expected="--require cpu"
-        )
-    least, most = options.require, options.verify
-    if least is not None and (most == "none" or (least == "cpu" and most == "weights")):
-        raise UsageError(f"--require {least} contradicts --verify {most}")
-    if options.opset not in (None, *OPSETS):
-        raise UnsupportedError(
-            f"--opset {options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}"
-        )
-    if options.to == "savedmodel":
-        _check_savedmodel(options)
-    elif options.device is not None:
-        raise UsageError(f"--device {options.device} with --to {options.to}", expected="savedmodel")
-    if options.max_shard_bytes < 1:
-        raise UsageError(f"--max-shard-size {options.max_shard_bytes}", expected="at least 1 byte")
-
-
-def _check_savedmodel(options: Options) -> None:
-    from converter.write_savedmodel.devices import parse_device
-
-    parse_device(options.device)
-    if options.include or options.strip_prefix not in ("auto", "none"):
-        raise UsageError(
-            "--include and --strip-prefix with --to savedmodel", expected="neither: it keeps all"
-        )
+    by = f", by {graph.exporter}" if graph.exporter else ""
+    return f"{of}{len(graph.nodes)} nodes, opset {graph.opset}{by}"
 
 
 def _check_apart(source: Path, target: Path) -> None:

@@ -120,6 +120,10 @@ def described(graph: Graph, file: str = GRAPH) -> dict[str, JSON]:
     }
     if graph.signature:
         made["signature"] = graph.signature
+    if graph.exporter:
+        made["exporter"] = graph.exporter
+    if graph.notes:
+        made["notes"] = [*graph.notes]
     if graph.trusted:
         made["trusted"] = [{"module": m, "sha256": d} for m, d in graph.trusted.items()]
     return made

@@ -9,8 +9,22 @@ from typing import Annotated, Any
 
 import typer
 
+from converter.cli.parameters import (
+    Arguments,
+    Bounds,
+    CpuNodes,
+    Examples,
+    Factory,
+    Inputs,
+    Samples,
+    Seed,
+    Signature,
+    Tf32,
+    Trust,
+    bounds,
+)
 from converter.cli.terminal import say
-from converter.cli.verify import Signature, Trust, verify
+from converter.cli.verify import verify
 from formats.errors import ConvertError, UsageError
 
 app = typer.Typer(
@@ -64,16 +78,29 @@ def convert(
         typer.Option(
             "--to",
             metavar="TARGET",
-            help="portable (default), safetensors, onnx, keras or savedmodel.",
+            help="portable (default), safetensors, onnx, keras, savedmodel, torch, torchscript, pt2 or triton.",
         ),
     ] = "portable",
     device: Annotated[
         str | None,
         typer.Option(
             metavar="DEV",
-            help="Where --to savedmodel places its nodes: none (default), cpu, gpu, GPU:1, or a full name.",
+            help="What the output is for: cpu, cuda, cuda:1, mps, …; of a SavedModel none (default), cpu, GPU:1, or a full name.",
         ),
     ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="fp16|bf16",
+            help="Of an ONNX graph's numbers; by default they stay as they are.",
+        ),
+    ] = None,
+    keep_structure: Annotated[
+        bool,
+        typer.Option(
+            "--keep-structure", help="--to torch: keep the checkpoint's nesting, and all in it."
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -91,6 +118,16 @@ def convert(
             help="Checkpoint with the values of a GraphDef's or meta graph's variables.",
         ),
     ] = None,
+    arch: Factory = None,
+    arch_args: Arguments = None,
+    input: Inputs = None,
+    exporter: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|native|export|torchscript",
+            help="Who makes the graph of a torch program: convert itself, or one of torch's exporters.",
+        ),
+    ] = "auto",
     include: Annotated[
         str, typer.Option(metavar="GROUP,...", help="Keep training state: optimizer, training.")
     ] = "",
@@ -100,7 +137,7 @@ def convert(
     verify: Annotated[
         str,
         typer.Option(
-            metavar="none|weights|cpu|auto",
+            metavar="none|weights|cpu|device|auto",
             help="How far to verify; auto is the most that this machine can do.",
         ),
     ] = "auto",
@@ -110,6 +147,13 @@ def convert(
             metavar="weights|cpu|device", help="Fail (exit 1) unless that much was verified."
         ),
     ] = None,
+    atol: Bounds = None,
+    rtol: Bounds = None,
+    inputs: Examples = None,
+    seed: Seed = 0,
+    samples: Samples = 1,
+    allow_tf32: Tf32 = False,
+    allow_cpu_nodes: CpuNodes = 0,
     max_shard_size: Annotated[
         str, typer.Option(metavar="SIZE", help="Cut safetensors files there: 500MB, 5GB, 2GiB.")
     ] = "50GB",
@@ -153,19 +197,34 @@ def convert(
     """Convert SOURCE."""
     del verbose, config  # `run` and `_defaults` read them
     from converter.cli import follow
-    from converter.pipeline import Options, steps
+    from converter.options import Comparison, Options, parse_arch, parse_inputs
+    from converter.pipeline import steps
     from converter.sizes import parse_size
     from converter.trust import parse_trust
 
     options = Options(
         to=to,  # type: ignore[arg-type]  # steps() checks it
         device=device,
+        precision=precision,
+        keep_structure=keep_structure,
         from_format=from_format,
         from_checkpoint=from_checkpoint,
+        arch=parse_arch(arch, arch_args),
+        inputs=parse_inputs(input or ()),
+        exporter=exporter,
         include=tuple(x.strip() for x in include.split(",") if x.strip()),
         strip_prefix=strip_prefix,
         verify=verify,
         require=require,
+        comparison=Comparison(
+            bounds("--atol", atol),
+            bounds("--rtol", rtol),
+            inputs,
+            seed,
+            samples,
+            allow_tf32,
+            allow_cpu_nodes,
+        ),
         max_shard_bytes=parse_size(max_shard_size),
         opset=opset,
         signatures=tuple(signature or ()),
@@ -310,7 +369,7 @@ def _defaults(arguments: list[str]) -> dict[str, Any] | None:
         values = values.get("tool", {}).get("convert", {})
     known = {p.name for c in app.registered_commands if c.callback for p in _parameters(c.callback)}
     options = {k.replace("-", "_"): v for k, v in values.items()}
-    known -= {"trust"}  # whoever wrote that file is not the user
+    known -= {"trust", "arch", "arch_args"}  # whoever wrote that file is not the user
     unknown = sorted(set(options) - known)
     if unknown:
         raise UsageError(f"sets the unknown option {unknown[0]!r}", where=path)

@@ -12,6 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from converter.cli.parameters import (
+    Arguments,
+    Bounds,
+    Examples,
+    Factory,
+    Inputs,
+    Samples,
+    Seed,
+    Trust,
+    bounds,
+)
 from converter.cli.terminal import say
 from formats.errors import UsageError
 
@@ -23,22 +34,6 @@ LEVELS = ("weights", "cpu", "device")
 GRAPH, MANIFEST = "model.onnx", "manifest.json"
 KERAS = "keras"
 KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
-
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="MODULE[=PATH]",
-        help="Python that may run, in a child process, for layers that are not Keras's own.",
-    ),
-]
-Signature = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="One of TensorFlow's signatures; repeatable. Default: all."),
-]
-Bounds = Annotated[
-    list[str] | None,
-    typer.Option(metavar="[OUT:]X", help="What may differ, of one output or of all; repeatable."),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +54,12 @@ def verify(
     ],
     atol: Bounds = None,
     rtol: Bounds = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.npz", help="An array for each input, in place of random ones."),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of random inputs.")] = 0,
-    samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Random inputs for each combination of sizes.")
-    ] = 1,
+    inputs: Examples = None,
+    seed: Seed = 0,
+    samples: Samples = 1,
+    arch: Factory = None,
+    arch_args: Arguments = None,
+    input: Inputs = None,
     trust: Trust = None,
     from_checkpoint: Annotated[
         Path | None,
@@ -110,13 +103,15 @@ def verify(
     reports: dict[str, GraphReport] = {}
     if models or form == KERAS:
         from converter.child import Allowance
+        from converter.options import parse_arch, parse_inputs
         from converter.trust import parse_trust
         from converter.verify.graphs import Options, verify_graph
 
         options = Options(
-            _bounds("--atol", atol), _bounds("--rtol", rtol), inputs, seed, samples,
+            bounds("--atol", atol), bounds("--rtol", rtol), inputs, seed, samples,
             Allowance(timeout), parse_trust(trust or ()),
             signature=signature,
+            arch=parse_arch(arch, arch_args), specs=parse_inputs(input or ()),
         )  # fmt: skip
         for model in models:
             reports[model.name] = verify_graph(source, bundle, model, options=options)
@@ -198,20 +193,6 @@ def _weights(bundle: "Bundle", converted: Path) -> Weights | None:
     equal = [d for d in found if d.kind in ("equal", "renamed")]
     wrong = [f"{d.a} ({d.kind})" for d in found if d.kind in ("changed", "only in A")]
     return Weights(len(equal), tuple(wrong))
-
-
-def _bounds(option: str, given: Sequence[str] | None) -> dict[str, float]:
-    """Return bounds by output; an empty name stands for all."""
-    found = {}
-    for text in given or ():
-        name, _, number = text.rpartition(":")
-        try:
-            found[name] = float(number)
-        except ValueError:
-            found[name] = -1.0
-        if not 0 <= found[name] < float("inf"):
-            raise UsageError(f"{option} {text}", expected="[OUT:]X with X a number, zero or more")
-    return found
 
 
 def _level(weights: Weights | None, report: "GraphReport | None") -> str | None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from converter.lower.graph import Graph
     from converter.trust import Trusted
+    from formats.bundle import TensorSpec
 
 OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
 # From here on, every operator we use means the same up to the last; IR version 10 is the last one
@@ -28,6 +29,7 @@ def lower(
     opset: int = OPSET,
     trust: "Sequence[Trusted]" = (),
     signature: str | None = None,
+    inputs: "Sequence[TensorSpec]" = (),
 ) -> "Graph":
     """Return the graph that a bundle's topology describes; its weights are the bundle's.
 
@@ -36,6 +38,7 @@ def lower(
         opset: Version of ONNX's operators.
         trust: Modules of the user's, whose code may supply layers that we have not.
         signature: Which one of TensorFlow's, where there are several; by default the default one.
+        inputs: Of a torch program that does not record them.
 
     Raises:
         UnsupportedError: The topology is of another kind, or holds what we cannot lower yet; all
@@ -53,9 +56,13 @@ def lower(
             from converter.lower.tf.lowering import lower as lower_tf
 
             return lower_tf(bundle, opset=opset, signature=signature)
-        from converter.lower.keras.lowering import lower as lower_keras
+        if bundle.topology.kind == "keras_config":
+            from converter.lower.keras.lowering import lower as lower_keras
 
-        return lower_keras(bundle, opset=opset, trust=trust)
+            return lower_keras(bundle, opset=opset, trust=trust)
+        from converter.lower.torch.lowering import lower as lower_torch
+
+        return lower_torch(bundle, opset=opset, inputs=inputs)
     except DAMAGE as e:
         raise CorruptError(
             f"the configuration does not add up ({type(e).__name__}: {e!s:.200})",

@@ -97,6 +97,8 @@ class Graph:
         sources: Name of an input or output → the tensor that it is in TensorFlow's graph.
         left_out: Outputs that nothing says are wanted → why they are not here.
         unkept: Variables that the source assigns to, which a graph without state cannot.
+        exporter: Who made it of a torch program, with the version; empty where we did.
+        notes: What its exporter warned of, and what a reader should know of it besides.
     """
 
     name: str
@@ -114,6 +116,8 @@ class Graph:
     sources: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     unkept: list[str] = field(default_factory=list)
+    exporter: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 def needed(graph: Graph) -> Graph:

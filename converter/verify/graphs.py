@@ -13,6 +13,7 @@ from time import perf_counter
 import numpy as np
 
 from converter.child import Allowance
+from converter.options import Arch
 from converter.trust import Trusted
 from converter.verify import inputs, locate
 from converter.verify.comparison import Tolerance, coarsest, compare, joined, says_little
@@ -31,7 +32,7 @@ from converter.verify.runners import (
     run_onnx,
 )
 from converter.verify.sources import FRAMEWORKS, Source
-from formats.bundle import Bundle, Finding
+from formats.bundle import Bundle, Finding, TensorSpec
 from formats.errors import UsageError
 from formats.limits import DEFAULT, Limits
 
@@ -50,6 +51,11 @@ class Options:
         trust: Modules of the user's that the source's own classes may be taken from.
         signature: Which of the source's the file was converted from, where it has several; by
             default whichever has inputs and outputs of the file's names.
+        arch: Who makes the module that a state dict is of.
+        specs: Inputs of a program that does not record them.
+        device: Where both sides shall run as well; None for the CPU alone.
+        allow_tf32: Whether a GPU may round products to TF32, on either side.
+        allow_cpu_nodes: How many nodes may run on the CPU where another device was asked for.
     """
 
     atol: Mapping[str, float] = field(default_factory=dict)
@@ -61,6 +67,11 @@ class Options:
     trust: Sequence[Trusted] = ()
     limits: Limits = DEFAULT
     signature: str | None = None
+    arch: Arch | None = None
+    specs: Sequence[TensorSpec] = ()
+    device: str | None = None
+    allow_tf32: bool = False
+    allow_cpu_nodes: int = 0
 
 
 def verify_graph(

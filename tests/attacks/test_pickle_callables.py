@@ -41,7 +41,7 @@ from pickles import (
 )
 
 import converter
-from converter.pipeline import Options
+from converter.options import Options
 from formats.errors import SafetyError
 
 COMMAND = "touch {}"

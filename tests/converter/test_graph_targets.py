@@ -11,7 +11,7 @@ import pytest
 
 import converter
 from converter.cli.app import run
-from converter.pipeline import Options
+from converter.options import Options
 from formats import portable
 from formats.errors import UnsupportedError
 

@@ -10,7 +10,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import converter
-from converter.pipeline import Options, default_out, steps
+from converter.options import Options
+from converter.pipeline import default_out, steps
 from formats import digests, portable
 from formats.errors import (
     CorruptError,
@@ -137,8 +138,8 @@ def test_shards_become_a_folder(source, tmp_path):
     ("options", "error"),
     [
         (Options(verify="cpu"), VerificationError),
-        (Options(verify="device"), UnsupportedError),
-        (Options(require="device"), VerificationError),
+        (Options(verify="device"), UsageError),
+        (Options(require="device"), UsageError),
         (Options(verify="none", require="weights"), UsageError),
         (Options(verify="much"), UsageError),
         (Options(include=("everything",)), UsageError),

@@ -12,7 +12,7 @@ import converter
 from converter.lower import emit, lower
 from converter.lower.graph import Graph
 from converter.lower.likeness import likeness
-from converter.pipeline import Options
+from converter.options import Options
 from converter.write_graph import names
 from formats.errors import UnsupportedError, UsageError
 

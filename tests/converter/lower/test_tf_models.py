@@ -9,7 +9,7 @@ import pytest
 import converter
 from converter import passes
 from converter.lower import emit, lower
-from converter.pipeline import Options
+from converter.options import Options
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -15,7 +15,7 @@ from converter.cli.app import run
 from converter.lower import emit
 from converter.lower.keras import trusted
 from converter.lower.keras.lowering import lower
-from converter.pipeline import Options
+from converter.options import Options
 from converter.trust import Trusted, digest, parse_trust
 from formats import portable
 from formats.bundle import Bundle, Metadata, Topology

@@ -13,7 +13,7 @@ import pytest
 from sources import NAMES, unpack
 
 import converter
-from converter.pipeline import Options
+from converter.options import Options
 from formats.errors import VerificationError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(400)]

@@ -9,7 +9,7 @@ from sources import NAMES, TENSORFLOW, unpack
 
 import converter
 from converter.cli.app import run
-from converter.pipeline import Options
+from converter.options import Options
 from converter.write_savedmodel.devices import parse_device
 from formats.containers.encoding import encode
 from formats.containers.protobuf import decode, new

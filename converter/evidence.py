@@ -1,0 +1,64 @@
+"""What comparisons found, said in steps; and whether that is as much as was asked for."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from converter.events import Step
+from converter.options import Options
+from converter.verify.report import GraphReport
+from converter.verify.weights import WeightsReport
+from formats.errors import EnvironmentFault, VerificationError
+
+if TYPE_CHECKING:
+    from converter.verify.graphs import Options as Verification
+
+
+def verification_of(options: Options, signature: str | None = None) -> "Verification":
+    """Return how the graph of a signature is compared with its source."""
+    from converter.verify.graphs import Options as Verification
+
+    how = options.comparison
+    return Verification(
+        how.atol, how.rtol, how.inputs, how.seed, how.samples,
+        trust=options.trust, signature=signature, arch=options.arch, specs=options.inputs,
+        device=options.device, allow_tf32=how.allow_tf32, allow_cpu_nodes=how.allow_cpu_nodes,
+    )  # fmt: skip
+
+
+def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
+    """Say what a comparison found.
+
+    Raises:
+        VerificationError: The outputs differ.
+    """
+    if report.status == "failed":
+        where = report.first_difference
+        raise VerificationError(
+            f"the graph does not compute what the source does: {report.reason}",
+            where=None if where is None else f"layer {where}",
+        )
+    if report.status == "passed":
+        count = len(report.outputs)
+        of = f"graph {signature}" if signature else "graph"
+        text = f"{of}: {count} output{'s' if count > 1 else ''}, max rel {report.max_rel:.1e}, "
+        yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
+    else:
+        yield Step("not run", f"comparison of graphs: {report.reason}")
+
+
+def check_reached(
+    options: Options, weights: WeightsReport | None, graph: GraphReport | None
+) -> None:
+    """Hold what was verified against what was asked for.
+
+    Raises:
+        VerificationError: It is less.
+        EnvironmentFault: It is less because something is not installed.
+    """
+    wanted = {"cpu", "device"} & {options.require, options.verify}
+    if wanted and graph is not None and graph.status != "passed":
+        kind = EnvironmentFault if graph.lacking else VerificationError
+        raise kind(f"the graph was not compared, as was asked: {graph.reason}", hint=graph.lacking)
+    passed = weights is not None or (graph is not None and graph.status == "passed")
+    if options.require == "weights" and not passed:
+        raise VerificationError("--require weights: nothing was compared")

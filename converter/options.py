@@ -1,0 +1,256 @@
+"""What a conversion may be told, and what of it contradicts itself.
+
+Everything here is said before the source is opened; what a source makes impossible is said where
+that shows.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from converter.lower import OPSETS
+from converter.trust import Trusted
+from formats.bundle import JSON, TensorSpec
+from formats.errors import UnsupportedError, UsageError
+from formats.limits import DEFAULT, Limits
+from formats.safetensors_files import DEFAULT_SHARD_BYTES
+from formats.weights import DTYPES
+
+Target = Literal[
+    "portable", "safetensors", "onnx", "keras", "savedmodel", "torch", "torchscript", "pt2",
+    "triton",
+]  # fmt: skip
+TARGETS: tuple[Target, ...] = (
+    "portable", "safetensors", "onnx", "keras", "savedmodel", "torch", "torchscript", "pt2",
+    "triton",
+)  # fmt: skip
+WITH_GRAPH = ("portable", "onnx", "triton")  # targets that a source's graph is converted for
+FOR_A_DEVICE = ("onnx", "savedmodel", "torch", "torchscript", "pt2", "triton")
+LEVELS = ("none", "weights", "cpu", "device")
+EXPORTERS = ("auto", "native", "export", "torchscript")
+PRECISIONS = ("fp16", "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class Arch:
+    """Who makes the module that a bare state dict is of.
+
+    Attributes:
+        factory: ``package.module:name``, a class or a function.
+        arguments: What it is called with, by name.
+    """
+
+    factory: str
+    arguments: Mapping[str, JSON] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison of graphs may be told.
+
+    Attributes:
+        atol: By output; the empty name stands for all others.
+        rtol: Likewise.
+        inputs: A user's .npz, in place of random inputs.
+        seed: Of random inputs.
+        samples: Draws for each combination of sizes.
+        allow_tf32: Whether a GPU may round products to TF32, on either side.
+        allow_cpu_nodes: How many nodes may run on the CPU where another device was asked for.
+    """
+
+    atol: Mapping[str, float] = field(default_factory=dict)
+    rtol: Mapping[str, float] = field(default_factory=dict)
+    inputs: Path | None = None
+    seed: int = 0
+    samples: int = 1
+    allow_tf32: bool = False
+    allow_cpu_nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a conversion may be told. None means the default, which is written here once.
+
+    Attributes:
+        to: Target.
+        device: For which device: of ``torch``, ``torchscript`` and ``pt2`` torch's name for it
+            (``cpu``, ``cuda:1``, ``mps``), of ``savedmodel`` TensorFlow's (``none``, ``GPU:1``, or
+            a full name), of ``triton`` and ``onnx`` either.
+        precision: ``fp16`` or ``bf16`` for the floating point numbers of an ONNX graph; None keeps
+            them as they are.
+        keep_structure: Keep a torch checkpoint's own nesting, and all that is in it.
+        from_format: The source's format, where detection shall not decide it.
+        from_checkpoint: Prefix, folder or file of the checkpoint that has the values of a graph's
+            variables.
+        arch: Who makes the module that a state dict is of.
+        inputs: Inputs of a program that does not record them.
+        exporter: Who makes a graph of a torch program: ``native`` is ours, ``export`` and
+            ``torchscript`` are torch's own; ``auto`` tries them in this order.
+        include: Groups of training state to keep with the weights.
+        strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
+        verify: How far to verify: ``none``, ``weights``, ``cpu``, ``device``, or ``auto``, the most
+            that this machine can do.
+        require: The least that must be verified, or the conversion fails.
+        comparison: How graphs are compared.
+        max_shard_bytes: Where safetensors files are cut.
+        opset: Version of ONNX's operators; None for 18, or the least that has what a model needs.
+        signatures: Names of TensorFlow's signatures to convert; all, if there are none.
+        trust: Modules of the user's whose code may run, in child processes, where the source has
+            layers or modules that are not its framework's own.
+        strict_safety: Refuse a source that names code or files outside itself.
+        force: Replace an existing output.
+        sync: Wait until the output is on the disk, not only in its cache. Without it, what
+            replaces an existing output still does: a power cut may cost the new output, of which
+            the source is still there, but never the old one.
+    """
+
+    to: Target = "portable"
+    device: str | None = None
+    precision: str | None = None
+    keep_structure: bool = False
+    from_format: str | None = None
+    from_checkpoint: Path | None = None
+    arch: Arch | None = None
+    inputs: tuple[TensorSpec, ...] = ()
+    exporter: str = "auto"
+    include: tuple[str, ...] = ()
+    strip_prefix: str = "auto"
+    verify: str = "auto"
+    require: str | None = None
+    comparison: Comparison = field(default_factory=Comparison)
+    max_shard_bytes: int = DEFAULT_SHARD_BYTES
+    opset: int | None = None
+    signatures: tuple[str, ...] = ()
+    trust: tuple[Trusted, ...] = ()
+    strict_safety: bool = False
+    force: bool = False
+    sync: bool = False
+    limits: Limits = DEFAULT
+
+    @property
+    def asks_for_graph(self) -> bool:
+        """Whether more is said of the graph than that there may be one."""
+        return bool(self.arch or self.inputs or self.exporter != "auto" or self.signatures)
+
+
+# -- words of the command line ------------------------------------------------------------------
+
+FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+AXIS = re.compile(r"[A-Za-z_]\w*\Z")
+
+
+def parse_arch(factory: str | None, arguments: str | None) -> Arch | None:
+    """Return what ``--arch`` and ``--arch-args`` say.
+
+    Raises:
+        UsageError: One of them is malformed, or there are arguments of nothing.
+    """
+    if factory is None:
+        if arguments is not None:
+            raise UsageError("--arch-args without --arch", expected="--arch package.module:factory")
+        return None
+    if not FACTORY.match(factory):
+        raise UsageError(f"--arch {factory}", expected="package.module:factory")
+    try:
+        given = json.loads(arguments or "{}")
+    except ValueError as e:
+        raise UsageError(f"--arch-args is no JSON: {e}") from e
+    if not isinstance(given, dict):
+        raise UsageError("--arch-args", expected='a JSON object: {"num_classes": 10}')
+    return Arch(factory, given)
+
+
+def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
+    """Return the inputs that ``NAME:DTYPE:SIZE,SIZE,…`` name; a word is an axis of any size.
+
+    Raises:
+        UsageError: One is malformed, or named twice.
+    """
+    found: dict[str, TensorSpec] = {}
+    for text in given:
+        name, dtype, sizes = [*text.rsplit(":", 2), "", ""][:3]
+        expected = "NAME:DTYPE:SIZE,SIZE,…, as in image:float32:batch,3,224,224"
+        shape: list[int | str] = []
+        for size in filter(None, (part.strip() for part in sizes.split(","))):
+            if not size.isascii() or not (size.isdigit() or AXIS.match(size)):
+                raise UsageError(f"--input {text}: size {size!r:.40}", expected=expected)
+            shape.append(int(size) if size.isdigit() else size)
+        if not name or text.count(":") < 2 or name in found:
+            raise UsageError(f"--input {text}", expected=expected)
+        if dtype not in DTYPES:
+            raise UsageError(f"--input {text}: dtype {dtype!r:.40}", expected=expected)
+        found[name] = TensorSpec(name, dtype, tuple(shape))
+    return tuple(found.values())
+
+
+# -- what goes together ---------------------------------------------------------------------------
+
+
+def check(options: Options) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        UsageError: They do, or one of them is none of those that there are.
+        UnsupportedError: ``opset`` is none that is written.
+    """
+    if options.to not in TARGETS:
+        raise UsageError(f"--to {options.to}", expected=" or ".join(TARGETS))
+    for option, value, known in (
+        ("--verify", options.verify, (*LEVELS, "auto")),
+        ("--require", options.require or "weights", LEVELS[1:]),
+        ("--exporter", options.exporter, EXPORTERS),
+        ("--precision", options.precision or "fp16", PRECISIONS),
+    ):
+        if value not in known:
+            raise UsageError(f"{option} {value}", expected=", ".join(known))
+    _check_levels(options)
+    if options.opset not in (None, *OPSETS):
+        raise UnsupportedError(
+            f"--opset {options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}"
+        )
+    if options.max_shard_bytes < 1:
+        raise UsageError(f"--max-shard-size {options.max_shard_bytes}", expected="at least 1 byte")
+    _check_target(options)
+
+
+def _check_levels(options: Options) -> None:
+    order = LEVELS.index
+    least, most = options.require, options.verify
+    if least is not None and most != "auto" and order(most) < order(least):
+        raise UsageError(f"--require {least} contradicts --verify {most}")
+    if "device" in (least, most) and options.device in (None, "none"):
+        option = f"--{'verify' if most == 'device' else 'require'} device"
+        if options.to not in FOR_A_DEVICE:
+            hint = "convert verify SOURCE OUT --device DEV compares what was written"
+            raise UsageError(f"{option} with --to {options.to}, which is on none", hint=hint)
+        raise UsageError(option, expected="--device DEV")
+
+
+def _check_target(options: Options) -> None:
+    to = options.to
+    only: list[tuple[str, bool, tuple[str, ...]]] = [
+        (f"--device {options.device}", options.device is not None, FOR_A_DEVICE),
+        ("--precision", options.precision is not None, ("onnx", "triton")),
+        ("--keep-structure", options.keep_structure, ("torch",)),
+        ("--arch", options.arch is not None, (*WITH_GRAPH, "torchscript", "pt2")),
+        ("--input", bool(options.inputs), (*WITH_GRAPH, "torchscript", "pt2")),
+        ("--exporter", options.exporter != "auto", WITH_GRAPH),
+    ]
+    for option, is_given, targets in only:
+        if is_given and to not in targets:
+            raise UsageError(f"{option} with --to {to}", expected=f"--to {' or '.join(targets)}")
+    if to in ("torch", "torchscript", "pt2", "triton") and options.device is None:
+        raise UsageError(f"--to {to}", expected="--device cpu, cuda, cuda:1, …")
+    if options.keep_structure and (options.include or options.strip_prefix != "auto"):
+        raise UsageError(
+            "--include and --strip-prefix with --keep-structure", expected="neither: it keeps all"
+        )
+    if to in ("savedmodel", "torchscript", "pt2") and (
+        options.include or options.strip_prefix not in ("auto", "none")
+    ):
+        raise UsageError(
+            f"--include and --strip-prefix with --to {to}", expected="neither: it keeps all"
+        )

@@ -1,0 +1,73 @@
+"""What the command line says, and what of it contradicts itself."""
+
+import pytest
+
+from converter.options import Arch, Options, check, parse_arch, parse_inputs
+from formats.bundle import TensorSpec
+from formats.errors import UnsupportedError, UsageError
+
+
+def test_inputs_have_axes_of_any_size() -> None:
+    image, ids = parse_inputs(["image:float32:batch,3,224,224", "ns:ids:int64:batch, time"])
+    assert image == TensorSpec("image", "float32", ("batch", 3, 224, 224))
+    assert ids == TensorSpec("ns:ids", "int64", ("batch", "time"))  # names may have colons
+    assert parse_inputs(["step:float32:"])[0].shape == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["image", "image:float32", "image:floaty:1,2", "image:float32:1,-2", ":float32:1",
+     "image:float32:1,a b", "image:float32:٣", "image:float32:1.5"],
+)  # fmt: skip
+def test_what_is_no_input_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--input"):
+        parse_inputs([text])
+
+
+def test_two_inputs_of_one_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="--input"):
+        parse_inputs(["a:float32:1", "a:float32:2"])
+
+
+def test_a_factory_has_arguments() -> None:
+    assert parse_arch(None, None) is None
+    assert parse_arch("nets.res:Net.make", '{"depth": 18}') == Arch(
+        "nets.res:Net.make", {"depth": 18}
+    )
+    for factory, arguments in (
+        ("nets.res", None), ("nets res:x", None), ("a:b", "[1]"), ("a:b", "{"), (None, "{}"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="--arch"):
+            parse_arch(factory, arguments)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(to="tflite"),  # type: ignore[arg-type]
+        Options(to="portable", device="cuda:0"),
+        Options(to="torch"),
+        Options(to="torch", device="cuda:1", arch=Arch("a:b")),
+        Options(to="onnx", keep_structure=True),
+        Options(to="keras", precision="fp16"),
+        Options(to="onnx", precision="fp8"),
+        Options(to="torch", device="cpu", keep_structure=True, include=("optimizer",)),
+        Options(to="savedmodel", exporter="native"),
+        Options(to="onnx", exporter="tracing"),
+        Options(to="onnx", require="device"),
+        Options(to="onnx", device="cuda:0", verify="cpu", require="device"),
+        Options(to="torchscript", device="cpu", strip_prefix="model."),
+    ],
+    ids=lambda o: o.to,
+)
+def test_what_contradicts_itself_is_refused(options: Options) -> None:
+    with pytest.raises(UsageError):
+        check(options)
+
+
+def test_what_goes_together_is_taken() -> None:
+    check(Options(to="onnx", device="cuda:0", precision="bf16", verify="device"))
+    check(Options(to="torch", device="cuda:1", include=("optimizer",)))
+    check(Options(to="portable", arch=Arch("a:b"), exporter="export"))
+    with pytest.raises(UnsupportedError):
+        check(Options(to="onnx", opset=7))
