@@ -1,0 +1,1 @@
+"""Files that torch loads, written for a device that is not here, without torch."""

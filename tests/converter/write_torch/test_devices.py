@@ -1,0 +1,60 @@
+"""What ``--device`` may say for files of torch."""
+
+import pytest
+
+from converter.write_torch.devices import KINDS, parse_device
+from formats.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "printed", "location"),
+    [
+        (None, "cpu", "cpu"),
+        ("cpu", "cpu", "cpu"),
+        ("cpu:0", "cpu", "cpu"),  # torch.load knows no location "cpu:0"
+        ("cuda", "cuda", "cuda"),
+        ("cuda:1", "cuda:1", "cuda:1"),
+        ("cuda:127", "cuda:127", "cuda:127"),
+        ("mps", "mps", "mps"),
+        ("mps:0", "mps", "mps"),
+        ("xpu:3", "xpu:3", "xpu:3"),
+        ("hpu", "hpu", "hpu"),
+        ("npu:0", "npu:0", "npu:0"),
+        ("privateuseone:1", "privateuseone:1", "privateuseone:1"),
+        ("xla:0", "xla:0", "cpu"),  # saved as a tensor of the CPU, and where it shall go
+        ("mtia", "mtia", "cpu"),
+        ("maia:2", "maia:2", "cpu"),
+    ],
+)
+def test_devices_as_torch_parses_them(text: str | None, printed: str, location: str) -> None:
+    device = parse_device(text)
+    assert (str(device), device.location) == (printed, location)
+    assert device.has_storages == (device.kind not in ("xla", "mtia", "maia"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "gpu", "CUDA:0", "cuda:", "cuda:01", "cuda:-1", "cuda:1:2", ":0", "cuda 1", "cuda:1 ",
+        "cuda:128", "cuda:99999999999999999999", "cpu:1", "mps:1", "meta", "meta:0", "vulkan",
+        "/device:GPU:0", "none", "cuda:1٣", "cuda:1\n",
+    ],
+)  # fmt: skip
+def test_other_words_are_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_device(text)
+    assert caught.value.exit_code == 2
+    assert f"--device {text}" in str(caught.value)
+
+
+def test_the_message_names_what_there_is() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_device("CUDA:1")
+    assert all(kind in str(caught.value) for kind in KINDS)
+    assert str(caught.value).endswith("Perhaps cuda")
+    with pytest.raises(UsageError, match="no elements"):
+        parse_device("meta")
+    with pytest.raises(UsageError, match="expected a number up to 127"):
+        parse_device("cuda:128")
+    with pytest.raises(UsageError, match="expected cpu"):
+        parse_device("cpu:1")
