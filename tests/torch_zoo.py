@@ -19,7 +19,7 @@ SEED = 20
 FORMS = ("state_dict", "module", "trace", "script", "pt2")
 
 
-# -- ResNet18, as torchvision writes it ------------------------------------------------------------
+# -- ResNet18, as torchvision writes it -----------------------------------------------------------
 
 
 class BasicBlock(nn.Module):
@@ -71,7 +71,7 @@ class ResNet(nn.Module):
         return self.fc(x)
 
 
-# -- MobileNetV3: inverted residuals, squeeze and excitation, hard swish ----------------------------
+# -- MobileNetV3: inverted residuals, squeeze and excitation, hard swish --------------------------
 
 
 class SqueezeExcitation(nn.Module):
@@ -143,7 +143,7 @@ class MobileNet(nn.Module):
         return self.classifier(torch.flatten(x, 1))
 
 
-# -- Swin: windows, shifted windows, relative positions, merging of patches ------------------------
+# -- Swin: windows, shifted windows, relative positions, merging of patches -----------------------
 
 
 class WindowAttention(nn.Module):
@@ -252,7 +252,7 @@ class Swin(nn.Module):
         return self.head(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
 
 
-# -- ViT: torch's own attention, a class token, learned positions ----------------------------------
+# -- ViT: torch's own attention, a class token, learned positions ---------------------------------
 
 
 class EncoderBlock(nn.Module):
@@ -291,7 +291,7 @@ class ViT(nn.Module):
         return self.heads(self.ln(self.layers(x))[:, 0])
 
 
-# -- an LSTM that tags words, two layers, both directions ------------------------------------------
+# -- an LSTM that tags words, two layers, both directions -----------------------------------------
 
 
 class Tagger(nn.Module):
@@ -306,7 +306,7 @@ class Tagger(nn.Module):
         return F.log_softmax(self.fc(states), dim=-1)
 
 
-# -- a decoder with a causal mask, its head tied to its embedding -----------------------------------
+# -- a decoder with a causal mask, its head tied to its embedding ---------------------------------
 
 
 class CausalAttention(nn.Module):
@@ -383,7 +383,7 @@ class Decoder(nn.Module):
         return self.lm_head(self.ln_f(self.blocks(x)))
 
 
-# -- the zoo -----------------------------------------------------------------------------------------
+# -- the zoo --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
