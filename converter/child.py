@@ -61,7 +61,7 @@ def ask(
     what: str,
     allowance: Allowance,
     python: str = sys.executable,
-    environment: Mapping[str, str] | None = None,
+    environment: Mapping[str, str | None] | None = None,
 ) -> dict[str, Any]:
     """Run a script on a question in a folder, and return its answer.
 
@@ -72,7 +72,7 @@ def ask(
         what: What the child is, for messages.
         allowance: What it may use.
         python: The interpreter.
-        environment: Variables besides those of `ENVIRONMENT`.
+        environment: Variables besides those of `ENVIRONMENT`; None for one as we have it ourselves.
 
     Raises:
         EnvironmentFault: It died, hung, took too much memory, or gave no answer.
@@ -98,7 +98,7 @@ def run(
     folder: Path,
     what: str,
     allowance: Allowance,
-    environment: Mapping[str, str],
+    environment: Mapping[str, str | None],
 ) -> None:
     """Run a script to its end.
 
@@ -107,7 +107,7 @@ def run(
         folder: To run in, and to keep in what it prints.
         what: What the child is, for messages.
         allowance: What it may use.
-        environment: Variables besides those of `ENVIRONMENT`.
+        environment: Variables besides those of `ENVIRONMENT`; None for one as we have it ourselves.
 
     Raises:
         EnvironmentFault: It cannot be started, died, hung, or took too much memory.
@@ -121,7 +121,7 @@ def run(
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                env={**os.environ, **ENVIRONMENT, **environment},
+                env=_variables(environment),
                 start_new_session=True,
             )
         except OSError as e:
@@ -139,6 +139,12 @@ def run(
         raise EnvironmentFault(f"the child running {what} died of {name}{_last(folder)}", hint=hint)
     if code:
         raise EnvironmentFault(f"the child running {what} ended with {code}{_last(folder)}")
+
+
+def _variables(given: Mapping[str, str | None]) -> dict[str, str]:
+    ours = {name: os.environ.get(name) if v is None else v for name, v in given.items()}
+    merged = {**os.environ, **ENVIRONMENT, **ours}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 _SIGNALS = frozenset(int(s) for s in signal.Signals)

@@ -1,8 +1,9 @@
 """The source in its own framework and the graph in onnxruntime, each in a child of its own.
 
 The Python that has the framework is ours, or the one that ``CONVERT_TENSORFLOW_PYTHON`` names:
-TensorFlow may so live in an environment of its own. Of the Kerases that are there, the one of the
-source's age is tried first: Keras 2 and 3 compute some layers differently.
+TensorFlow may so live in an environment of its own, and onnxruntime, whose build for GPUs excludes
+the one for CPUs, in that of ``CONVERT_ONNXRUNTIME_PYTHON``. Of the Kerases that are there, the one
+of the source's age is tried first: Keras 2 and 3 compute some layers differently.
 """
 
 import importlib.util
@@ -23,6 +24,7 @@ from converter.trust import ROOT, Trusted, plain
 from converter.verify.comparison import Array
 from converter.verify.inputs import Case
 from converter.verify.onnx_values import WIDENED, more_outputs
+from converter.verify.placement import CPU, On, Placement, placement
 from converter.verify.report import Runtime
 from formats.bundle import TensorSpec
 from formats.errors import EnvironmentFault
@@ -30,6 +32,7 @@ from formats.errors import EnvironmentFault
 HERE = Path(__file__).parent
 KERAS, ONNX = HERE / "runner_keras.py", HERE / "runner_onnx.py"
 FRAMEWORK_EXTRA = 'pip install "model-convert[tensorflow]"'
+ONNX_PYTHON_VARIABLE = "CONVERT_ONNXRUNTIME_PYTHON"  # another Python, which has onnxruntime
 ONNX_EXTRA = 'pip install "model-convert[cpu]"'
 SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # Keras goes by these
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -63,6 +66,7 @@ class SourceRun:
         notes: What was done otherwise than the framework does it.
         unstable: Numbers of outputs that are not the same when they are computed again.
         random: Operations of the source's that draw random numbers.
+        placement: Where its parts were, where it was run on a device.
     """
 
     runtime: Runtime
@@ -74,6 +78,7 @@ class SourceRun:
     notes: tuple[str, ...] = ()
     unstable: frozenset[int] = frozenset()
     random: tuple[str, ...] = ()
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +88,12 @@ class NoRun:
     Attributes:
         reason: What each said.
         is_missing: Whether there is none at all.
+        lacks_device: Whether what it lacks is the device that it should run on.
     """
 
     reason: str
     is_missing: bool
+    lacks_device: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +104,15 @@ class OnnxRun:
         runtime: Who it was.
         refused: Why it does not take the graph, or empty.
         errors: Case → why it could not be computed.
+        no_device: Why it has no such device as it should run on, or empty.
+        placement: Where its nodes were, where it was run on a device.
     """
 
     runtime: Runtime
     refused: str
     errors: Mapping[int, str]
+    no_device: str = ""
+    placement: Placement | None = None
 
 
 def prepare(folder: Path, specs: Sequence[TensorSpec], plan: Sequence[Sequence[Case]]) -> Prepared:
@@ -124,8 +135,9 @@ def output(prepared: Prepared, side: str, case: int, number: int, dtype: str) ->
 
 
 def has_onnxruntime() -> bool:
-    """Tell whether onnxruntime is installed."""
-    return importlib.util.find_spec("onnxruntime") is not None
+    """Tell whether onnxruntime is installed, or another Python is named that may have it."""
+    named = os.environ.get(ONNX_PYTHON_VARIABLE)
+    return bool(named) or importlib.util.find_spec("onnxruntime") is not None
 
 
 def may_have_keras() -> bool:
@@ -147,6 +159,7 @@ def run_source(
     layers: Sequence[str] = (),
     trust: Sequence[Trusted] = (),
     only: str | None = None,
+    on: On = CPU,
 ) -> SourceRun | NoRun:
     """Run the source on every case, in whichever Keras loads it.
 
@@ -159,6 +172,7 @@ def run_source(
         layers: Paths of layers whose outputs are wanted too.
         trust: Modules of the user's that the source's own classes may be taken from.
         only: The one framework that shall run it.
+        on: Where.
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
@@ -167,7 +181,7 @@ def run_source(
     candidates = _candidates(_packages(python, prepared.folder, allowance), version)
     linked = _with_suffix(source, form, prepared.folder)
     said: list[str] = []
-    is_missing = True
+    is_missing, lacks_device = True, False
     for framework, backend in candidates:
         if only not in (None, framework):
             continue
@@ -179,6 +193,7 @@ def run_source(
             "layers": list(layers),
             "trusted": plain(trust),
             "root": str(ROOT),
+            **on.question(on.device.tensorflow if on.device is not None else ""),
         }
         answer = child.ask(
             KERAS,
@@ -188,13 +203,18 @@ def run_source(
             allowance=allowance,
             python=python,
             # What tf.keras is to modules of the user's.
-            environment={"KERAS_BACKEND": backend, **LEGACY.get(framework, {})},
+            environment={
+                "KERAS_BACKEND": backend,
+                **LEGACY.get(framework, {}),
+                **on.environment(),
+            },
         )
         status = answer.get("status")
         versions = dict(answer.get("versions", {}))
         name = f"{framework} {versions.get(framework, '')}".strip()
         if status != "absent":
             is_missing = False
+        lacks_device |= status == "no device"
         if status != "done":
             said.append(f"{name}: {answer.get('error')}")
             continue
@@ -202,7 +222,7 @@ def run_source(
         if run.chosen:
             return run
         said += [f"{name}: {text}" for text in run.refused[:1]]
-    return NoRun("; ".join(dict.fromkeys(said)), is_missing)
+    return NoRun("; ".join(dict.fromkeys(said)), is_missing, lacks_device)
 
 
 def _packages(python: str, folder: Path, allowance: Allowance) -> set[str]:
@@ -267,6 +287,7 @@ def source_run(
         [(name, dtype, shape) for name, dtype, shape in answer["inputs"]],
         layers,
         tuple(answer.get("notes", ())),
+        placement=placement(answer),
     )
 
 
@@ -282,6 +303,7 @@ def run_onnx(
     *,
     more: Mapping[str, str] = NOTHING,
     prefix: str = "onnx",
+    on: On = CPU,
 ) -> OnnxRun:
     """Run a graph on cases.
 
@@ -293,6 +315,7 @@ def run_onnx(
         allowance: For the child.
         more: Values that are no outputs, likewise with their dtypes: wanted too, after those.
         prefix: Of the outputs' files.
+        on: Where to run it.
 
     Raises:
         EnvironmentFault: The child died, hung, or took too much memory.
@@ -309,7 +332,7 @@ def run_onnx(
         data, shown = more_outputs(part, [name for name in part if more[name] in WIDENED])
         extras.append(_kept(prepared.folder, f"{prefix}-{start}", data))
         wanted.append([shown[name] for name in part])
-    question = {
+    question: dict[str, Any] = {
         "model": str(model.absolute()),
         "extras": extras,
         "outputs": wanted,
@@ -317,7 +340,18 @@ def run_onnx(
         "cases": list(cases),
         "prefix": prefix,
     }
-    answer = child.ask(ONNX, prepared.folder, question, what="onnxruntime", allowance=allowance)
+    if on.device is not None:
+        options = on.device.provider_options(allow_tf32=on.allow_tf32)
+        question |= {**on.question(on.device.provider), "options": options}
+    answer = child.ask(
+        ONNX,
+        prepared.folder,
+        question,
+        what="onnxruntime",
+        allowance=allowance,
+        python=os.environ.get(ONNX_PYTHON_VARIABLE) or sys.executable,
+        environment=on.environment(),
+    )
     runtime = Runtime(
         "onnxruntime",
         answer["version"],
@@ -325,7 +359,8 @@ def run_onnx(
         {"numpy": answer["numpy"], "python": answer["python"]},
     )
     errors = {int(case): text for case, text in answer["errors"].items()}
-    return OnnxRun(runtime, answer.get("refused", ""), errors)
+    no_device = answer["error"] if answer.get("status") == "no device" else ""
+    return OnnxRun(runtime, answer.get("refused", ""), errors, no_device, placement(answer))
 
 
 def _kept(folder: Path, name: str, data: bytes) -> str:

@@ -18,6 +18,7 @@ from converter.trust import Trusted
 from converter.verify import graph_hints, inputs, tensorflow_source
 from converter.verify.inputs import Hint
 from converter.verify.onnx_values import Declared
+from converter.verify.placement import CPU, On
 from converter.verify.report import GraphReport
 from converter.verify.runners import NoRun, Prepared, SourceRun, may_have_keras, run_source
 from converter.verify.tensorflow_source import Binding, may_have_tensorflow
@@ -45,7 +46,9 @@ class Source(Protocol):
         """Return what is known of its inputs, by their names in the file."""
         ...
 
-    def run(self, prepared: Prepared, layers: Sequence[str] = ()) -> SourceRun | NoRun:
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
         """Run it on cases, and return the outputs of layers too."""
         ...
 
@@ -73,13 +76,15 @@ class KerasSource:
             return {}
         return inputs.hints(model_of(self.bundle), vocabulary(self.bundle))
 
-    def run(self, prepared: Prepared, layers: Sequence[str] = ()) -> SourceRun | NoRun:
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
         """Run it in whichever Keras loads it."""
         about = self.bundle.metadata
         version = about.recorded.get("keras_version", "")
         return run_source(
             self.path, about.format, version, prepared, self.allowance,
-            layers=layers, trust=self.trust,
+            layers=layers, trust=self.trust, on=on,
         )  # fmt: skip
 
     def notes(self, run: SourceRun) -> list[str]:
@@ -89,7 +94,12 @@ class KerasSource:
 
 @dataclass(frozen=True, slots=True)
 class TensorFlowSource:
-    """A graph that TensorFlow runs."""
+    """A graph that TensorFlow runs.
+
+    Attributes:
+        as_placed: Whether the devices that its own nodes name hold on a device: what was written
+            for one must be there by itself.
+    """
 
     path: Path
     bundle: Bundle
@@ -97,16 +107,20 @@ class TensorFlowSource:
     binding: Binding
     graph: Graph | None
     has_layers: bool = False
+    as_placed: bool = False
 
     def hints(self) -> Mapping[str, Hint]:
         """Return what the lowered graph does with its inputs."""
         return {} if self.graph is None else graph_hints.hints(self.graph, vocabulary(self.bundle))
 
-    def run(self, prepared: Prepared, layers: Sequence[str] = ()) -> SourceRun | NoRun:
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
         """Run it in TensorFlow."""
         return tensorflow_source.run_tensorflow(
-            self.path, self.bundle, self.binding, prepared, self.allowance, layers=layers
-        )
+            self.path, self.bundle, self.binding, prepared, self.allowance,
+            layers=layers, on=on, as_placed=self.as_placed,
+        )  # fmt: skip
 
     def notes(self, run: SourceRun) -> list[str]:
         """Return what a reader should know of how it was run."""

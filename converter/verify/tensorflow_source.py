@@ -18,6 +18,7 @@ from converter import child
 from converter.child import PYTHON_VARIABLE, Allowance
 from converter.lower.graph import Graph
 from converter.verify.onnx_values import Declared
+from converter.verify.placement import CPU, On
 from converter.verify.report import GraphReport
 from converter.verify.runners import HERE, NoRun, Prepared, SourceRun, source_run
 from formats.bundle import Bundle, Signature
@@ -142,6 +143,8 @@ def run_tensorflow(
     allowance: Allowance,
     *,
     layers: Sequence[str] = (),
+    on: On = CPU,
+    as_placed: bool = False,
 ) -> SourceRun | NoRun:
     """Run a graph in TensorFlow on every case.
 
@@ -152,6 +155,8 @@ def run_tensorflow(
         prepared: The inputs.
         allowance: For the child.
         layers: Nodes whose outputs are wanted too.
+        on: Where to run it.
+        as_placed: Whether the devices that its own nodes name hold, and none is given to the rest.
 
     Raises:
         EnvironmentFault: The child died, hung, or took too much memory.
@@ -164,6 +169,8 @@ def run_tensorflow(
         "fetches": binding.fetches,
         "cases": prepared.groups,
         "layers": list(layers),
+        "as_placed": as_placed,
+        **on.question(on.device.tensorflow if on.device is not None else ""),
     }
     answer = child.ask(
         RUNNER,
@@ -172,7 +179,7 @@ def run_tensorflow(
         what="TensorFlow",
         allowance=allowance,
         python=os.environ.get(PYTHON_VARIABLE) or sys.executable,
-        environment={"TF_USE_LEGACY_KERAS": "0"},
+        environment={"TF_USE_LEGACY_KERAS": "0", **on.environment()},
     )
     versions = dict(answer.get("versions", {}))
     name = f"tensorflow {versions.get('tensorflow', '')}".strip()
@@ -182,6 +189,8 @@ def run_tensorflow(
         case "refused":
             text = f"{name}: running it would touch files or run code ({answer.get('error')})"
             return NoRun(text, is_missing=False)
+        case "no device":
+            return NoRun(f"{name}: {answer.get('error')}", is_missing=False, lacks_device=True)
         case "done":
             pass
         case _:
