@@ -117,6 +117,11 @@ def product(sizes: "list[Dim] | tuple[Dim, ...]") -> Dim:
     return result
 
 
+def terms(name: str) -> Terms:
+    """Return what a name is the sum of: products of names, and how often each."""
+    return _terms(name)
+
+
 def _of(a: Dim, b: Dim, combine: Callable[[Terms, Terms], Terms]) -> Dim:
     if a is None or b is None:
         return None

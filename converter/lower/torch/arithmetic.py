@@ -1,0 +1,334 @@
+"""Arithmetic and comparison, in the dtype that torch would choose."""
+
+from converter.lower.gap import Gap
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import (
+    Operand,
+    floating,
+    kind,
+    result_type,
+    together,
+)
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Scalar
+from converter.lower.values import Value
+
+
+def _is_one(thing: object) -> bool:
+    return isinstance(thing, int | float) and thing == 1
+
+
+def apply(op: Context, op_type: str, *things: Operand, dtype: str | None = None) -> Value:
+    """Return an operation of tensors and numbers, which are broadcast."""
+    return op.elementwise(op_type, *together(op, things, dtype))
+
+
+def scaled(op: Context, a: Operand, alpha: Scalar, dtype: str) -> Operand:
+    """Return a number times a tensor or another number, in a dtype."""
+    if _is_one(alpha):
+        return a
+    return apply(op, "Mul", a, alpha, dtype=dtype)
+
+
+@aten("add.Tensor", "add.Scalar")
+def add(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
+    """A + alpha * b."""
+    dtype = result_type(self, other)
+    if dtype == "bool":
+        return apply(op, "Or", self, other)
+    if isinstance(other, int | float) and other == 0 and dtype == self.dtype:
+        return op.outer(self)
+    return apply(op, "Add", self, scaled(op, other, alpha, dtype), dtype=dtype)
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def sub(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
+    """A - alpha * b."""
+    dtype = result_type(self, other)
+    return apply(op, "Sub", self, scaled(op, other, alpha, dtype), dtype=dtype)
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def rsub(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
+    """B - alpha * a."""
+    dtype = result_type(self, other)
+    return apply(op, "Sub", other, scaled(op, self, alpha, dtype), dtype=dtype)
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def mul(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A * b."""
+    dtype = result_type(self, other)
+    return apply(op, "And" if dtype == "bool" else "Mul", self, other, dtype=dtype)
+
+
+@aten("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar")
+def div(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A / b; of integers, as float32."""
+    return apply(op, "Div", self, other, dtype=floating(result_type(self, other)))
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(op: Context, self: Value, other: Value | Scalar, rounding_mode: str | None) -> Value:
+    """A / b, rounded down or towards zero if so told."""
+    if rounding_mode is None:
+        return div(op, self, other)
+    if rounding_mode == "floor":
+        return floor_divide(op, self, other)
+    if rounding_mode != "trunc":
+        raise Gap(f"rounding_mode = {rounding_mode!r}")
+    dtype = result_type(self, other)
+    found = apply(op, "Div", self, other, dtype=dtype)
+    return found if kind(dtype) < 2 else truncated(op, found)
+
+
+def truncated(op: Context, x: Value) -> Value:
+    """Return numbers without their fractions."""
+    return op.mul(op.unary("Sign", x), op.unary("Floor", op.unary("Abs", x)))
+
+
+@aten("floor_divide", "floor_divide.Scalar")
+def floor_divide(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A / b, rounded down."""
+    dtype = result_type(self, other)
+    a, b = together(op, [self, other], dtype)
+    if kind(dtype) == 2:
+        return _floored(op, a, b)
+    return op.div(op.sub(a, op.elementwise("Mod", a, b)), b)
+
+
+def _floored(op: Context, a: Value, b: Value) -> Value:
+    """Return the quotient rounded down as Python has it, which torch has too.
+
+    It is a less its remainder, over b, to the nearest: what a / b rounds up to is no more.
+    """
+    rest = _remainder(op, a, b)
+    exact = op.div(op.sub(a, rest), b)
+    near = op.unary("Floor", exact)
+    far = op.elementwise("Greater", op.sub(exact, near), op.constant(0.5, a.dtype))
+    found = op.where(far, op.add(near, 1.0), near)
+    none = op.elementwise("Equal", b, op.constant(0.0, b.dtype))
+    return op.where(none, op.div(a, b), found)
+
+
+def _remainder(op: Context, a: Value, b: Value) -> Value:
+    """Return the remainder with the divisor's sign."""
+    rest = op.elementwise("Mod", a, b, fmod=1)
+    zero = op.constant(0.0, a.dtype)
+    differ = op.elementwise(
+        "Xor", op.elementwise("Less", rest, zero), op.elementwise("Less", b, zero)
+    )
+    wrong = op.elementwise("And", differ, op.unary("Not", op.elementwise("Equal", rest, zero)))
+    return op.where(wrong, op.add(rest, b), rest)
+
+
+@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(op: Context, self: Value | Scalar, other: Value | Scalar) -> Value:
+    """The remainder of a / b, with b's sign."""
+    dtype = result_type(self, other)
+    a, b = together(op, [self, other], dtype)
+    return _remainder(op, a, b) if kind(dtype) == 2 else op.elementwise("Mod", a, b)
+
+
+@aten("fmod.Tensor", "fmod.Scalar")
+def fmod(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """The remainder of a / b, with a's sign."""
+    a, b = together(op, [self, other])
+    return op.elementwise("Mod", a, b, fmod=1)
+
+
+@aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar", "__rpow__")
+def power(op: Context, self: Value | Scalar, exponent: Value | Scalar) -> Value:
+    """A to the power of b."""
+    dtype = result_type(self, exponent)
+    if isinstance(self, Value) and isinstance(exponent, int | float):
+        x = op.cast(self, dtype)
+        if exponent == 2:
+            return op.mul(x, x)
+        if exponent == 0.5 and kind(dtype) == 2:
+            return op.unary("Sqrt", x)
+        if exponent == 1:
+            return x
+        if exponent == 3:
+            return op.mul(op.mul(x, x), x)
+    if kind(dtype) == 1:  # onnxruntime has it of floats alone in full; int64 must stay exact
+        a, b = together(op, [self, exponent], "int64")
+        return op.cast(op.elementwise("Pow", a, b), dtype)
+    return apply(op, "Pow", self, exponent, dtype=dtype)
+
+
+@aten("neg", "negative")
+def neg(op: Context, self: Value) -> Value:
+    """-x."""
+    return op.unary("Neg", self)
+
+
+@aten("addcmul")
+def addcmul(op: Context, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1) -> Value:
+    """A + value * b * c."""
+    dtype = result_type(self, tensor1, tensor2)
+    product = apply(op, "Mul", tensor1, tensor2, dtype=dtype)
+    return apply(op, "Add", self, scaled(op, product, value, dtype), dtype=dtype)
+
+
+@aten("addcdiv")
+def addcdiv(op: Context, self: Value, tensor1: Value, tensor2: Value, value: Scalar = 1) -> Value:
+    """A + value * b / c."""
+    dtype = floating(result_type(self, tensor1, tensor2))
+    quotient = apply(op, "Div", tensor1, tensor2, dtype=dtype)
+    return apply(op, "Add", self, scaled(op, quotient, value, dtype), dtype=dtype)
+
+
+@aten("lerp.Tensor", "lerp.Scalar")
+def lerp(op: Context, self: Value, end: Value, weight: Value | Scalar) -> Value:
+    """A + weight * (b - a)."""
+    dtype = result_type(self, end)
+    step = apply(op, "Mul", apply(op, "Sub", end, self, dtype=dtype), weight, dtype=dtype)
+    return apply(op, "Add", self, step, dtype=dtype)
+
+
+@aten("maximum", "max.other")
+def maximum(op: Context, self: Value, other: Value) -> Value:
+    """The larger one."""
+    return extreme(op, "Max", self, other)
+
+
+@aten("minimum", "min.other")
+def minimum(op: Context, self: Value, other: Value) -> Value:
+    """The smaller one."""
+    return extreme(op, "Min", self, other)
+
+
+def extreme(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) -> Value:
+    """Return the larger or the smaller of two; where one is no number, neither is the result."""
+    dtype = result_type(a, b)
+    if dtype == "bool":
+        return apply(op, "Or" if op_type == "Max" else "And", a, b)
+    return apply(op, op_type, a, b, dtype=dtype)
+
+
+@aten("clamp", "clip", "clamp.Tensor", "clip.Tensor")
+def clamp(
+    op: Context, self: Value, min: Value | Scalar | None = None, max: Value | Scalar | None = None
+) -> Value:
+    """X, held between two bounds."""
+    bounds = [b for b in (min, max) if b is not None]
+    dtype = result_type(self, *bounds)
+    x = op.cast(self, dtype)
+    if min is not None:
+        x = op.elementwise("Max", x, *together(op, [min], dtype))
+    if max is not None:
+        x = op.elementwise("Min", x, *together(op, [max], dtype))
+    return x
+
+
+@aten("clamp_min", "clamp_min.Tensor")
+def clamp_min(op: Context, self: Value, min: Value | Scalar) -> Value:
+    """X, or the bound where that is larger."""
+    return clamp(op, self, min, None)
+
+
+@aten("clamp_max", "clamp_max.Tensor")
+def clamp_max(op: Context, self: Value, max: Value | Scalar) -> Value:
+    """X, or the bound where that is smaller."""
+    return clamp(op, self, None, max)
+
+
+# -- comparison ------------------------------------------------------------------------------------
+
+
+def compared(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) -> Value:
+    """Return a comparison in the dtype that both would be added in."""
+    dtype = result_type(a, b)
+    if dtype == "bool" and op_type != "Equal":
+        dtype = "int32"
+    return apply(op, op_type, a, b, dtype=dtype)
+
+
+@aten("eq.Tensor", "eq.Scalar")
+def eq(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A == b."""
+    return compared(op, "Equal", self, other)
+
+
+@aten("ne.Tensor", "ne.Scalar", "not_equal.Tensor", "not_equal.Scalar")
+def ne(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A != b."""
+    return op.unary("Not", compared(op, "Equal", self, other))
+
+
+@aten("gt.Tensor", "gt.Scalar", "greater.Tensor", "greater.Scalar")
+def gt(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A > b."""
+    return compared(op, "Greater", self, other)
+
+
+@aten("ge.Tensor", "ge.Scalar", "greater_equal.Tensor", "greater_equal.Scalar")
+def ge(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A >= b."""
+    return compared(op, "GreaterOrEqual", self, other)
+
+
+@aten("lt.Tensor", "lt.Scalar", "less.Tensor", "less.Scalar")
+def lt(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A < b."""
+    return compared(op, "Less", self, other)
+
+
+@aten("le.Tensor", "le.Scalar", "less_equal.Tensor", "less_equal.Scalar")
+def le(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """A <= b."""
+    return compared(op, "LessOrEqual", self, other)
+
+
+# -- truth and bits --------------------------------------------------------------------------------
+
+
+@aten("logical_not")
+def logical_not(op: Context, self: Value) -> Value:
+    """Not x."""
+    return op.unary("Not", op.cast(self, "bool"))
+
+
+def _logical(name: str, op_type: str) -> None:
+    def handler(op: Context, self: Value, other: Value) -> Value:
+        return op.elementwise(op_type, op.cast(self, "bool"), op.cast(other, "bool"))
+
+    handler.__doc__ = f"A {name.removeprefix('logical_')} b, of what is not zero."
+    aten(name)(handler)
+
+
+def _bitwise(name: str, op_type: str, *others: str) -> None:
+    def handler(op: Context, self: Value, other: Value | Scalar) -> Value:
+        dtype = result_type(self, other)
+        return apply(op, op_type if dtype == "bool" else f"Bitwise{op_type}", self, other)
+
+    handler.__doc__ = f"A {op_type.lower()} b, bit by bit."
+    aten(f"{name}.Tensor", f"{name}.Scalar", *others)(handler)
+
+
+for _name, _type in (("logical_and", "And"), ("logical_or", "Or"), ("logical_xor", "Xor")):
+    _logical(_name, _type)
+_bitwise("bitwise_and", "And", "__and__.Tensor", "__and__.Scalar")
+_bitwise("bitwise_or", "Or", "__or__.Tensor", "__or__.Scalar")
+_bitwise("bitwise_xor", "Xor", "__xor__.Tensor", "__xor__.Scalar")
+
+
+@aten("bitwise_not")
+def bitwise_not(op: Context, self: Value) -> Value:
+    """Not x, bit by bit."""
+    return op.unary("Not" if self.dtype == "bool" else "BitwiseNot", self)
+
+
+@aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
+def where(op: Context, condition: Value, self: Value | Scalar, other: Value | Scalar) -> Value:
+    """A where the condition holds, else b."""
+    a, b = together(op, [self, other])
+    return op.where(op.cast(condition, "bool"), a, b)
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(op: Context, self: Value, mask: Value, value: Value | Scalar) -> Value:
+    """X, or a number where the mask holds."""
+    (number,) = together(op, [value], self.dtype)
+    return op.where(op.cast(mask, "bool"), number, self)

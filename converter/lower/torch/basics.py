@@ -1,0 +1,94 @@
+"""What leaves elements as they are: copies, casts, and training's ops when nothing is trained."""
+
+from converter.lower.gap import Gap
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import FLOATS, kind
+from converter.lower.torch.table import aten
+from converter.lower.values import Value
+
+
+@aten(
+    "alias", "detach", "clone", "contiguous", "lift", "lift_fresh", "lift_fresh_copy", "positive",
+    "alias_copy", "detach_copy", "lift_fresh_copy.out", "resolve_conj", "resolve_neg",
+    "_conj_physical_real",
+)  # fmt: skip
+def same(op: Context, self: Value) -> Value:
+    """The tensor itself."""
+    del op
+    return self
+
+
+@aten("_to_copy", "to.dtype_layout", "to.device", "to.dtype", "to.prim_dtype", "to.prim_Device")
+def to(op: Context, self: Value, dtype: str | None = None, copy: bool = False) -> Value:
+    """The tensor, in another dtype if one is given."""
+    del copy  # whether it is the same memory
+    return self if dtype is None else converted(op, self, dtype)
+
+
+@aten("to.other", "type_as")
+def to_other(op: Context, self: Value, other: Value, copy: bool = False) -> Value:
+    """The tensor, in the dtype of another one."""
+    del copy
+    return converted(op, self, other.dtype)
+
+
+def _named(name: str, dtype: str) -> None:
+    def handler(op: Context, self: Value) -> Value:
+        return converted(op, self, dtype)
+
+    handler.__doc__ = f"The tensor as {dtype}."
+    aten(name)(handler)
+
+
+for _name, _dtype in (
+    ("float", "float32"), ("double", "float64"), ("half", "float16"), ("long", "int64"),
+    ("int", "int32"), ("bool", "bool"), ("bfloat16", "bfloat16"), ("short", "int16"),
+    ("char", "int8"), ("byte", "uint8"),
+):  # fmt: skip
+    _named(_name, _dtype)
+
+
+@aten("convert_element_type", "_cast_Float", "_cast_Double", "_cast_Long", "_cast_Int")
+def convert_element_type(op: Context, a: Value, dtype: str) -> Value:
+    """The tensor in another dtype."""
+    return converted(op, a, dtype)
+
+
+def converted(op: Context, x: Value, dtype: str) -> Value:
+    """Return a tensor in another dtype, cut off towards zero where it loses a fraction.
+
+    Raises:
+        Gap: ONNX has no such dtype.
+    """
+    kind(dtype)
+    if x.dtype in FLOATS and dtype in ("int8", "int16", "uint8", "uint16", "uint32", "uint64"):
+        # What lies outside wraps around in torch, by way of int64.
+        return op.cast(op.cast(x, "int64"), dtype)
+    return op.cast(x, dtype)
+
+
+@aten("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+def dropout(op: Context, input: Value, p: float, train: bool) -> Value:
+    """The tensor itself, when not training."""
+    del op
+    if train and p:
+        raise Gap("dropout in training")
+    return input
+
+
+@aten("native_dropout")
+def native_dropout(op: Context, input: Value, p: float, train: bool | None) -> list[Value]:
+    """The tensor itself when not training, and a mask that keeps all."""
+    if train is not False and p:
+        raise Gap("dropout in training")
+    return [input, op.filled(op.named(input).shape, number=True, dtype="bool")]
+
+
+@aten("rrelu")
+def rrelu(
+    op: Context, self: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> Value:
+    """X if x > 0, else x times the mean of the bounds, when not training."""
+    if training:
+        raise Gap("rrelu in training")
+    return op.unary("LeakyRelu", self, alpha=(lower + upper) / 2)

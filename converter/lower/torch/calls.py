@@ -1,0 +1,180 @@
+"""Calls of ops: references become values, the op's handler builds it, and values become references.
+
+Both front ends go through here: exported programs, which name the overload of each op, and
+TorchScript, which does not. Ops that write in place (``add_``) are those that do not, and a write.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from converter.lower.gap import Gap
+from converter.lower.torch import writing
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import SCALAR_TYPES
+from converter.lower.torch.references import Reference
+from converter.lower.torch.table import Row, handler_of, plain_name, resolve
+from converter.lower.torch.things import Thing
+from converter.lower.values import Value
+
+# What the program says of itself, and computes nothing.
+DROPPED = frozenset((
+    "_assert_async", "_assert_async.msg", "_assert_scalar", "_assert_tensor_metadata",
+    "sym_constrain_range", "sym_constrain_range_for_size", "_functional_assert_async.msg",
+    "_functional_assert_scalar", "_functional_sym_constrain_range", "_check_is_size", "_print",
+    "_functional_sym_constrain_range_for_size", "_shape_check", "manual_seed", "_warn",
+    "_make_dep_token", "_sink_tokens",
+))  # fmt: skip
+
+
+def call(
+    op: Context, name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing] | None = None,
+    *, overload: str | None = None,
+) -> Thing:  # fmt: skip
+    """Return what an op yields, built into the graph.
+
+    Args:
+        op: Builder.
+        name: ``aten.add.Tensor``, ``aten::add``, ``add_``, in any spelling of `plain_name`.
+        args: Positional arguments: references for tensors, or lists with them, and other things.
+        kwargs: Those by name.
+        overload: Where the name has none. If neither says one, the arguments do.
+
+    Returns:
+        References for tensors, and Python's own numbers, sizes and lists.
+
+    Raises:
+        Gap: The op is not in the table, or asks for what it does not do.
+    """
+    named = dict(kwargs or {})
+    plain = plain_name(name)
+    if overload not in (None, "", "default"):
+        plain = f"{plain}.{overload}"
+    if plain in DROPPED:
+        return None
+    row = _row(plain, args, named, is_exact=overload is not None or "." in plain or _exact(name))
+    if row is not None:
+        return _called(op, row, args, named)
+    base, dot, which = plain.partition(".")
+    if base.endswith("_") and not base.endswith("__"):
+        return _in_place(op, base[:-1] + dot + which, args, named)
+    raise Gap("not in the table")
+
+
+def _exact(name: str) -> bool:
+    return name.endswith(".default")
+
+
+def _row(
+    plain: str, args: Sequence[Thing], kwargs: Mapping[str, Thing], *, is_exact: bool
+) -> Row | None:
+    row = handler_of(plain) if is_exact else None
+    if row is None:
+        found = resolve(
+            plain, [_values(a) for a in args], {k: _values(v) for k, v in kwargs.items()}
+        )
+        row = found
+    return row
+
+
+def _called(op: Context, row: Row, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+    bound = row.bound(args, kwargs)
+    dtype = bound.get("dtype")
+    if isinstance(dtype, int):
+        if dtype not in SCALAR_TYPES:
+            raise Gap(f"dtype {dtype}")
+        bound["dtype"] = SCALAR_TYPES[dtype]
+    given = {name: _values(thing) for name, thing in bound.items()}
+    with op.scope(row.name.replace(".", "_")):
+        made = row.handler(op, **given)
+    view = writing.VIEWS.get(row.name.partition(".")[0])
+    source = bound.get(row.parameters[0]) if row.parameters else None
+    if view is not None and isinstance(source, Reference):
+        return _viewed(op, row, view, source, given, made)
+    return references(made)
+
+
+def _viewed(
+    op: Context,
+    row: Row,
+    view: writing.View,
+    source: Reference,
+    given: dict[str, Thing],
+    made: Thing,
+) -> Thing:
+    """Return what an op yields as views of its first argument."""
+    rest = {name: thing for name, thing in given.items() if name != row.parameters[0]}
+
+    def one(now: Value, place: int | None) -> Reference:
+        def again(base: Value) -> Value:
+            found = row.handler(op, **{row.parameters[0]: base}, **rest)
+            value = found if place is None else found[place]
+            assert isinstance(value, Value)
+            return value
+
+        def write(base: Value, value: Value) -> Value:
+            assert view.write is not None
+            return view.write(op, base, value, rest, place)
+
+        if view.kind == "same":
+            return source if now is source.read() else Reference.to(now)
+        return source.viewed(
+            now, again, None if view.write is None else write,
+            is_contiguous=source.is_contiguous and view.keeps_order,
+            is_doubtful=view.kind == "maybe" and not source.is_contiguous,
+        )  # fmt: skip
+
+    if isinstance(made, Value):
+        return one(made, None)
+    return [one(value, place) for place, value in enumerate(made)]
+
+
+def _in_place(op: Context, plain: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+    """Write what an op yields into its first argument, and return that."""
+    named = dict(kwargs)
+    if args:
+        target = args[0]
+    else:
+        row = _row(plain, args, named, is_exact=True)
+        target = named.get(row.parameters[0] if row is not None else "self")
+    if not isinstance(target, Reference):
+        raise Gap("an operation in place, on no tensor")
+    row = _row(plain, args, named, is_exact="." in plain)
+    if row is None:
+        raise Gap("not in the table")
+    made = _called(op, row, args, named)
+    if not isinstance(made, Reference):
+        raise Gap("an operation in place that yields no tensor")
+    before, value = target.read(), op.cast(made.read(), target.read().dtype)
+    if value.shape != before.shape:
+        if plain.partition(".")[0] in RESHAPING:
+            raise Gap("a shape that is changed in place")
+        value = op.expand(value, op.named(before).shape, like=before)
+    target.assign(value)
+    return target
+
+
+RESHAPING = frozenset((
+    "squeeze", "unsqueeze", "transpose", "t", "resize", "resize_as", "swapaxes", "swapdims",
+))  # fmt: skip
+
+
+def _values(thing: Thing) -> Thing:
+    """Return a thing with values for references."""
+    if isinstance(thing, Reference):
+        return thing.read()
+    if isinstance(thing, list | tuple):
+        return [_values(one) for one in thing]
+    return thing
+
+
+def references(thing: Thing) -> Thing:
+    """Return what a handler made with references for values."""
+    if isinstance(thing, Value):
+        return Reference.to(thing)
+    if isinstance(thing, list | tuple):
+        return [references(one) for one in thing]
+    return thing
+
+
+def values(thing: Thing) -> Thing:
+    """Return a thing of the program with values for its tensors, as they are at present."""
+    return _values(thing)

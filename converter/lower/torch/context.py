@@ -1,0 +1,355 @@
+"""The builder that handlers of torch's ops are given: nodes, and sizes that have names.
+
+A dynamic size is a polynomial of names; what a name stands for (an axis of an input, the rounded
+quotient of two sizes, an element of a tensor) is kept here, and becomes nodes only where an
+operator wants the size as a tensor.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute, Dim, Graph, Shape, Weight
+from converter.lower.tf import kernels, operands, sizes
+from converter.lower.torch.things import Number, Scalar, Size
+from converter.lower.values import Permutation, Value, identity
+from formats.weights import Tensor
+
+SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
+MOST_AXES = 64  # as torch has it
+# Where onnxruntime has no kernel, and `kernels` names none: the types to try in turn. Each holds
+# all numbers of the one before; int64 beyond 2**53 would not be exact as float64, and is not tried.
+WIDER = {
+    "bool": ("uint8", "int32", "int64", "float32"),
+    "uint8": ("int32", "int64", "float32"), "int8": ("int32", "int64", "float32"),
+    "int16": ("int32", "int64", "float32"), "uint16": ("int32", "int64", "float32"),
+    "int32": ("int64", "float64"), "uint32": ("int64",), "float16": ("float32",),
+    "float64": ("float32",),
+}  # fmt: skip
+# Operators of which only the first operand is of the dtype that is computed in.
+MAKES_INDICES = frozenset(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"))
+
+
+class Context(Builder):
+    """A graph being built from a torch program."""
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
+        super().__init__(graph, weights)
+        self._atoms: dict[str, Callable[[], Value]] = {}
+        self._fresh_sizes = 0
+
+    # -- nodes in dtypes that onnxruntime has --------------------------------------------------
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[tuple[str, Shape]],
+        *,
+        attributes: Mapping[str, Attribute] | None = None,
+        stored: Permutation | None = None,
+        domain: str = "",
+    ) -> list[Value]:
+        """Add a node as `Builder.node` does; what has no kernel is computed in a wider dtype.
+
+        Raises:
+            Gap: Nothing that is wide enough has a kernel.
+        """
+        kinds = dict.fromkeys(v.dtype for v in inputs if v is not None)
+        if op_type == "Cast" or domain:
+            kinds = {}
+        for kind in kinds:
+            wide = self._wider(op_type, inputs, kind)
+            if wide is None:
+                continue
+            if kind == "float64":
+                narrowed = self._outermost.narrowed
+                narrowed[op_type] = narrowed.get(op_type, 0) + 1
+            given = [self.cast(v, wide) if v and v.dtype == kind else v for v in inputs]
+            keeps = op_type in MAKES_INDICES
+            made = super().node(
+                op_type,
+                given,
+                [(wide if dtype == kind and not keeps else dtype, s) for dtype, s in outputs],
+                attributes=attributes,
+                stored=stored,
+                domain=domain,
+            )
+            return [self.cast(v, d) for v, (d, _) in zip(made, outputs, strict=True)]
+        return super().node(
+            op_type, inputs, outputs, attributes=attributes, stored=stored, domain=domain
+        )
+
+    def _wider(self, op_type: str, inputs: Sequence[Value | None], kind: str) -> str | None:
+        """Return the dtype to compute in instead of one, or None where that will do."""
+        dtypes = [None if v is None else v.dtype for v in inputs]
+        exact = kernels.computed_in(op_type, kind)
+        if exact != kind:
+            return exact
+        # The builder itself sees to these.
+        if kind == "bfloat16" or "bfloat16" in dtypes or _is_taken(op_type, dtypes):
+            return None
+        if kind == "float64" and _is_taken(
+            op_type, ["float32" if d == kind else d for d in dtypes]
+        ):
+            from converter.lower.builder import SINGLE
+            from converter.lower.double import FORMS
+
+            if op_type in SINGLE or op_type in FORMS:
+                return None
+        for wide in WIDER.get(kind, ()):
+            if _is_taken(op_type, [wide if d == kind else d for d in dtypes]):
+                return wide
+        operands.check_dtypes(op_type, dtypes)
+        return None
+
+    def check(
+        self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
+    ) -> None:
+        """Raise Gap where onnxruntime would refuse a node."""
+        operands.check_sizes(op_type, inputs, attributes, self.array)
+
+    # -- numbers and tensors -------------------------------------------------------------------
+
+    def array(self, value: Value) -> "np.ndarray | None":
+        """Return the elements of a small constant or a small weight, or None for anything else."""
+        found = super().array(value)
+        weight = self.graph.initializers.get(value.name)
+        if found is None and isinstance(weight, Weight) and value.is_plain:
+            tensor = self.weights[weight.tensor]
+            if tensor.nbytes <= SMALL:
+                found = tensor.numpy()
+        return found
+
+    def scalar(self, thing: Scalar, dtype: str) -> Value:
+        """Return a number as a tensor without axes, of a dtype."""
+        if isinstance(thing, Number):
+            return self.cast(thing.value, dtype)
+        if isinstance(thing, Size):
+            return self.cast(self.squeeze(self.vector([thing]), [0]), dtype)
+        return self.constant(thing, dtype)
+
+    # -- sizes ---------------------------------------------------------------------------------
+
+    def define(self, name: str, make: Callable[[], Value]) -> Size:
+        """Say what makes a named size: a function that gives it as a vector of one."""
+        self._atoms.setdefault(name, make)
+        return Size(name)
+
+    def axis_of(self, x: Value, axis: int) -> Dim:
+        """Return the size of an axis; one that has no name gets one."""
+        axis = x.axis(axis)
+        n = x.shape[axis]
+        if n is not None:
+            return n
+        self._fresh_sizes += 1
+        return self.define(f"unk__{self._fresh_sizes}", lambda: self._shape_of(x, axis))
+
+    def named(self, x: Value) -> Value:
+        """Return a value with a name for each of its sizes."""
+        if None not in x.shape:
+            return x
+        return replace(x, shape=tuple(self.axis_of(x, i) for i in range(x.rank)))
+
+    def _shape_of(self, x: Value, axis: int) -> Value:
+        where = x.stored.index(axis)
+        attributes: dict[str, Attribute] = {"start": where, "end": where + 1}
+        return self.node("Shape", [x], [("int64", (1,))], attributes=attributes)[0]
+
+    def size(self, x: Value, axis: int) -> Value:
+        """Return the size of an axis, as a vector of one."""
+        n = x.shape[axis]
+        if isinstance(n, str) and self._is_known(n):
+            return self.vector([n])
+        if isinstance(n, int):
+            return self.constant([n], "int64")
+        return self._shape_of(x, axis)
+
+    def _is_known(self, name: str) -> bool:
+        return all(atom in self._atoms for names in sizes.terms(name) for atom in names)
+
+    def vector(self, dims: Sequence[Dim]) -> Value:
+        """Return sizes as a vector of int64.
+
+        Raises:
+            Gap: Nothing says what one of them is.
+        """
+        parts: list[Value] = []
+        run: list[int] = []
+        for n in dims:
+            if isinstance(n, int):
+                run.append(n)
+                continue
+            if run:
+                parts.append(self.constant(run, "int64"))
+                run = []
+            parts.append(self._made(n))
+        if run or not parts:
+            parts.append(self.constant(np.asarray(run, np.int64)))
+        return self.concat(parts, 0)
+
+    def _made(self, name: Dim) -> Value:
+        """Return a named size as a vector of one."""
+        if not isinstance(name, str):
+            raise Gap("a size that nothing says")
+        key = ("dim", str(name))
+        if key not in self._cache:
+            total: Value | None = None
+            for names, times in sizes.terms(name).items():
+                product: Value | None = None
+                for atom in names:
+                    found = self._atom(atom)
+                    product = found if product is None else self.mul(product, found)
+                if product is None:
+                    product = self.constant([times], "int64")
+                elif times != 1:
+                    product = self.mul(product, times)
+                total = product if total is None else self.add(total, product)
+            self._cache[key] = total if total is not None else self.constant([0], "int64")
+        return self._cache[key]
+
+    def _atom(self, name: str) -> Value:
+        key = ("atom", name)
+        if key not in self._cache:
+            if name not in self._atoms:
+                raise Gap(f"size {name}, which no input says")
+            self._cache[key] = self._atoms[name]()
+        return self._cache[key]
+
+    def _opaque(self, found: Dim, op_type: str, a: Dim, b: Dim) -> Dim:
+        """Say what makes a size that is no polynomial."""
+        if isinstance(found, str) and not self._is_known(found):
+            self.define(found, lambda: self._combined(op_type, a, b))
+        return found
+
+    def _combined(self, op_type: str, a: Dim, b: Dim) -> Value:
+        left, right = self.vector([a]), self.vector([b])
+        if op_type == "Div":  # ONNX cuts off towards zero
+            left = self.sub(left, self.elementwise("Mod", left, right))
+        return self.elementwise(op_type, left, right)
+
+    def floordiv(self, a: Dim, b: Dim) -> Dim:
+        """A / b, rounded down."""
+        return self._opaque(sizes.floordiv(a, b), "Div", a, b)
+
+    def ceildiv(self, a: Dim, b: Dim) -> Dim:
+        """A / b, rounded up."""
+        exact = sizes.divided(a, b)
+        if exact is not None:
+            return exact
+        return self.floordiv(sizes.add(a, sizes.sub(b, 1)), b)
+
+    def modulo(self, a: Dim, b: Dim) -> Dim:
+        """A modulo b."""
+        return self._opaque(sizes.modulo(a, b), "Mod", a, b)
+
+    def least(self, a: Dim, b: Dim) -> Dim:
+        """The smaller one."""
+        return self._opaque(sizes.least(a, b), "Min", a, b)
+
+    def most(self, a: Dim, b: Dim) -> Dim:
+        """The larger one."""
+        return self._opaque(sizes.most(a, b), "Max", a, b)
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
+        """X in another shape, all of whose sizes are known or have names."""
+        shape = tuple(shape)
+        if len(shape) > MOST_AXES:
+            raise Gap(f"a shape of {len(shape)} axes")
+        x = self.plain(x)
+        if shape == x.shape and None not in shape:
+            return x
+        vector, zero = self._target(x, shape)
+        more: dict[str, Attribute] = {"allowzero": 1} if zero else {}
+        return self.emit("Reshape", x, vector, dtype=x.dtype, shape=shape, **more)
+
+    def _target(self, x: Value, shape: Shape) -> tuple[Value, bool]:
+        """Return a shape as a vector, and whether a zero in it is one."""
+        named = [i for i, n in enumerate(shape) if not isinstance(n, int)]
+        if 0 in shape:
+            return self.vector(shape), True
+        if len(named) <= 1:
+            return self.constant([n if isinstance(n, int) else -1 for n in shape], "int64"), False
+        # A zero stands for the size that the axis had.
+        same = [i for i in named if i < x.rank and shape[i] is not None and x.shape[i] == shape[i]]
+        if len(named) - len(same) <= 1:
+            found = [
+                n if isinstance(n, int) else 0 if i in same else -1 for i, n in enumerate(shape)
+            ]
+            return self.constant(found, "int64"), False
+        if len([n for n in shape if n is None]) == 1:
+            return self.vector([-1 if n is None else n for n in shape]), False
+        return self.vector(shape), False
+
+    def sizes(self, x: Value, shape: Shape) -> Value:
+        """Return a shape as a tensor."""
+        return self._target(x, shape)[0]
+
+    def sizes_of(self, like: Value, shape: Shape) -> Value:
+        """Return a shape as a tensor; what has no name is the size of ``like``'s axis."""
+        named = self.named(like)
+        return self.vector([named.shape[i] if n is None else n for i, n in enumerate(shape)])
+
+    def expand(self, x: Value, shape: Shape, like: Value | None = None) -> Value:
+        """X broadcast to a shape."""
+        shape = tuple(shape)
+        if x.shape == shape and None not in shape:
+            return x
+        source = like if like is not None else x
+        return self.emit("Expand", x, self.sizes_of(source, shape), dtype=x.dtype, shape=shape)
+
+    def shaped(self, value: Value, shape: Shape) -> Value:
+        """Return a value of which more is known than was inferred: nothing changes in the graph."""
+        return replace(value, shape=tuple(shape))
+
+    def range(self, count: Dim, dtype: str = "int64") -> Value:
+        """Return 0, 1, ... up to a size."""
+        if isinstance(count, int):
+            return self.constant(np.arange(count), dtype)
+        bounds = [
+            self.constant(0, "int64"), self.squeeze(self.vector([count]), [0]),
+            self.constant(1, "int64"),
+        ]  # fmt: skip
+        return self.cast(self.emit("Range", *bounds, dtype="int64", shape=(count,)), dtype)
+
+    def filled(self, shape: Sequence[Dim], number: Scalar, dtype: str) -> Value:
+        """Return a tensor all of whose elements are one number."""
+        value = self.scalar(number, dtype)
+        shape = tuple(shape)
+        if not shape:
+            return value
+        target = self.vector(shape)
+        return self.emit("Expand", value, target, dtype=dtype, shape=shape)
+
+    def cut(self, x: Value, axis: int, start: Dim, end: Dim, step: int = 1) -> Value:
+        """A part of x along an axis, between bounds that are not negative and lie within it."""
+        axis = x.axis(axis)
+        length = self.ceildiv(sizes.sub(end, start), step)
+        if start == 0 and end == x.shape[axis] and step == 1:
+            return x
+        whole = end == x.shape[axis]
+        numbers = [
+            self.constant([start], "int64") if isinstance(start, int) else self.vector([start]),
+            self.constant([1 << 62], "int64") if whole else self.vector([end]),
+            self.constant([x.stored.index(axis)], "int64"),
+            self.constant([step], "int64"),
+        ]
+        shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+        return self.node("Slice", [x, *numbers], [(x.dtype, shape)], stored=x.stored)[0]
+
+    def outer(self, x: Value) -> Value:
+        """Return a value whose order of axes in the graph is the program's own."""
+        return x if x.stored == identity(x.rank) else self.plain(x)
+
+
+def _is_taken(op_type: str, dtypes: Sequence[str | None]) -> bool:
+    try:
+        operands.check_dtypes(op_type, dtypes)
+    except Gap:
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""THE table of torch's ATen ops: a function each, whose signature is the op's schema.
+
+A handler takes the builder, and then the schema's arguments under their names, with their defaults.
+An argument that is in no signature is a gap, never ignored, except what says only where a tensor
+is kept (`IGNORED`). Annotations tell overloads apart where a source does not name them. The
+docstring's first line is the cell of the support matrix (``convert ops torch``).
+
+A family is a module of handlers; a new one is named in `OPS`.
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/native_functions.yaml
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from converter.lower.gap import Gap
+from converter.lower.torch.things import Size
+
+Handler = Callable[..., Any]
+H = TypeVar("H", bound=Handler)
+
+# Arguments that say where and how a tensor is kept, or how it is to be computed, and never what.
+IGNORED = frozenset((
+    "device", "layout", "memory_format", "pin_memory", "non_blocking", "requires_grad",
+    "generator", "enable_gqa_hint", "is_coalesced",
+))  # fmt: skip
+# What stands before a name in programs of the several ages.
+PREFIXES = ("torch.ops.", "torch._ops.", "aten.", "aten::", "prims.", "prims::")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One overload of one op.
+
+    Attributes:
+        name: ``add.Tensor``; the default overload has no dot.
+        handler: Builds it.
+        parameters: Names that its schema has, in order.
+        required: How many of them have no default.
+        kinds: Annotations, by parameter.
+    """
+
+    name: str
+    handler: Handler
+    parameters: tuple[str, ...]
+    required: int
+    kinds: Mapping[str, Any]
+
+    def call(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Build the op.
+
+        Raises:
+            Gap: It is given an argument that the handler does not take.
+        """
+        return self.handler(op, **self.bound(args, kwargs))
+
+    def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments by name, without those that say nothing of what is computed.
+
+        Raises:
+            Gap: There are more, others or fewer than the handler takes.
+        """
+        if len(args) > len(self.parameters):
+            raise Gap(f"{len(args)} arguments")
+        found = dict(zip(self.parameters, args, strict=False))
+        for name, value in kwargs.items():
+            if name in self.parameters:
+                found[name] = value
+            elif name not in IGNORED:
+                raise Gap(f"argument {name}")
+        missing = [p for p in self.parameters[: self.required] if p not in found]
+        if missing:
+            raise Gap(f"no argument {missing[0]}")
+        return found
+
+    def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Tell whether arguments are of the kinds that this overload takes."""
+        try:
+            found = self.bound(args, kwargs)
+        except Gap:
+            return False
+        return all(fits(self.kinds.get(name, Any), value) for name, value in found.items())
+
+
+class Table(Mapping[str, Row]):
+    """Rows by name and overload, entered by families: modules imported when a row is looked for."""
+
+    def __init__(self, *families: str) -> None:
+        """Name the modules below this package, those first that most models need."""
+        self._left = [f"{__package__}.{family}" for family in families]
+        self._rows: dict[str, Row] = {}
+        self._overloads: dict[str, list[Row]] = {}
+
+    def enter(self, row: Row) -> None:
+        """Enter a row.
+
+        Raises:
+            ValueError: The name is taken.
+        """
+        if row.name in self._rows:
+            raise ValueError(f"two handlers for {row.name}")
+        self._rows[row.name] = row
+        self._overloads.setdefault(row.name.partition(".")[0], []).append(row)
+
+    def __getitem__(self, name: str) -> Row:
+        while name not in self._rows and self._left:
+            import_module(self._left.pop(0))
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        while self._left:
+            import_module(self._left.pop(0))
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def overloads(self, name: str) -> Sequence[Row]:
+        """Return all overloads of an op, in the order in which they are to be tried."""
+        while name not in self._overloads and self._left:
+            import_module(self._left.pop(0))
+        return self._overloads.get(name, ())
+
+
+# A new family is named here.
+OPS = Table("basics", "arithmetic")
+
+
+def aten(*names: str) -> Callable[[H], H]:
+    """Enter a handler into the table under the names of these ops.
+
+    Args:
+        names: ``relu``, ``add.Tensor``: with the overload, unless it is the default one.
+
+    Raises:
+        ValueError: One of them is taken.
+    """
+
+    def enter(handler: H) -> H:
+        found = list(inspect.signature(handler).parameters.values())[1:]
+        parameters = tuple(p.name for p in found)
+        required = sum(p.default is p.empty for p in found)
+        kinds = {p.name: p.annotation for p in found if p.annotation is not p.empty}
+        for name in names:
+            OPS.enter(Row(name, handler, parameters, required, kinds))
+        return handler
+
+    return enter
+
+
+def plain_name(target: str) -> str:
+    """Return ``torch.ops.aten.add.Tensor`` or ``aten::add.Tensor`` as the table has it.
+
+    Names of other libraries than torch's keep theirs: ``torchvision.nms``.
+    """
+    name = target
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    return name.replace("::", ".").removesuffix(".default")
+
+
+def handler_of(name: str, overload: str | None = None) -> Row | None:
+    """Return the row of an op, or None where there is none.
+
+    Args:
+        name: In any spelling, with its overload or without.
+        overload: Its name; ``default`` and the empty text are the default one.
+    """
+    plain = plain_name(name)
+    return OPS.get(f"{plain}.{overload}" if overload not in (None, "", "default") else plain)
+
+
+def resolve(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Row | None:
+    """Return the overload that takes these arguments, or None: for sources that name none."""
+    plain = plain_name(name)
+    if "." in plain:
+        return OPS.get(plain)
+    for row in OPS.overloads(plain):
+        if row.takes(args, kwargs):
+            return row
+    return None
+
+
+def fits(kind: Any, thing: Any) -> bool:
+    """Tell whether a thing is of the kind that an annotation says."""
+    if kind is Any:
+        return True
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return any(fits(one, thing) for one in get_args(kind))
+    if origin is not None:  # Sequence[...]
+        (inner,) = get_args(kind)
+        if isinstance(thing, list | tuple):
+            return all(fits(inner, one) for one in thing)
+        return isinstance(thing, int | Size) and not isinstance(thing, bool) and fits(inner, thing)
+    if kind is None or kind is NoneType:
+        return thing is None
+    if kind is float:
+        return isinstance(thing, int | float) and not isinstance(thing, bool)
+    if kind is int:
+        return isinstance(thing, int)
+    if kind is str:
+        return isinstance(thing, str) and not isinstance(thing, Size)
+    return isinstance(thing, kind)

@@ -1,0 +1,75 @@
+"""What a torch program computes with beside tensors: sizes, numbers that are made at run time.
+
+A handler is given builder's `Value`s for tensors, Python's own numbers, texts, lists and None, and
+for an integer that depends on the inputs' shapes a `Size`: the name of that size, a sum of products
+of the names of dynamic axes (`converter.lower.tf.sizes`). A size costs no nodes until an operator
+wants it as a tensor.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from converter.lower.graph import Dim
+from converter.lower.values import Value
+
+
+class Size(str):
+    """A symbolic integer: the name of a size."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number that is only known when the graph runs: a tensor without axes.
+
+    For torch it is none: it takes no part in choosing a dtype but by its kind.
+    """
+
+    value: Value
+
+
+# How handlers annotate their parameters; `converter.lower.torch.table` tells overloads apart by it.
+Int: TypeAlias = int | Size
+Scalar: TypeAlias = int | float | bool | Size | Number
+Ints: TypeAlias = Sequence[int | Size]
+Floats: TypeAlias = Sequence[float]
+Tensors: TypeAlias = Sequence[Value]
+Thing: TypeAlias = Any  # Value, Scalar, str, None, or a list of those
+
+
+def integer(dim: Dim) -> Int:
+    """Return a known size as a thing of the program.
+
+    Raises:
+        ValueError: It is not known.
+    """
+    if dim is None:
+        raise ValueError("a size that is not known")
+    return dim if isinstance(dim, int) else Size(dim)
+
+
+def several(value: "Int | Ints", count: int) -> list[Int]:
+    """Return an argument that is one number, or one for each axis, as the latter."""
+    if isinstance(value, int | Size):
+        return [value] * count
+    found = list(value)
+    return found * count if len(found) == 1 else found
+
+
+def numbers(value: "Int | Ints", count: int, what: str) -> list[int]:
+    """Return `several` numbers that must be known.
+
+    Raises:
+        Gap: One is a symbolic size, or there is another number of them.
+    """
+    from converter.lower.gap import Gap
+
+    found = several(value, count)
+    plain = [n for n in found if isinstance(n, int)]
+    if len(plain) != len(found):
+        raise Gap(f"{what} that depends on the inputs' shapes")
+    if len(plain) != count:
+        raise Gap(f"{what} of {len(plain)} numbers for {count} axes")
+    return plain

@@ -1,0 +1,146 @@
+"""Which ops yield views, and how what is written to a view gets into its base."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from converter.lower.gap import Gap
+from converter.lower.torch.context import Context
+from converter.lower.values import Value, inverse
+
+# Builder, base, what the view is now, the view's other arguments, which of several views.
+Write = Callable[[Context, Value, Value, Mapping[str, Any], int | None], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How an op's result shares memory with its first argument.
+
+    Attributes:
+        kind: ``view``; ``maybe`` where torch copies what it cannot view; ``same`` where it returns
+            its argument if there is nothing to do, and else a copy.
+        keeps_order: Whether a view of elements that lie in order has them in order, too.
+        write: Puts the view's elements into the base; None where that is not done yet.
+    """
+
+    kind: Literal["view", "maybe", "same"]
+    keeps_order: bool
+    write: Write | None = None
+
+
+def _as_it_was(
+    op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
+) -> Value:
+    """Another shape of all elements: back to the base's."""
+    del given, place
+    return op.reshape(value, op.named(base).shape)
+
+
+def _same(
+    op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
+) -> Value:
+    del given, place
+    return op.cast(value, base.dtype)
+
+
+def _swapped(
+    op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
+) -> Value:
+    del op, place
+    names = [n for n in given if n not in ("dim0", "dim1", "axis0", "axis1")]
+    if names:
+        raise Gap(f"argument {names[0]}")
+    order = list(range(base.rank))
+    one, other = [base.axis(int(n)) for n in given.values()] if given else (-2, -1)
+    if base.rank > 1:
+        order[one], order[other] = order[other], order[one]
+    return value.transposed(order)
+
+
+def _permuted(
+    op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
+) -> Value:
+    del op, place
+    return value.transposed(inverse([base.axis(int(n)) for n in given["dims"]]))
+
+
+def _selected(
+    op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
+) -> Value:
+    from converter.lower.torch.scattering import select_scatter
+
+    del place
+    return select_scatter(op, base, value, given["dim"], given["index"])
+
+
+def _sliced(
+    op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
+) -> Value:
+    from converter.lower.torch.scattering import slice_scatter
+
+    del place
+    return slice_scatter(op, base, value, **given)
+
+
+def _narrowed(
+    op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
+) -> Value:
+    from converter.lower.tf import sizes
+    from converter.lower.torch.scattering import slice_scatter
+    from converter.lower.torch.things import integer
+
+    del place
+    start = given["start"]
+    if isinstance(start, int) and start < 0:
+        start = sizes.add(op.axis_of(base, given["dim"]), start)
+    end = integer(sizes.add(start, given["length"]))
+    return slice_scatter(op, base, value, given["dim"], start, end)
+
+
+def _taken(
+    op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
+) -> Value:
+    from converter.lower.torch.scattering import select_scatter
+
+    assert place is not None
+    return select_scatter(op, base, value, given.get("dim", 0), place)
+
+
+# fmt: off
+VIEWS: dict[str, View] = {
+    "alias":       View("view", keeps_order=True, write=_same),
+    "detach":      View("view", keeps_order=True, write=_same),
+    "contiguous":  View("maybe", keeps_order=True, write=_same),
+    "to":          View("same", keeps_order=True),
+    "type_as":     View("same", keeps_order=True),
+    "float":       View("same", keeps_order=True),
+    "half":        View("same", keeps_order=True),
+    "dropout":     View("same", keeps_order=True),
+    "view":        View("view", keeps_order=True, write=_as_it_was),
+    "view_as":     View("view", keeps_order=True, write=_as_it_was),
+    "reshape":     View("maybe", keeps_order=True, write=_as_it_was),
+    "reshape_as":  View("maybe", keeps_order=True, write=_as_it_was),
+    "flatten":     View("maybe", keeps_order=True, write=_as_it_was),
+    "unflatten":   View("view", keeps_order=True, write=_as_it_was),
+    "squeeze":     View("view", keeps_order=True, write=_as_it_was),
+    "unsqueeze":   View("view", keeps_order=True, write=_as_it_was),
+    "transpose":   View("view", keeps_order=False, write=_swapped),
+    "swapaxes":    View("view", keeps_order=False, write=_swapped),
+    "t":           View("view", keeps_order=False, write=_swapped),
+    "numpy_T":     View("view", keeps_order=False),
+    "permute":     View("view", keeps_order=False, write=_permuted),
+    "movedim":     View("view", keeps_order=False),
+    "expand":      View("view", keeps_order=False),
+    "expand_as":   View("view", keeps_order=False),
+    "select":      View("view", keeps_order=False, write=_selected),
+    "slice":       View("view", keeps_order=False, write=_sliced),
+    "narrow":      View("view", keeps_order=False, write=_narrowed),
+    "unbind":      View("view", keeps_order=False, write=_taken),
+    "split":       View("view", keeps_order=False),
+    "split_with_sizes": View("view", keeps_order=False),
+    "chunk":       View("view", keeps_order=False),
+    "tensor_split": View("view", keeps_order=False),
+    "diagonal":    View("view", keeps_order=False),
+    "unfold":      View("view", keeps_order=False),
+}
+# fmt: on
