@@ -24,6 +24,7 @@ from formats.errors import EnvironmentFault
 QUESTION, ANSWER = "question.json", "answer.json"
 LOG = "log.txt"
 PYTHON_VARIABLE = "CONVERT_TENSORFLOW_PYTHON"  # another Python, which has TensorFlow or Keras
+TORCH_PYTHON_VARIABLE = "CONVERT_TORCH_PYTHON"  # another Python, which has torch
 LEASH = Path(__file__).with_name("leash.py")
 MAX_ANSWER_BYTES = 256 << 20  # parsed, it takes several times as much
 POLL_SECONDS = 0.05

@@ -1,0 +1,511 @@
+"""Torch sources, loaded by torch: in a child process, and in nothing else.
+
+Plain, and nothing of the project but the file beside it, so that any Python (3.10 and later) that
+has torch can use it: the child that exports a graph, and the child that runs the source to verify
+one, load it through this one file. A question says
+
+    form        ``torchscript``, ``exported_program``, ``torch_modules`` or ``state_dict``
+    source      path of the artifact; for ``state_dict`` also a .safetensors file, or a folder
+    arch        for ``state_dict``: ``{"factory": "module:name", "arguments": {…} or […]}``
+    trusted     modules of the user's, name and path, whose classes a pickle may have
+    root        where the project is, which imports those
+
+A pickled module may have classes of torch.nn and of the libraries in `LIBRARIES`, and those of
+trusted modules; a class of ``__main__`` is looked for in trusted modules by its name. Nothing else
+that a pickle names is found. What is loaded is in evaluation mode.
+"""
+
+import collections
+import enum
+import importlib
+import importlib.util
+import inspect
+import io
+import json
+import pickle
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = ("torchvision", "timm", "transformers", "torchaudio")
+# Classes are taken from here when they are modules, configurations or enumerations.
+NN = ("torch.nn.", "torch.ao.nn.", "torch.ao.quantization.stubs", "torch.ao.quantization.observer")
+CONFIGURATIONS = ("PretrainedConfig", "PreTrainedConfig", "GenerationConfig")
+# What pickles of tensors and of plain values are made with, besides classes of storages.
+# fmt: off
+REBUILDING: Mapping[str, frozenset[str]] = {
+    "torch._utils": frozenset((
+        "_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter",
+        "_rebuild_parameter_with_state", "_rebuild_qtensor", "_rebuild_sparse_tensor",
+        "_rebuild_sparse_csr_tensor", "_rebuild_device_tensor_from_numpy",
+        "_rebuild_meta_tensor_no_storage",
+    )),
+    "torch._tensor": frozenset(("_rebuild_from_type_v2",)),
+    "torch": frozenset((
+        "Size", "device", "dtype", "Tensor", "Generator", "float32", "float64", "float16",
+        "bfloat16", "complex64", "complex128", "int8", "int16", "int32", "int64", "uint8", "bool",
+        "qint8", "quint8", "qint32", "per_tensor_affine", "per_channel_affine", "strided",
+        "contiguous_format", "channels_last", "preserve_format",
+        "relu", "tanh", "sigmoid", "softmax", "log_softmax", "selu", "erf",
+    )),
+    "torch.nn.parameter": frozenset(("Parameter", "Buffer", "UninitializedParameter")),
+    "torch.serialization": frozenset(("_get_layout",)),
+    "torch.storage": frozenset(("TypedStorage", "_TypedStorage", "UntypedStorage")),
+    "torch.nn.functional": frozenset((
+        "relu", "relu6", "gelu", "silu", "elu", "selu", "celu", "leaky_relu", "mish", "softplus",
+        "hardswish", "hardsigmoid", "hardtanh", "tanh", "sigmoid", "softmax", "log_softmax",
+        "glu", "logsigmoid", "tanhshrink", "softsign", "softshrink", "max_pool1d", "max_pool2d",
+        "avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "normalize",
+        "interpolate", "dropout",
+    )),
+    "torch._C._nn": frozenset(("gelu", "silu", "relu6", "softplus", "hardswish", "mish")),
+    "collections": frozenset(("OrderedDict", "defaultdict", "Counter", "deque")),
+    "builtins": frozenset((
+        "set", "frozenset", "slice", "range", "complex", "bytearray", "dict", "list", "tuple",
+        "int", "float", "bool", "str", "bytes", "object",
+    )),
+    "copyreg": frozenset(("_reconstructor",)),
+    "functools": frozenset(("partial",)),
+    "_codecs": frozenset(("encode",)),
+    "numpy": frozenset(("ndarray", "dtype")),
+    "numpy.core.multiarray": frozenset(("_reconstruct", "scalar")),
+    "numpy._core.multiarray": frozenset(("_reconstruct", "scalar")),
+}
+# fmt: on
+PARALLEL = {
+    ("torch.nn.parallel.data_parallel", "DataParallel"),
+    ("torch.nn.parallel.distributed", "DistributedDataParallel"),
+}
+# As `converter.normalise` takes them off: wrappers anywhere, and what all names begin with.
+ANYWHERE = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+MAX_DEPTH = 4  # of dicts that a state dict lies in
+SHOWN = 5  # names in a message
+SAFETENSORS = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
+    "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "U16": "uint16", "U32": "uint32",
+    "U64": "uint64", "C64": "complex64",
+}  # fmt: skip
+
+
+def beside(name: str) -> Any:
+    """Return a module that lies beside this file, which is no place to import from."""
+    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+guard = beside("torch_guard")
+RefusedError = guard.RefusedError
+
+
+class MismatchError(Exception):
+    """A state dict and the module that a factory makes have other keys or shapes."""
+
+
+@dataclass
+class Loaded:
+    """A source that is loaded.
+
+    Attributes:
+        module: What is called: a ScriptModule, an nn.Module, or an exported program's module.
+        program: The ExportedProgram, where it is one.
+        notes: What was done otherwise than torch does it by itself.
+        renamed: For a state dict: the module's name of a tensor → its name in the file.
+    """
+
+    module: Any
+    program: Any = None
+    notes: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+
+
+def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded:
+    """Load a source on a device.
+
+    Args:
+        torch: The module.
+        question: As above.
+        device: In torch's words.
+
+    Raises:
+        RefusedError: It would run code that nobody trusts.
+        MismatchError: The factory's module is not this state dict's.
+        Exception: Whatever torch raises.
+    """
+    loader: Callable[[Any, Mapping[str, Any], str], Loaded] = {
+        "torchscript": _script,
+        "exported_program": _exported,
+        "torch_modules": _pickled,
+        "state_dict": _with_factory,
+    }[question["form"]]
+    loaded = loader(torch, question, device)
+    if loaded.program is None:
+        loaded.module.eval()
+    return loaded
+
+
+# -- programs ------------------------------------------------------------------------------------
+
+
+def _script(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+    source = question["source"]
+    if guard.is_zip(source):
+        guard.refuse_script(source)
+    module = torch.jit.load(source, map_location=device)
+    guard.refuse_nodes(module)
+    return Loaded(module)
+
+
+def _exported(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+    source = question["source"]
+    guard.refuse_exported(torch, source)
+    program = torch.export.load(source)
+    if {str(t.device) for t in _tensors(program)} - {str(torch.device(device))}:
+        passes: Any = importlib.import_module("torch.export.passes")
+        program = passes.move_to_device_pass(program, device)
+    return Loaded(program.module(), program)
+
+
+def _tensors(program: Any) -> Iterator[Any]:
+    yield from program.state_dict.values()
+    yield from (v for v in program.constants.values() if hasattr(v, "device"))
+
+
+# -- pickled modules -----------------------------------------------------------------------------
+
+
+def _pickled(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+    finder = Finder(torch, _trusted(question))
+    value = torch.load(
+        question["source"],
+        map_location=device,
+        pickle_module=finder.as_module(),
+        weights_only=False,
+    )
+    found = dict(_modules(torch, value))
+    if len(found) != 1:
+        names = ", ".join(found) or "none"
+        raise ValueError(f"has {len(found)} modules to run, not one: {names}")
+    (module,) = found.values()
+    notes = [f"the module is the pickle's {name!r}" for name in found if name]
+    module = _unwrapped(module, notes)
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)  # noqa: FBT003 - torch's own
+    return Loaded(module, notes=notes)
+
+
+def _modules(torch: Any, value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the outermost modules of a checkpoint, by their keys."""
+    if isinstance(value, torch.nn.Module):
+        yield name, value
+    elif isinstance(value, dict) and depth < MAX_DEPTH:
+        for key, item in value.items():
+            yield from _modules(torch, item, f"{name}.{key}" if name else str(key), depth + 1)
+
+
+def _unwrapped(module: Any, notes: list[str]) -> Any:
+    while getattr(module, "is_wrapper", False) is True:
+        notes.append("run without the DataParallel around it")
+        module = module.module
+    return module
+
+
+def _wrapper(torch: Any) -> type:
+    """Return what stands for DataParallel, whose devices are not here."""
+
+    class Wrapper(torch.nn.Module):  # type: ignore[misc]
+        is_wrapper = True
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            kept = {"_modules", "_parameters", "_buffers", "training"}
+            torch.nn.Module.__init__(self)
+            self.__dict__.update({k: v for k, v in state.items() if k in kept})
+
+        def forward(self, *given: Any, **named: Any) -> Any:
+            return self.module(*given, **named)
+
+    return Wrapper
+
+
+class Finder:
+    """Finds what a pickle names, of what it may name."""
+
+    def __init__(self, torch: Any, trusted: Mapping[str, Any]) -> None:
+        self.torch = torch
+        self.trusted = trusted
+        self.wrapper = _wrapper(torch)
+
+    def as_module(self) -> Any:
+        """Return what stands for the module ``pickle`` in torch.load."""
+        found = self.find
+
+        class Unpickler(pickle.Unpickler):  # noqa: TID251 - with an allow-list
+            def find_class(self, module: str, name: str) -> Any:
+                return found(module, name)
+
+        def load(file: Any, **options: Any) -> Any:
+            return Unpickler(file, **options).load()
+
+        def loads(data: bytes, **options: Any) -> Any:
+            return load(io.BytesIO(data), **options)
+
+        return types.SimpleNamespace(
+            Unpickler=Unpickler, load=load, loads=loads, UnpicklingError=pickle.UnpicklingError,
+            __name__="pickle",
+        )  # fmt: skip
+
+    def find(self, module: str, name: str) -> Any:
+        """Return a class or function of those that a pickle may name.
+
+        Raises:
+            RefusedError: It may not.
+        """
+        if not name.isidentifier():  # a path of attributes
+            raise RefusedError(f"names {module}.{name}")
+        module = {"__builtin__": "builtins", "copy_reg": "copyreg"}.get(module, module)
+        own = self.own(module, name)
+        if own is not None:
+            return own
+        if (module, name) in PARALLEL:
+            return self.wrapper
+        if name in REBUILDING.get(module, ()):
+            return getattr(importlib.import_module(module), name)
+        if module in ("torch", "torch.cuda") and name.endswith("Storage"):
+            return getattr(importlib.import_module(module), name)
+        if module.startswith("numpy.dtypes") or (module == "numpy" and _is_scalar(name)):
+            return getattr(importlib.import_module(module), name)
+        if module.startswith(NN) or module.partition(".")[0] in LIBRARIES:
+            value = getattr(importlib.import_module(module), name)
+            if self.is_known(value):
+                return value
+        what = f"--trust {module.partition('.')[0]}"
+        what = "--trust MODULE=FILE.py, where its class is" if module == "__main__" else what
+        raise RefusedError(f"needs {module}.{name}, which is nobody's that is known: {what}")
+
+    def own(self, module: str, name: str) -> Any:
+        """Return what a trusted module has of that name."""
+        for trusted, loaded in self.trusted.items():
+            if module == trusted or module.startswith(f"{trusted}."):
+                inside = loaded if module == trusted else importlib.import_module(module)
+                return getattr(inside, name)
+        if module == "__main__":
+            for loaded in self.trusted.values():
+                if isinstance(getattr(loaded, name, None), type):
+                    return getattr(loaded, name)
+        return None
+
+    def is_known(self, value: Any) -> bool:
+        """Tell a class of a library that is a module, a configuration or an enumeration."""
+        if not isinstance(value, type):
+            return False
+        if issubclass(value, (self.torch.nn.Module, enum.Enum)):
+            return not issubclass(value, self.torch.jit.ScriptModule)
+        return any(base.__name__ in CONFIGURATIONS for base in value.__mro__)
+
+
+def _is_scalar(name: str) -> bool:
+    return bool(re.fullmatch(r"(float|int|uint|complex)\d+|bool_?|generic|number", name))
+
+
+def _trusted(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the modules of the user's, imported, by name."""
+    found: dict[str, Any] = {}
+    for module, path in question.get("trusted") or ():
+        if question["root"] not in sys.path:
+            sys.path.append(question["root"])
+        found[module] = importlib.import_module("converter.trust").load(module, path)
+    return found
+
+
+# -- state dicts ---------------------------------------------------------------------------------
+
+
+def _with_factory(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+    module, state = built(torch, question), state_of(torch, question["source"])
+    renamed, notes = fill(torch, module, state)
+    return Loaded(module.to(device), notes=notes, renamed=renamed)
+
+
+def built(torch: Any, question: Mapping[str, Any]) -> Any:
+    """Return the module that a factory makes.
+
+    Raises:
+        ValueError: It makes none.
+    """
+    trusted = _trusted(question)
+    said = question["arch"]
+    name, _, path = said["factory"].partition(":")
+    found: Any = trusted[name] if name in trusted else importlib.import_module(name)
+    for part in path.split("."):
+        found = getattr(found, part)
+    arguments = said.get("arguments") or {}
+    made = found(*arguments) if isinstance(arguments, list) else found(**arguments)
+    if not isinstance(made, torch.nn.Module):
+        raise ValueError(f"{said['factory']} makes a {type(made).__name__}, no torch.nn.Module")  # noqa: TRY004 - what it is, is the user's
+    return made
+
+
+def state_of(torch: Any, source: str) -> Any:
+    """Return what a checkpoint holds; nothing that it names is run, and storages are on the CPU."""
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(path.glob("*.safetensors"))
+        found: dict[str, Any] = {}
+        for file in files or sorted(path.glob("*.bin")):
+            found.update(state_of(torch, str(file)))
+        return found
+    with path.open("rb") as f:
+        head = f.read(9)
+    if len(head) == 9 and head[8:] == b"{":
+        return _safetensors(torch, path)
+    return torch.load(source, map_location="cpu", weights_only=True)
+
+
+def _safetensors(torch: Any, path: Path) -> dict[str, Any]:
+    data = bytearray(path.read_bytes())
+    begin = 8 + int.from_bytes(data[:8], "little")
+    found = {}
+    for name, entry in json.loads(data[8:begin]).items():
+        if name == "__metadata__":
+            continue
+        start, end = entry["data_offsets"]
+        dtype = getattr(torch, SAFETENSORS[entry["dtype"]])
+        empty = torch.empty(entry["shape"], dtype=dtype)
+        if start == end:
+            found[name] = empty
+            continue
+        piece = data[begin + start : begin + end]  # a copy of its own: aligned
+        found[name] = torch.frombuffer(piece, dtype=dtype).reshape(entry["shape"])
+    return found
+
+
+def fill(torch: Any, module: Any, value: Any) -> tuple[dict[str, str], list[str]]:
+    """Load the state dict that a checkpoint holds into a module: all of its keys, and no others.
+
+    Returns:
+        The module's names → the file's; and what was taken off names.
+
+    Raises:
+        MismatchError: None fits; of the one that fits best, what is missing and what is too much.
+    """
+    wanted = list(module.state_dict())
+    best: tuple[int, list[str], list[str], str] | None = None
+    for path, state in _candidates(torch, value):
+        for prefix, names in _spellings(state):
+            given = collections.OrderedDict((name, state[old]) for name, old in names.items())
+            if getattr(state, "_metadata", None) is not None and not prefix:
+                given._metadata = state._metadata  # type: ignore[attr-defined]
+            missing = [n for n in wanted if n not in given and not _is_counter(n)]
+            extra = [n for n in given if n not in wanted]
+            if missing or extra:
+                key = len(missing) + len(extra)
+                if best is None or key < best[0]:
+                    best = key, missing, extra, path
+                continue
+            wrong = _shapes(module, given)
+            if wrong:
+                raise MismatchError(wrong)
+            said = module.load_state_dict(given, strict=False)
+            left = [n for n in said.missing_keys if not _is_counter(n)]
+            if left or said.unexpected_keys:
+                raise MismatchError(_difference(left, said.unexpected_keys, path))
+            notes = [f"state dict {path!r}"] if path else []
+            notes += [f"{prefix!r} taken off its names"] if prefix else []
+            spelled = f"{path}." if path else ""
+            return {name: f"{spelled}{old}" for name, old in names.items()}, notes
+    if best is None:
+        raise MismatchError("the file holds no dict of tensors")
+    raise MismatchError(_difference(*best[1:]))
+
+
+def _difference(missing: list[str], extra: list[str], path: str) -> str:
+    where = f" in {path!r}" if path else ""
+    parts = []
+    if missing:
+        parts.append(f"the file lacks {len(missing)} tensors{where}: {_some(missing)}")
+    if extra:
+        parts.append(f"the module has no {len(extra)} of the file's: {_some(extra)}")
+    return "; ".join(parts)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+
+
+def _shapes(module: Any, given: Mapping[str, Any]) -> str:
+    """Return which tensors have other shapes than the module's."""
+    found = []
+    for name, tensor in module.state_dict().items():
+        if name in given and hasattr(tensor, "shape") and tensor.shape != given[name].shape:
+            found.append(f"{name} is {list(given[name].shape)}, not {list(tensor.shape)}")
+    return f"{len(found)} tensors have other shapes: {'; '.join(found[:SHOWN])}" if found else ""
+
+
+def _is_counter(name: str) -> bool:
+    return name.rpartition(".")[2] == "num_batches_tracked"  # torch 0.4 and before had none
+
+
+def _candidates(
+    torch: Any, value: Any, path: str = "", depth: int = 0
+) -> Iterator[tuple[str, Any]]:
+    """Yield the dicts of tensors in a checkpoint, the outermost first."""
+    if not isinstance(value, dict) or depth > MAX_DEPTH:
+        return
+    if any(isinstance(v, torch.Tensor) for v in value.values()):
+        yield path, _tensors_only(torch, value)
+    for key, item in value.items():
+        yield from _candidates(torch, item, f"{path}.{key}" if path else str(key), depth + 1)
+
+
+def _tensors_only(torch: Any, value: Any) -> Any:
+    kept = collections.OrderedDict(
+        (str(k), v) for k, v in value.items() if isinstance(v, torch.Tensor)
+    )
+    if getattr(value, "_metadata", None) is not None:
+        kept._metadata = value._metadata  # type: ignore[attr-defined]
+    return kept
+
+
+def _spellings(state: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield what may be taken off a state dict's names, and the names: as they are first."""
+    names = {name: name for name in state}
+    yield "", names
+    taken = ""
+    for wrapper in ANYWHERE:
+        if any(wrapper in name for name in names):
+            names = {name.replace(wrapper, ""): old for name, old in names.items()}
+            taken += wrapper
+            yield taken, names
+    while names:
+        first = next(iter(names)).partition(".")[0] + "."
+        if not all(name.startswith(first) and name != first for name in names):
+            return
+        names = {name[len(first) :]: old for name, old in names.items()}
+        taken += first
+        yield taken, names
+
+
+# -- calling -------------------------------------------------------------------------------------
+
+
+def parameters(module: Any) -> list[str]:
+    """Return the names of what ``forward`` takes."""
+    schema = getattr(getattr(module, "forward", None), "schema", None)
+    if schema is not None:
+        return [argument.name for argument in schema.arguments if argument.name != "self"]
+    return [
+        name
+        for name, p in inspect.signature(module.forward).parameters.items()
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception as one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400]

@@ -1,0 +1,128 @@
+"""A torch source in torch itself: a program, a pickled module, or a state dict and its factory.
+
+The Python that has torch is ours, or the one that ``CONVERT_TORCH_PYTHON`` names. The child loads
+the artifact with torch's own loader, so that a reader of ours that mistook it shows.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from converter import child
+from converter.child import TORCH_PYTHON_VARIABLE, Allowance
+from converter.options import Arch
+from converter.trust import ROOT, Trusted, plain
+from converter.verify.placement import CPU, On
+from converter.verify.runners import HERE, NoRun, Prepared, SourceRun, source_run
+from formats.bundle import Bundle
+
+RUNNER = HERE / "runner_torch.py"
+STATE_DICT = "state_dict"  # what is run with a factory of the user's
+MODULES = "torch_modules"
+# No class of an allowed library may fetch code, or weights, while a pickle is opened.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """What torch is asked to run.
+
+    Attributes:
+        path: The artifact.
+        form: ``torchscript``, ``exported_program``, ``torch_modules`` or ``state_dict``.
+        dtypes: Of the converted graph's inputs, in order.
+        trust: Modules of the user's that classes may be taken from.
+        arch: Who makes the module that a state dict is of.
+    """
+
+    path: Path
+    form: str
+    dtypes: tuple[str, ...]
+    trust: Sequence[Trusted] = ()
+    arch: Arch | None = None
+
+
+def may_have_torch() -> bool:
+    """Tell whether torch may be found: cheap, and before anything is prepared for it."""
+    return bool(os.environ.get(TORCH_PYTHON_VARIABLE)) or bool(importlib.util.find_spec("torch"))
+
+
+def form_of(bundle: Bundle, arch: Arch | None) -> str:
+    """Return what a source is to torch: the kind of its topology; with a factory, a state dict."""
+    if bundle.topology is None:
+        return STATE_DICT if arch is not None else ""
+    return bundle.topology.kind
+
+
+def run_torch(
+    asked: Torch,
+    prepared: Prepared,
+    allowance: Allowance,
+    *,
+    layers: Sequence[str] = (),
+    on: On = CPU,
+) -> SourceRun | NoRun:
+    """Run a source in torch on every case.
+
+    Args:
+        asked: What to run.
+        prepared: The inputs.
+        allowance: For the child.
+        layers: What is wanted too: paths of submodules, or names of a program's nodes.
+        on: Where to run it.
+
+    Raises:
+        EnvironmentFault: The child died, hung, or took too much memory.
+    """
+    if on.device is not None and not on.device.torch:
+        text = f"torch has no device {on.device}"
+        return NoRun(text, is_missing=False, lacks_device=True)
+    question: dict[str, Any] = {
+        "form": asked.form,
+        "source": str(asked.path.absolute()),
+        "arch": _plain(asked.arch),
+        "trusted": plain(asked.trust),
+        "root": str(ROOT),
+        "inputs": prepared.names,
+        "dtypes": asked.dtypes,
+        "cases": prepared.groups,
+        "layers": list(layers),
+        **on.question(on.device.torch if on.device is not None else ""),
+    }
+    answer = child.ask(
+        RUNNER,
+        prepared.folder,
+        question,
+        what="torch",
+        allowance=allowance,
+        python=os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable,
+        environment={**(OFFLINE if asked.form == MODULES else {}), **on.environment()},
+    )
+    versions = dict(answer.get("versions", {}))
+    name = f"torch {versions.get('torch', '')}".strip()
+    said = f"{name}: {answer.get('error')}"
+    match answer.get("status"):
+        case "absent":
+            return NoRun(said, is_missing=True)
+        case "refused":
+            text = f"{name}: running it would run code or touch files ({answer.get('error')})"
+            return NoRun(text, is_missing=False)
+        case "no device":
+            return NoRun(said, is_missing=False, lacks_device=True)
+        case "done":
+            run = source_run("torch", versions, answer, prepared)
+        case _:
+            return NoRun(said, is_missing=False)
+    if not run.chosen:
+        return NoRun(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
+    return replace(run, unstable=frozenset(answer["unstable"]), random=tuple(answer["random"]))
+
+
+def _plain(arch: Arch | None) -> Mapping[str, Any] | None:
+    if arch is None:
+        return None
+    return {"factory": arch.factory, "arguments": dict(arch.arguments)}
