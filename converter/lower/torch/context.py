@@ -146,7 +146,7 @@ class Context(Builder):
         if n is not None:
             return n
         self._fresh_sizes += 1
-        return self.define(f"unk__{self._fresh_sizes}", lambda: self._shape_of(x, axis))
+        return self.define(f"unk__{self._fresh_sizes}", lambda: self.measured(x, axis))
 
     def named(self, x: Value) -> Value:
         """Return a value with a name for each of its sizes."""
@@ -154,7 +154,8 @@ class Context(Builder):
             return x
         return replace(x, shape=tuple(self.axis_of(x, i) for i in range(x.rank)))
 
-    def _shape_of(self, x: Value, axis: int) -> Value:
+    def measured(self, x: Value, axis: int) -> Value:
+        """Return the size that an axis has when the graph runs, as a vector of one."""
         where = x.stored.index(axis)
         attributes: dict[str, Attribute] = {"start": where, "end": where + 1}
         return self.node("Shape", [x], [("int64", (1,))], attributes=attributes)[0]
@@ -162,13 +163,14 @@ class Context(Builder):
     def size(self, x: Value, axis: int) -> Value:
         """Return the size of an axis, as a vector of one."""
         n = x.shape[axis]
-        if isinstance(n, str) and self._is_known(n):
+        if isinstance(n, str) and self.is_known(n):
             return self.vector([n])
         if isinstance(n, int):
             return self.constant([n], "int64")
-        return self._shape_of(x, axis)
+        return self.measured(x, axis)
 
-    def _is_known(self, name: str) -> bool:
+    def is_known(self, name: str) -> bool:
+        """Tell whether everything that a size is made of is known."""
         return all(atom in self._atoms for names in sizes.terms(name) for atom in names)
 
     def vector(self, dims: Sequence[Dim]) -> Value:
@@ -221,7 +223,7 @@ class Context(Builder):
 
     def _opaque(self, found: Dim, op_type: str, a: Dim, b: Dim) -> Dim:
         """Say what makes a size that is no polynomial."""
-        if isinstance(found, str) and not self._is_known(found):
+        if isinstance(found, str) and not self.is_known(found):
             self.define(found, lambda: self._combined(op_type, a, b))
         return found
 

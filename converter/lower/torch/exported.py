@@ -1,0 +1,516 @@
+"""Programs of ``torch.export`` into a graph: ATen ops over named values, in a JSON document.
+
+Both dialects are taken: that which torch.export gives (with ops that write in place), and the core
+ATen that ``run_decompositions`` leaves. What torch recorded of each value's dtype and shape is held
+against ours: where they differ, one of them is wrong, and that is a gap.
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/schema.py
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, nan
+from typing import Any
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Dim, Graph, Shape, needed
+from converter.lower.tf import sizes
+from converter.lower.tf.merge_equal import merge_equal
+from converter.lower.torch import calls
+from converter.lower.torch.context import Context
+from converter.lower.torch.expressions import parsed
+from converter.lower.torch.references import Reference
+from converter.lower.torch.things import Number, Size, Thing
+from converter.lower.values import Value
+from formats.bundle import Bundle, TensorSpec
+from formats.containers import jsontext
+from formats.errors import CorruptError, UnsupportedError
+from formats.limits import DEFAULT
+from formats.storage import Span
+from formats.torch_export import PROGRAM, SCALAR_TYPES, entry_name, input_specs
+
+MOST_NAMED = 20  # places of one gap that a message names
+SPECIAL = {"Infinity": inf, "-Infinity": -inf, "NaN": nan}
+# What an argument may be that has no part in what is computed.
+PLACES = ("as_device", "as_memory_format", "as_layout")
+WEIGHTS = {
+    "parameter": "parameter_name", "buffer": "buffer_name",
+    "tensor_constant": "tensor_constant_name",
+}  # fmt: skip
+
+Object = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Gaps:
+    """What could not be lowered: op and reason, and where."""
+
+    found: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+    def add(self, op: str, reason: str, where: str) -> None:
+        """Note one."""
+        self.found.setdefault((op, reason), []).append(where)
+
+    def message(self) -> str:
+        """Return all of them, the most frequent first."""
+        counts = Counter({key: len(places) for key, places in self.found.items()})
+        parts = []
+        for (op, reason), count in counts.most_common(MOST_NAMED):
+            times = f" ({count} times)" if count > 1 else ""
+            parts.append(f"{op}: {reason}, at {self.found[op, reason][0]}{times}")
+        more = len(counts) - MOST_NAMED
+        return "not supported: " + "; ".join(parts) + (f"; and {more} more" if more > 0 else "")
+
+
+def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> Graph:
+    """Return the graph of an exported program.
+
+    Args:
+        bundle: The model.
+        opset: Version of ONNX's operators.
+        inputs: Of the user's: words there become names of the program's dynamic axes.
+
+    Raises:
+        UnsupportedError: It needs what we do not do; all of it is named.
+        CorruptError: It is damaged.
+    """
+    sizes.forget()
+    program = _program(bundle)
+    graph = Graph("forward", opset)
+    module = _object(program.get("graph_module"), "a program without a graph")
+    return _Lowering(bundle, graph, module, inputs).lowered()
+
+
+def _program(bundle: Bundle) -> Object:
+    content = bundle.topology.content if bundle.topology is not None else None
+    spans = content if isinstance(content, Mapping) else {}
+    named = {
+        name: span
+        for name, span in spans.items()
+        if isinstance(span, Span)
+        and (name == PROGRAM or (name.startswith("models/") and name.endswith(".json")))
+    }
+    if not named:
+        raise UnsupportedError("the archive has no program, only weights")
+    if len(named) > 1:
+        raise UnsupportedError(f"an archive of {len(named)} programs: {', '.join(named)}")
+    ((name, span),) = named.items()
+    limit = DEFAULT.max_inflated_bytes
+    data = b"".join(
+        span.read(i, min(1 << 20, span.length - i)) for i in range(0, span.length, 1 << 20)
+    )
+    return _object(jsontext.parse(data, where=name, limit=limit), "a program that is no object")
+
+
+def _object(value: Any, message: str) -> Object:
+    if not isinstance(value, dict):
+        raise CorruptError(message)
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+class _Lowering:
+    """A program being lowered."""
+
+    def __init__(
+        self, bundle: Bundle, graph: Graph, module: Object, inputs: Sequence[TensorSpec]
+    ) -> None:
+        self.bundle = bundle
+        self.op = Context(graph, bundle.weights)
+        self.signature = _object(module.get("signature"), "a program without a signature")
+        self.graph = _object(module.get("graph"), "a program without a graph")
+        self.metas = _object(self.graph.get("tensor_values"), "a program without its values")
+        self.module = module
+        self.names: dict[str, str] = {}  # symbols of the program -> names of axes
+        self.wanted = {spec.name: spec for spec in inputs}
+        self.values: dict[str, Thing] = {}
+        self.unknown: set[str] = set()  # names that a gap left without a value
+        self.gaps = Gaps()
+        self.origins = {t.origin: name for name, t in bundle.weights.items()}
+
+    def lowered(self) -> Graph:
+        """Return the graph.
+
+        Raises:
+            UnsupportedError: There were gaps.
+        """
+        outputs = [(name, arg) for name, arg in self._outputs() if name]
+        self.op.reserve([name for name, _ in outputs])
+        self._inputs()
+        for node in _list(self.graph.get("nodes")):
+            self._node(_object(node, "a node that is no object"))
+        used = set(self.op.graph.inputs)
+        for name, arg in outputs:
+            self._output(name, arg, used)
+        if self.gaps.found:
+            raise UnsupportedError(self.gaps.message())
+        if not self.op.graph.outputs:
+            raise UnsupportedError("the program yields no tensor")
+        graph = needed(self.op.graph)
+        merge_equal(graph)
+        return graph
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def _inputs(self) -> None:
+        """Make weights and inputs of what the program is given, in its order."""
+        specs = input_specs({"graph_module": self.module})
+        given: list[tuple[str, Any]] = []
+        for spec in specs:
+            ((kind, entry),) = spec.items() if len(spec) == 1 else [("", None)]
+            if not isinstance(entry, dict):
+                raise CorruptError("an input of the program says nothing")
+            if kind in WEIGHTS:
+                name, tensor = entry_name(entry.get("arg")), str(entry.get(WEIGHTS[kind]))
+                if name is not None:
+                    self.values[name] = self._weight(name, tensor)
+            elif kind == "user_input":
+                given.append((kind, entry.get("arg")))
+            elif kind not in ("token", "constant_input"):
+                name = entry_name(entry.get("arg")) or kind
+                self.gaps.add("input", kind.replace("_", " "), name)
+                self.unknown.add(name)
+        if not specs:  # torch 2.1
+            given = self._old_inputs()
+        self._rename(arg for _, arg in given)
+        for _, arg in given:
+            self._input(_object(arg, "an input that is no object"))
+        self._find_symbols()
+
+    def _old_inputs(self) -> list[tuple[str, Any]]:
+        """Return user's inputs of torch 2.1, whose signature maps names."""
+        given = []
+        weights: dict[str, str] = {}
+        for key in ("inputs_to_parameters", "inputs_to_buffers"):
+            found = self.signature.get(key)
+            weights.update(found if isinstance(found, dict) else {})
+        for arg in _list(self.graph.get("inputs")):
+            name = entry_name(arg)
+            if name in weights:
+                self.values[name] = self._weight(name, str(weights[name]))
+            else:
+                given.append(("user_input", arg))
+        return given
+
+    def _weight(self, name: str, tensor: str) -> Thing:
+        found = tensor if tensor in self.bundle.weights else self.origins.get(tensor)
+        if found is None:
+            if tensor in self.bundle.encodings:
+                self.gaps.add("weight", f"{self.bundle.encodings[tensor].kind} tensors", tensor)
+                self.unknown.add(name)
+                return None
+            raise CorruptError(f"the program takes {tensor!r}, which is not among the weights")
+        return Reference.to(self.op.weight(found))
+
+    def _rename(self, args: Iterator[Any]) -> None:
+        """Give dynamic axes the names that the user's inputs have."""
+        for arg in args:
+            name = entry_name(arg)
+            spec = self.wanted.get(name) if name is not None else None
+            meta = self.metas.get(name)
+            if spec is None or spec.shape is None or not isinstance(meta, dict):
+                continue
+            for word, size in zip(spec.shape, self._shape(meta) or (), strict=False):
+                if isinstance(word, str) and isinstance(size, str) and size.isidentifier():
+                    self.names.setdefault(size, word)
+
+    def _input(self, arg: Object) -> None:
+        ((kind, content),) = arg.items() if len(arg) == 1 else [("", None)]
+        if kind == "as_tensor":
+            name = entry_name(arg)
+            meta = self.metas.get(name)
+            if name is None or not isinstance(meta, dict):
+                raise CorruptError(f"input {name!r} without a shape")
+            shape = self._shape(meta)
+            dtype = SCALAR_TYPES.get(meta.get("dtype", 0), "unknown")
+            try:
+                value = self.op.input(name, dtype, tuple(shape))
+            except ValueError as e:
+                raise UnsupportedError(f"not supported: input {name!r} of {dtype}") from e
+            self.values[name] = Reference.to(value)
+        elif kind in ("as_sym_int", "as_sym_float", "as_sym_bool") and isinstance(content, dict):
+            name = content.get("as_name")
+            if isinstance(name, str):
+                self._number(kind, name)
+
+    def _number(self, kind: str, name: str) -> None:
+        """Add an input that is a number, and no tensor."""
+        dtype = {"as_sym_int": "int64", "as_sym_float": "float64", "as_sym_bool": "bool"}[kind]
+        value = self.op.input(name, dtype, ())
+        if kind != "as_sym_int":
+            self.values[name] = Number(value)
+            return
+        meta = _object(self.graph.get("sym_int_values"), "no integers").get(name)
+        size = self._dim(meta)
+        symbol = size if isinstance(size, str) and size.isidentifier() else name
+        self.values[name] = self.op.define(symbol, lambda: self.op.unsqueeze(value, [0]))
+
+    def _find_symbols(self) -> None:
+        """Say of each symbol which axis of which input it is the size of."""
+        axes = [
+            (n, self.values[name].read(), i)
+            for name in self.op.graph.inputs
+            if isinstance(self.values.get(name), Reference)
+            for i, n in enumerate(self.op.graph.specs[name].shape)
+            if isinstance(n, str)
+        ]
+        for n, value, i in axes:
+            terms = sizes.terms(n)
+            if terms == {(n,): 1}:
+                self.op.define(n, lambda v=value, a=i: self.op.measured(v, a))
+        for n, value, i in axes:  # 2*s0 + 1
+            terms = dict(sizes.terms(n))
+            offset = terms.pop((), 0)
+            if len(terms) == 1:
+                (((*names,), times),) = terms.items()
+                if len(names) == 1:
+                    self.op.define(
+                        names[0], lambda v=value, a=i, o=offset, t=times: self._solved(v, a, o, t)
+                    )
+
+    def _solved(self, value: Value, axis: int, offset: int, times: int) -> Value:
+        found = self.op.measured(value, axis)
+        return self.op.div(self.op.sub(found, offset), times)
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def _node(self, node: Object) -> None:
+        target = str(node.get("target", ""))
+        outputs = _list(node.get("outputs"))
+        where = next((n for n in map(_output_name, outputs) if n), target)
+        try:
+            args = [_object(a, "an argument that is no object") for a in _list(node.get("inputs"))]
+            if any(name in self.unknown for a in args for name in _names(a.get("arg"))):
+                self.unknown.update(_all_names(outputs))
+                return
+            self._bind(outputs, self._made(target, args))
+        except Gap as gap:
+            self.gaps.add(short(target), str(gap), where)
+            self.unknown.update(_all_names(outputs))
+
+    def _made(self, target: str, args: Sequence[Object]) -> Thing:
+        things = [(str(a.get("name") or ""), self._argument(a.get("arg"))) for a in args]
+        if target.startswith("torch.ops.higher_order."):
+            raise Gap("not in the table")
+        if not target.startswith("torch.ops."):
+            return calls.call(self.op, target, [t for _, t in things], overload="default")
+        positional = [t for name, t in things if not name]
+        named = {name: t for name, t in things if name}
+        return calls.call(self.op, target, positional, named, overload=_overload(target))
+
+    def _argument(self, arg: Any) -> Thing:
+        """Return an argument of a node.
+
+        Raises:
+            Gap: It is of a kind that we do not know.
+        """
+        if not isinstance(arg, dict) or len(arg) != 1:
+            raise CorruptError("an argument that says nothing")
+        ((kind, content),) = arg.items()
+        if kind == "as_none" or kind in PLACES:
+            return None
+        if kind in ("as_int", "as_bool", "as_string", "as_ints", "as_bools", "as_strings"):
+            return content
+        if kind == "as_float":
+            return _real(content)
+        if kind == "as_floats":
+            return [_real(n) for n in _list(content)]
+        if kind == "as_scalar_type":
+            if content not in SCALAR_TYPES:
+                raise Gap(f"dtype {content}")
+            return SCALAR_TYPES[content]
+        if kind in ("as_tensor", "as_optional_tensor"):
+            return self._named(content) if "name" in content else self._argument(content)
+        if kind in ("as_tensors", "as_optional_tensors"):
+            return [self._named(t) if "name" in t else self._argument(t) for t in _list(content)]
+        if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+            return self._symbol(content)
+        if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
+            return [self._symbol(c) for c in _list(content)]
+        raise Gap(f"an argument {kind.removeprefix('as_').replace('_', ' ')}")
+
+    def _named(self, content: Any) -> Thing:
+        name = content.get("name") if isinstance(content, dict) else None
+        if name not in self.values:
+            raise CorruptError(f"a node reads {name!r}, which is not there")
+        return self.values[name]
+
+    def _symbol(self, content: Any) -> Thing:
+        ((kind, value),) = _object(content, "a number that says nothing").items()
+        if kind == "as_name":
+            return self._named({"name": value})
+        return _real(value) if kind == "as_float" else value
+
+    def _bind(self, outputs: Sequence[Any], made: Thing) -> None:
+        """Give what a node yields its names."""
+        if len(outputs) == 1 and isinstance(outputs[0], dict):
+            self._name(outputs[0], made)
+            return
+        if not isinstance(made, list) or len(made) < len(outputs):
+            if outputs:
+                raise Gap(f"{len(outputs)} outputs")
+            return
+        for output, thing in zip(outputs, made, strict=False):
+            self._name(_object(output, "an output that is no object"), thing)
+
+    def _name(self, output: Object, thing: Thing) -> None:
+        ((kind, content),) = output.items()
+        if kind == "as_tensors":
+            if not isinstance(thing, list) or len(thing) != len(_list(content)):
+                raise Gap("another number of outputs")
+            for one, part in zip(_list(content), thing, strict=True):
+                self._name({"as_tensor": one}, part)
+        elif kind == "as_tensor":
+            if not isinstance(thing, Reference):
+                raise Gap("an output that is no tensor")
+            self.values[content["name"]] = self._checked(content["name"], thing)
+        elif kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+            if isinstance(content, dict) and "as_name" in content:
+                self.values[content["as_name"]] = thing
+
+    def _checked(self, name: str, tensor: Reference) -> Reference:
+        """Hold a tensor against what torch recorded of it, and learn sizes that we did not see.
+
+        Raises:
+            Gap: They contradict each other.
+        """
+        meta = self.metas.get(name)
+        if not isinstance(meta, dict):
+            return tensor
+        value = tensor.read()
+        dtype = SCALAR_TYPES.get(meta.get("dtype", 0))
+        if dtype != value.dtype:
+            raise Gap(f"torch records {dtype}, and not {value.dtype}")
+        shape = self._shape(meta)
+        if len(shape) != value.rank:
+            raise Gap(f"torch records {len(shape)} axes, and not {value.rank}")
+        for ours, theirs in zip(value.shape, shape, strict=True):
+            if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
+                raise Gap(f"torch records the shape {list(shape)}, and not {list(value.shape)}")
+        told = tuple(
+            self._told(value, i, ours, theirs)
+            for i, (ours, theirs) in enumerate(zip(value.shape, shape, strict=True))
+        )
+        if told != value.shape and tensor.base is None:
+            tensor.storage.value = self.op.shaped(value, told)
+        return tensor
+
+    def _told(self, value: Value, axis: int, ours: Dim, theirs: Dim) -> Dim:
+        """Return the better known one of two sizes that are equal."""
+        if isinstance(theirs, int):
+            return theirs
+        if ours is None and isinstance(theirs, str):
+            if theirs.isidentifier() and not self.op.is_known(theirs):
+                self.op.define(theirs, lambda: self.op.measured(value, axis))
+            return theirs if self.op.is_known(theirs) else None
+        return ours
+
+    def _shape(self, meta: Mapping[str, Any]) -> Shape:
+        return tuple(self._dim(size) for size in _list(meta.get("sizes")))
+
+    def _dim(self, size: Any) -> Dim:
+        """Return a size as it is recorded."""
+        if not isinstance(size, dict):
+            return None
+        number = size.get("as_int")
+        if type(number) is int:
+            return number
+        expression = size.get("as_expr")
+        if not isinstance(expression, dict):
+            return None
+        return parsed(self.op, str(expression.get("expr_str", "")), self.names)
+
+    # -- outputs -------------------------------------------------------------------------------
+
+    def _outputs(self) -> list[tuple[str, Any]]:
+        """Return what the user is given: names, and arguments that say what of the program."""
+        specs = _list(self.signature.get("output_specs"))
+        if not specs:
+            return [(_output_name(arg), arg) for arg in _list(self.graph.get("outputs"))]
+        found = []
+        for spec in specs:
+            ((kind, entry),) = _object(spec, "an output that says nothing").items()
+            entry = _object(entry, "an output that says nothing")
+            if kind == "user_output":
+                found.append((_output_name(entry.get("arg")), entry.get("arg")))
+            elif kind == "buffer_mutation":
+                self.op.graph.unkept.append(str(entry.get("buffer_name")))
+            elif kind in ("parameter_mutation", "user_input_mutation"):
+                name = entry.get("parameter_name", entry.get("user_input_name"))
+                self.op.graph.unkept.append(str(name))
+            elif kind != "token":
+                self.gaps.add("output", kind.replace("_", " "), kind)
+        return found
+
+    def _output(self, name: str, arg: Any, used: set[str]) -> None:
+        if name in self.unknown:
+            return
+        try:
+            thing = calls.values(self._argument(arg))
+        except Gap as gap:
+            self.gaps.add("output", str(gap), name)
+            return
+        if isinstance(thing, bool | int | float) and name not in self.values:
+            return  # the same at all times: torch's own signature gives it no name
+        if isinstance(thing, bool | int | float | Size | Number):
+            dtype = {bool: "bool", float: "float64"}.get(type(thing), "int64")
+            thing = self.op.scalar(thing, thing.value.dtype if isinstance(thing, Number) else dtype)
+        if not isinstance(thing, Value):
+            self.gaps.add("output", "what is no tensor", name)
+            return
+        free = name
+        while free in used:
+            free = f"{free}_out"
+        used.add(free)
+        self.op.output(thing, free)
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, str):
+        if value not in SPECIAL:
+            raise CorruptError(f"a number {value!r:.40}")
+        return SPECIAL[value]
+    if not isinstance(value, int | float):
+        raise CorruptError(f"a number {value!r:.40}")
+    return float(value)
+
+
+def _overload(target: str) -> str:
+    parts = target.removeprefix("torch.ops.").split(".")
+    return parts[2] if len(parts) > 2 else "default"
+
+
+def short(target: str) -> str:
+    """Return a target's name as messages have it."""
+    return target.removeprefix("torch.ops.").removesuffix(".default")
+
+
+def _output_name(output: Any) -> str:
+    """Return the name of what a node yields; empty where it has none."""
+    if not isinstance(output, dict) or len(output) != 1:
+        return ""
+    ((_, content),) = output.items()
+    if isinstance(content, list):
+        return _output_name({"as_tensor": content[0]}) if content else ""
+    name = (content.get("name") or content.get("as_name")) if isinstance(content, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _all_names(outputs: Sequence[Any]) -> set[str]:
+    return {name for output in outputs for name in _names(output)}
+
+
+def _names(content: Any) -> Iterator[str]:
+    """Yield names of values inside an argument."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            if key in ("name", "as_name") and isinstance(value, str):
+                yield value
+            elif key != "as_graph":
+                yield from _names(value)
+    elif isinstance(content, list):
+        for one in content:
+            yield from _names(one)
