@@ -37,13 +37,14 @@ PAYLOAD = re.compile(r"data/(weights|constants)/(.+)\.pt")
 
 def sniff(artifact: Artifact) -> str | None:
     """Return the evidence that this is an archive of torch.export."""
-    prefix = None if artifact.zip is None else _prefix(artifact.zip)
+    prefix = None if artifact.zip is None else prefix_of(artifact.zip)
     if prefix is None:
         return None
     return f"a zip archive with {prefix or 'an exported program'}"
 
 
-def _prefix(archive: ZipArchive) -> str | None:
+def prefix_of(archive: ZipArchive) -> str | None:
+    """Return the folder inside the archive that is the program, with its slash."""
     for name, member in archive.members.items():
         folder, _, last = name.rpartition("/")
         prefix = folder + "/" if folder else ""
@@ -62,7 +63,7 @@ def read(artifact: Artifact) -> Bundle:
         LimitError: It asks for more than the limits grant.
     """
     archive = artifact.zip
-    prefix = None if archive is None else _prefix(archive)
+    prefix = None if archive is None else prefix_of(archive)
     if archive is None or prefix is None:
         raise CorruptError("is no archive of torch.export", where=artifact.path)
     reader = _Reader(artifact, archive, prefix)

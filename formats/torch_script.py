@@ -34,7 +34,7 @@ def sniff(artifact: Artifact) -> str | None:
     if artifact.head[4:8] == FLATBUFFER:
         return "a flatbuffer of PyTorch mobile"
     archive = artifact.zip
-    prefix = None if archive is None else _prefix(archive)
+    prefix = None if archive is None else prefix_of(archive)
     if archive is None or prefix is None:
         return None
     if f"{prefix}model.json" in archive:
@@ -42,7 +42,7 @@ def sniff(artifact: Artifact) -> str | None:
     return f"a zip archive with {prefix}data.pkl and TorchScript code"
 
 
-def _prefix(archive: ZipArchive) -> str | None:
+def prefix_of(archive: ZipArchive) -> str | None:
     """Return the folder inside the archive that is the model, with its slash."""
     for name in archive.members:
         folder, _, last = name.rpartition("/")
@@ -92,7 +92,7 @@ def read(artifact: Artifact) -> Bundle:
             hint="Save it again with _use_flatbuffer=False",
         )
     archive = artifact.zip
-    prefix = None if archive is None else _prefix(archive)
+    prefix = None if archive is None else prefix_of(archive)
     if archive is None or prefix is None:
         raise CorruptError("is no TorchScript archive", where=artifact.path)
     session = Session.begin(artifact.limits)

@@ -1,0 +1,264 @@
+"""A program's archive, moved to a device: what ``--to torchscript`` and ``--to pt2`` share.
+
+The archive is the source's own: members that name devices are replaced, all others are copied by
+the kernel, in their order and with torch's alignment. torch identifies an archive by a hash over
+the CRCs of its members; it is computed anew, so that what torch would have written comes out.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+
+from converter.events import Progress, Step
+from converter.options import Options
+from converter.sizes import readable_size
+from converter.verify.report import GraphReport
+from converter.verify.weights import WeightsReport
+from converter.write_torch.devices import Device, parse_device
+from formats.artifact import Artifact
+from formats.bundle import Bundle, Normalisation
+from formats.containers.zip_rewriting import Content, Pieces, Rewriter
+from formats.errors import UnsupportedError, VerificationError
+from formats.limits import Limits
+from formats.output import STRIDE, Output
+from formats.storage import Blocks, Span
+from formats.weights import Strided, Tensor
+
+IDENTITY = ".data/serialization_id"
+Compare = Callable[[Path, Path, Options], Mapping[str, GraphReport]]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What becomes of an archive's members.
+
+    Attributes:
+        replaced: Member → its new content.
+        normalisations: What was changed, counted.
+        warnings: What could not be decided, and stays.
+    """
+
+    replaced: dict[str, Content] = field(default_factory=dict)
+    normalisations: list[Normalisation] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class MovedProgram:
+    """An archive that can be written.
+
+    Attributes:
+        bundle: As it will be.
+        warnings: What could not be decided, and stays as it is.
+        device: Where the program shall run.
+        name: Of the file.
+        pieces: Its bytes, most of them runs of the source.
+        read: Its format's own reader.
+        check: Raises where the output names another device.
+        run: Runs both programs, where that can be done.
+    """
+
+    bundle: Bundle
+    warnings: Sequence[str]
+    device: Device
+    name: str
+    pieces: Pieces = field(repr=False)
+    limits: Limits
+    read: Callable[[Artifact], Bundle]
+    check: Callable[[Artifact], None]
+    run: Compare
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the file."""
+        return sum(p.length if isinstance(p, Span) else len(p) for p in self.pieces)
+
+    def planned(self) -> str:
+        """Return what there is to write."""
+        return f"1 file, {readable_size(self.nbytes)}, for {self.device}"
+
+    def write(
+        self, payload: Path, *, verify: bool, sync: bool
+    ) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None]]:
+        """Write the archive, read it again, and compare its weights with the source's.
+
+        Raises:
+            StorageError: The disk is full, or fails.
+            VerificationError: The output is not the source, moved.
+        """
+        begin, path = perf_counter(), payload / self.name
+        done, total = 0, self.nbytes
+        with Output(path) as out:
+            for count in out.append(self.pieces, Blocks()):
+                done += count
+                yield Progress("written", done, total)
+            if sync:
+                out.sync()
+        yield Step("written", f"1 file, {readable_size(total)}", perf_counter() - begin)
+        report = None
+        if verify:
+            begin = perf_counter()
+            output = Artifact(path, self.limits)
+            report = compare_weights(self.bundle, self.read(output))
+            self.check(output)
+            size = readable_size(report.nbytes)
+            text = f"weights: {report.tensors} tensors, {size}, equal bit for bit; devices"
+            yield Step("verified", text, perf_counter() - begin)
+        return path, report
+
+    def compare(self, source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
+        """Run the source, moved to the CPU, and the output, where it is for the CPU."""
+        return self.run(source, written, options)
+
+    def record(self, written: Path, reached: str, *, sync: bool) -> None:
+        """Write nothing: the archive stays what torch would have written, byte for byte."""
+        del written, reached, sync
+
+
+def target_device(options: Options, format: str) -> Device:
+    """Return the device that ``--device`` names.
+
+    Raises:
+        UsageError: It names none.
+        UnsupportedError: torch saves no storages of it, so no program on it either.
+    """
+    device = parse_device(options.device)
+    if not device.has_storages:
+        raise UnsupportedError(f"not supported: {format} programs for {device.kind}")
+    return device
+
+
+def plan(
+    bundle: Bundle,
+    artifact: Artifact,
+    device: Device,
+    changes: Changes,
+    *,
+    name: str,
+    read: Callable[[Artifact], Bundle],
+    check: Callable[[Artifact], None],
+    run: Compare,
+) -> MovedProgram:
+    """Return the archive with its changes made; no weight is read."""
+    metadata = replace(
+        bundle.metadata,
+        devices={str(device): sum(bundle.metadata.devices.values())},
+        normalisations=tuple(changes.normalisations),
+        left_out=(),
+    )
+    return MovedProgram(
+        bundle=replace(bundle, metadata=metadata),
+        warnings=tuple(changes.warnings),
+        device=device,
+        name=name,
+        pieces=rewritten(artifact, changes.replaced),
+        limits=artifact.limits,
+        read=read,
+        check=check,
+        run=run,
+    )
+
+
+def rewritten(artifact: Artifact, replaced: Mapping[str, Content]) -> Pieces:
+    """Return an archive with members replaced, and the hash that torch keeps of it.
+
+    Raises:
+        CorruptError: It is damaged.
+    """
+    archive = artifact.zip
+    if archive is None:
+        raise UnsupportedError("is no zip archive", where=artifact.path)
+    rewriter = Rewriter(archive, artifact.span)
+    return rewriter.rewritten(identified(rewriter, dict(replaced)) if replaced else {})
+
+
+def identified(rewriter: Rewriter, replaced: dict[str, Content]) -> dict[str, Content]:
+    """Return the replaced members, with that which identifies the archive, where it has one.
+
+    It is two numbers of 20 digits: a hash of the members' names, and one of their CRCs in the order
+    in which they were written. The first is kept; the second is computed as torch does, where it
+    was computed so for the source.
+    """
+    crcs = list(rewriter.crcs({}))
+    name = next((n for n, _ in crcs if n.endswith(IDENTITY)), None)
+    if name is None:
+        return replaced
+    before = [n for n, _ in crcs].index(name)
+    old = rewriter.content(name, 40)
+    if old[20:] != b"%020d" % _combined(crc for _, crc in crcs[:before]):
+        return replaced
+    new = _combined(crc for _, crc in list(rewriter.crcs(replaced))[:before])
+    return {**replaced, name: Content.of(old[:20] + b"%020d" % new)}
+
+
+def _combined(crcs: Iterable[int]) -> int:
+    """Return torch's hash of hashes, 64 bits wide.
+
+    Source: https://github.com/pytorch/pytorch/blob/v2.13.0/c10/util/hash.h (hash_combine), for
+    caffe2/serialize/inline_container.cc (writeSerializationId)
+    """
+    combined = 0
+    for crc in crcs:
+        combined ^= crc + 0x9E3779B9 + (combined << 6) + (combined >> 2)
+        combined &= (1 << 64) - 1
+    return combined
+
+
+def write_copy(artifact: Artifact, replaced: Mapping[str, Content], path: Path) -> None:
+    """Write an archive with members replaced to a file that does not exist yet.
+
+    Raises:
+        StorageError: It cannot be written.
+        CorruptError: The source is damaged.
+    """
+    with Output(path) as out:
+        for _ in out.append(rewritten(artifact, replaced), Blocks()):
+            pass
+
+
+def compare_weights(source: Bundle, output: Bundle) -> WeightsReport:
+    """Compare all tensors of the two, bit for bit, and how they lie in their storages.
+
+    Raises:
+        VerificationError: They differ, or there are none.
+    """
+    tensors = nbytes = 0
+    seen: set[tuple[int, int, int]] = set()
+    groups = [(source.weights, output.weights)]
+    groups += [(source.leftovers[g], output.leftovers.get(g, {})) for g in source.leftovers]
+    for theirs, ours in groups:
+        if list(theirs) != list(ours):
+            name = next(iter(theirs.keys() ^ ours.keys()), "their order")
+            raise VerificationError("the output has other tensors than the source", where=name)
+        for name, tensor in theirs.items():
+            nbytes += _compare(name, tensor, ours[name], seen)
+            tensors += 1
+    if source.signatures != output.signatures:
+        raise VerificationError("the signatures of the output are not the source's")
+    return WeightsReport(tensors, nbytes, {}, {})
+
+
+def _compare(name: str, theirs: Tensor, ours: Tensor, seen: set[tuple[int, int, int]]) -> int:
+    """Compare two tensors; return the bytes of their storage, where it was not seen before."""
+    if (theirs.dtype, theirs.shape) != (ours.dtype, ours.shape):
+        raise VerificationError("the tensor has another type or shape", where=name)
+    left, right = theirs.data, ours.data
+    if not isinstance(left, Strided) or not isinstance(right, Strided):
+        if theirs.tobytes() != ours.tobytes():
+            raise VerificationError("the tensor differs from the source's", where=name)
+        return theirs.nbytes
+    for view in ("offset", "strides", "byteorder"):
+        if getattr(left, view) != getattr(right, view):
+            raise VerificationError(f"the tensor has another {view}", where=name)
+    key = id(left.span.storage), left.span.offset, left.span.length
+    if key in seen:
+        return 0
+    seen.add(key)
+    if left.span.length != right.span.length:
+        raise VerificationError("the storage has another length", where=name)
+    for at in range(0, left.span.length, STRIDE):
+        count = min(STRIDE, left.span.length - at)
+        if left.span.read(at, count) != right.span.read(at, count):
+            raise VerificationError("the tensor differs from the source's", where=name, offset=at)
+    return left.span.length
