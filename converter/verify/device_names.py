@@ -49,6 +49,9 @@ KINDS: Mapping[str, Kind] = {
     "hpu":      Kind("",           "hpu",  "HPU"),
     "xla":      Kind("",           "xla",  "TPU"),
     "tpu":      Kind("",           "xla",  "TPU"),
+    "mtia":     Kind("",           "mtia", ""),
+    "maia":     Kind("",           "maia", ""),
+    "privateuseone": Kind("", "privateuseone", ""),
 }
 # fmt: on
 ALIASES: Mapping[str, str] = {"gpu": "cuda", "directml": "dml"}
@@ -80,8 +83,9 @@ class Device:
 
     @property
     def tensorflow(self) -> str:
-        """What TensorFlow calls it; a CPU with a number is a logical device of TensorFlow's."""
-        return f"{KINDS[self.kind].tensorflow}:{self.index}"
+        """What TensorFlow calls it, or nothing; a CPU with a number is a logical one."""
+        kind = KINDS[self.kind].tensorflow
+        return f"{kind}:{self.index}" if kind else ""
 
     @property
     def provider(self) -> str:

@@ -10,6 +10,7 @@ A runner whose question has a ``device`` (as its framework calls it: ``cuda:0``,
                            ``output``), its name, and where it was
                 facts      of the device, as far as the runtime says: name, compute_capability, …
                 switches   what was set so that runs are comparable: tf32, deterministic, …
+                reason     why things were elsewhere, where that is known; need not be there
 
 and computes there, with TF32 only where the question's ``allow_tf32`` says so. What was asked to
 be on the device and was elsewhere is a fallback: silent in the framework, not here. What a graph
@@ -24,6 +25,7 @@ from converter.verify.device_names import Device
 from formats.bundle import JSON
 
 NAMED = 5  # parts that a message names
+LISTED = 200  # parts that a report names; it counts all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Placement:
         elsewhere: Those that were not on the device.
         facts: Of the device.
         switches: What was set for the run.
+        reason: Why things were elsewhere, where that is known.
     """
 
     device: str
@@ -94,6 +97,7 @@ class Placement:
     elsewhere: tuple[Part, ...] = ()
     facts: Mapping[str, JSON] = field(default_factory=dict)
     switches: Mapping[str, JSON] = field(default_factory=dict)
+    reason: str = ""
 
     @property
     def placed(self) -> int:
@@ -109,7 +113,8 @@ class Placement:
         if not self.placed:
             if not self.counts:
                 return f"nothing shows that anything ran on {self.device}"
-            return f"all of it was elsewhere than on {self.device}: {self._named(self.elsewhere)}"
+            why = f" ({self.reason})" if self.reason else ""
+            return f"nothing ran on {self.device}{why}: {self._named(self.elsewhere)}"
         others = [part for part in self.elsewhere if not is_cpu(part.place)]
         if others:
             return f"was on another device than {self.device}: {self._named(others)}"
@@ -135,10 +140,11 @@ class Placement:
             "counts": {what: dict(places) for what, places in self.counts.items()},
             "elsewhere": [
                 {"what": part.what, "name": part.name, "place": part.place}
-                for part in self.elsewhere
+                for part in self.elsewhere[:LISTED]
             ],
             "facts": dict(self.facts),
             "switches": dict(self.switches),
+            "reason": self.reason,
         }
 
 
@@ -166,4 +172,5 @@ def placement(answer: Mapping[str, Any]) -> Placement | None:
         tuple(elsewhere),
         found.get("facts", {}),
         found.get("switches", {}),
+        found.get("reason", ""),
     )

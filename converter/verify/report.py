@@ -1,11 +1,14 @@
 """What a verification found, as frozen facts, and as plain data for manifests and ``--json``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from formats.bundle import JSON
+
+if TYPE_CHECKING:  # it stands on this file
+    from converter.verify.device_report import DeviceReport
 
 Status = Literal["passed", "failed", "not run"]
 
@@ -137,6 +140,8 @@ class GraphReport:
             outputs differ, or say little.
         notes: What a reader of the report should know besides.
         seconds: How long it took.
+        device: The same on a device, where one was asked for and both agree on the CPU. Where that
+            has failed, so has this report; where it was not run, this one stands without it.
     """
 
     status: Status
@@ -152,11 +157,26 @@ class GraphReport:
     layers: int = 0
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    device: "DeviceReport | None" = None
 
     @property
     def max_rel(self) -> float:
         """The largest difference of all outputs, in parts of the output's scale."""
         return max((m.max_rel for m in self.outputs.values()), default=0.0)
+
+    @property
+    def reached(self) -> str | None:
+        """How far it is verified: ``device``, ``cpu``, or None."""
+        if self.status != "passed":
+            return None
+        return "device" if self.device is not None and self.device.status == "passed" else "cpu"
+
+    def with_device(self, found: "DeviceReport") -> "GraphReport":
+        """Return this report with what was found on a device."""
+        if found.status != "failed":
+            return replace(self, device=found)
+        reason = f"on {found.device}: {found.reason}"
+        return replace(self, status="failed", reason=reason, device=found)
 
     def plain(self) -> dict[str, JSON]:
         """Return the report as JSON's types; what is not finite is null."""
@@ -165,8 +185,8 @@ class GraphReport:
             "status": self.status,
             "reason": self.reason,
             "lacking": self.lacking,
-            "source": _runtime(self.source),
-            "converted": _runtime(self.converted),
+            "source": runtime_plain(self.source),
+            "converted": runtime_plain(self.converted),
             "seed": self.seed,
             "cases": [
                 {
@@ -179,7 +199,7 @@ class GraphReport:
                 for case in self.cases
             ],
             "skipped": [*self.skipped],
-            "outputs": [_measure(m) for m in self.outputs.values()],
+            "outputs": [measure_plain(m) for m in self.outputs.values()],
             "first_difference": None
             if first is None
             else {
@@ -187,15 +207,17 @@ class GraphReport:
                 "class_name": first.class_name,
                 "merged": [*first.merged],
                 "last_equal": first.last_equal,
-                "measure": _measure(first.measure),
+                "measure": measure_plain(first.measure),
             },
             "layers": self.layers,
             "notes": [*self.notes],
             "seconds": round(self.seconds, 3),
+            "device": None if self.device is None else self.device.plain(),
         }
 
 
-def _runtime(runtime: Runtime | None) -> JSON:
+def runtime_plain(runtime: Runtime | None) -> JSON:
+    """Return who computed as JSON's types."""
     if runtime is None:
         return None
     return {
@@ -206,7 +228,8 @@ def _runtime(runtime: Runtime | None) -> JSON:
     }
 
 
-def _measure(measure: Measure) -> JSON:
+def measure_plain(measure: Measure) -> JSON:
+    """Return a measure as JSON's types; what is not finite is null."""
     return {
         "name": measure.name,
         "passed": measure.passed,

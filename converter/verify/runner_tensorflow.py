@@ -1,6 +1,6 @@
 """The child that runs a TensorFlow graph in TensorFlow: ``python runner_tensorflow.py FOLDER``.
 
-Plain, and nothing of the project but the file beside it, so that any Python (3.10 and later) that
+Plain, and nothing of the project but the files beside it, so that any Python (3.10 and later) that
 has TensorFlow can run it. ``question.json``:
 
     source      the folder of a SavedModel, or the file of a GraphDef or MetaGraphDef
@@ -13,15 +13,20 @@ has TensorFlow can run it. ``question.json``:
     fetches     the same for the outputs
     cases       for each case the numbers of its alternatives: inputs are ``in-NUMBER-INPUT.npy``
     layers      nodes whose outputs are wanted too; those of functions as ``call/node``
+    device      to run on, as ``GPU:0`` or, of logical ones, ``CPU:1``; need not be there
+    as_placed   whether the graph's own devices hold there; else all is placed on that device
+    allow_tf32  whether products may be rounded to TF32 there
 
 ``answer.json``: a status, ``done``, ``absent`` (not installed, or broken), ``cannot load`` or
 ``refused`` (running it would touch files); versions and device; for each case the alternative that
 ran, its outputs' dtypes (they are in ``out-NUMBER-OUTPUT.npy``), and how others were refused; which
 outputs are not the same when run again, and the random operations; name, number and dtype of the
-wanted nodes' outputs that could be fetched (in ``layer-K.npy``).
+wanted nodes' outputs that could be fetched (in ``layer-K.npy``); with a device, where variables and
+nodes were (see `converter.verify.placement`).
 
 A Session loads graphs of every age and fetches any tensor; what it does not load is tried as
-TensorFlow 2 loads it. Devices are taken out of the graph, which says nothing about its numbers.
+TensorFlow 2 loads it. Devices are taken out of the graph, which says nothing about its numbers,
+unless it is to run on a device as it is placed.
 """
 
 import importlib
@@ -57,6 +62,7 @@ def beside(name: str) -> Any:
 
 
 files = beside("runner_tensorflow_files")
+devices = beside("runner_tensorflow_device")
 
 
 def main(folder: Path) -> None:
@@ -74,8 +80,11 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
     except Exception as e:  # a broken installation may raise anything
         return {"status": "absent", "error": one_line(e)}
     about = {"versions": {"tensorflow": tf.__version__, "numpy": np.__version__}}
+    device = devices.Device(tf, question)
+    if why := device.lacks():
+        return about | {"status": "no device", "error": why}
     answers: list[dict[str, Any]] = []
-    for load in loaders(tf, question):
+    for load in loaders(tf, question, device):
         try:
             source = load()
         except files.RefusedError as e:
@@ -83,16 +92,23 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         except Exception as e:
             answers.append({"status": "cannot load", "error": one_line(e)})
             continue
-        answers.append(answered(Runner(tf, np, folder, question, source), question["cases"]))
+        device.make_deterministic(is_random=bool(source.random))
+        runner = Runner(tf, np, folder, question, source)
+        answers.append(answered(runner, question["cases"], device))
         if any(case["chosen"] is not None for case in answers[-1]["cases"]):
             return about | answers[-1]
     return about | answers[0]
 
 
-def answered(runner: "Runner", cases: list[list[int]]) -> dict[str, Any]:
+def answered(runner: "Runner", cases: list[list[int]], device: Any) -> dict[str, Any]:
     """Run a source that is loaded on every case."""
     found = [runner.first_that_runs(alternatives) for alternatives in cases]
-    return {
+    places = {}
+    ran = [case["chosen"] for case in found if case["chosen"] is not None]
+    if device.name and ran:
+        rows = runner.source.places(runner.inputs(ran[0]))
+        places = {"placement": device.answer(rows)}
+    return places | {
         "status": "done",
         "cases": found,
         "device": runner.device,
@@ -104,13 +120,13 @@ def answered(runner: "Runner", cases: list[list[int]]) -> dict[str, Any]:
     }
 
 
-def loaders(tf: Any, question: dict[str, Any]) -> Iterator[Callable[[], Any]]:
+def loaders(tf: Any, question: dict[str, Any], device: Any) -> Iterator[Callable[[], Any]]:
     """Yield the ways to load the source, the next for where one does not load or run it."""
     read = {"GraphDef": files.graph_file, "MetaGraphDef": files.meta_graph_file}
     read["SavedModel"] = files.saved_model
-    yield lambda: Sessions(tf, question, *read[question["form"]](tf, question))
+    yield lambda: Sessions(tf, question, device, *read[question["form"]](tf, question))
     if question["form"] == "SavedModel":
-        yield lambda: Eager(tf, question, *files.chosen_meta_graph(question))
+        yield lambda: Eager(tf, question, device, *files.chosen_meta_graph(question))
 
 
 # -- a source that is loaded ---------------------------------------------------------------------
@@ -129,6 +145,7 @@ class Sessions:
         self,
         tf: Any,
         question: dict[str, Any],
+        device: Any,
         graph_def: Any,
         signature: Any,
         import_graph: Callable[[], Any],
@@ -136,6 +153,7 @@ class Sessions:
     ) -> None:
         self.tf = tf
         self.notes: list[str] = []
+        self.placed = device
         self.restore = restore
         feeds = tensors(question["feeds"], signature and signature.inputs)
         fetches = tensors(question["fetches"], signature and signature.outputs)
@@ -144,7 +162,7 @@ class Sessions:
         self.random = {op for op in needed if RANDOM.fullmatch(op)}
         self.is_stateful = any(STATEFUL.fullmatch(op) for op in needed)
         self.graph = tf.Graph()
-        with self.graph.as_default():
+        with self.graph.as_default(), device.scope():
             self.saver = import_graph()
         self.feeds = [self.graph.get_tensor_by_name(name) for name in feeds]
         self.fetches = [self.graph.get_tensor_by_name(name) for name in fetches]
@@ -152,7 +170,9 @@ class Sessions:
 
     def fresh(self) -> Any:
         """Return a Session in which nothing has been run."""
-        config = self.tf.compat.v1.ConfigProto(allow_soft_placement=True)
+        config = self.tf.compat.v1.ConfigProto(
+            allow_soft_placement=True, device_count=self.placed.counts()
+        )
         session = self.tf.compat.v1.Session(graph=self.graph, config=config)
         with self.graph.as_default():
             self.restore(session, self.saver)
@@ -178,9 +198,18 @@ class Sessions:
         values = self.ready().run(self.fetches, dict(zip(self.feeds, arrays, strict=True)))
         return [(v, t.dtype.base_dtype) for v, t in zip(values, self.fetches, strict=True)]
 
+    def places(self, arrays: list[Any]) -> list[tuple[str, str, str]]:
+        """Run once more, and return what each variable and node is, its name and its device."""
+        v1 = self.tf.compat.v1
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(output_partition_graphs=True)
+        fed = dict(zip(self.feeds, arrays, strict=True))
+        self.ready().run(self.fetches, fed, options=options, run_metadata=metadata)
+        return list(devices.of_partitions(metadata))
+
     def device(self) -> str:
         """Return where it runs: where a Session of it may put what."""
-        return device_name([d.name for d in self.session.list_devices()])
+        return self.placed.name or device_name([d.name for d in self.session.list_devices()])
 
     def some(self, nodes: list[str], arrays: list[Any]) -> Iterator[tuple[str, int, Any, Any]]:
         """Yield name, number, value and dtype of outputs of nodes that can be fetched."""
@@ -219,6 +248,7 @@ class Eager:
         self,
         tf: Any,
         question: dict[str, Any],
+        device: Any,
         meta_graph: Any,
         tags: list[str],
         key: str,
@@ -231,12 +261,16 @@ class Eager:
         self.is_stateful = any(STATEFUL.fullmatch(op) for op in needed)
         self.tf, self.key, self.names = tf, key, question["feeds"]
         self.path, self.tags, self.outputs = question["source"], tags, question["fetches"]
+        self.placed = device
         self.notes = ["loaded as TensorFlow 2 does it, for as TensorFlow 1 does it does not run"]
         self.load()
 
     def load(self) -> None:
         """Load it, as nothing has been run in it."""
-        self.loaded = self.tf.saved_model.load(self.path, tags=self.tags)
+        policy = "save_variable_devices" if self.placed.name else None
+        options = self.tf.saved_model.LoadOptions(experimental_variable_policy=policy)
+        with self.placed.scope():
+            self.loaded = self.tf.saved_model.load(self.path, tags=self.tags, options=options)
         self.function = self.loaded.signatures[self.key]
         self.specs = self.function.structured_input_signature[1]
 
@@ -254,16 +288,32 @@ class Eager:
         """Return the outputs and their dtypes."""
         if self.is_stateful:
             self.load()
+        return self.called(arrays)
+
+    def called(self, arrays: list[Any]) -> list[tuple[Any, Any]]:
+        """Return the outputs and their dtypes, whatever has been run before."""
         given = {
             name: self.tf.constant(array, self.specs[name].dtype)
             for name, array in zip(self.names, arrays, strict=True)
         }
-        found = self.function(**given)
+        with self.placed.scope():
+            found = self.function(**given)
         return [(found[name].numpy(), found[name].dtype) for name in self.outputs]
+
+    def places(self, arrays: list[Any]) -> list[tuple[str, str, str]]:
+        """Run once more, and return what each variable and node is, its name and its device."""
+        with devices.collected() as metadata:
+            self.called(arrays)
+        rows = [
+            ("variable", v.name, v.handle.device.rpartition("device:")[2])
+            for v in self.function.graph.variables
+        ]
+        return rows + list(devices.of_partitions(metadata))
 
     def device(self) -> str:
         """Return where it runs."""
-        return device_name([d.name for d in self.tf.config.list_logical_devices()])
+        names = [d.name for d in self.tf.config.list_logical_devices()]
+        return self.placed.name or device_name(names)
 
     def some(self, nodes: list[str], arrays: list[Any]) -> Iterator[tuple[str, int, Any, Any]]:
         """Yield nothing: what is inside of a function stays there."""

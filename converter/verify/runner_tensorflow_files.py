@@ -45,7 +45,7 @@ def graph_file(tf: Any, question: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     """Return the nodes of a GraphDef, no signature, and how to import and to fill it."""
     graph_def = tf.compat.v1.GraphDef()
     parse(graph_def, question)
-    clear_devices(graph_def)
+    clear_devices(graph_def, question)
     tables = [n.name for n in graph_def.node if n.op.startswith("InitializeTable")]
     refuse(graph_def, tables)
 
@@ -69,7 +69,7 @@ def meta_graph_file(tf: Any, question: dict[str, Any]) -> tuple[Any, Any, Any, A
     meta_graph = tf.compat.v1.MetaGraphDef()
     parse(meta_graph, question)
     graph_def, key, prefix = meta_graph.graph_def, question["signature"], question["checkpoint"]
-    clear_devices(graph_def)
+    clear_devices(graph_def, question)
     tables = meta_graph.collection_def["table_initializer"].node_list.value
     refuse(graph_def, tables)
     refuse(graph_def, [meta_graph.saver_def.restore_op_name], WRITES | CODE)
@@ -142,7 +142,7 @@ def saved_model(tf: Any, question: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     loader = library.SavedModelLoader(question["source"])
     own = loader.get_meta_graph_def_from_tags(tags)  # this is what it loads
     own.CopyFrom(chosen)
-    clear_devices(own.graph_def)
+    clear_devices(own.graph_def, question)
     starts = [s.outputs[k].name for k, s in own.signature_def.items() if k.startswith("__saved")]
     for name in ("saved_model_main_op", "legacy_init_op"):
         if name in own.collection_def:
@@ -180,8 +180,10 @@ def inline(tf: Any, meta_graph: Any, wanted: Iterable[str]) -> None:
         meta_graph.graph_def.CopyFrom(library.OptimizeGraph(config, copy))
 
 
-def clear_devices(graph_def: Any) -> None:
-    """Take the devices out of a graph and its functions."""
+def clear_devices(graph_def: Any, question: dict[str, Any]) -> None:
+    """Take the devices out of a graph and its functions, unless it shall run as it is placed."""
+    if question.get("device") and question.get("as_placed"):
+        return
     for nodes in (graph_def.node, *(f.node_def for f in graph_def.library.function)):
         for node in nodes:
             node.ClearField("device")
