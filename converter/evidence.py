@@ -46,6 +46,24 @@ def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
         yield Step("not run", f"comparison of graphs: {report.reason}")
 
 
+def judged_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iterator[Step]:
+    """Say what reducing the precision of a graph has cost.
+
+    Raises:
+        VerificationError: More than it may.
+    """
+    if report.status == "failed":
+        hint = "bf16 has float32's range" if dtype == "float16" else None
+        raise VerificationError(f"{dtype} costs too much: {report.reason}", hint=hint)
+    if report.status == "passed":
+        how = " rounded at each node, for CPUs have no kernels of it" if emulated else ""
+        bound = max((m.atol / m.scale for m in report.outputs.values() if m.scale), default=0.0)
+        text = f"{dtype}: max rel {report.max_rel:.1e} of full precision (bound {bound:.0e}),"
+        yield Step("verified", f"{text} {report.converted}{how}", report.seconds)
+    else:
+        yield Step("not run", f"comparison of {dtype} with float32: {report.reason}")
+
+
 def check_reached(
     options: Options, weights: WeightsReport | None, graph: GraphReport | None
 ) -> None:

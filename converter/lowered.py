@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from converter.lower import OPSET, lower
+from converter.lower import OPSET, OPSETS, lower
 from converter.options import Options
 from formats.artifact import Artifact
 from formats.bundle import Bundle, LeftOut, Normalisation
@@ -50,10 +50,10 @@ def graphs_of(
         SafetyError: It would take code that nobody trusts.
         EnvironmentFault: It takes a framework that is not here, or that died.
     """
+    opset, trust, wanted = options.opset or _least(options), options.trust, options.signatures
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
-        bundle, graph = _of_torch(bundle, artifact, options)
+        bundle, graph = _of_torch(bundle, artifact, options, opset or OPSET)
         return _told(bundle, [graph], ()), [graph]
-    opset, trust, wanted = options.opset, options.trust, options.signatures
     names: list[str | None] = [*wanted] or _signatures(bundle)
     if only_one and len(wanted) > 1:
         raise UsageError(f"{len(wanted)} signatures in one file", hint="Give -o a folder's name")
@@ -87,12 +87,19 @@ def graphs_of(
     return _told(bundle, graphs, left_out), graphs
 
 
-def _of_torch(bundle: Bundle, artifact: Artifact, options: Options) -> "tuple[Bundle, Graph]":
+def _least(options: Options) -> int | None:
+    """Return the opset that a precision needs: before 22, convolutions are not of bfloat16."""
+    return max(OPSETS) if options.precision == "bf16" else None
+
+
+def _of_torch(
+    bundle: Bundle, artifact: Artifact, options: Options, opset: int
+) -> "tuple[Bundle, Graph]":
     """Lower a torch program ourselves, and where that has gaps have torch export it."""
     gap: UnsupportedError | None = None
     if options.arch is None and options.exporter in ("auto", "native"):
         try:
-            return bundle, lower(bundle, options.opset or OPSET, inputs=options.inputs)
+            return bundle, lower(bundle, opset, inputs=options.inputs)
         except UnsupportedError as e:
             if options.exporter == "native":
                 raise
@@ -102,7 +109,7 @@ def _of_torch(bundle: Bundle, artifact: Artifact, options: Options) -> "tuple[Bu
     from converter.capture import Request, capture
 
     request = Request(
-        opset=options.opset or OPSET, exporter=options.exporter, arch=options.arch,
+        opset=opset, exporter=options.exporter, arch=options.arch,
         inputs=options.inputs, trust=options.trust, limits=options.limits,
     )  # fmt: skip
     try:

@@ -58,6 +58,7 @@ class Result:
         graph: The comparison of graphs, or None where there is no graph, or none was asked for; of
             the default signature's, where there are several.
         others: The same for each other signature.
+        precision: What reducing the precision has cost, by signature.
         format: Row id of the source's format.
         evidence: Why it was taken for that.
     """
@@ -70,6 +71,7 @@ class Result:
     evidence: str
     graph: "GraphReport | None" = None
     others: "Mapping[str, GraphReport | None]" = field(default_factory=dict)
+    precision: "Mapping[str, GraphReport | None]" = field(default_factory=dict)
     steps: tuple[Step, ...] = field(default=())
 
 
@@ -206,7 +208,7 @@ def steps(
     target = _folder_target(target, out, layout, len(graphs), options.to)
     if dry_run:
         planned = write.files_line(layout)
-        if options.to == "onnx":
+        if options.to in ("onnx", "triton"):
             planned = "; ".join(map(_graph_line, graphs))
         if keras_file is not None:
             planned = f"{len(keras_file.variables)} variables"
@@ -220,9 +222,20 @@ def steps(
         sync = options.sync or os.path.lexists(target)
         report: WeightsReport | None = None
         compared: Reports = {}
-        if options.to == "onnx":
-            made = yield from _write_graphs(graphs, bundle, payload, sync=sync)
-            compared = yield from _verify_graphs(source, bundle, graphs, payload, options)
+        precision: Reports = {}
+        if options.to in ("onnx", "triton"):
+            aside = folder / "aside"
+            aside.mkdir()
+            from converter import write_onnx
+
+            files = yield from write_onnx.write(graphs, bundle, payload, aside, options, sync=sync)
+            compared = yield from _verify_graphs(source, bundle, graphs, files.full, options)
+            precision |= yield from write_onnx.compare_precision(
+                graphs, bundle, files, aside, options
+            )
+            if options.to == "triton":
+                write_onnx.arrange(payload)
+            made = files.path
         elif keras_file is not None:
             made, report, alone = yield from _write_keras(
                 source, bundle, keras_file, payload, options, sync=sync
@@ -241,7 +254,7 @@ def steps(
         for one in compared.values() or (None,):
             check_reached(options, report, one)
         publish(made, target, force=options.force)
-    yield _result(target, source, bundle, match, report, compared)
+    yield replace(_result(target, source, bundle, match, report, compared), precision=precision)
 
 
 def _reissued(
@@ -294,7 +307,7 @@ def _result(
 
 def _is_file(out: str | Path | None, to: Target) -> bool:
     """Tell whether the output is meant to be one ONNX file."""
-    return to == "onnx" and out is not None and Path(out).suffix == ".onnx"
+    return to == "triton" or (to == "onnx" and out is not None and Path(out).suffix == ".onnx")
 
 
 def _lowered(
@@ -395,21 +408,6 @@ def _verify_graphs(
         yield from judged(report, graph.signature if len(graphs) > 1 else "")
         reports[graph.signature] = report
     return reports
-
-
-def _write_graphs(
-    graphs: "Sequence[Graph]", bundle: Bundle, payload: Path, *, sync: bool
-) -> Generator[Step | Progress, None, Path]:
-    """Write each graph with its weights; return the file, or the folder of several."""
-    from converter import write_graph
-
-    made = payload
-    for graph, name in zip(graphs, write_graph.names(graphs), strict=True):
-        begin = perf_counter()
-        made = yield from write_graph.alone(graph, bundle, payload, name, sync=sync)
-        size = sum(p.stat().st_size for p in payload.glob(f"{name}*"))
-        yield Step("written", readable_size(size), perf_counter() - begin)
-    return made if len(graphs) == 1 else payload
 
 
 def _keras_file(bundle: Bundle, trust: Sequence[Trusted]) -> "KerasFile":

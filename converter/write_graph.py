@@ -7,7 +7,6 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
-from converter import passes
 from converter.events import Progress
 from converter.lower import emit
 from converter.lower.graph import Folded, Graph, Spec, Weight
@@ -53,14 +52,13 @@ def beside_weights(
 def alone(
     graph: Graph, bundle: Bundle, payload: Path, file: str = GRAPH, *, sync: bool
 ) -> Generator[Progress, None, Path]:
-    """Write a graph that holds its weights, and return what was written.
+    """Write a graph that holds its weights, after all passes, and return what was written.
 
     Past the 2 GiB that one protobuf may have, the weights go into a file beside it.
 
     Raises:
         StorageError: It cannot be written.
     """
-    graph = passes.run(graph, bundle.weights)
     message = emit.model(graph, bundle.weights)
     done = 0
     if message.nbytes <= PROTOBUF_LIMIT:

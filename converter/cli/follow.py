@@ -81,6 +81,7 @@ def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
         "tensors": len(result.bundle.weights),
         "verified": report and {"tensors": report.tensors, "bytes": report.nbytes},
         "graph": result.graph and result.graph.plain(),
+        "precision": {name: one and one.plain() for name, one in result.precision.items()},
         "normalisations": [asdict(n) for n in about.normalisations],
         "left_out": [asdict(x) for x in about.left_out],
         "findings": [asdict(f) for f in about.findings],
