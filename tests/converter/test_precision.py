@@ -195,7 +195,7 @@ def test_opsets_without_narrow_convolutions_keep_them() -> None:
 
 def test_what_costs_too_much_is_refused(tmp_path: Path) -> None:
     # Numbers beyond float16 between two layers of numbers within it.
-    source = FIXTURES / "keras" / "keras2_nested.h5"
+    source = FIXTURES / "keras" / "keras30_sequential.keras"
     inputs = tmp_path / "large.npz"
     full = tmp_path / "full.onnx"
     converter.convert(source, to="onnx", out=full, options=Options(verify="weights"))
