@@ -161,10 +161,7 @@ class _Reader:
             self.tree.add(loaded.value, path, name)
 
     def _table(self, config: dict[str, JSON], kind: str, path: str) -> None:
-        rows = config.get("config")
-        if not isinstance(rows, dict):
-            raise CorruptError(f"the table of {kind} has no rows", where=self.where)
-        for name, row in rows.items():
+        for name, row in rows_of(config, f"{self.where}!{kind}").items():
             full = f"{path}.{name}" if path else name
             file = row.get("path_name") if isinstance(row, dict) else None
             if not isinstance(row, dict) or not isinstance(file, str):
@@ -272,6 +269,18 @@ class _Reader:
                 if name.endswith((".so", ".dylib", ".dll", ".cubin", ".o")):
                     self.findings.append(Finding("native-code", name, self.where))
                 self.tree.leave_out(name, "compiled by AOTInductor for one kind of machine")
+
+
+def rows_of(config: JSON, where: str) -> dict[str, JSON]:
+    """Return the rows of a table of weights or constants, by the names of tensors.
+
+    Raises:
+        CorruptError: There are none.
+    """
+    rows = config.get("config") if isinstance(config, dict) else None
+    if not isinstance(rows, dict):
+        raise CorruptError("the table has no rows", where=where)
+    return rows
 
 
 def input_specs(program: dict[str, JSON]) -> list[dict[str, JSON]]:
