@@ -25,6 +25,7 @@ DEVICE = re.compile(
 TYPE = re.compile(rb'(?<!\\)"type"\s*:\s*"(?P<type>[^"\\]*)"')
 INDEX = re.compile(rb'(?<!\\)"index"\s*:\s*(?P<index>null|\d+)')
 NEXT_INDEX = re.compile(rb',\s*"index"\s*:\s*(?:null|\d+)')
+NULL = re.compile(rb'(?<!\\)":\s*null')
 NAMES = "|".join(KINDS).encode()
 ARGUMENT = re.compile(
     rb'(?<!\\)"name"\s*:\s*"device(?:_type)?"\s*,\s*"arg"\s*:\s*\{\s*"as_string"\s*:\s*'
@@ -73,7 +74,7 @@ def moved(
         UnsupportedError: It names devices in another way, or the graph cannot be there.
     """
     before = jsontext.parse(data, where=where, limit=limit)
-    is_sparse = is_old and b": null" not in data  # what is None was left out at first
+    is_sparse = is_old and NULL.search(data) is None  # what is None was left out at first
     new = DEVICE.sub(lambda match: _device(match, device, found, is_sparse), data)
     new = ARGUMENT.sub(lambda match: _text(match, device, found), new)
     new = AUTOCAST.sub(lambda match: _autocast(match, device, found), new)
