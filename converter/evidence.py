@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from converter.events import Step
 from converter.options import Options
+from converter.verify.device_report import DeviceReport
 from converter.verify.report import GraphReport
 from converter.verify.weights import WeightsReport
 from formats.errors import EnvironmentFault, VerificationError
@@ -42,8 +43,17 @@ def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
         of = f"graph {signature}" if signature else "graph"
         text = f"{of}: {count} output{'s' if count > 1 else ''}, max rel {report.max_rel:.1e}, "
         yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
+        if report.device is not None:
+            yield _judged_there(report.device)
     else:
         yield Step("not run", f"comparison of graphs: {report.reason}")
+
+
+def _judged_there(report: DeviceReport) -> Step:
+    if report.status != "passed":
+        return Step("not run", f"comparison on {report.device}: {report.reason}")
+    text = f"on {report.device}: {len(report.pairs)} pairs, max rel {report.max_rel:.1e}, "
+    return Step("verified", f"{text}{report.converted.runtime}", report.seconds)
 
 
 def judged_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iterator[Step]:
@@ -77,6 +87,11 @@ def check_reached(
     if wanted and graph is not None and graph.status != "passed":
         kind = EnvironmentFault if graph.lacking else VerificationError
         raise kind(f"the graph was not compared, as was asked: {graph.reason}", hint=graph.lacking)
+    if "device" in wanted and graph is not None and graph.reached != "device":
+        reason = "nothing was asked to run there" if graph.device is None else graph.device.reason
+        raise EnvironmentFault(f"{options.device} was not verified, as was asked: {reason}")
+    if "device" in wanted and graph is None:
+        raise VerificationError(f"nothing ran on {options.device}, as was asked")
     passed = weights is not None or (graph is not None and graph.status == "passed")
     if options.require == "weights" and not passed:
         raise VerificationError("--require weights: nothing was compared")

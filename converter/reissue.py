@@ -130,6 +130,6 @@ def steps(
 
 
 def _reached(report: WeightsReport | None, compared: Mapping[str, GraphReport]) -> str:
-    if compared and all(one.status == "passed" for one in compared.values()):
-        return "cpu"
+    if compared and all(one.reached for one in compared.values()):
+        return "device" if all(one.reached == "device" for one in compared.values()) else "cpu"
     return "none" if report is None else "weights"

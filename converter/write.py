@@ -171,8 +171,8 @@ def manifest(
 
 
 def _reached(weights: bool, graph: "GraphReport | None") -> str:
-    if graph is not None and graph.status == "passed":
-        return "cpu"
+    if graph is not None and graph.reached is not None:
+        return graph.reached
     return "weights" if weights else "none"
 
 
