@@ -104,7 +104,7 @@ def _of_torch(
             if options.exporter == "native":
                 raise
             gap = e
-    if gap is not None and importlib.util.find_spec("converter.capture") is None:
+    if gap is not None and importlib.util.find_spec("converter.capture.exporter_torch") is None:
         raise gap
     from converter.capture import Request, capture
 
