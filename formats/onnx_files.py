@@ -52,7 +52,7 @@ _NODE = {(n, LEN) for n in range(1, 11)}
 # fmt: on
 
 # In text: protobuf's own format, ONNX's readable one, JSON. Only the first is read.
-_TEXT = re.compile(rb"(?:\s|#[^\n]*\n)*ir_version\s*:")
+TEXT = re.compile(rb"(?:\s|#[^\n]*\n)*ir_version\s*:")
 _READABLE = re.compile(rb"\s*<[^>]{0,2000}?\bir_version\s*:")
 _JSON = re.compile(rb"\s*\{[^{]{0,2000}?\"(?:irVersion|ir_version)\"\s*:")
 
@@ -110,7 +110,7 @@ def read(artifact: Artifact) -> Bundle:
             where=span.name,
             hint="Write it with onnx.save as .onnx first",
         )
-    if _TEXT.match(head):
+    if TEXT.match(head):
         model = textproto.parse(span, SCHEMA["ModelProto"], SCHEMA, artifact.limits)
     else:
         model = decode(span, SCHEMA["ModelProto"], artifact.limits)
@@ -140,12 +140,13 @@ def read(artifact: Artifact) -> Bundle:
     }
     if walk.files:
         summary["external_files"] = [*sorted(walk.files)]
+    others = {name: Span.whole(artifact.member(name)) for name in sorted(walk.files)}
     return Bundle(
         metadata=collected.complete(metadata),
         weights=collected.weights,
         leftovers=collected.leftovers,
         encodings={**collected.encodings, **_sparse_encodings(walk, collected.weights)},
-        topology=Topology("onnx", summary, {_model_name(artifact): span}),
+        topology=Topology("onnx", summary, {_model_name(artifact): span, **others}),
         signatures=(_signature(model.graph),),
     )
 
@@ -170,7 +171,7 @@ def _model_span(artifact: Artifact) -> Span:
 
 def _evidence(data: bytes) -> str | None:
     """Tell a ModelProto by its fields and by what its graph begins with."""
-    for pattern, what in ((_TEXT, "text protobuf"), (_READABLE, "text"), (_JSON, "JSON")):
+    for pattern, what in ((TEXT, "text protobuf"), (_READABLE, "text"), (_JSON, "JSON")):
         if pattern.match(data):
             return f"ONNX model as {what}"
     fields = outline(data, 64)

@@ -16,7 +16,7 @@ OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
 # From here on, every operator we use means the same up to the last; IR version 10 is the last one
 # that runtimes of 2024 read.
 OPSETS = (18, 19, 20, 21, 22)
-KINDS = ("keras_config", "graphdef")
+KINDS = ("keras_config", "graphdef", "onnx")
 # What arguments raise that no framework would have written: a reader has only parsed them.
 DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
@@ -60,6 +60,10 @@ def lower(
             from converter.lower.keras.lowering import lower as lower_keras
 
             return lower_keras(bundle, opset=opset, trust=trust)
+        if bundle.topology.kind == "onnx":
+            from converter.lower.onnx.lowering import lower as lower_onnx
+
+            return lower_onnx(bundle)
         from converter.lower.torch.lowering import lower as lower_torch
 
         return lower_torch(bundle, opset=opset, inputs=inputs)

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from converter.lower.builder import element_type
-from converter.lower.graph import Attribute, Folded, Graph, Node, Shape, Spec, Weight
+from converter.lower.graph import Attribute, Encoded, Folded, Graph, Node, Shape, Spec, Weight
 from converter.version import VERSION
 from formats.errors import InternalError
 from formats.weights import DTYPES, Piece, Tensor, numpy_dtype
@@ -106,28 +106,38 @@ def model(
         external: Where initializers are outside the file; those that are not there go into it.
     """
     message = Message()
-    message.number(1, IR_VERSIONS[graph.opset])
+    message.number(1, graph.ir_version or IR_VERSIONS[graph.opset])
     message.data(2, PRODUCER)
     message.data(3, VERSION)
     message.data(7, _graph(graph, weights, external or {}))
-    for domain, version in {"": graph.opset, **_domains(graph)}.items():
+    versions = {"": graph.opset} if graph.opset else {}  # a forest needs none of ONNX's own
+    for domain, version in {**versions, **_domains(graph, graph.domains)}.items():
         opset = Message()
         opset.data(1, domain)
         opset.number(2, version)
         message.data(8, opset)
+    for key, text in graph.metadata.items():
+        message.data(14, _pair(key, text))
     return message
 
 
-def _domains(graph: Graph) -> dict[str, int]:
+def _domains(graph: Graph, versions: Mapping[str, int]) -> dict[str, int]:
     """Return the other domains that a graph's operators are of, with the version we write for."""
     found = {}
     for node in graph.nodes:
         if node.domain:
-            found[node.domain] = DOMAINS[node.domain]
+            found[node.domain] = versions.get(node.domain) or DOMAINS[node.domain]
         for value in node.attributes.values():
             if isinstance(value, Graph):
-                found.update(_domains(value))
+                found.update(_domains(value, versions))
     return found
+
+
+def _pair(key: str, value: str) -> Message:
+    message = Message()
+    message.data(1, key)
+    message.data(2, value)
+    return message
 
 
 def _graph(
@@ -135,18 +145,18 @@ def _graph(
 ) -> Message:
     message = Message()
     for node in graph.nodes:
-        message.data(1, _node(node))
+        message.data(1, _node(node, weights, external))
     message.data(2, graph.name)
     for name, initializer in graph.initializers.items():
         message.data(5, _initializer(name, initializer, weights, external))
     for name in graph.inputs:
-        message.data(11, _value_info(name, graph.specs[name]))
+        message.data(11, _value_info(name, graph.specs.get(name)))
     for name in graph.outputs:
-        message.data(12, _value_info(name, graph.specs[name]))
+        message.data(12, _value_info(name, graph.specs.get(name)))
     return message
 
 
-def _node(node: Node) -> Message:
+def _node(node: Node, weights: Mapping[str, Tensor], external: Mapping[str, External]) -> Message:
     message = Message()
     for name in node.inputs:
         message.data(1, name)
@@ -155,13 +165,15 @@ def _node(node: Node) -> Message:
     message.data(3, node.name)
     message.data(4, node.op_type)
     for name, value in node.attributes.items():
-        message.data(5, _attribute(name, value))
+        message.data(5, _attribute(name, value, weights, external))
     if node.domain:
         message.data(7, node.domain)
     return message
 
 
-def _attribute(name: str, value: Attribute) -> Message:
+def _attribute(
+    name: str, value: Attribute, weights: Mapping[str, Tensor], external: Mapping[str, External]
+) -> Message:
     message = Message()
     message.data(1, name)
     if isinstance(value, bool | int | np.integer):
@@ -174,11 +186,15 @@ def _attribute(name: str, value: Attribute) -> Message:
         message.data(4, value)
         message.number(20, 3)
     elif isinstance(value, np.ndarray):
-        message.data(5, _array("", value))
+        message.data(5, array("", value))
         message.number(20, 4)
     elif isinstance(value, Graph):
-        message.data(6, _graph(value, {}, {}))
+        message.data(6, _graph(value, weights, external))
         message.number(20, 5)
+    elif isinstance(value, Encoded):
+        for encoded in value.values:
+            message.data(value.field, encoded)
+        message.number(20, value.kind)
     elif all(isinstance(v, int) for v in value):
         for v in value:
             message.number(8, int(v))
@@ -201,13 +217,13 @@ def _initializer(
     external: Mapping[str, External],
 ) -> Message:
     if isinstance(value, np.ndarray):
-        return _array(name, value)
+        return array(name, value)
     content = data(value, weights)
     if isinstance(value, Folded):
-        message = _head(name, value.dtype, value.shape)
+        message = head(name, value.dtype, value.shape)
     else:
         tensor = weights[value.tensor]
-        message = _head(name, tensor.dtype.name, tensor.shape)
+        message = head(name, tensor.dtype.name, tensor.shape)
     place = external.get(value.tensor if isinstance(value, Weight) else name)
     if place is None:
         message.data(9, content)
@@ -215,10 +231,7 @@ def _initializer(
     for key, text in (
         ("location", place.location), ("offset", place.offset), ("length", place.length),
     ):  # fmt: skip
-        entry = Message()
-        entry.data(1, key)
-        entry.data(2, str(text))
-        message.data(13, entry)
+        message.data(13, _pair(key, str(text)))
     message.number(14, 1)
     return message
 
@@ -240,20 +253,22 @@ def _contiguous(value: Folded) -> Iterable[Piece]:
         yield bytes(data[start : start + (1 << 20)])
 
 
-def _array(name: str, array: np.ndarray) -> Message:
-    kind = "string" if array.dtype.kind in "OUS" else array.dtype.name
-    message = _head(name, kind, array.shape)
+def array(name: str, values: np.ndarray) -> Message:
+    """Return a TensorProto that holds an array; arrays of objects hold texts."""
+    kind = "string" if values.dtype.kind in "OUS" else values.dtype.name
+    message = head(name, kind, values.shape)
     if kind == "string":
-        for text in array.flat:
+        for text in values.flat:
             message.data(6, text if isinstance(text, bytes) else str(text))
     else:
-        message.data(9, np.ascontiguousarray(array).tobytes())
+        message.data(9, np.ascontiguousarray(values).tobytes())
     return message
 
 
-def _head(name: str, dtype: str, shape: tuple[int, ...]) -> Message:
+def head(name: str, dtype: str, sizes: tuple[int, ...]) -> Message:
+    """Return a TensorProto that has no content yet."""
     message = Message()
-    for n in shape:
+    for n in sizes:
         message.number(1, n)
     message.number(2, element_type(dtype))
     if name:
@@ -261,22 +276,28 @@ def _head(name: str, dtype: str, shape: tuple[int, ...]) -> Message:
     return message
 
 
-def _value_info(name: str, spec: Spec) -> Message:
+def _value_info(name: str, spec: Spec | None) -> Message:
+    message = Message()
+    message.data(1, name)
+    if spec is None:  # what an inner graph yields: runtimes infer it
+        return message
+    if spec.type:
+        message.data(2, spec.type)
+        return message
     tensor = Message()
     tensor.number(1, element_type(spec.dtype))
     if not spec.unranked:
-        tensor.data(2, _shape(spec.shape))
+        tensor.data(2, shape(spec.shape))
     kind = Message()
     kind.data(1, tensor)
-    message = Message()
-    message.data(1, name)
     message.data(2, kind)
     return message
 
 
-def _shape(shape: Shape) -> Message:
+def shape(sizes: Shape) -> Message:
+    """Return a TensorShapeProto."""
     message = Message()
-    for n in shape:
+    for n in sizes:
         dimension = Message()
         if isinstance(n, int):
             dimension.number(1, n)

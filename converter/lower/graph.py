@@ -16,7 +16,7 @@ Dim: TypeAlias = "int | str | None"  # a size, the name of a dynamic one, or one
 Shape: TypeAlias = tuple[Dim, ...]
 Attribute: TypeAlias = (
     "int | float | str | bytes | list[int] | list[float] | list[str] | list[bytes] | Graph"
-    " | np.ndarray"
+    " | np.ndarray | Encoded"
 )
 
 
@@ -25,6 +25,21 @@ class Weight:
     """An initializer that is a tensor of the bundle, as it is stored there."""
 
     tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """An attribute that is handed on as it stands in an ONNX file: types, sparse tensors, lists.
+
+    Attributes:
+        kind: Number of its AttributeType.
+        field: Number of the field that holds its values.
+        values: Each one encoded; none for an empty list, whose type only ``kind`` tells.
+    """
+
+    kind: int
+    field: int
+    values: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +65,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """dtype (numpy's name) and shape of a value; ``unranked`` where not even the rank is known."""
+    """dtype (numpy's name) and shape of a value; ``unranked`` where not even the rank is known.
+
+    What is no tensor (a sequence, a map) has the encoded TypeProto that says so as its ``type``.
+    """
 
     dtype: str
     shape: Shape
     unranked: bool = False
+    type: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +116,11 @@ class Graph:
         sources: Name of an input or output → the tensor that it is in TensorFlow's graph.
         left_out: Outputs that nothing says are wanted → why they are not here.
         unkept: Variables that the source assigns to, which a graph without state cannot.
-        exporter: Who made it of a torch program, with the version; empty where we did.
+        exporter: Who else made it, with the version; empty where we did.
         notes: What its exporter warned of, and what a reader should know of it besides.
+        domains: Versions of operators other than ONNX's own, where they are not the usual ones.
+        metadata: Key and value of what users of the file may look up in it.
+        ir_version: Of the file format that it needs at least; zero for what goes with ``opset``.
     """
 
     name: str
@@ -118,6 +140,9 @@ class Graph:
     unkept: list[str] = field(default_factory=list)
     exporter: str = ""
     notes: list[str] = field(default_factory=list)
+    domains: dict[str, int] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    ir_version: int = 0
 
 
 def needed(graph: Graph) -> Graph:

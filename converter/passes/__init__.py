@@ -19,7 +19,13 @@ PASSES = (
 
 
 def run(graph: Graph, weights: Mapping[str, Tensor]) -> Graph:
-    """Return the graph after all passes: for an output that holds its weights itself."""
+    """Return the graph after all passes: for an output that holds its weights itself.
+
+    A graph that somebody else made stays as it is: the passes know the operators, and the versions
+    of them, that our own lowering writes.
+    """
+    if graph.exporter:
+        return graph
     for apply in PASSES:
         apply(graph, weights)
     return needed(graph)

@@ -1,0 +1,1 @@
+"""ONNX files read into graphs of ours: a source's own, and what torch's exporters write."""

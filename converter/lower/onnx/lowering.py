@@ -1,0 +1,272 @@
+"""An ONNX file as a graph: the same nodes, opsets and names, its weights the bundle's.
+
+Nothing is changed but how things are spelled: constants become initializers, functions of the
+model's own are inlined, inputs that have a default value are that value, and sparse tensors are
+dense. What of the file a graph has no place for is counted in its notes.
+Spec: https://github.com/onnx/onnx/blob/v1.23.0/docs/IR.md
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from converter.lower.graph import Folded, Graph, Node, Spec
+from converter.lower.onnx.attributes import Opener, attribute, spec
+from converter.lower.onnx.functions import Call, Function, Key, inlined
+from converter.lower.onnx.tensors import SHAPED_BY_NUMBERS, Initializer, Tensors
+from formats.bundle import Bundle
+from formats.containers import textproto
+from formats.containers.onnx_protos import SCHEMA
+from formats.containers.protobuf import Message, decode
+from formats.errors import CorruptError, SourceError, UnsupportedError
+from formats.limits import DEFAULT, Limits
+from formats.onnx_files import TEXT
+from formats.storage import File, Span
+
+OLDEST_IR = 4  # the first in which an initializer is no input
+
+
+def lower(bundle: Bundle, *, opset: int | None = None, limits: Limits = DEFAULT) -> Graph:
+    """Return the graph of a bundle that was read from an ONNX file.
+
+    Args:
+        bundle: Its topology is of kind ``onnx``.
+        opset: What was asked for; operators are never converted to another version.
+        limits: What the file may ask of us.
+
+    Raises:
+        CorruptError: The file is damaged.
+        UnsupportedError: It holds what a graph cannot, or has another opset than was asked for.
+        LimitError: Its functions make it too large.
+    """
+    content = bundle.topology.content if bundle.topology else None
+    runs = content.items() if isinstance(content, Mapping) else ()
+    files = {name: span for name, span in runs if isinstance(span, Span)}
+    if not files:
+        raise CorruptError("there is no ONNX file in the bundle")
+    name, span = next(iter(files.items()))
+
+    def member(location: str) -> File:
+        found = files[location].storage if location in files else None
+        if not isinstance(found, File):
+            raise SourceError(f"no file {location!r}", where=name)
+        return found
+
+    if TEXT.match(span.read(0, min(1 << 16, span.length))):
+        model = textproto.parse(span, SCHEMA["ModelProto"], SCHEMA, limits)
+    else:
+        model = decode(span, SCHEMA["ModelProto"], limits)
+    graph = _Reader(Tensors(bundle.weights, member, limits), member).model(model, limits)
+    if opset not in (None, graph.opset):
+        raise UnsupportedError(
+            f"the source is written for opset {graph.opset}, not {opset}",
+            hint="Leave --opset away: operators of ONNX files stay as they are",
+        )
+    return graph
+
+
+class _Reader:
+    """One file being read.
+
+    Attributes:
+        left_out: What a graph has no place for, and how often.
+    """
+
+    def __init__(self, tensors: Tensors, member: Opener) -> None:
+        self.tensors = tensors
+        self.member = member
+        self.left_out: Counter[str] = Counter()
+        self._keys: frozenset[Key] = frozenset()
+        self._opset = 0
+
+    def model(self, model: Message, limits: Limits) -> Graph:
+        """Return the whole model's graph."""
+        versions = {_domain(o.domain): int(o.version) for o in model.opset_import}
+        versions = versions or {"": 1}  # IR versions 1 and 2 knew one set of operators
+        self._opset = versions.get("", 0)
+        self._keys = frozenset(map(_key, model.functions))
+        graph = self.graph(model.graph, "")
+        if model.functions:
+            functions = {_key(f): self.function(f, versions) for f in model.functions}
+            graph = inlined(graph, functions, limits)
+        _check_names(graph, frozenset())
+        for name in (*graph.inputs, *graph.outputs):
+            if name not in graph.specs:
+                raise UnsupportedError(
+                    f"{name!r:.80} is an input or output of no type",
+                    hint="onnx.shape_inference.infer_shapes gives outputs their types",
+                )
+        used = _domains(graph)
+        missing = sorted(used - set(versions))
+        if missing:
+            raise CorruptError(f"operators of domain {missing[0]!r}, and no version of it")
+        graph.domains = {d: v for d, v in versions.items() if d in used and d}
+        graph.ir_version = max(OLDEST_IR, int(model.ir_version))
+        graph.metadata = {str(p.key): str(p.value) for p in model.metadata_props}
+        words = (model.producer_name, model.producer_version)
+        graph.exporter = " ".join(w for w in words if w) or "onnx"
+        self.left_out["steps of training"] += len(model.training_info)
+        self.left_out["configurations of devices"] += len(model.configuration)
+        graph.notes = [f"{what}: {n}" for what, n in sorted(self.left_out.items()) if n]
+        return graph
+
+    def function(self, proto: Message, versions: dict[str, int]) -> Function:
+        """Return one of the model's functions.
+
+        Raises:
+            UnsupportedError: It has other versions of operators than the model.
+        """
+        for said in proto.opset_import:
+            domain, version = _domain(said.domain), int(said.version)
+            if versions.setdefault(domain, version) != version:
+                raise UnsupportedError(
+                    f"the function {proto.name!r} has version {version} of "
+                    f"{domain or 'ai.onnx'}, the model {versions[domain]}"
+                )
+        path = ".".join(p for p in (str(proto.domain), str(proto.name)) if p)
+        body = Graph(path, self._opset, inputs=list(proto.input), outputs=list(proto.output))
+        self.nodes(proto, path, body)
+        defaults: dict[str, Any] = {
+            str(a.name): attribute(a, path, self.member, lambda g: self.graph(g, path))
+            for a in proto.attribute_proto
+        }
+        return Function(_key(proto), body, defaults)
+
+    def graph(self, proto: Message, path: str) -> Graph:
+        """Return a graph, the main one or, in an attribute that ``path`` names, an inner one."""
+        graph = Graph(str(proto.name) or "model", self._opset)
+        for value in (*proto.value_info, *proto.input, *proto.output):
+            found = spec(value)
+            if found is not None:
+                graph.specs[str(value.name)] = found
+        shaping = _shaping(proto)
+        for tensor in proto.initializer:
+            name = str(tensor.name)
+            made = self.tensors.dense(tensor, _origin(path, name), shapes=name in shaping)
+            self.initialize(graph, name, made)
+        for sparse in proto.sparse_initializer:
+            name = str(sparse.values.name)
+            self.initialize(graph, name, self.tensors.sparse(sparse, _origin(path, name)))
+        names = [str(v.name) for v in proto.input]
+        graph.inputs = [n for n in names if n not in graph.initializers]
+        graph.outputs = [str(v.name) for v in proto.output]
+        defaults = len(names) - len(graph.inputs)
+        self.left_out["inputs with a default value, which is a constant now"] += defaults
+        self.left_out["annotations of quantisation"] += len(proto.quantization_annotation)
+        self.nodes(proto, path, graph)
+        return graph
+
+    def initialize(self, graph: Graph, name: str, made: Initializer) -> None:
+        """Add an initializer to a graph."""
+        graph.initializers[name] = made
+        if isinstance(made, np.ndarray):
+            dtype = "string" if made.dtype.kind == "O" else made.dtype.name
+            graph.specs[name] = Spec(dtype, made.shape)
+        elif isinstance(made, Folded):
+            graph.specs[name] = Spec(made.dtype, made.shape)
+        else:
+            tensor = self.tensors.weights[made.tensor]
+            graph.specs[name] = Spec(tensor.dtype.name, tensor.shape)
+
+    def nodes(self, proto: Message, path: str, graph: Graph) -> None:
+        """Read the nodes of a graph or function; constants become initializers."""
+        shaping = _shaping(proto)
+        for said in proto.node:
+            name = next(iter(said.output), "")
+            # A graph cannot yield an initializer everywhere: what it yields stays a node.
+            made = None
+            if said.op_type == "Constant" and name and name not in graph.outputs:
+                made = self.constant(said, _origin(path, name), shapes=name in shaping)
+            if made is None:
+                graph.nodes.append(self.node(said, path))
+            else:
+                self.initialize(graph, name, made)
+
+    def constant(self, said: Message, origin: str, *, shapes: bool) -> Initializer | None:
+        """Return the tensor of a Constant, or None where it is written otherwise."""
+        if _domain(said.domain) or len(said.attribute) != 1 or said.attribute[0].ref_attr_name:
+            return None
+        (value,) = said.attribute
+        if value.name == "value" and value.has("t"):
+            return self.tensors.dense(value.t, origin, shapes=shapes)
+        if value.name == "sparse_value" and value.has("sparse_tensor"):
+            return self.tensors.sparse(value.sparse_tensor, origin)
+        return None
+
+    def node(self, said: Message, path: str) -> Node:
+        """Return a node; its inner graphs have the paths that the bundle's reader gives them."""
+        op, outputs = str(said.op_type), [str(n) for n in said.output]
+        called = str(said.name) or next((o for o in outputs if o), op)
+        attributes: dict[str, Any] = {}
+        for proto in said.attribute:
+            place = f"{path}/{called}.{proto.name}".lstrip("/")
+
+            def inner(graph: Message, place: str = place) -> Graph:
+                return self.graph(graph, place)
+
+            attributes[str(proto.name)] = attribute(proto, place, self.member, inner)
+        self.left_out["words beside nodes"] += bool(said.doc_string or said.metadata_props)
+        self.left_out["devices of nodes"] += bool(said.device_configurations)
+        inputs, domain = [str(n) for n in said.input], _domain(said.domain)
+        key = (domain, op, str(said.overload))
+        if key in self._keys:
+            return Call(op, inputs, outputs, attributes, str(said.name), domain, key)
+        return Node(op, inputs, outputs, attributes, str(said.name), domain)
+
+
+def _check_names(graph: Graph, outside: frozenset[str]) -> None:
+    """Raise where a name is made twice, or is read and nothing makes it.
+
+    Raises:
+        CorruptError: There is one.
+    """
+    made = [*graph.inputs, *graph.initializers]
+    made += [name for node in graph.nodes for name in node.outputs if name]
+    known = outside.union(made)
+    if len(set(made)) < len(made) or "" in known:
+        twice = next((n for n, count in Counter(made).items() if count > 1), "")
+        raise CorruptError(f"the name {twice!r:.80} is made twice" if twice else "a name is empty")
+    for node in graph.nodes:
+        for name in node.inputs:
+            if name and name not in known:
+                raise CorruptError(f"{node.op_type} reads {name!r:.80}, which nothing makes")
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                _check_names(value, known)
+    for name in graph.outputs:
+        if name not in known:
+            raise CorruptError(f"the graph yields {name!r:.80}, which nothing makes")
+
+
+def _shaping(proto: Message) -> set[str]:
+    """Return the names of values that shapes are inferred from, though they are no integers."""
+    names: set[str] = set()
+    for node in proto.node:
+        if node.op_type in SHAPED_BY_NUMBERS:
+            names.update(node.input if node.op_type == "Range" else node.input[1:])
+    return names
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else str(name)
+
+
+def _key(proto: Message) -> Key:
+    return (_domain(proto.domain), str(proto.name), str(proto.overload))
+
+
+def _origin(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _domains(graph: Graph) -> set[str]:
+    """Return the domains of a graph's operators."""
+    found = set()
+    for node in graph.nodes:
+        found.add(node.domain)
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                found |= _domains(value)
+    return found

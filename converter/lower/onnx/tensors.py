@@ -1,0 +1,120 @@
+"""The tensors of an ONNX file, as a graph names them: weights of the bundle, or small constants.
+
+A tensor of the file is the bundle's where it is the same bytes of the same file; where its bytes
+are made (typed numbers, a text file), it is the one of its place that is equal. What runtimes read
+while they infer shapes stands in the graph itself, because they do not look into other files then.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.graph import Folded, Weight
+from converter.lower.onnx.attributes import Opener, array
+from formats.containers import onnx_tensors
+from formats.containers.protobuf import Message
+from formats.errors import LimitError, UnsupportedError
+from formats.limits import Limits
+from formats.strings import Strings
+from formats.weights import DTYPES, Tensor, numpy_dtype
+
+SMALL = 1 << 10  # bytes
+# Ops that yield shapes which floating point operands determine.
+SHAPED_BY_NUMBERS = frozenset(("Range", "Resize", "Upsample"))
+Initializer = Weight | Folded | np.ndarray
+
+
+class Tensors:
+    """Finds tensors of a file among those of the bundle that was read from it."""
+
+    def __init__(self, weights: Mapping[str, Tensor], member: Opener, limits: Limits) -> None:
+        self.weights = weights
+        self.member = member
+        self.limits = limits
+        self._by_place: dict[object, str] = {}
+        self._by_origin: dict[tuple[object, ...], list[str]] = {}
+        for name, tensor in weights.items():
+            self._by_place.setdefault(tensor.identity, name)
+            key = (tensor.origin, tensor.dtype.name, tensor.shape)
+            self._by_origin.setdefault(key, []).append(name)
+
+    def dense(self, proto: Message, origin: str, *, shapes: bool = False) -> Initializer:
+        """Return what a TensorProto is in the graph.
+
+        Args:
+            proto: As decoded.
+            origin: Its graph and its name, as the reader of the bundle calls it.
+            shapes: Whether shapes are inferred from it, of whatever type it is.
+
+        Raises:
+            UnsupportedError: It is of a type that an initializer cannot have.
+        """
+        found = onnx_tensors.from_proto(proto, origin, self.member)
+        if isinstance(found, Strings):
+            return array(found)
+        if found.dtype.name not in ELEMENT_TYPES:
+            raise UnsupportedError(f"a tensor of {found.dtype}", where=origin)
+        is_whole = "float" not in found.dtype.name
+        if found.dtype.bits >= 8 and found.nbytes <= SMALL and (is_whole or shapes):
+            return found.numpy()
+        name = self._named(found)
+        if name is not None:
+            return Weight(name)
+        if found.dtype.bits < 8:
+            raise UnsupportedError(f"a tensor of {found.dtype} that is no weight", where=origin)
+        if found.nbytes <= SMALL:
+            return found.numpy()
+        return Folded(found.dtype.name, found.shape, found.numpy)
+
+    def _named(self, found: Tensor) -> str | None:
+        name = self._by_place.get(found.identity)
+        if name is not None:
+            return name
+        for other in self._by_origin.get((found.origin, found.dtype.name, found.shape), ()):
+            if _equal(self.weights[other].chunks(), found.chunks()):
+                return other
+        return None
+
+    def sparse(self, proto: Message, origin: str) -> Initializer:
+        """Return what a SparseTensorProto is: runtimes make it dense when they load it.
+
+        Raises:
+            LimitError: It would be very large.
+            UnsupportedError: It is of texts, or of packed elements.
+        """
+        sizes = onnx_tensors.shape_of(proto, origin)
+        values = onnx_tensors.from_proto(proto.values, origin, self.member)
+        indices = onnx_tensors.from_proto(proto.indices, origin, self.member)
+        if isinstance(values, Strings) or isinstance(indices, Strings) or values.dtype.bits < 8:
+            raise UnsupportedError("a sparse tensor of texts or packed elements", where=origin)
+        nbytes = DTYPES[values.dtype.name].nbytes(int(np.prod(sizes, dtype=object)))
+        most = self.limits.max_inflated_bytes
+        if nbytes > most:
+            raise LimitError(f"a sparse tensor of {nbytes} bytes, were it dense", where=origin)
+
+        def make() -> np.ndarray:
+            dense = np.zeros(sizes, numpy_dtype(values.dtype))
+            places = indices.numpy()
+            flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), sizes)
+            dense.reshape(-1)[flat] = values.numpy()
+            return dense
+
+        return Folded(values.dtype.name, sizes, make)
+
+
+def _equal(a: Iterable[bytes], b: Iterable[bytes]) -> bool:
+    """Tell whether two runs of pieces are the same bytes."""
+    one, other = bytearray(), bytearray()
+    left, right = iter(a), iter(b)
+    while True:
+        while not one and (piece := next(left, None)) is not None:
+            one += piece
+        while not other and (piece := next(right, None)) is not None:
+            other += piece
+        size = min(len(one), len(other))
+        if not size:
+            return not one and not other
+        if one[:size] != other[:size]:
+            return False
+        del one[:size], other[:size]
