@@ -20,7 +20,7 @@ from converter.verify.comparison import Array, Tolerance, coarsest, compare, joi
 from converter.verify.device_names import parse_device
 from converter.verify.device_report import DeviceReport, Side
 from converter.verify.placement import On, Placement
-from converter.verify.report import Measure, Runtime
+from converter.verify.report import Measure, Runtime, Status
 from converter.verify.runners import NoRun, Prepared
 
 TF32 = "float16"  # the dtype of TF32's mantissa
@@ -71,16 +71,16 @@ class Question:
     Attributes:
         outputs: Names of the outputs, in order.
         cases: Numbers and names of the cases that both have run on the CPU.
-        skipped: Numbers of outputs that differ from run to run.
         tolerance: What is allowed on the CPU.
         allow_cpu_nodes: How many parts of a model may be on the CPU.
+        skipped: Numbers of outputs that differ from run to run.
     """
 
     outputs: Sequence[str]
     cases: Mapping[int, str]
-    skipped: frozenset[int]
     tolerance: Tolerance
     allow_cpu_nodes: int = 0
+    skipped: frozenset[int] = frozenset()
 
 
 def place(device: str | None, *, allow_tf32: bool) -> On | None:
@@ -95,17 +95,14 @@ def place(device: str | None, *, allow_tf32: bool) -> On | None:
     return None if found.is_host else On(found, allow_tf32)
 
 
-def verify_on_device(
-    source: Party, converted: Party, question: Question, device: str, on: On
-) -> DeviceReport:
+def verify_on_device(source: Party, converted: Party, question: Question, on: On) -> DeviceReport:
     """Run both models on a device, and compare all four results.
 
     Args:
         source: The source, which has run on the CPU.
         converted: What it was converted to, likewise.
         question: What is compared.
-        device: As the user calls it.
-        on: What it is.
+        on: Which device.
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
@@ -113,15 +110,15 @@ def verify_on_device(
     begin = perf_counter()
     allowed = question.allow_cpu_nodes
     ours = converted.run(on)
-    there = _side(ours, allowed)
+    there = _side(CONVERTED, ours, allowed)
     report = DeviceReport(
-        there.status, there.reason, device, on.allow_tf32, allowed,
+        there.status, there.reason, str(on.device), on.allow_tf32, allowed,
         Side("not run", "the converted model is not run there"), there,
     )  # fmt: skip
     if isinstance(ours, NoRun) or ours.failed:
         return replace(report, seconds=perf_counter() - begin)
     theirs = source.run(on)
-    report = replace(report, source=_side(theirs, allowed))
+    report = replace(report, source=_side(SOURCE, theirs, allowed))
     results = {(SOURCE, "CPU"): source.cpu, (CONVERTED, "CPU"): converted.cpu}
     results[CONVERTED, "device"] = ours.outputs
     if isinstance(theirs, Ran) and not theirs.failed:
@@ -133,22 +130,20 @@ def verify_on_device(
         for a, b in PAIRS
         if a in results and b in results
     }
-    status, reason = report.status, report.reason
     problems = [*_fallen(report), *_different(pairs)]
     if problems:
-        status, reason = "failed", problems[0]
-    return replace(
-        report, status=status, reason=reason, pairs=pairs, seconds=perf_counter() - begin
-    )
+        report = replace(report, status="failed", reason=problems[0])
+    return replace(report, pairs=pairs, seconds=perf_counter() - begin)
 
 
-def _side(ran: Ran | NoRun, allowed: int) -> Side:
+def _side(name: str, ran: Ran | NoRun, allowed: int) -> Side:
+    # A source that its own framework does not run there proves nothing, for or against.
+    broken: Status = "failed" if name == CONVERTED else "not run"
     if isinstance(ran, NoRun):
-        if ran.lacks_device or ran.is_missing:
-            return Side("not run", ran.reason)
-        return Side("failed", f"runs on the CPU, but not there: {ran.reason}")
+        status = "not run" if ran.lacks_device or ran.is_missing else broken
+        return Side(status, ran.reason, None, ran.placement)
     if ran.failed:
-        return Side("failed", ran.failed, ran.runtime, ran.placement)
+        return Side(broken, ran.failed, ran.runtime, ran.placement)
     if ran.placement is None:
         return Side("failed", f"{ran.runtime} does not say where it was", ran.runtime)
     problem = ran.placement.problem(allowed)
@@ -158,8 +153,7 @@ def _side(ran: Ran | NoRun, allowed: int) -> Side:
 def _fallen(report: DeviceReport) -> Iterable[str]:
     """Yield which sides were not where they should be."""
     for name, side in ((CONVERTED, report.converted), (SOURCE, report.source)):
-        # A source that its own framework does not run there proves nothing, for or against.
-        if side.status == "failed" and side.placement is not None:
+        if side.status == "failed":
             yield f"the {name} model: {side.reason}"
 
 

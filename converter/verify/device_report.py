@@ -13,8 +13,9 @@ class Side:
     """One of both models on the device.
 
     Attributes:
-        status: ``failed`` where it ran, but not, or not all of it, on the device; or where it runs
-            on the CPU only. ``not run`` where its runtime has no such device.
+        status: ``failed`` where it ran, but not, or not all of it, on the device; the converted
+            model also where it runs on the CPU only. ``not run`` where its runtime has no such
+            device; the source also where its own framework does not run it there.
         reason: Why it is so; empty where it passed.
         runtime: Who ran it there.
         placement: Where its parts were.

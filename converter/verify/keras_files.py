@@ -18,6 +18,8 @@ from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import compute_dtype
 from converter.verify import inputs
 from converter.verify.comparison import Array, Tolerance, coarsest, compare, joined, says_little
+from converter.verify.device import Question, place, verify_on_device
+from converter.verify.device_sides import framework_party
 from converter.verify.graphs import (
     Options,
     cannot_run,
@@ -27,6 +29,7 @@ from converter.verify.graphs import (
     unable,
 )
 from converter.verify.locate import Located
+from converter.verify.placement import CPU, On
 from converter.verify.report import CaseReport, GraphReport, LayerDifference, Measure
 from converter.verify.runners import NoRun, Prepared, SourceRun, output, prepare, run_source
 from converter.verify.sources import notes_on_keras, vocabulary
@@ -106,6 +109,13 @@ class _Comparison:
                 seed=None if self.options.inputs else self.options.seed,
                 notes=tuple(dict.fromkeys((*notes_on_keras(self.bundle, there), *here.notes))),
             )
+            on = place(self.options.device, allow_tf32=self.options.allow_tf32)
+            if report.status == "passed" and on is not None:
+                cases = {number: before.cases[number].name for number in chosen}
+                alike = Question(names, cases, tolerance, self.options.allow_cpu_nodes)
+                asked = framework_party(before, there, lambda p, on: self._run_source(p, (), on))
+                answer = framework_party(after, here, lambda p, on: self._run_written(p, (), on))
+                report = report.with_device(verify_on_device(asked, answer, alike, on))
             case = case_to_look_into(report, chosen)
             if case is None:
                 return report
@@ -120,18 +130,22 @@ class _Comparison:
         samples = max(self.options.samples, 1)
         return inputs.plan(specs, found, seed=self.options.seed, samples=samples)
 
-    def _run_source(self, prepared: Prepared, layers: Sequence[str]) -> SourceRun | NoRun:
+    def _run_source(
+        self, prepared: Prepared, layers: Sequence[str], on: On = CPU
+    ) -> SourceRun | NoRun:
         about = self.bundle.metadata
         version = about.recorded.get("keras_version", "")
         return run_source(
             self.source, about.format, version, prepared, self.options.allowance,
-            layers=layers, trust=self.options.trust,
+            layers=layers, trust=self.options.trust, on=on,
         )  # fmt: skip
 
-    def _run_written(self, prepared: Prepared, layers: Sequence[str]) -> SourceRun | NoRun:
+    def _run_written(
+        self, prepared: Prepared, layers: Sequence[str], on: On = CPU
+    ) -> SourceRun | NoRun:
         return run_source(
             self.written, "keras", TODAY, prepared, self.options.allowance,
-            layers=layers, trust=self.options.trust, only="keras",
+            layers=layers, trust=self.options.trust, only="keras", on=on,
         )  # fmt: skip
 
     def _first_difference(

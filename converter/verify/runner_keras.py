@@ -1,6 +1,7 @@
 """The child that runs a source in its own framework: ``python runner_keras.py FOLDER``.
 
-Plain, and nothing of the project, so that any Python (3.10 and later) that has Keras can run it.
+Plain, and nothing of the project but the files beside it, so that any Python (3.10 and later) that
+has Keras can run it.
 ``question.json``:
 
     framework   ``keras`` or ``tf_keras``
@@ -10,11 +11,14 @@ Plain, and nothing of the project, so that any Python (3.10 and later) that has 
     layers      paths of layers whose outputs are wanted too
     trusted     modules of the user's, name and path, to take the source's own classes from
     root        where the project is, which imports those
+    device      to run on, as ``GPU:0`` or, of TensorFlow's logical ones, ``CPU:1``; need not be
+    allow_tf32  whether products may be rounded to TF32 there
 
 ``answer.json``: a status, ``done``, ``absent`` (not installed, or broken) or ``cannot load``;
 versions and device; for each case the alternative that ran, its outputs' dtypes (they are in
 ``out-NUMBER-OUTPUT.npy``), and how others were refused; path, number and dtype of the wanted
-layers' outputs (in ``layer-K.npy``). ``--probe`` in place of the folder prints which packages are
+layers' outputs (in ``layer-K.npy``); with a device, where variables and operations were (see
+`converter.verify.placement`). ``--probe`` in place of the folder prints which packages are
 there.
 """
 
@@ -31,6 +35,14 @@ from typing import Any
 PACKAGES = ("keras", "tf_keras", "tensorflow", "jax", "torch")
 
 
+def beside(name: str) -> Any:
+    """Return a module that lies beside this file, which is no place to import from."""
+    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def main(folder: Path) -> None:
     """Answer the question in the folder."""
     question = json.loads((folder / "question.json").read_text())
@@ -45,19 +57,42 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
     except Exception as e:  # a broken installation may raise anything
         return {"status": "absent", "error": one_line(e)}
     about = {"versions": framework.versions()}
+    if not question.get("device"):
+        return about | computed(framework, folder, question, None)
+    if about["versions"]["backend"] != "tensorflow":
+        said = "a device is gone to through Keras's TensorFlow back end only"
+        return about | {"status": "no device", "error": said}
+    device = beside("runner_tensorflow_device").Device(framework.tensorflow(), question)
+    if why := device.lacks():
+        return about | {"status": "no device", "error": why}
+    device.make_deterministic(is_random=False)
+    with device.scope():
+        return about | computed(framework, folder, question, device)
+
+
+def computed(
+    framework: "Framework", folder: Path, question: dict[str, Any], device: Any
+) -> dict[str, Any]:
+    """Load the source and run it on every case, on a device or on the CPU."""
     try:
         model = framework.load(question["source"], framework.own_objects(question))
     except Exception as e:
-        return about | {"status": "cannot load", "error": one_line(e)}
+        return {"status": "cannot load", "error": one_line(e)}
     if framework.has_bias_guess:
         framework.broadcast_additions()
     recorder = Recorder(framework, folder, model, question["layers"])
-    return about | {
+    cases = [
+        first_that_runs(framework, folder, model, question["inputs"], alternatives)
+        for alternatives in question["cases"]
+    ]
+    placement = {}
+    ran = [case["chosen"] for case in cases if case["chosen"] is not None]
+    if device is not None and ran:
+        inputs = framework.inputs(model, folder, ran[0], question["inputs"])
+        placement = {"placement": device.answer(framework.places(model, inputs))}
+    return placement | {
         "status": "done",
-        "cases": [
-            first_that_runs(framework, folder, model, question["inputs"], alternatives)
-            for alternatives in question["cases"]
-        ],
+        "cases": cases,
         "device": framework.device,
         "inputs": framework.declared(model),
         "layers": recorder.found,
@@ -101,9 +136,10 @@ class Framework:
         self.keras: Any = importlib.import_module(name)
         if not self.is_legacy and int(self.keras.__version__.split(".")[0]) < 3:
             raise ImportError(f"keras is {self.keras.__version__}: its models need tf_keras")
-        self.tree: Any = self._tensorflow().nest if self.is_legacy else self.keras.tree
+        self.tree: Any = self.tensorflow().nest if self.is_legacy else self.keras.tree
 
-    def _tensorflow(self) -> Any:
+    def tensorflow(self) -> Any:
+        """Return TensorFlow."""
         return importlib.import_module("tensorflow")
 
     def versions(self) -> dict[str, str]:
@@ -121,7 +157,7 @@ class Framework:
     def broadcast_additions(self) -> None:
         """Have all additions broadcast, as those of Keras's other back ends do."""
         numpy: Any = importlib.import_module("keras.src.backend.tensorflow.numpy")
-        tensorflow, keras, own = self._tensorflow(), self.keras, numpy.add
+        tensorflow, keras, own = self.tensorflow(), self.keras, numpy.add
 
         @functools.wraps(own)
         def add(x1: Any, x2: Any) -> Any:
@@ -212,9 +248,9 @@ class Framework:
             array = self.np.load(folder / f"in-{number}-{i}.npy")
             dtype = self.dtype(wanted)
             if dtype == "string":
-                tensors.append(self._tensorflow().constant(array))
+                tensors.append(self.tensorflow().constant(array))
             elif self.is_legacy:
-                tensors.append(self._tensorflow().cast(array, dtype))
+                tensors.append(self.tensorflow().cast(array, dtype))
             else:
                 tensors.append(self.keras.ops.convert_to_tensor(array, dtype))
         structure = getattr(model, "_nested_inputs" if self.is_legacy else "_inputs_struct", None)
@@ -236,10 +272,30 @@ class Framework:
                 if reset is not None:
                     reset()
 
+    def places(self, model: Any, inputs: Any) -> list[tuple[str, str, str]]:
+        """Run once more, and return what each variable and operation is, its name and its device.
+
+        As a function, for what runs operation by operation leaves no graph to look at.
+        """
+        devices = beside("runner_tensorflow_device")
+        compute = functools.partial(model, training=False)
+        self.reset(model)
+        with devices.collected() as metadata:
+            try:
+                outputs = self.tensorflow().function(compute)(inputs)
+            except Exception:  # it cannot be traced: its outputs and variables say where they are
+                outputs = compute(inputs)
+        rows = [("output", f"#{i}", short(t.device)) for i, t in enumerate(self.flat(outputs))]
+        for weight in model.weights:
+            own = getattr(weight, "_value", weight)
+            place = short(getattr(own, "handle", own).device)
+            rows.append(("variable", getattr(weight, "path", weight.name), place))
+        return rows + list(devices.of_partitions(metadata))
+
     def array(self, tensor: Any) -> tuple[Any, str]:
         """Return a tensor as an .npy file can keep it, and the dtype it really has."""
         device = getattr(tensor, "device", "")
-        self.device = str(device() if callable(device) else device).rpartition("/device:")[2]
+        self.device = short(str(device() if callable(device) else device))
         array = tensor.numpy() if self.is_legacy else self.keras.ops.convert_to_numpy(tensor)
         array = self.np.asarray(array)
         if array.dtype.kind in "OS":
@@ -247,6 +303,11 @@ class Framework:
             return self.np.array(texts, "U").reshape(array.shape), "string"
         dtype = self.dtype(tensor)
         return (array if array.dtype.kind in "fiubc" else array.astype("float32")), dtype
+
+
+def short(device: str) -> str:
+    """Return the last part of TensorFlow's name of a device; of others all."""
+    return device.rpartition("/device:")[2]
 
 
 def shape_of(value: Any) -> list[Any] | None:

@@ -302,6 +302,7 @@ class Eager:
 
     def places(self, arrays: list[Any]) -> list[tuple[str, str, str]]:
         """Run once more, and return what each variable and node is, its name and its device."""
+        self.load()  # of a function that has run, no graph is told again
         with devices.collected() as metadata:
             self.called(arrays)
         rows = [

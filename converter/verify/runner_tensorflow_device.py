@@ -40,8 +40,8 @@ class Device:
     def __init__(self, tf: Any, question: dict[str, Any]) -> None:
         self.tf = tf
         self.name: str = question.get("device") or ""
-        self.kind, _, number = self.name.partition(":")
-        self.index = int(number or 0)
+        kind, _, number = self.name.partition(":")
+        self.kind, self.index = kind, int(number or 0)
         self.as_placed = bool(question.get("as_placed"))
         self.tf32 = bool(question.get("allow_tf32"))
         self.deterministic = False

@@ -33,6 +33,7 @@ HERE = Path(__file__).parent
 KERAS, ONNX = HERE / "runner_keras.py", HERE / "runner_onnx.py"
 FRAMEWORK_EXTRA = 'pip install "model-convert[tensorflow]"'
 ONNX_PYTHON_VARIABLE = "CONVERT_ONNXRUNTIME_PYTHON"  # another Python, which has onnxruntime
+TORCH_EXTRA = 'pip install "model-convert[torch]"'
 ONNX_EXTRA = 'pip install "model-convert[cpu]"'
 SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # Keras goes by these
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -89,11 +90,13 @@ class NoRun:
         reason: What each said.
         is_missing: Whether there is none at all.
         lacks_device: Whether what it lacks is the device that it should run on.
+        placement: Where it ran in place of that, where it did.
     """
 
     reason: str
     is_missing: bool
     lacks_device: bool = False
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,9 @@ def run_source(
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
     """
+    if on.device is not None and not on.device.tensorflow:
+        text = f"Keras has no device {on.device}"
+        return NoRun(text, is_missing=False, lacks_device=True)
     python = os.environ.get(PYTHON_VARIABLE) or sys.executable
     candidates = _candidates(_packages(python, prepared.folder, allowance), version)
     linked = _with_suffix(source, form, prepared.folder)

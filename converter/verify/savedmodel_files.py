@@ -1,7 +1,8 @@
-"""A SavedModel that was issued again against its source: both run by TensorFlow, without devices.
+"""A SavedModel that was issued again against its source: both run by TensorFlow.
 
-What is compared is what they compute; where their nodes and variables are placed is read from the
-file itself. Each signature is run, on the same inputs, each side in a child of its own.
+What is compared is what they compute, without devices; and then, where one is asked for, on that
+device: the source put there by us, the other as it places itself. Each signature is run, on the
+same inputs, each side in a child of its own.
 """
 
 import tempfile
@@ -14,6 +15,8 @@ from converter.lower import lower
 from converter.lower.graph import Graph
 from converter.verify import inputs
 from converter.verify.comparison import Tolerance, coarsest
+from converter.verify.device import Question, place, verify_on_device
+from converter.verify.device_sides import framework_party
 from converter.verify.graphs import Options, cannot_run, check_names, unable
 from converter.verify.keras_files import compared
 from converter.verify.report import GraphReport
@@ -85,9 +88,11 @@ def _compared(
         (f"signature {signature.name!r}",),
     )
     graph = _lowered(bundle, signature.name)
+    on = place(options.device, allow_tf32=options.allow_tf32)
     sides = [
-        TensorFlowSource(path, content, options.allowance, binding, graph)
-        for path, content in ((source, bundle), (written, rewritten))
+        TensorFlowSource(source, bundle, options.allowance, binding, graph),
+        # On a device it must be by itself: as what was written for it says.
+        TensorFlowSource(written, rewritten, options.allowance, binding, graph, as_placed=True),
     ]
     precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
     tolerance = Tolerance(options.atol, options.rtol, precision)
@@ -114,6 +119,12 @@ def _compared(
         report = compared(
             before, after, there, here, chosen, specs, names, tolerance, who="TensorFlow"
         )
+        if report.status == "passed" and on is not None:
+            cases = {number: before.cases[number].name for number in chosen}
+            alike = Question(names, cases, tolerance, options.allow_cpu_nodes)
+            asked = framework_party(before, there, lambda p, on: sides[0].run(p, on=on))
+            answer = framework_party(after, here, lambda p, on: sides[1].run(p, on=on))
+            report = report.with_device(verify_on_device(asked, answer, alike, on))
     return replace(report, seed=options.seed, notes=tuple(sides[0].notes(there)))
 
 

@@ -161,6 +161,9 @@ def run_tensorflow(
     Raises:
         EnvironmentFault: The child died, hung, or took too much memory.
     """
+    if on.device is not None and not on.device.tensorflow:
+        text = f"TensorFlow has no device {on.device}"
+        return NoRun(text, is_missing=False, lacks_device=True)
     question = {
         **_place(source, bundle, prepared.folder),
         "signature": binding.signature,
