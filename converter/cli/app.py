@@ -373,7 +373,8 @@ def _defaults(arguments: list[str]) -> dict[str, Any] | None:
     unknown = sorted(set(options) - known)
     if unknown:
         raise UsageError(f"sets the unknown option {unknown[0]!r}", where=path)
-    options = {k: ",".join(v) if isinstance(v, list) else v for k, v in options.items()}
+    if isinstance(options.get("include"), list):  # the one list that is a single word
+        options["include"] = ",".join(options["include"])
     return {"SOURCE": options}
 
 
