@@ -1,47 +1,43 @@
 """``convert verify SOURCE CONVERTED``: what was converted, against what it was converted from.
 
 Weights are compared bit for bit where the converted artifact keeps them under the source's names,
-or under those that `--to keras` gives them; a graph, or a `.keras` file, is computed beside the
-source's own. The figures go to standard output.
+or under those that `--to keras` gives them; a graph, a `.keras` file, or a SavedModel of a
+SavedModel, is computed beside the source's own. With ``--device`` both are computed there too, and
+must have been there. The figures go to standard output.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from converter.cli.comparison import Weights, document, lines
 from converter.cli.parameters import (
     Arguments,
     Bounds,
+    CpuNodes,
     Examples,
     Factory,
     Inputs,
     Samples,
     Seed,
+    Tf32,
     Trust,
     bounds,
 )
-from converter.cli.terminal import say
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # `--help` need not pay for these
+    from converter.verify.graphs import Options
     from converter.verify.report import GraphReport
     from formats.bundle import Bundle
 
 LEVELS = ("weights", "cpu", "device")
 GRAPH, MANIFEST = "model.onnx", "manifest.json"
-KERAS = "keras"
+KERAS, SAVED_MODEL = "keras", "savedmodel"
+RUN_BY_FRAMEWORKS = (KERAS, SAVED_MODEL)  # formats that are no graphs of ours, and yet are run
 KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What the comparison of weights found."""
-
-    equal: int
-    different: tuple[str, ...]
 
 
 def verify(
@@ -71,10 +67,20 @@ def verify(
         str | None,
         typer.Option(metavar="NAME", help="Which of TensorFlow's signatures a file was made of."),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEV",
+            help="Run both there as well, as cuda:0 or GPU:0, and prove that they were there.",
+        ),
+    ] = None,
+    allow_tf32: Tf32 = False,
+    allow_cpu_nodes: CpuNodes = 0,
     require: Annotated[
         str | None,
         typer.Option(
-            metavar="weights|cpu|device", help="Fail (exit 1) unless that much was verified."
+            metavar="weights|cpu|device",
+            help="Fail (exit 1; 7 without the device) unless that much was verified.",
         ),
     ] = None,
     timeout: Annotated[
@@ -91,42 +97,71 @@ def verify(
     del verbose
     if require not in (None, *LEVELS):
         raise UsageError(f"--require {require}", expected=", ".join(LEVELS))
+    from converter.verify.device import place
+
+    if place(device, allow_tf32=allow_tf32) is None and require == "device":
+        raise UsageError("--require device", expected="--device cuda:0, GPU:0, …")
     from converter.pipeline import read
 
     bundle = read(source, from_checkpoint=from_checkpoint)
-    models = _graphs_of(converted)
     form = _format_of(converted)
     if form == KERAS:
         weights = _keras_weights(bundle, converted, trust or ())
     else:
         weights = _weights(bundle, converted) if form in KEEPS_WEIGHTS else None
     reports: dict[str, GraphReport] = {}
-    if models or form == KERAS:
+    models = _graphs_of(converted)
+    if models or form in RUN_BY_FRAMEWORKS:
         from converter.child import Allowance
         from converter.options import parse_arch, parse_inputs
         from converter.trust import parse_trust
-        from converter.verify.graphs import Options, verify_graph
+        from converter.verify.graphs import Options
 
         options = Options(
             bounds("--atol", atol), bounds("--rtol", rtol), inputs, seed, samples,
             Allowance(timeout), parse_trust(trust or ()),
             signature=signature,
             arch=parse_arch(arch, arch_args), specs=parse_inputs(input or ()),
+            device=device, allow_tf32=allow_tf32, allow_cpu_nodes=allow_cpu_nodes,
         )  # fmt: skip
-        for model in models:
-            reports[model.name] = verify_graph(source, bundle, model, options=options)
-        if not models:
-            from converter.verify.keras_files import verify_keras
-
-            reports[converted.name] = verify_keras(source, bundle, converted, options=options)
+        reports = _compared(source, bundle, converted, form, models, options)
     report = _worst(reports)
-    level = _level(weights, report)
+    level = _level(weights, reports)
     code = _exit_code(weights, report, level, require)
     if json:
-        _document(source, converted, weights, reports, level)
+        document(source, converted, weights, reports, level)
     else:
-        _lines(weights, reports, level, require)
+        lines(weights, reports, level, require)
     raise typer.Exit(code)
+
+
+def _compared(
+    source: Path,
+    bundle: "Bundle",
+    converted: Path,
+    form: str,
+    models: Sequence[Path],
+    options: "Options",
+) -> "dict[str, GraphReport]":
+    """Return a report for each of a converted artifact's graphs, by what it is called."""
+    from converter.verify.report import GraphReport
+
+    if models:
+        from converter.verify.graphs import verify_graph
+
+        return {m.name: verify_graph(source, bundle, m, options=options) for m in models}
+    if form == KERAS:
+        from converter.verify.keras_files import verify_keras
+
+        return {converted.name: verify_keras(source, bundle, converted, options=options)}
+    if bundle.topology is None or bundle.topology.kind != "graphdef":
+        reason = "a SavedModel is compared with what TensorFlow runs, and the source is none"
+        return {converted.name: GraphReport("not run", reason)}
+    from converter.pipeline import read
+    from converter.verify.savedmodel_files import verify_savedmodel
+
+    found = verify_savedmodel(source, bundle, converted, read(converted), options=options)
+    return {name or converted.name: report for name, report in found.items()}
 
 
 def _graphs_of(converted: Path) -> list[Path]:
@@ -138,9 +173,13 @@ def _graphs_of(converted: Path) -> list[Path]:
 
 
 def _worst(reports: "Mapping[str, GraphReport]") -> "GraphReport | None":
-    """Return the report that decides: one that failed, or is not run, or else the first."""
+    """Return the report that decides: one that failed, or is not run, or else went least far."""
     order = ("failed", "not run", "passed")
-    return min(reports.values(), key=lambda r: order.index(r.status), default=None)
+    return min(
+        reports.values(),
+        key=lambda r: (order.index(r.status), r.reached == "device"),
+        default=None,
+    )
 
 
 def _format_of(converted: Path) -> str:
@@ -195,10 +234,11 @@ def _weights(bundle: "Bundle", converted: Path) -> Weights | None:
     return Weights(len(equal), tuple(wrong))
 
 
-def _level(weights: Weights | None, report: "GraphReport | None") -> str | None:
-    """Return how far it is verified."""
-    if report is not None and report.status == "passed":
-        return "cpu"
+def _level(weights: Weights | None, reports: "Mapping[str, GraphReport]") -> str | None:
+    """Return how far it is verified: as far as the least of its graphs."""
+    report = _worst(reports)
+    if report is not None and report.reached is not None:
+        return report.reached
     return "weights" if weights is not None and weights.equal and not weights.different else None
 
 
@@ -209,88 +249,8 @@ def _exit_code(
     if failed or (weights is not None and weights.different):
         return 1
     if require is not None and (level is None or LEVELS.index(level) < LEVELS.index(require)):
-        return 1
+        has_no_device = report is not None and report.device is not None
+        return 7 if require == "device" and has_no_device else 1
     if level is not None:
         return 0
     return 7 if report is not None and report.lacking else 1
-
-
-def _document(
-    source: Path,
-    converted: Path,
-    weights: Weights | None,
-    reports: "Mapping[str, GraphReport]",
-    level: str | None,
-) -> None:
-    from converter.cli.render import document
-
-    compared: dict[str, Any] | None = None
-    if weights is not None:
-        compared = {"equal": weights.equal, "different": list(weights.different)}
-    first, *others = reports.values() or (None,)
-    document({
-        "source": str(source),
-        "converted": str(converted),
-        "verified": level,
-        "weights": compared,
-        "graph": None if first is None else first.plain(),
-        "graphs": {name: r.plain() for name, r in reports.items()} if others else {},
-    })  # fmt: skip
-
-
-def _lines(
-    weights: Weights | None,
-    reports: "Mapping[str, GraphReport]",
-    level: str | None,
-    require: str | None,
-) -> None:
-    if weights is None:
-        say("weights     not compared: the converted artifact keeps none as the source has them")
-    else:
-        say(f"weights     {weights.equal} equal, {len(weights.different)} different")
-        for name in weights.different[:20]:
-            say(f"            {name}")
-    if not reports:
-        say("graph       not run: the converted artifact has none")
-    for name, report in reports.items():
-        if len(reports) > 1:
-            say(f"file        {name}")
-        _graph_lines(report)
-    text = level or "nothing"
-    if require is not None and text != require:
-        text += f" (required: {require})"
-    say(f"verified    {text}")
-
-
-def _graph_lines(report: "GraphReport") -> None:
-    say(f"graph       {report.status}" + (f": {report.reason}" if report.reason else ""))
-    if report.lacking:
-        say(f"            try {report.lacking}")
-    if report.source and report.converted:
-        say(f"source      {report.source}")
-        say(f"converted   {report.converted}")
-        seed = "" if report.seed is None else f"; seed {report.seed}"
-        say(f"inputs      {', '.join(case.name for case in report.cases)}{seed}")
-    for text in report.skipped:
-        say(f"skipped     {text}")
-    for text in report.notes:
-        say(f"note        {text}")
-    width = max((len(name) for name in report.outputs), default=0)
-    for m in report.outputs.values():
-        verdict = "same" if m.passed else "DIFFERS"
-        say(
-            f"{verdict:<11} {m.name:<{width}}  max abs {m.max_abs:.3g}  max rel {m.max_rel:.3g}"
-            f"  cosine {m.cosine:.7f}"
-        )
-        if not m.passed:
-            where = "" if m.worst_index is None else f" at {list(m.worst_index)}"
-            say(f"{'':<11} {'; '.join(m.problems)}")
-            say(f"{'':<11} worst{where}: {m.found}, not {m.expected}")
-            say(
-                f"{'':<11} would pass with atol {m.smallest_atol:.3g} or rtol {m.smallest_rtol:.3g}"
-            )
-    first = report.first_difference
-    if first is not None:
-        say(f"layer       {first}: max rel {first.measure.max_rel:.3g}")
-        if first.last_equal is not None:
-            say(f"            {first.last_equal!r} before it is the same")

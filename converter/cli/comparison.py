@@ -1,0 +1,143 @@
+"""What a verification found, in lines for people and as one document for machines."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from converter.cli.terminal import say
+
+if TYPE_CHECKING:  # `--help` need not pay for these
+    from converter.verify.device_report import DeviceReport, Side
+    from converter.verify.report import GraphReport, Measure
+
+SHOWN = 20  # names of what differs, or is elsewhere
+
+
+class Weights(NamedTuple):
+    """What the comparison of weights found."""
+
+    equal: int
+    different: tuple[str, ...]
+
+
+def document(
+    source: Path,
+    converted: Path,
+    weights: Weights | None,
+    reports: "Mapping[str, GraphReport]",
+    level: str | None,
+) -> None:
+    """Print one JSON document."""
+    from converter.cli.render import document as show
+
+    compared: dict[str, Any] | None = None
+    if weights is not None:
+        compared = {"equal": weights.equal, "different": list(weights.different)}
+    first, *others = reports.values() or (None,)
+    show({
+        "source": str(source),
+        "converted": str(converted),
+        "verified": level,
+        "weights": compared,
+        "graph": None if first is None else first.plain(),
+        "graphs": {name: r.plain() for name, r in reports.items()} if others else {},
+    })  # fmt: skip
+
+
+def lines(
+    weights: Weights | None,
+    reports: "Mapping[str, GraphReport]",
+    level: str | None,
+    require: str | None,
+) -> None:
+    """Print what was found, and last how far that goes."""
+    if weights is None:
+        say("weights     not compared: the converted artifact keeps none as the source has them")
+    else:
+        say(f"weights     {weights.equal} equal, {len(weights.different)} different")
+        for name in weights.different[:SHOWN]:
+            say(f"            {name}")
+    if not reports:
+        say("graph       not run: the converted artifact has none")
+    for name, report in reports.items():
+        if len(reports) > 1:
+            say(f"file        {name}")
+        _graph(report)
+    text = level or "nothing"
+    if require is not None and text != require:
+        text += f" (required: {require})"
+    say(f"verified    {text}")
+
+
+def _graph(report: "GraphReport") -> None:
+    say(f"graph       {report.status}" + (f": {report.reason}" if report.reason else ""))
+    if report.lacking:
+        say(f"            try {report.lacking}")
+    if report.source and report.converted:
+        say(f"source      {report.source}")
+        say(f"converted   {report.converted}")
+        seed = "" if report.seed is None else f"; seed {report.seed}"
+        say(f"inputs      {', '.join(case.name for case in report.cases)}{seed}")
+    for text in report.skipped:
+        say(f"skipped     {text}")
+    for text in report.notes:
+        say(f"note        {text}")
+    _measures(report.outputs.values())
+    first = report.first_difference
+    if first is not None:
+        say(f"layer       {first}: max rel {first.measure.max_rel:.3g}")
+        if first.last_equal is not None:
+            say(f"            {first.last_equal!r} before it is the same")
+    if report.device is not None:
+        _device(report.device)
+
+
+def _measures(found: "Iterable[Measure]") -> None:
+    found = list(found)
+    width = max((len(m.name) for m in found), default=0)
+    for m in found:
+        verdict = "same" if m.passed else "DIFFERS"
+        say(
+            f"{verdict:<11} {m.name:<{width}}  max abs {m.max_abs:.3g}  max rel {m.max_rel:.3g}"
+            f"  cosine {m.cosine:.7f}"
+        )
+        if not m.passed:
+            where = "" if m.worst_index is None else f" at {list(m.worst_index)}"
+            say(f"{'':<11} {'; '.join(m.problems)}")
+            say(f"{'':<11} worst{where}: {m.found}, not {m.expected}")
+            say(
+                f"{'':<11} would pass with atol {m.smallest_atol:.3g} or rtol {m.smallest_rtol:.3g}"
+            )
+
+
+def _device(report: "DeviceReport") -> None:
+    tf32 = "allowed" if report.allow_tf32 else "off"
+    reason = f": {report.reason}" if report.reason else f" (TF32 {tf32})"
+    say(f"device      {report.device}: {report.status}{reason}")
+    for name, side in (("source", report.source), ("converted", report.converted)):
+        for i, text in enumerate(_side(side)):
+            say(f"{'' if i else name:<11} {text}")
+    for name, pair in report.pairs.items():
+        say(f"compared    {name}")
+        _measures(pair.values())
+
+
+def _side(side: "Side") -> Iterator[str]:
+    """Yield lines on one of both models there."""
+    if side.runtime is None or side.placement is None:
+        yield f"{side.status}: {side.reason}"
+    else:
+        yield f"{side.status}: {side.runtime} ({side.placement.how})"
+    placement = side.placement
+    if placement is None:
+        return
+    known = {**placement.facts, **placement.switches}
+    if known:
+        yield ", ".join(f"{key} {value}" for key, value in known.items())
+    for what, places in placement.counts.items():
+        counts = ", ".join(f"{n} on {place or 'no device'}" for place, n in places.items())
+        yield f"{what}s: {counts}"
+    for part in placement.elsewhere[:SHOWN]:
+        yield f"elsewhere: {part}"
+    if len(placement.elsewhere) > SHOWN:
+        yield f"elsewhere: and {len(placement.elsewhere) - SHOWN} more"
