@@ -59,6 +59,11 @@ class Output:
         """Position of the next byte, those collected counted."""
         return self._written + len(self._collected)
 
+    @property
+    def written(self) -> int:
+        """Position up to which all bytes are in the file, those collected not counted."""
+        return self._written
+
     def write(self, data: bytes | memoryview) -> None:
         """Append ``data``.
 

@@ -6,6 +6,7 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/serialization.py
 """
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from formats.bundle import LeftOut
@@ -43,6 +44,7 @@ class Session:
     nesting: int = 0
     archives: int = 0  # zip archives opened
     torch: bool = False  # whether any pickle names something of torch
+    exact: Mapping[str, Constructor] = field(default_factory=dict)  # in place of what TABLE has
 
     @classmethod
     def begin(cls, limits: Limits, nbytes: int = 0) -> "Session":
@@ -95,7 +97,7 @@ class Session:
         self.charge(START, where)  # a file of a million pickles is as slow as one of many more
         return Unpickler(
             source, self.limits, self.budget,
-            constructors=TABLE | {
+            constructors=TABLE | dict(self.exact) | {
                 "torch.storage._load_from_bytes": self._load_from_bytes,
                 "torch._utils._load_from_bytes": self._load_from_bytes,
             },

@@ -349,6 +349,8 @@ def _rebuild_meta(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
     wanted(vm, args, 2)
     tensor = TensorValue("meta", dtype_of(args[0]), sizes(vm, args[1]))
     tensor.device = "meta"
+    if len(args) > 3:
+        tensor.strides, tensor.requires_grad = sizes(vm, args[2]), gradient(args[3])
     return tensor
 
 
