@@ -4,7 +4,6 @@ A signature that cannot be lowered is left out and named, as long as another one
 asked for by name must be lowered, or nothing is written.
 """
 
-import importlib.util
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -104,8 +103,6 @@ def _of_torch(
             if options.exporter == "native":
                 raise
             gap = e
-    if gap is not None and importlib.util.find_spec("converter.capture.exporter_torch") is None:
-        raise gap
     from converter.capture import Request, capture
 
     request = Request(

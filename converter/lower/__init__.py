@@ -16,7 +16,9 @@ OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
 # From here on, every operator we use means the same up to the last; IR version 10 is the last one
 # that runtimes of 2024 read.
 OPSETS = (18, 19, 20, 21, 22)
-KINDS = ("keras_config", "graphdef", "onnx")
+KINDS = (
+    "keras_config", "graphdef", "onnx", "torchscript", "exported_program", "torch_modules",
+)  # fmt: skip
 # What arguments raise that no framework would have written: a reader has only parsed them.
 DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,

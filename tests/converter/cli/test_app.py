@@ -84,7 +84,7 @@ def test_diff_tells_and_exits_one(source, tmp_path):
         (["model.safetensors", "--bogus"], 2),
         (["model.safetensors", "--to", "gguf"], 2),
         (["model.safetensors", "--max-shard-size", "much"], 2),
-        (["model.safetensors", "--verify", "device"], 4),
+        (["model.safetensors", "--verify", "device"], 2),
         (["model.safetensors", "--require", "cpu", "-q"], 1),
         (["model.safetensors", "-o", "no/such/folder"], 6),
         (["inspect", "pyproject.toml"], 3),
