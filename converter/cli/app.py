@@ -285,7 +285,7 @@ def formats(json: Json = False) -> None:
 
 @app.command()
 def ops(
-    source: Annotated[str, typer.Argument(metavar="keras|tf")],
+    source: Annotated[str, typer.Argument(metavar="keras|tf|torch")],
     json: Json = False,
 ) -> None:
     """List the layers, operations and ops that become ONNX."""
@@ -299,8 +299,12 @@ def ops(
         from converter.lower.tf import matrix as tf
 
         render.operations(tf.rows(), as_json=json)
+    elif source == "torch":
+        from converter.lower.torch import matrix as torch
+
+        render.operations(torch.rows(), as_json=json)
     else:
-        raise UsageError(f"ops {source}", expected="ops keras or ops tf")
+        raise UsageError(f"ops {source}", expected="ops keras, ops tf or ops torch")
 
 
 def run(arguments: list[str]) -> int:
