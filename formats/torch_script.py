@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, Signature, TensorSpec, Topology
+from formats.containers.pickle import Unpickler
 from formats.containers.zip import ZipArchive
 from formats.errors import CorruptError, UnsupportedError
 from formats.limits import MIB
 from formats.torch_bundle import asset_members, finish
 from formats.torch_streams import Session, ZipStorages, zip_records
 from formats.torch_tree import Tree
+from formats.torch_values import StorageRef, TensorValue, storage_type
 
 MAX_CODE_BYTES = 32 * MIB  # source text looked at for classes and devices
 FLATBUFFER = b"PTMF"  # at byte 4
@@ -151,6 +153,38 @@ def _read_old(
         recorded=recorded, topology=topology, signatures=_signatures(code, said.root),
         assets=asset_members(archive, f"{prefix}extra/", session),
     )  # fmt: skip
+
+
+def traced_inputs(artifact: Artifact) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return dtypes and sizes of the tensors that ``forward`` was traced with.
+
+    They are recorded since torch 2.0, without their elements; nothing where they are not, or where
+    an input was no tensor.
+
+    Raises:
+        CorruptError: The archive is damaged.
+    """
+    archive = artifact.zip
+    prefix = None if archive is None else prefix_of(archive)
+    name = f"{prefix}traced_inputs.pkl"
+    if archive is None or prefix is None or name not in archive:
+        return ()
+    session = Session.begin(artifact.limits)
+    vm = session.unpickler(archive[name].span(), f"{artifact.name}!{name}", _without_elements)
+    value = session.load(vm)
+    given = value.get("forward") if isinstance(value, dict) else None
+    found = []
+    for tensor in given if isinstance(given, (list, tuple)) else ():
+        if not isinstance(tensor, TensorValue) or tensor.type is None:
+            return ()
+        found.append((tensor.type.name, tensor.shape))
+    return tuple(found)
+
+
+def _without_elements(vm: Unpickler, pid: object) -> object:
+    if not isinstance(pid, tuple) or len(pid) < 5 or (element := storage_type(pid[1])) is None:
+        raise vm.corrupt("refers to a storage in a way that we do not know")
+    return StorageRef(str(pid[2]), element, str(pid[3]), 0)
 
 
 def _read_code(archive: ZipArchive, prefix: str) -> Code:

@@ -166,7 +166,7 @@ def _compared(name: str, device: Device, home: AbstractSet[str], said: Said) -> 
             return f"{device}"
         said.warnings[f"compares with {name}: taken to be {zeroth} there"] += 1
         return zeroth
-    if home and name in (f"{device}", zeroth):
+    if home and name == (zeroth if device.index is None else f"{device}"):
         raise UnsupportedError(
             f"not supported: code that asks whether it is on {name}, where it was not and would be"
         )

@@ -59,6 +59,15 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
             where=artifact.path,
         )
     device = target_device(options, "exported")
+
+    def run(source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
+        from converter.write_torch.running import run_both  # it brings numpy
+
+        if len(bundle.signatures) != 1:
+            return {"": GraphReport("not run", "several programs in one archive are not run yet")}
+        known = bundle.signatures[0].inputs
+        return run_both(source, written, bundle, device, known, options, moved_copy)
+
     return archives.plan(
         bundle,
         artifact,
@@ -67,7 +76,7 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
         name=NAME,
         read=torch_export.read,
         check=lambda output: check(output, device),
-        run=_run,
+        run=run,
     )
 
 
@@ -220,8 +229,3 @@ def check(output: Artifact, device: Device) -> None:
     wrong = sorted(set(torch_export.read(output).metadata.devices) - {str(device), KEPT})
     if wrong:
         raise VerificationError(f"the output still has tensors on {wrong[0]}", expected=str(device))
-
-
-def _run(source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
-    del source, written, options
-    return {}

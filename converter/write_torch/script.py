@@ -22,7 +22,7 @@ from converter.write_torch.devices import Device, parse_device
 from converter.write_torch.tags import KEPT, Found, retagged
 from formats import torch_script
 from formats.artifact import Artifact
-from formats.bundle import Bundle, Normalisation
+from formats.bundle import Bundle, Normalisation, TensorSpec
 from formats.containers import jsontext
 from formats.containers.pickle import Budget
 from formats.containers.pickle_rewriting import Made, Number, Tracer, numbered
@@ -52,6 +52,13 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
             where=artifact.path,
         )
     device = target_device(options, "TorchScript")
+
+    def run(source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
+        from converter.write_torch.running import run_both  # it brings numpy
+
+        known = _inputs(bundle, artifact)
+        return run_both(source, written, bundle, device, known, options, moved_copy)
+
     return archives.plan(
         bundle,
         artifact,
@@ -60,7 +67,7 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
         name=NAME,
         read=torch_script.read,
         check=lambda output: check(output, device),
-        run=_run,
+        run=run,
     )
 
 
@@ -255,6 +262,11 @@ def check(output: Artifact, device: Device) -> None:
         raise VerificationError(f"the output still has tensors on {wrong[0]}", expected=str(device))
 
 
-def _run(source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
-    del source, written, options
-    return {}
+def _inputs(bundle: Bundle, artifact: Artifact) -> tuple[TensorSpec, ...]:
+    """Return what is recorded of the inputs: of a trace, names, types and sizes of its example."""
+    declared = next((s.inputs for s in bundle.signatures if s.name == "forward"), ())
+    traced = torch_script.traced_inputs(artifact)
+    if len(traced) != len(declared):
+        return declared
+    pairs = zip(declared, traced, strict=True)
+    return tuple(TensorSpec(spec.name, dtype, shape) for spec, (dtype, shape) in pairs)
