@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from converter.verify.report import GraphReport
     from converter.write_keras.archive import KerasFile
 
+TORCH_SUFFIXES = {"torch": ".pt", "torchscript": ".pt", "pt2": ".pt2"}
 Reports: TypeAlias = "dict[str, GraphReport | None]"  # by signature, the default one first
 
 
@@ -121,13 +122,18 @@ def convert(
     raise InternalError("steps() ended without a result")
 
 
-def default_out(source: Path, to: Target) -> Path:
-    """Return the output's path where none was given: the source's stem in the current folder."""
+def default_out(source: Path, to: Target, device: str | None = None) -> Path:
+    """Return the output's path where none was given: the source's stem in the current folder.
+
+    A file of torch's is called after its device, too: its source may stand in the same folder.
+    """
     name = source.name or source.resolve().name
     known = {s for row in catalog.FORMATS for s in row.suffixes}
     stem = name
     while Path(stem).suffix.lower() in known | {".weights"} and Path(stem).stem:
         stem = Path(stem).stem
+    if to in TORCH_SUFFIXES:
+        return Path(f"{stem}.{(device or 'cpu').replace(':', '-')}{TORCH_SUFFIXES[to]}")
     return Path(f"{stem}.{to}")
 
 
@@ -148,7 +154,7 @@ def steps(
     check(options)
     if options.to in PLANNERS:
         check_device(options)
-    target = Path(out) if out is not None else default_out(source, options.to)
+    target = Path(out) if out is not None else default_out(source, options.to, options.device)
     if not dry_run:
         _check_apart(source, target)
         check_target(target, force=options.force)

@@ -261,3 +261,9 @@ def test_a_manifest_that_lies(source, tmp_path, edit, error):
 )
 def test_the_default_name(tmp_path, name, expected):
     assert str(default_out(tmp_path / name, "portable")) == expected
+
+
+def test_files_of_torch_are_called_after_their_device() -> None:
+    assert str(default_out(Path("a/model.pt"), "torch", "cuda:1")) == "model.cuda-1.pt"
+    assert str(default_out(Path("a/model.pt2"), "pt2", "cpu")) == "model.cpu.pt2"
+    assert str(default_out(Path("a/saved"), "savedmodel", "GPU:0")) == "saved.savedmodel"
