@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from pathlib import Path
 
 import jsonschema
 import numpy as np
