@@ -171,9 +171,10 @@ def depthwise(kind: str, config: Config, weights: Weights) -> list[Named]:
     back = (rank - 1, rank - 2, *range(rank - 2))
     return [
         Named("depthwise.weight", turned, (name,), layout),
-        Named("pointwise.weight", permuted(matrix, back), (inner,), f"axes {list(back)}{_age(config)}"),
+        Named("pointwise.weight", permuted(matrix, back), (inner,),
+              f"axes {list(back)}{_age(config)}"),
         *_bias(weights, "pointwise.bias"),
-    ]
+    ]  # fmt: skip
 
 
 @family("PReLU")

@@ -97,6 +97,8 @@ class _Builder:
         ):
             return "its parts are not all there"
         kind, known = encoding.kind, encoding.parameters
+        if kind == "sparse_coo":
+            return "" if self._is_coordinates(encoding) else "coordinates as torch has none"
         if kind in SPARSE:
             return ""
         if kind == "nested" and "layout" not in known and len(parts) == 4:
@@ -107,6 +109,19 @@ class _Builder:
                 return f"quantised by {scheme} as {encoding.dtype}"
             return "" if _is_packed_alike(weights[parts["values"]], encoding) else "of other words"
         return f"torch.load(weights_only=True) has no tensor of kind {kind}"
+
+    def _is_coordinates(self, encoding: Encoding) -> bool:
+        """Tell whether indices stand as torch's do: [axes, elements]; ONNX's are [elements, axes].
+
+        A square of them could be either; then it is torch's who says whether there are duplicates.
+        """
+        weights, parts = self.bundle.weights, encoding.parts
+        if list(parts) != ["indices", "values"]:
+            return False
+        indices, values = (weights[name].shape for name in parts.values())
+        fits = len(indices) == 2 and values[:1] == indices[1:]
+        is_torch = self.bundle.metadata.framework == "torch" or "coalesced" in encoding.parameters
+        return fits and is_torch and indices[0] + len(values) - 1 == len(encoding.shape)
 
     def _tensor(
         self,

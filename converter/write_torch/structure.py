@@ -6,16 +6,18 @@ torch would refuse is made plain data where that says the same, and counted:
     modules                          their state dicts
     numpy arrays and scalars         tensors, numbers
     Namespace, SimpleNamespace       dicts of their attributes
-    defaultdict                      a dict
+    defaultdict, AttributeDict, …    dicts
     frozenset, deque, Path           a set, a list, text
 The rest is left out, by name; in a list or tuple, None stands in its place.
 
-The generators of random numbers stay on the CPU, where they were: torch takes them from there only.
+What was numpy's is the CPU's, and so are states of random generators that were: torch takes them
+from there only.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from converter.write_torch.devices import Device
 from converter.write_torch.storages import Storages, torch_name
@@ -46,6 +48,7 @@ CONSTANTS = frozenset({
     "per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric",
     "per_channel_affine_float_qparams",
 })  # fmt: skip
+NO_STATE = "an attribute of a module: no state dict has it"
 _NOTHING = object()  # in place of what is left out
 
 
@@ -56,7 +59,6 @@ class Kept:
     Attributes:
         value: What is pickled.
         devices: Recorded device → number of tensors.
-        moved: How many tensors, and device objects, were elsewhere.
         stayed: Paths of the tensors that the CPU keeps.
         made: What was made plain data → how often.
         left_out: What is not there, and why.
@@ -64,7 +66,6 @@ class Kept:
 
     value: object = None
     devices: Counter[str] = field(default_factory=Counter)
-    moved: Counter[str] = field(default_factory=Counter)
     stayed: list[str] = field(default_factory=list)
     made: Counter[str] = field(default_factory=Counter)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -231,7 +232,7 @@ class _Walk:
         if value.tensor is None or value.tensor.cls is not None:
             raise Refused(f"a numpy array of {value.dtype or 'unknown'}{list(value.shape)}")
         self.kept.made["numpy array made a tensor"] += 1
-        return self._tensor(value.tensor, path)
+        return self._tensors.call(value.tensor, ".".join(path), stays=True)  # as numpy's are
 
     def _scalar(self, value: NumpyScalar, path: tuple[str, ...]) -> object:
         if not isinstance(value.value, (bool, int, float, complex)):
@@ -252,7 +253,7 @@ class _Walk:
     def _storage(self, ref: StorageRef) -> object:
         if ref.location == "meta":
             raise Refused("a storage of the meta device")
-        self._place(ref.location, ())
+        self._place(ref.location)
         storages = self._tensors.storages
         slot = storages.slot(ref.span, ref.type, ref.byteorder, id(ref), stays=False)
         return storages.outside(slot)
@@ -260,14 +261,13 @@ class _Walk:
     def _tensor(self, value: TensorValue, path: tuple[str, ...]) -> object:
         location = _location(value)
         byte = value.type is not None and value.type.name == "uint8"
-        # A numpy array's bytes were nowhere; a tensor's stay where generators want them.
         stays = byte and location == "cpu" and any(RANDOM_KEY.search(key) for key in path)
         made = self._tensors.call(value, ".".join(path), stays=stays)
         if stays:
             self.kept.devices["cpu"] += 1
             self.kept.stayed.append(".".join(path))
         else:
-            self._place(location, path)
+            self._place(location)
         if value.cls is not None:
             self.kept.made[f"{value.cls} made a tensor"] += 1
         if value.state:
@@ -287,14 +287,10 @@ class _Walk:
         self._fill(pairs, state, path)
         return pairs or None
 
-    def _place(self, location: str | None, path: tuple[str, ...]) -> None:
+    def _place(self, location: str | None) -> None:
         """Count where something was."""
-        del path
-        if location is None:
-            return
-        self.kept.devices[location] += 1
-        if location not in ("meta", str(self._device)):
-            self.kept.moved[location] += 1
+        if location is not None:
+            self.kept.devices[location] += 1
 
     def _record(self, value: Record, path: tuple[str, ...]) -> object:
         cls = value.cls
@@ -309,6 +305,10 @@ class _Walk:
             attributes = {**state_dict(value), **dict(value.pairs)}
             self.kept.made[f"{cls} made a dict"] += 1
             return self._dict(attributes, path)
+        alone = not (value.args or value.items or value.state)
+        if alone and value.pairs and cls.endswith(("Dict", "dict")):
+            self.kept.made[f"{cls} made a dict"] += 1
+            return self._dict(dict(value.pairs), path)
         inside = value.args[0] if len(value.args) == 1 and value.pairs is NOTHING else None
         if cls == "builtins.bytearray" and isinstance(inside, bytes):
             return Call(Name("__builtin__", "bytearray"), (inside,))
@@ -345,6 +345,8 @@ class _Walk:
             raise Refused("a module that holds itself")
         self._open.add(id(module))
         try:
+            for name in _others(module):
+                self._refuse((*path, *f"{prefix}{name}".split(".")), NO_STATE)
             for name, tensor in _own(module):
                 made = self.value(_detached(tensor), (*path, *f"{prefix}{name}".split(".")))
                 if made is not _NOTHING:
@@ -374,6 +376,28 @@ def _own(module: Record) -> Iterator[tuple[str, object]]:
         for key, value in found.items() if isinstance(found, dict) else ():
             if value is not None and (found is parameters or key not in skipped):
                 yield key_text(key), value
+
+
+def _others(module: Record) -> Iterator[str]:
+    """Yield the names of a module's tensors that its state dict does not have."""
+    own = {name for name, _ in _own(module)}
+    for key, value in state_dict(module).items():
+        if key in ("_parameters", "_buffers") and isinstance(value, dict):
+            for name, held in value.items():
+                if held is not None and key_text(name) not in own:
+                    yield key_text(name)
+        elif key != "_modules" and _holds_tensor(value, 0):
+            yield key_text(key)
+
+
+def _holds_tensor(value: object, depth: int) -> bool:
+    """Tell whether there is a tensor in plain containers; objects are not looked into."""
+    if depth > 3:
+        return False
+    if isinstance(value, (list, tuple, dict)):
+        inside = value.values() if isinstance(value, dict) else value
+        return any(_holds_tensor(part, depth + 1) for part in islice(inside, 1000))
+    return as_tensor(value) is not None
 
 
 def _detached(value: object) -> object:
