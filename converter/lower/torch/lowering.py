@@ -25,4 +25,8 @@ def lower(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> G
         from converter.lower.torch.exported import lower_exported
 
         return lower_exported(bundle, opset=opset, inputs=inputs)
+    if kind == "torchscript":
+        from converter.lower.torch.script import lower_script
+
+        return lower_script(bundle, opset=opset, inputs=inputs)
     raise UnsupportedError(f"not supported: graphs of kind {kind}")

@@ -1,0 +1,156 @@
+"""TorchScript archives into a graph: their text is walked, and nothing of it is run."""
+
+from collections.abc import Sequence
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Graph, needed
+from converter.lower.tf import sizes
+from converter.lower.tf.merge_equal import merge_equal
+from converter.lower.torch.context import Context
+from converter.lower.torch.exported import Gaps
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script_fixing import Fixed
+from converter.lower.torch.script_inputs import Arguments, Learned, Met, flattened
+from converter.lower.torch.script_numbers import tensor_of
+from converter.lower.torch.script_source import Source
+from converter.lower.torch.script_things import Callee, Raised, Stop, Thing, Unknown
+from converter.lower.torch.script_walk import Walker
+from converter.lower.values import Value
+from formats.bundle import Bundle, TensorSpec
+from formats.errors import LimitError, UnsupportedError
+from formats.storage import Span
+from formats.torch_script_objects import Objects, read_objects
+
+MOST_WALKS = 20  # each begins anew with one more size that the program itself says
+
+
+def lower_script(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> Graph:
+    """Return the graph of a TorchScript archive's ``forward``.
+
+    Args:
+        bundle: The model.
+        opset: Version of ONNX's operators.
+        inputs: Of the user's: the archive records no shapes.
+
+    Raises:
+        UnsupportedError: It needs what we do not do; all of it is named.
+        UsageError: The shape of an input must be said.
+        CorruptError: It is damaged.
+        LimitError: It asks for too much.
+    """
+    assert bundle.topology is not None
+    content = bundle.topology.content
+    assert isinstance(content, dict)
+    source = Source({n: span for n, span in content.items() if isinstance(span, Span)})
+    objects = read_objects(bundle.topology)
+    arguments = Arguments({spec.name: spec for spec in inputs})
+    for _ in range(MOST_WALKS):
+        try:
+            return _walked(bundle, source, objects, arguments, opset)
+        except Learned as learned:
+            arguments.learned[learned.told.spec.name] = learned.told
+        except Fixed as fixed:
+            if fixed.name in arguments.fixed or fixed.name not in arguments.sizes:
+                raise UnsupportedError(
+                    f"not supported: the program works where {fixed.name} is {fixed.size} alone"
+                ) from fixed
+            arguments.fixed[fixed.name] = fixed.size
+        except Met as met:
+            raise arguments.question(met.name, met.op) from met
+        except RecursionError as e:
+            raise LimitError("a program that nests too deeply", where="forward") from e
+    raise LimitError(f"a program that fixes more than {MOST_WALKS} sizes", where="forward")
+
+
+def _walked(
+    bundle: Bundle, source: Source, objects: Objects, arguments: Arguments, opset: int
+) -> Graph:
+    sizes.forget()
+    op = Context(Graph("forward", opset), bundle.weights)
+    names = {tensor.origin: name for name, tensor in bundle.weights.items()}
+    walker = Walker(op, source, objects, names, version_of(bundle))
+    forward = walker.method(objects.root, "forward")
+    if forward is None:
+        methods = bundle.topology.summary.get("methods") if bundle.topology is not None else None
+        has = f"; it has {', '.join(map(str, methods[:5]))}" if isinstance(methods, list) else ""
+        raise UnsupportedError(f"not supported: a module without a forward{has}")
+    given = arguments.made(walker, forward)
+    made: Thing = None
+    try:
+        made = walker.call(Callee(forward, objects.root), given, {})
+    except Stop:
+        if not walker.gaps:
+            walker.found("forward", "a branch that nothing decides")
+    except Raised as raised:
+        walker.found("raise", f"the program raises {str(raised)[:200]!r} for these inputs")
+    except Gap as gap:
+        walker.found("forward", str(gap))
+    if any(storage.version != version for storage, version in walker.doubts):
+        walker.found("if", "a write to a tensor that two branches may share")
+    _tell(walker, arguments)
+    graph = _with_outputs(walker, made, forward.returns)
+    graph.notes += [*walker.notes, *_assumed(graph, arguments)]
+    graph.unkept += walker.unkept
+    return graph
+
+
+def version_of(bundle: Bundle) -> int:
+    """Return the version of the ops that an archive records; the oldest where it records none."""
+    found = bundle.metadata.recorded.get("archive_version", "0")
+    return int(found) if found.isdigit() and len(found) < 6 else 0
+
+
+def _tell(walker: Walker, arguments: Arguments) -> None:
+    """Raise all gaps as one error."""
+    if not walker.gaps:
+        return
+    gaps = Gaps()
+    for found in walker.gaps:
+        gaps.add(found.op, found.reason, found.where)
+    hint = None
+    if arguments.learned:
+        said = " ".join(
+            f"--input {n}:{t.spec.dtype}:{','.join(map(str, t.spec.shape or ()))}"
+            for n, t in arguments.learned.items()
+        )
+        hint = f"Sizes that are known may help: {said}, with numbers for words"
+    raise UnsupportedError(gaps.message(), hint=hint)
+
+
+def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
+    op = walker.op
+    outputs = [(n, t) for n, t in flattened(made) if not isinstance(t, Unknown)]
+    if not outputs:
+        raise UnsupportedError(f"the program yields no tensor, but {returns or 'nothing'}")
+    used = set(op.graph.inputs)
+    for name, thing in outputs:
+        value: Value = thing.read() if isinstance(thing, Reference) else tensor_of(op, thing)
+        while name in used:
+            name += "_out"
+        used.add(name)
+        op.reserve([name])
+        op.output(value, name)
+    graph = needed(op.graph)
+    merge_equal(graph)
+    return graph
+
+
+def _assumed(graph: Graph, arguments: Arguments) -> list[str]:
+    """Return what the graph's inputs and outputs are like for reasons that should be known."""
+    notes = [
+        f"{name} is {told.spec.dtype}{list(told.spec.shape or ())}, as {told.reason} says"
+        for name, told in arguments.learned.items()
+        if name not in arguments.wanted
+    ]
+    notes += [
+        f"size {name} is {size}: the program was traced with it, and keeps it in a reshape"
+        for name, size in arguments.fixed.items()
+    ]
+    varying = {
+        n for name in graph.inputs for n in graph.specs[name].shape[:1] if isinstance(n, str)
+    }
+    for name in graph.outputs:
+        first = graph.specs[name].shape[:1]
+        if varying and first and isinstance(first[0], int):
+            notes.append(f"{name} has {first[0]} rows for every batch: the program fixes them")
+    return notes

@@ -1,0 +1,304 @@
+"""Calls of ops as TorchScript writes them: by position, and without the overload's name.
+
+The overload is found as torch finds it: the first schema that takes the arguments, at first as they
+are, then with integers where fractions are wanted.
+
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/frontend/schema_matching.cpp
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from converter.lower.gap import Gap
+from converter.lower.torch import calls
+from converter.lower.torch.promotion import kind
+from converter.lower.torch.references import Reference
+from converter.lower.torch.schemas import Argument, Schema, schemas
+from converter.lower.torch.script_fixing import check
+from converter.lower.torch.script_inputs import Probe, probed
+from converter.lower.torch.script_lists import LISTS
+from converter.lower.torch.script_numbers import KNOWN
+from converter.lower.torch.script_ops import SPECIAL, as_number
+from converter.lower.torch.script_things import (
+    UNKNOWN,
+    Items,
+    Missing,
+    Named,
+    Raised,
+    Thing,
+    Unknown,
+    is_number,
+    is_text,
+    leaves,
+    words,
+)
+from converter.lower.torch.table import IGNORED, OPS, handler_of
+from converter.lower.torch.things import Number, Size
+from formats.torch_script_objects import DeviceName
+
+if TYPE_CHECKING:
+    from converter.lower.torch.script_walk import Walker
+
+# What arguments raise that do not go together: a damaged file, or torch knows better.
+DAMAGE = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
+    RuntimeError,
+)  # fmt: skip
+BY_FIRST = frozenset(("mul", "add"))  # ops of lists whose second argument may be the list
+RAISING = frozenset(("prim.RaiseException", "RaiseException"))
+TRUE_DIVISION = 4  # version of the ops since which integers are divided as fractions
+
+
+def short_name(name: str) -> str:
+    """Return ``ops.prim.NumToTensor`` or ``torch.add`` as the tables have it."""
+    for prefix in ("ops.aten.", "ops.", "torch.", "math."):
+        if name.startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    """Return what an op yields; a gap is noted, and yields what is not known.
+
+    Args:
+        walker: What walks the program.
+        name: ``torch.add``, ``ops.prim.device``, ``int``.
+        args: Positional arguments.
+        kwargs: Those by name.
+
+    Raises:
+        Stop: The program raises, or goes on in a way that only what is unknown decides.
+    """
+    short = short_name(name)
+    if short in RAISING:
+        said = next((a for a in args if is_text(a)), "")
+        raise Raised(said)
+    inside = [one for a in (*args, *kwargs.values()) for one in leaves(a)]
+    if short != "append" and any(isinstance(one, Unknown) for one in inside):
+        return UNKNOWN
+    if any(isinstance(a, Probe) for a in args):
+        return probed(short, args)
+    missing = next((one for one in inside if isinstance(one, Missing)), None)
+    if missing is not None and short != "append":
+        walker.found(short, missing.reason)
+        return UNKNOWN
+    try:
+        return _called(walker, short, args, kwargs)
+    except Gap as gap:
+        walker.found(short, str(gap))
+    except DAMAGE as e:
+        walker.found(short, f"does not add up: {e!r:.200}")
+    return UNKNOWN
+
+
+def _called(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    if name == "device" and args and is_text(args[0]):
+        return DeviceName(args[0])
+    plain = name.removeprefix("prim.")
+    first = args[0] if args else None
+    if plain in KNOWN and args and all(is_number(a) for a in args):
+        return walker.number(plain, args)
+    if plain in ("min", "max") and len(args) == 1 and isinstance(first, Items):
+        return walker.number(plain, [*first]) if len(first) > 1 else first[0]
+    if plain == "len" and isinstance(first, Reference):
+        return SPECIAL["size"](walker, first, 0)
+    if plain in LISTS and _is_of_lists(plain, args):
+        return LISTS[plain](walker, *args, **kwargs)
+    if name in SPECIAL:
+        return SPECIAL[name](walker, *args, **kwargs)
+    if name == "isinstance":
+        return is_instance(args)
+    return tensor_op(walker, name, args, kwargs)
+
+
+def _is_of_lists(name: str, args: Sequence[Thing]) -> bool:
+    looked = args[:2] if name in BY_FIRST else args[:1]
+    if name in ("eq", "ne"):
+        return not any(isinstance(a, Reference) for a in args)
+    if name in ("str", "format"):
+        return True
+    return any(isinstance(a, list | tuple | dict) or is_text(a) for a in looked)
+
+
+def is_instance(args: Sequence[Thing]) -> bool:
+    """Tell whether a thing is of a type that the text names.
+
+    Raises:
+        Gap: We do not know the type.
+    """
+    kinds = {
+        "Tensor": Reference, "int": int | Size, "float": float, "bool": bool, "str": str,
+        "list": list, "tuple": tuple, "dict": dict, "NoneType": type(None), "None": type(None),
+    }  # fmt: skip
+    wanted = args[1] if isinstance(args[1], list | tuple) else [args[1]]
+    for one in wanted:
+        base = one.name.partition("[")[0] if isinstance(one, Named) else ""
+        base = {"List": "list", "Tuple": "tuple", "Dict": "dict"}.get(base, base)
+        if base not in kinds or isinstance(args[0], Number):
+            raise Gap(f"isinstance of {words(one)}")
+        if isinstance(args[0], kinds[base]) and not (base == "int" and args[0] is True):
+            return True
+    return False
+
+
+# -- ops of tensors --------------------------------------------------------------------------------
+
+
+def tensor_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    """Return what an op of the table yields.
+
+    Raises:
+        Gap: It is not in the table, or not for these arguments.
+    """
+    known = as_number(walker, name, args, kwargs)
+    if known is not None:
+        return SPECIAL["prim.NumToTensor"](walker, known)
+    if name in ("div", "div_") and walker.version < TRUE_DIVISION and _of_integers(args):
+        kwargs = {**kwargs, "rounding_mode": "trunc"}
+    found = bound(name, args, kwargs)
+    if found is None:
+        if not schemas(name):
+            return _plain(walker, calls.call(walker.op, name, args, kwargs))
+        given = ", ".join(words(a) for a in args)
+        raise Gap(f"no overload for {given:.200}")
+    schema, named = found
+    check(walker.op, schema.name, named)
+    return _plain(walker, _by_schema(walker, schema, named))
+
+
+def _of_integers(args: Sequence[Thing]) -> bool:
+    return all(
+        kind(a.read().dtype) < 2 if isinstance(a, Reference) else isinstance(a, int)
+        for a in args[:2]
+    )
+
+
+def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thing:
+    """Call an op with arguments by name, those left out that say nothing."""
+    base = schema.name
+    row = handler_of(schema.full)
+    if row is None and base.endswith("_") and not base.endswith("__"):
+        base = base[:-1]
+        row = handler_of(f"{base}.{schema.overload}" if schema.overload else base)
+    overload: str | None = schema.overload or "default"
+    if row is None:  # an overload that the table has under another name
+        rows = [r for r in OPS.overloads(base) if set(r.parameters[: r.required]) <= set(named)]
+        row = rows[0] if len(rows) == 1 else None
+        overload = None
+    given = dict(named)
+    if row is not None:
+        for argument in schema.arguments:
+            if argument.name in row.parameters or argument.name not in given:
+                continue
+            if argument.name in IGNORED or _is_default(argument, given[argument.name]):
+                del given[argument.name]
+    given = {k: _argument(walker, v) for k, v in given.items()}
+    return calls.call(walker.op, schema.name, (), given, overload=overload)
+
+
+def _argument(walker: "Walker", thing: Thing) -> Thing:
+    """Return an argument as handlers take it."""
+    if isinstance(thing, Items) and thing.grown is not None:
+        raise Gap("a list of as many elements as a loop has rounds")
+    if isinstance(thing, list | tuple):
+        return [_argument(walker, one) for one in thing]
+    if isinstance(thing, DeviceName):
+        return thing.name
+    return thing
+
+
+def _plain(walker: "Walker", thing: Thing) -> Thing:
+    """Return what a handler made as a thing of the program."""
+    if isinstance(thing, list):
+        return Items([_plain(walker, one) for one in thing], walker.depth)
+    return thing
+
+
+def bound(
+    name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]
+) -> tuple[Schema, dict[str, Thing]] | None:
+    """Return the overload that takes these arguments, and them by name."""
+    for widened in (False, True):
+        for schema in schemas(name):
+            named = _bound(schema, args, kwargs, widened=widened)
+            if named is not None:
+                return schema, named
+    return None
+
+
+def _bound(
+    schema: Schema, args: Sequence[Thing], kwargs: Mapping[str, Thing], *, widened: bool
+) -> dict[str, Thing] | None:
+    if len(args) > len(schema.arguments):
+        return None
+    named: dict[str, Thing] = {}
+    for i, argument in enumerate(schema.arguments):
+        if i < len(args):
+            # Old archives give by position what is given by name alone today.
+            if argument.is_named and not widened:
+                return None
+            thing = args[i]
+        elif argument.name in kwargs:
+            thing = kwargs[argument.name]
+        elif argument.default is None:
+            return None
+        else:
+            continue
+        if not suits(argument.kind, thing, widened=widened):
+            return None
+        named[argument.name] = thing
+    taken = {a.name for a in schema.arguments[len(args) :]}
+    return named if all(word in taken for word in kwargs) else None
+
+
+def suits(kind: str, thing: Thing, *, widened: bool) -> bool:
+    """Tell whether a thing is of a schema's type."""
+    if kind.endswith("?"):
+        return thing is None or suits(kind[:-1], thing, widened=widened)
+    if kind.endswith("]"):
+        inner, _, count = kind[:-1].rpartition("[")
+        if isinstance(thing, list | tuple):
+            if isinstance(thing, Items) and thing.grown is not None:
+                return inner == "Tensor"
+            return all(suits(inner, one, widened=widened) for one in thing)
+        return bool(count) and suits(inner, thing, widened=widened)
+    if kind == "Tensor":
+        return isinstance(thing, Reference)
+    if kind == "Scalar":
+        return is_number(thing)
+    if kind in ("int", "SymInt"):
+        if isinstance(thing, Number):
+            return not thing.value.is_float
+        return isinstance(thing, int | Size) and not (isinstance(thing, bool) and not widened)
+    if kind == "float":
+        if isinstance(thing, Number):
+            return thing.value.is_float
+        return isinstance(thing, float) or (widened and isinstance(thing, int))
+    if kind == "bool":
+        return isinstance(thing, bool)
+    if kind == "str":
+        return is_text(thing)
+    if kind in ("ScalarType", "Layout", "MemoryFormat", "QScheme"):
+        return isinstance(thing, int) and not isinstance(thing, bool)
+    if kind == "Device":
+        return isinstance(thing, DeviceName)
+    return kind in ("t", "Any") or (kind == "Generator" and thing is None)
+
+
+@cache
+def _literal(text: str) -> Thing:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _is_default(argument: Argument, thing: Thing) -> bool:
+    if argument.default is None:
+        return False
+    default = _literal(argument.default)
+    if isinstance(thing, list | tuple) and isinstance(default, list):
+        return list(thing) == default
+    return type(thing) is type(default) and bool(thing == default)

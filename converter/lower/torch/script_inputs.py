@@ -1,0 +1,290 @@
+"""What a TorchScript program is given: its arguments are recorded, their shapes and dtypes are not.
+
+What the user says holds. Else the first op that an argument meets may say enough: a convolution
+fixes the number of axes and of channels. What is left over is asked for, with the argument's name.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script_source import Function
+from converter.lower.torch.script_things import Fields, Items, Missing, Thing, words
+from converter.lower.torch.things import Number, Size
+from formats.bundle import TensorSpec
+from formats.errors import UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    from converter.lower.torch.script_walk import Walker
+
+SCALARS = {"int": "int64", "float": "float64", "bool": "bool", "number": "float64"}
+SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+EXAMPLE = "float32:batch,3,224,224"
+
+
+@dataclass(slots=True)
+class Probe:
+    """An argument whose shape is not known: the ops that it meets may say it."""
+
+    name: str
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an op said of an argument."""
+
+    spec: TensorSpec
+    reason: str
+
+
+class Learned(Exception):  # noqa: N818 - the walk begins again with what it learned
+    """An op has said what an argument is like."""
+
+    def __init__(self, told: Told) -> None:
+        super().__init__(told.spec.name)
+        self.told = told
+
+
+class Met(Exception):  # noqa: N818 - the walk ends with a question
+    """An argument met an op that does not say what it is like."""
+
+    def __init__(self, name: str, op: str) -> None:
+        super().__init__(name)
+        self.name = name
+        self.op = op
+
+
+# What leaves the number of axes and the channels as they are; the dtype too, but for the casts.
+SAME = frozenset((
+    "contiguous", "to", "float", "detach", "clone", "alias", "div", "mul", "sub", "add", "relu",
+    "relu_", "div_", "mul_", "sub_", "add_", "dropout", "neg", "clamp", "abs", "tanh", "sigmoid",
+    "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad2d", "batch_norm",
+    "replication_pad1d", "log", "exp", "sqrt", "pow", "type_as", "max_pool2d", "avg_pool2d",
+    "avg_pool1d", "max_pool1d", "instance_norm",
+))  # fmt: skip
+CONVOLUTIONS = {
+    "conv1d": 1, "conv2d": 2, "conv3d": 3, "_convolution": 0, "convolution": 0,
+    "_convolution_mode": 0,
+}  # fmt: skip
+TRANSPOSED = {"conv_transpose1d": 1, "conv_transpose2d": 2, "conv_transpose3d": 3}
+RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
+
+
+def probed(name: str, args: Sequence[Thing]) -> Thing:
+    """Return what an op yields of an argument of which nothing is known.
+
+    Raises:
+        Learned: It says what the argument is like.
+        Met: It does not.
+    """
+    probe = next(a for a in args if isinstance(a, Probe))
+    if args[0] is probe and name in CONVOLUTIONS | TRANSPOSED.keys():
+        weight = args[1]
+        if isinstance(weight, Reference):
+            raise Learned(_of_convolution(probe, name, weight.read().shape, args))
+    if args[0] is probe and name in RECURRENT and len(args) == 9:
+        raise Learned(_of_recurrent(probe, args))
+    if args[0] is probe and name in SAME:
+        rest = [a for a in args[1:] if isinstance(a, Reference) and a.read().rank > 1]
+        if not rest and not any(isinstance(a, Probe) for a in args[1:]):
+            casts = name in ("to", "float", "type_as")
+            return Probe(probe.name, probe.dtype or ("?" if casts else None))
+    raise Met(probe.name, name)
+
+
+def _of_convolution(
+    probe: Probe, name: str, weight: Sequence[object], args: Sequence[Thing]
+) -> Told:
+    transposed = name in TRANSPOSED or (
+        name in ("_convolution", "convolution") and len(args) > 6 and args[6] is True
+    )
+    if name in ("_convolution", "convolution"):
+        groups = args[8] if len(args) > 8 else 1
+    elif name in TRANSPOSED:
+        groups = 1
+    else:
+        groups = args[6] if len(args) > 6 else 1
+    first, second = weight[0], weight[1]
+    channels = first if transposed else (
+        second * groups if isinstance(second, int) and isinstance(groups, int) else None
+    )  # fmt: skip
+    axes = SPATIAL.get(len(weight) - 2)
+    if axes is None or not isinstance(channels, int):
+        raise Met(probe.name, name)
+    dtype = "float32" if probe.dtype in (None, "?") else str(probe.dtype)
+    spec = TensorSpec(probe.name, dtype, ("batch", channels, *axes))
+    return Told(spec, f"{name} of weights {list(weight)}")
+
+
+def _of_recurrent(probe: Probe, args: Sequence[Thing]) -> Told:
+    """``lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first)``."""
+    params = args[2]
+    if not isinstance(params, list | tuple) or not isinstance(params[0], Reference):
+        raise Met(probe.name, "lstm")
+    size = params[0].read().shape[1]
+    steps = ("batch", "sequence") if args[8] is True else ("sequence", "batch")
+    if not isinstance(size, int):
+        raise Met(probe.name, "lstm")
+    return Told(TensorSpec(probe.name, "float32", (*steps, size)), "a recurrent layer")
+
+
+@dataclass(slots=True)
+class Arguments:
+    """Makes the things that ``forward`` is given.
+
+    Attributes:
+        wanted: By name, as the user says.
+        learned: By name, as ops said.
+        fixed: Names of sizes that the program itself fixes.
+    """
+
+    wanted: Mapping[str, TensorSpec]
+    learned: dict[str, Told] = field(default_factory=dict)
+    fixed: dict[str, int] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)  # of arguments, as they are asked for
+    sizes: set[str] = field(default_factory=set)  # names of sizes of inputs
+
+    def made(self, walker: "Walker", function: Function) -> list[Thing]:
+        """Return the arguments, and make the graph's inputs.
+
+        Raises:
+            UsageError: The user names what is no argument.
+            UnsupportedError: An argument is of a kind that a graph cannot be given.
+        """
+        self.names = []
+        made = [
+            self._made(walker, p.name, p.kind, has_default=p.default is not None)
+            for p in function.parameters[1:]
+        ]
+        unknown = sorted(set(self.wanted) - set(self.names))
+        if unknown:
+            known = ", ".join(self.names) or "none"
+            raise UsageError(
+                f"--input {unknown[0]}: the program has no such argument", expected=known
+            )
+        # What is left to its default, after the last that is not.
+        while made and isinstance(made[-1], Missing):
+            made.pop()
+        for i, thing in enumerate(made):
+            if isinstance(thing, Missing):
+                default = function.parameters[i + 1].default
+                assert default is not None
+                made[i] = walker.value(default)
+        return made
+
+    def _made(self, walker: "Walker", name: str, kind: str, *, has_default: bool = False) -> Thing:
+        kind = kind.strip() or "Tensor"
+        if kind.startswith("Optional["):
+            if name in self.wanted:
+                return self._made(walker, name, kind[9:-1], has_default=has_default)
+            self.names.append(name)
+            if not has_default:
+                walker.notes.setdefault(f"argument {name} is None; --input {name}:… gives it")
+                return None
+            return Missing(name)
+        if kind == "Tensor":
+            self.names.append(name)
+            if has_default and name not in self.wanted:
+                return Missing(name)
+            return self._tensor(walker, name)
+        if kind in SCALARS:
+            return self._number(walker, name, kind, has_default=has_default)
+        if kind.startswith("Tuple["):
+            inner = _split(kind[6:-1])
+            return tuple(self._made(walker, f"{name}_{i}", k) for i, k in enumerate(inner))
+        if kind == "List[Tensor]":
+            count = 0
+            while f"{name}_{count}" in self.wanted:
+                count += 1
+            if count:
+                made = [self._made(walker, f"{name}_{i}", "Tensor") for i in range(count)]
+                return Items(made)
+            if not has_default:
+                raise UsageError(
+                    f"argument {name} is a list of tensors, of which the program says no number",
+                    hint=f"Name each: --input {name}_0:{EXAMPLE} --input {name}_1:{EXAMPLE}",
+                )
+        if has_default:
+            return Missing(name)
+        raise UnsupportedError(f"not supported: argument {name} of type {kind}")
+
+    def _number(self, walker: "Walker", name: str, kind: str, *, has_default: bool) -> Thing:
+        self.names.append(name)
+        if has_default and name not in self.wanted:
+            walker.notes.setdefault(f"argument {name} has its default; it is no input of the graph")
+            return Missing(name)
+        value = walker.op.input(name, SCALARS[kind], ())
+        return Number(value)
+
+    def _tensor(self, walker: "Walker", name: str) -> Thing:
+        spec = self.wanted.get(name)
+        if spec is None and name in self.learned:
+            spec = self.learned[name].spec
+        if spec is None or spec.shape is None:
+            return Probe(name)
+        shape = tuple(self.fixed.get(n, n) if isinstance(n, str) else n for n in spec.shape)
+        try:
+            value = walker.op.input(name, spec.dtype, shape)
+        except ValueError as e:
+            raise UsageError(f"--input {name}: {e}") from e
+        for axis, n in enumerate(shape):
+            if isinstance(n, str):
+                self.sizes.add(n)
+                walker.op.define(n, partial(walker.op.measured, value, axis))
+        return walker.reference(value)
+
+    def question(self, name: str, op: str) -> UsageError:
+        """Return the error that asks for an argument's shape."""
+        asked = " ".join(f"--input {n}:{EXAMPLE}" for n in self.names if n not in self.wanted)
+        return UsageError(
+            f"the program does not say what shape {name} has, and {op}, which it meets first, "
+            "takes several",
+            hint=f"Say it, with words for sizes that vary: {asked or f'--input {name}:{EXAMPLE}'}",
+        )
+
+
+def _split(text: str) -> list[str]:
+    """Split a list of types at the commas that stand outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += (c == "[") - (c == "]")
+        if c == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return [p.strip() for p in (*parts, text[start:]) if p.strip()]
+
+
+NAME = re.compile(r"[^\w.]")
+
+
+def flattened(thing: Thing, name: str = "output") -> list[tuple[str, Thing]]:
+    """Return what a program returns as named outputs, in order.
+
+    Raises:
+        UnsupportedError: It is no tensor, number, list, tuple or dict of those.
+    """
+    if isinstance(thing, Fields):
+        pairs = [
+            (n if name == "output" else f"{name}_{n}", t)
+            for n, t in zip(thing.names, thing, strict=True)
+        ]
+    elif isinstance(thing, list | tuple):
+        pairs = [(f"{name}_{i}", t) for i, t in enumerate(thing)]
+    elif isinstance(thing, dict):
+        pairs = [
+            (NAME.sub("_", str(k)) if name == "output" else f"{name}_{NAME.sub('_', str(k))}", t)
+            for k, t in thing.items()
+        ]
+    elif thing is None:
+        return []
+    elif isinstance(thing, Reference | Number | Size | bool | int | float):
+        return [(name, thing)]
+    else:
+        raise UnsupportedError(f"not supported: an output that is {words(thing)}")
+    if isinstance(thing, Items) and thing.grown is not None:
+        raise UnsupportedError("not supported: an output that is a list of an unknown length")
+    return [found for n, t in pairs for found in flattened(t, n)]

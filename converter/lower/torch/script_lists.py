@@ -1,0 +1,391 @@
+"""Lists, dicts and texts of a TorchScript program: all of it happens while lowering.
+
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/runtime/register_prim_ops.cpp
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from converter.lower.gap import Gap
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script_things import MOST_ITEMS, Items, Raised, Thing, has_tensors, words
+from converter.lower.torch.things import Number, Size, integer
+
+if TYPE_CHECKING:
+    from converter.lower.torch.script_walk import Walker
+
+List = Callable[..., Any]
+LISTS: dict[str, List] = {}
+
+
+def on_lists(*names: str) -> Callable[[List], List]:
+    """Enter what an op does with lists, dicts and texts; it is given the walker and these."""
+
+    def enter(function: List) -> List:
+        for name in names:
+            LISTS[name] = function
+        return function
+
+    return enter
+
+
+def place(index: Thing, what: str = "an index") -> int:
+    """Return a known index.
+
+    Raises:
+        Gap: It depends on the inputs.
+    """
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise Gap(f"{what} of a list that depends on the inputs")
+    return index
+
+
+def known(items: Thing) -> Sequence[Any]:
+    """Return the elements of a list whose length is known.
+
+    Raises:
+        Gap: It is not.
+    """
+    if isinstance(items, Items) and items.grown is not None:
+        raise Gap("a list of as many elements as a loop has rounds")
+    if not isinstance(items, list | tuple):
+        raise Gap(f"{words(items)} in place of a list")
+    return items
+
+
+def _same(a: Thing, b: Thing) -> bool:
+    if isinstance(a, Reference) or isinstance(b, Reference):
+        raise Gap("a comparison of lists of tensors")
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, Number | Size) or isinstance(b, Number | Size):
+        if isinstance(a, Size) and isinstance(b, Size) and a == b:
+            return True
+        raise Gap("a comparison of lists of numbers that depend on the inputs")
+    return bool(a == b)
+
+
+@on_lists("eq")
+def equal(walker: "Walker", a: Thing, b: Thing) -> bool:
+    """Tell whether lists, texts or devices are equal."""
+    del walker
+    return _same(a, b)
+
+
+@on_lists("ne")
+def unequal(walker: "Walker", a: Thing, b: Thing) -> bool:
+    """Tell whether lists, texts or devices are not equal."""
+    del walker
+    return not _same(a, b)
+
+
+@on_lists("append")
+def append(walker: "Walker", items: Items, item: Thing) -> Items:
+    """Append to a list."""
+    if not walker.appended(items, item):
+        _changed(walker, items).append(item)
+        if len(items) > MOST_ITEMS:
+            raise Gap(f"a list of {len(items)} elements")
+    return items
+
+
+def _changed(walker: "Walker", items: Thing) -> Any:
+    """Return a list that is about to change.
+
+    Raises:
+        Gap: Whether it does depends on the inputs.
+    """
+    if isinstance(items, Items):
+        known(items)
+        if items.depth < walker.depth:
+            raise Gap("a list that changes where only the inputs say whether")
+        return items
+    if isinstance(items, dict):
+        if walker.depth:
+            raise Gap("a dict that changes where only the inputs say whether")
+        return items
+    raise Gap(f"{words(items)} that changes")
+
+
+@on_lists("insert")
+def insert(walker: "Walker", items: Items, index: int, item: Thing) -> None:
+    """Insert into a list."""
+    _changed(walker, items).insert(place(index), item)
+
+
+@on_lists("extend")
+def extend(walker: "Walker", items: Items, more: Thing) -> None:
+    """Append all of another list."""
+    _changed(walker, items).extend(known(more))
+    if len(items) > MOST_ITEMS:
+        raise Gap(f"a list of {len(items)} elements")
+
+
+@on_lists("pop")
+def pop(walker: "Walker", items: Thing, *rest: Thing) -> Thing:
+    """Take an element out of a list or a dict."""
+    found = _changed(walker, items)
+    if isinstance(found, dict):
+        return found.pop(*rest)
+    return found.pop(place(rest[0]) if rest else -1)
+
+
+@on_lists("remove")
+def remove(walker: "Walker", items: Items, item: Thing) -> None:
+    """Take the first element that is equal out of a list."""
+    found = _changed(walker, items)
+    del found[next(i for i, one in enumerate(found) if _same(one, item))]
+
+
+@on_lists("reverse")
+def reverse(walker: "Walker", items: Items) -> None:
+    """Turn a list around."""
+    _changed(walker, items).reverse()
+
+
+@on_lists("clear")
+def clear(walker: "Walker", items: Thing) -> None:
+    """Empty a list or a dict."""
+    _changed(walker, items).clear()
+
+
+@on_lists("sort")
+def sort(walker: "Walker", items: Items, reverse: bool = False) -> None:
+    """Sort a list of known numbers or texts."""
+    found = _changed(walker, items)
+    if not all(isinstance(n, int | float | str) and not isinstance(n, Size) for n in found):
+        raise Gap("sorting what depends on the inputs")
+    found.sort(reverse=reverse)
+
+
+@on_lists("sorted")
+def sorted_list(walker: "Walker", items: Items, *rest: Thing) -> Items:
+    """A sorted copy of a list."""
+    made = Items(known(items), walker.depth)
+    sort(walker, made, *rest)
+    return made
+
+
+@on_lists("_set_item")
+def set_item(walker: "Walker", items: Thing, index: Thing, item: Thing) -> Thing:
+    """Replace an element of a list, or an entry of a dict."""
+    found = _changed(walker, items)
+    if isinstance(found, dict):
+        found[_key(index)] = item
+    else:
+        found[place(index)] = item
+    return found
+
+
+def _key(key: Thing) -> Any:
+    if isinstance(key, Size | Number) or not isinstance(key, int | float | str):
+        raise Gap(f"a dict's key that is {words(key)}")
+    return key
+
+
+@on_lists("delete", "Delete")
+def delete(walker: "Walker", items: Thing, index: Thing) -> None:
+    """Take an element out of a list or a dict."""
+    found = _changed(walker, items)
+    del found[_key(index) if isinstance(found, dict) else place(index)]
+
+
+@on_lists("__getitem__", "select")
+def get_item(walker: "Walker", items: Thing, index: Thing) -> Thing:
+    """An element of a list or a tuple, an entry of a dict, or a letter."""
+    del walker
+    if isinstance(items, dict):
+        key = _key(index)
+        if key not in items:
+            raise Raised(f"a dict without {key!r}")
+        return items[key]
+    if isinstance(items, str) and not isinstance(items, Size):
+        return items[place(index)]
+    found, at = known(items), place(index)
+    if not -len(found) <= at < len(found):
+        raise Raised(f"element {at} of {len(found)}")
+    return found[at]
+
+
+@on_lists("slice")
+def slice_list(
+    walker: "Walker", items: Thing, start: Thing = None, end: Thing = None, step: int = 1
+) -> Thing:
+    """A part of a list or a text."""
+    found = items if isinstance(items, str) else known(items)
+    bounds = [None if n is None else place(n, "a bound") for n in (start, end)]
+    part = found[bounds[0] : bounds[1] : place(step)]
+    if isinstance(items, str | tuple):
+        return part
+    return Items(part, walker.depth)
+
+
+@on_lists("len")
+def length(walker: "Walker", items: Thing) -> Thing:
+    """How many elements a list, a dict or a text has."""
+    if isinstance(items, Items) and items.grown is not None:
+        return integer(walker.op.axis_of(items.grown, 0))
+    return len(items)
+
+
+@on_lists("list", "copy")
+def list_of(walker: "Walker", items: Thing) -> Thing:
+    """A copy of a list or a dict; the letters of a text."""
+    if isinstance(items, dict):
+        return dict(items)
+    found = items if isinstance(items, str) else known(items)
+    return Items(list(found), walker.depth)
+
+
+@on_lists("add", "add_")
+def joined(walker: "Walker", a: Thing, b: Thing) -> Thing:
+    """One list or text after another."""
+    if isinstance(a, str) and isinstance(b, str):
+        if len(a) + len(b) > MOST_ITEMS:
+            raise Gap("a text that grows without end")
+        return a + b
+    return Items([*known(a), *known(b)], walker.depth)
+
+
+@on_lists("mul")
+def repeated(walker: "Walker", a: Thing, b: Thing) -> Items:
+    """A list several times after itself."""
+    items, times = (b, a) if isinstance(a, int) else (a, b)
+    count = place(times, "a length")
+    if len(known(items)) * max(count, 0) > MOST_ITEMS:
+        raise Gap(f"a list {count} times after itself")
+    return Items(list(known(items)) * count, walker.depth)
+
+
+@on_lists("__contains__", "contains")
+def contains(walker: "Walker", items: Thing, item: Thing) -> bool:
+    """Tell whether something is in a list, a dict or a text."""
+    del walker
+    if isinstance(items, dict):
+        return _key(item) in items
+    if isinstance(items, str):
+        return item in items
+    return any(_same(one, item) for one in known(items))
+
+
+@on_lists("index")
+def index_of(walker: "Walker", items: Thing, item: Thing) -> int:
+    """Where something is in a list."""
+    del walker
+    for i, one in enumerate(known(items)):
+        if _same(one, item):
+            return i
+    raise Raised("a list without the element that is looked for")
+
+
+@on_lists("count")
+def count_of(walker: "Walker", items: Thing, item: Thing) -> int:
+    """How often something is in a list."""
+    del walker
+    if isinstance(items, str):
+        return items.count(item)
+    return sum(_same(one, item) for one in known(items))
+
+
+@on_lists("keys")
+def keys(walker: "Walker", entries: dict[Any, Any]) -> Items:
+    """The keys of a dict."""
+    return Items(list(entries), walker.depth)
+
+
+@on_lists("values")
+def values(walker: "Walker", entries: dict[Any, Any]) -> Items:
+    """The entries of a dict."""
+    return Items(list(entries.values()), walker.depth)
+
+
+@on_lists("items")
+def pairs(walker: "Walker", entries: dict[Any, Any]) -> Items:
+    """The keys and entries of a dict."""
+    return Items(list(entries.items()), walker.depth)
+
+
+@on_lists("get")
+def get(walker: "Walker", entries: dict[Any, Any], key: Thing, default: Thing = None) -> Thing:
+    """An entry of a dict, or something else."""
+    del walker
+    return entries.get(_key(key), default)
+
+
+@on_lists("setdefault")
+def set_default(walker: "Walker", entries: dict[Any, Any], key: Thing, default: Thing) -> Thing:
+    """An entry of a dict, made if it is not there."""
+    return _changed(walker, entries).setdefault(_key(key), default)
+
+
+@on_lists("update")
+def update(walker: "Walker", entries: dict[Any, Any], more: dict[Any, Any]) -> None:
+    """Add the entries of another dict."""
+    _changed(walker, entries).update(more)
+
+
+@on_lists("sum")
+def total(walker: "Walker", items: Thing) -> Thing:
+    """The sum of a list's numbers."""
+    found: Thing = 0
+    for one in known(items):
+        found = walker.number("add", [found, one])
+    return found
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+FIELD = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
+
+
+@on_lists("format")
+def formatted(walker: "Walker", pattern: str, *args: Thing) -> str:
+    """A text with others in it: for messages, where what is not known is named."""
+    del walker
+    rest = iter(args)
+    return FIELD.sub(lambda found: _spoken(next(rest, "…")) if found[0] == "{}" else "", pattern)
+
+
+@on_lists("percentFormat")
+def percent(walker: "Walker", pattern: str, *args: Thing) -> str:
+    """A text with others in it."""
+    del walker
+    rest = iter(args)
+    return re.sub(r"%[-\d.]*[a-zA-Z]", lambda _: _spoken(next(rest, "…")), pattern)
+
+
+@on_lists("str")
+def spoken(walker: "Walker", thing: Thing) -> str:
+    """A thing as a text."""
+    del walker
+    return _spoken(thing)
+
+
+def _spoken(thing: Thing) -> str:
+    if has_tensors(thing) or isinstance(thing, Number | Size):
+        return "…"
+    return str(thing)[:1000]
+
+
+@on_lists("join")
+def join(walker: "Walker", between: str, parts: Thing) -> str:
+    """Texts with another one between them."""
+    del walker
+    return between.join(known(parts))
+
+
+def _text(name: str, method: Callable[..., Any]) -> None:
+    def apply(walker: "Walker", text: str, *args: Thing) -> Thing:
+        found = method(text, *args)
+        return Items(found, walker.depth) if isinstance(found, list) else found
+
+    LISTS[name] = apply
+
+
+for _name, _method in (
+    ("lower", str.lower), ("upper", str.upper), ("strip", str.strip), ("split", str.split),
+    ("startswith", str.startswith), ("endswith", str.endswith), ("replace", str.replace),
+    ("find", str.find), ("lstrip", str.lstrip), ("rstrip", str.rstrip), ("isdigit", str.isdigit),
+):  # fmt: skip
+    _text(_name, _method)

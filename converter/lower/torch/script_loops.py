@@ -1,0 +1,244 @@
+"""Loops of a TorchScript program whose rounds only its inputs count, as ONNX's Loop.
+
+What the body assigns and was there before goes from round to round, as does what it writes in
+place. A list that each round appends one tensor to is an output with a first axis of rounds.
+
+Spec: https://onnx.ai/onnx/operators/onnx__Loop.html
+"""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from converter.lower.bodies import outputs_of
+from converter.lower.gap import Gap
+from converter.lower.graph import Graph, Shape
+from converter.lower.torch.references import Reference, Storage
+from converter.lower.torch.script_branches import inside
+from converter.lower.torch.script_numbers import tensor_of, truth
+from converter.lower.torch.script_things import Fields, Items, Raised, Thing, is_number, leaves
+from converter.lower.torch.things import Number, Size
+from converter.lower.values import Value, identity
+
+if TYPE_CHECKING:
+    from converter.lower.torch.script_walk import Walker
+
+MOST_TRIES = 8  # until the shapes that go from round to round are those that come back
+
+
+@dataclass(slots=True)
+class Carried:
+    """What goes from round to round.
+
+    Attributes:
+        names: Names of the program -> what they were before.
+        storages: What is written in place.
+        shapes: Of all of these tensors and numbers, in order: as they must be taken.
+    """
+
+    names: dict[str, Thing]
+    storages: list[Storage] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Built:
+    """A body, built once."""
+
+    body: Graph
+    after: list[Value]
+    rows: list[tuple[Items, Value]]
+    written: list[Storage]
+
+
+def loop(
+    walker: "Walker", target: ast.expr | None, count: Thing, test: ast.expr | None,
+    body: Sequence[ast.stmt],
+) -> None:  # fmt: skip
+    """Build a loop.
+
+    Args:
+        walker: What walks the program.
+        target: What counts the rounds, of a ``for``.
+        count: How many there are, of a ``for``.
+        test: Whether there is another, of a ``while``.
+        body: Statements of a round.
+
+    Raises:
+        Gap: What goes from round to round is no tensor or number.
+    """
+    frame = walker.activations[-1]
+    assigned = {
+        inner.id
+        for statement in body
+        for inner in ast.walk(statement)
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
+    }
+    kept = {n: t for n, t in frame.names.items() if n in assigned}
+    carried = Carried(kept)
+    carried.shapes = [v.shape for v in _values(walker, carried)]
+    gaps = len(walker.gaps)
+    for _ in range(MOST_TRIES):
+        del walker.gaps[gaps:]
+        built = _built(walker, carried, target, test, body)
+        new = [s for s in built.written if s not in carried.storages]
+        if new:
+            carried.storages += new
+            carried.shapes += [s.value.shape for s in new]
+            continue
+        shapes = [
+            tuple(m if m == n else None for m, n in zip(before, after.shape, strict=True))
+            if len(before) == after.rank else _other_rank(before, after)
+            for before, after in zip(carried.shapes, built.after, strict=True)
+        ]  # fmt: skip
+        if shapes == carried.shapes:
+            _finish(walker, carried, built, count, test)
+            return
+        carried.shapes = shapes
+    raise Gap("a loop whose tensors change their shapes in another way each round")
+
+
+def _other_rank(before: Shape, after: Value) -> Shape:
+    raise Gap(f"a loop that makes a tensor of {len(before)} axes one of {after.rank}")
+
+
+def _values(walker: "Walker", carried: Carried) -> list[Value]:
+    """Return what goes into the first round."""
+    things = [one for thing in carried.names.values() for one in leaves(thing)]
+    found = [v for one in things if (v := _value(walker, one)) is not None]
+    return [walker.op.plain(v) for v in (*found, *(s.value for s in carried.storages))]
+
+
+def _value(walker: "Walker", thing: Thing) -> Value | None:
+    if isinstance(thing, Reference):
+        return thing.read()
+    return tensor_of(walker.op, thing) if is_number(thing) else None
+
+
+def _rebuilt(walker: "Walker", thing: Thing, values: "list[Value]") -> Thing:
+    """Return a thing of the same structure, of other tensors and numbers."""
+    if isinstance(thing, Reference):
+        return walker.reference(values.pop(0))
+    if is_number(thing):
+        return Number(values.pop(0))
+    if isinstance(thing, Fields):
+        return Fields([_rebuilt(walker, one, values) for one in thing], thing.names)
+    if isinstance(thing, Items):
+        return Items([_rebuilt(walker, one, values) for one in thing], walker.depth)
+    if isinstance(thing, tuple):
+        return tuple(_rebuilt(walker, one, values) for one in thing)
+    if isinstance(thing, dict):
+        return {key: _rebuilt(walker, one, values) for key, one in thing.items()}
+    return thing
+
+
+def _built(
+    walker: "Walker", carried: Carried, target: ast.expr | None, test: ast.expr | None,
+    body: Sequence[ast.stmt],
+) -> Built:  # fmt: skip
+    from converter.lower.torch.script_walk import Round
+
+    op, frame = walker.op, walker.activations[-1]
+    before = frame.names
+    first = _values(walker, carried)
+    storages = {ref.storage: ref.storage.value for ref in walker.tensors()}
+    frame.names = dict(before)
+    try:
+        with inside(walker, "loop") as graph:
+            number = op.input(op.unique("round"), "int64", ())
+            op.input(op.unique("goes_on"), "bool", ())
+            given = [
+                replace(
+                    op.input(op.unique("state"), v.dtype, shape), stored=identity(len(shape))
+                )
+                for v, shape in zip(first, carried.shapes, strict=True)
+            ]  # fmt: skip
+            rest = list(given)
+            for name, thing in carried.names.items():
+                frame.names[name] = _rebuilt(walker, thing, rest)
+            for storage, value in zip(carried.storages, rest, strict=True):
+                storage.value, storage.version = value, storage.version + 1
+            if isinstance(target, ast.Name):
+                frame.names[target.id] = Number(number)
+            walker.rounds.append(Round(walker.depth))
+            try:
+                if walker.block(body) is not None:
+                    raise Gap("a return from a loop")
+            except Raised as raised:
+                raise Gap(f"a loop that raises {str(raised)[:80]!r}") from raised
+            finally:
+                appended = walker.rounds.pop().appended
+            after = _after(walker, carried, given, frame.names)
+            rows = [_row(walker, *entry) for entry in appended.values()]
+            goes_on = op.constant(np.asarray(1), "bool")
+            if test is not None:
+                found = walker.condition(test)
+                goes_on = tensor_of(op, truth(op, found))
+            written = [
+                s for s, value in storages.items()
+                if s.value is not value and s not in carried.storages
+            ]  # fmt: skip
+            graph.outputs = outputs_of(
+                op, graph, [op.plain(goes_on), *after, *(v for _, v in rows)]
+            )
+    finally:
+        frame.names = before
+        for storage, value in storages.items():
+            if storage.value is not value:
+                storage.value, storage.version = value, storage.version + 1
+    return Built(graph, after, rows, written)
+
+
+def _after(
+    walker: "Walker", carried: Carried, given: Sequence[Value], names: dict[str, Thing]
+) -> list[Value]:
+    """Return what comes out of a round."""
+    found: list[Value] = []
+    for name, thing in carried.names.items():
+        made = [_value(walker, one) for one in leaves(names[name])]
+        wanted = [one for one in leaves(thing) if isinstance(one, Reference) or is_number(one)]
+        values = [v for v in made if v is not None]
+        if len(values) != len(wanted) or any(n is None for n in made) != any(
+            not isinstance(o, Reference) and not is_number(o) for o in leaves(thing)
+        ):
+            raise Gap(f"{name}, which a loop makes something of another kind")
+        found += values
+    found += [s.value for s in carried.storages]
+    for before, value in zip(given, found, strict=True):
+        if before.dtype != value.dtype:
+            raise Gap(f"a loop that makes {before.dtype} into {value.dtype}")
+    return [walker.op.plain(v) for v in found]
+
+
+def _row(walker: "Walker", items: Items, appended: Sequence[Thing]) -> tuple[Items, Value]:
+    if len(appended) != 1 or not isinstance(appended[0], Reference):
+        raise Gap("a list that a loop appends something else to than one tensor each round")
+    return items, walker.op.plain(appended[0].read())
+
+
+def _finish(
+    walker: "Walker", carried: Carried, built: Built, count: Thing, test: ast.expr | None
+) -> None:
+    op, frame = walker.op, walker.activations[-1]
+    rounds = None if count is None else tensor_of(op, count)
+    goes_on = None if test is None else tensor_of(op, truth(op, walker.condition(test)))
+    first = _values(walker, carried)
+    kinds = [(v.dtype, shape) for v, shape in zip(first, carried.shapes, strict=True)]
+    many = str(count) if isinstance(count, Size) else None
+    kinds += [(v.dtype, (many, *v.shape)) for _, v in built.rows]
+    if not kinds:
+        return
+    asked = [
+        None if v is None else replace(op.plain(v), is_constant=False) for v in (rounds, goes_on)
+    ]
+    made = op.node("Loop", [*asked, *first], kinds, attributes={"body": built.body})
+    rest = list(made)
+    for name, thing in carried.names.items():
+        frame.names[name] = _rebuilt(walker, thing, rest)
+    for storage in carried.storages:
+        storage.value, storage.version = rest.pop(0), storage.version + 1
+    for (items, _), value in zip(built.rows, rest, strict=True):
+        items.grown = value

@@ -1,0 +1,424 @@
+"""Ops that only TorchScript has: what a tensor is like, numbers out of tensors, tensors of numbers.
+
+Numbers known while lowering stay numbers, also where a trace keeps them as tensors
+(`ops.prim.NumToTensor`, `int(...)`), so that shapes computed from sizes keep their names.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.torch.promotion import DEFAULT, FLOATS, SCALAR_TYPES
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script_numbers import tensor_of, truth
+from converter.lower.torch.script_things import Items, Thing, is_number, leaves, words
+from converter.lower.torch.things import Number, Size, integer
+from converter.lower.values import Value
+from formats.torch_script_objects import DeviceName
+
+if TYPE_CHECKING:
+    from converter.lower.torch.script_walk import Walker
+
+Special = Callable[..., Any]
+SPECIAL: dict[str, Special] = {}
+NUMBERS = {
+    name: number for number, name in SCALAR_TYPES.items()
+}  # of dtypes, as programs have them
+COMPLEX = ("complex64", "complex128")
+MOST_NUMBERS = 1 << 16  # of a tensor that is made from a list
+
+
+def special(*names: str) -> Callable[[Special], Special]:
+    """Enter an op that is given the walker and the program's own things."""
+
+    def enter(function: Special) -> Special:
+        for name in names:
+            SPECIAL[name] = function
+        return function
+
+    return enter
+
+
+# -- what a tensor is like -------------------------------------------------------------------------
+
+
+@special("size", "prim.shape")
+def size(walker: "Walker", x: Reference, dim: Thing = None) -> Thing:
+    """The sizes of a tensor's axes, or of one."""
+    value = x.read()
+    if dim is None:
+        return Items(
+            [integer(walker.op.axis_of(value, i)) for i in range(value.rank)], walker.depth
+        )
+    if not isinstance(dim, int) or not -value.rank <= dim < value.rank:
+        raise Gap(f"the size of axis {words(dim)} of a tensor of {value.rank}")
+    return integer(walker.op.axis_of(value, dim))
+
+
+@special("dim", "ndimension", "prim.ndim")
+def dim(walker: "Walker", x: Reference) -> int:
+    """How many axes a tensor has."""
+    del walker
+    return x.read().rank
+
+
+@special("numel")
+def numel(walker: "Walker", x: Reference) -> Thing:
+    """How many elements a tensor has."""
+    found: Thing = 1
+    for n in size(walker, x):
+        found = walker.number("mul", [found, n])
+    return found
+
+
+@special("prim.dtype")
+def dtype_of(walker: "Walker", x: Reference) -> int:
+    """A tensor's dtype, as programs number them."""
+    del walker
+    found = NUMBERS.get(x.read().dtype)
+    if found is None:
+        raise Gap(f"dtype {x.read().dtype}")
+    return found
+
+
+@special("prim.device", "device")
+def device(walker: "Walker", *what: Thing) -> DeviceName:
+    """A device, which means nothing here."""
+    del walker, what
+    return DeviceName("cpu")
+
+
+@special("prim.layout")
+def layout(walker: "Walker", x: Reference) -> int:
+    """How a tensor is kept: strided."""
+    del walker, x
+    return 0
+
+
+@special("is_floating_point")
+def is_floating_point(walker: "Walker", x: Reference) -> bool:
+    """Tell whether a tensor's elements are floating point numbers."""
+    del walker
+    return x.read().dtype in FLOATS
+
+
+@special("is_complex")
+def is_complex(walker: "Walker", x: Reference) -> bool:
+    """Tell whether a tensor's elements are complex numbers."""
+    del walker
+    return x.read().dtype in COMPLEX
+
+
+def _always(*names: str, answer: Thing) -> None:
+    def apply(walker: "Walker", *args: Thing, **kwargs: Thing) -> Thing:
+        del walker, args, kwargs
+        return answer
+
+    for name in names:
+        SPECIAL[name] = apply
+
+
+# Nothing is trained, nothing is on another device, no scripting ends.
+_always(
+    "prim.is_cuda", "prim.is_sparse", "prim.is_mkldnn", "prim.is_quantized", "is_cuda",
+    "prim.is_xla", "prim.is_vulkan", "prim.is_meta",
+    "prim.is_mps", "prim.is_nested", "prim.is_leaf", "is_autocast_enabled",
+    "is_autocast_cpu_enabled", "is_tracing", "prim.is_ort", "prim.is_maia", "prim.is_xpu",
+    "prim.is_ipu", "prim.is_sparse_csr", "is_neg", "is_conj", "is_inference", "prim.is_mtia",
+    answer=False,
+)  # fmt: skip
+_always("prim.type", answer="cpu")
+# Without gradients torch takes some layers' kernels that are one op; the text has their parts, too.
+_always("is_scripting", "prim.is_cpu", "is_grad_enabled", answer=True)
+_always(
+    "warn", "warnings.warn", "manual_seed", "set_grad_enabled", "_set_grad_enabled", "print",
+    "prim.Print", "backward", "prim.profile", "prim.name",
+    answer=None,
+)  # fmt: skip
+
+
+@special("prim.requires_grad", "requires_grad")
+def requires_grad(walker: "Walker", x: Reference) -> bool:
+    """Tell whether a tensor is one of the module's."""
+    del walker
+    return x.read().is_constant
+
+
+@special("is_contiguous")
+def is_contiguous(walker: "Walker", x: Reference, *rest: Thing) -> bool:
+    """Tell whether a tensor's elements lie in order."""
+    del walker, rest
+    return x.is_contiguous
+
+
+@special("prim.data", "data", "cpu", "cuda", "requires_grad_", "detach_", "prim.detach")
+def same(walker: "Walker", x: Reference, *rest: Thing, **named: Thing) -> Reference:
+    """The tensor itself."""
+    del walker, rest, named
+    return x
+
+
+# -- numbers out of tensors ------------------------------------------------------------------------
+
+
+def number_of(walker: "Walker", x: Reference) -> Thing:
+    """Return the one element of a tensor."""
+    known = walker.numbers.get(x)
+    if known is not None:
+        return known
+    value = x.read()
+    array = walker.op.array(value)
+    if array is not None:
+        if array.size != 1:
+            raise Gap(f"a number of {array.size} elements")
+        return array.reshape(-1)[0].item()
+    if any(n not in (1, None) and not isinstance(n, str) for n in value.shape):
+        raise Gap(f"a number of {list(value.shape)} elements")
+    return Number(value if value.rank == 0 else walker.op.reshape(value, ()))
+
+
+@special("item", "prim.NumToScalar", "_local_scalar_dense")
+def item(walker: "Walker", x: Thing) -> Thing:
+    """The one element of a tensor."""
+    return number_of(walker, x) if isinstance(x, Reference) else x
+
+
+@special("Int", "int", "IntImplicit", "prim.Int")
+def to_int(walker: "Walker", x: Thing) -> Thing:
+    """A tensor's element, or a number, as an integer."""
+    found = item(walker, x)
+    if isinstance(found, Number):
+        return (
+            found if found.value.dtype == "int64" else Number(walker.op.cast(found.value, "int64"))
+        )
+    if isinstance(found, Size):
+        return found
+    if isinstance(found, int | float | str):
+        return int(found)
+    raise Gap(f"an integer of {words(found)}")
+
+
+@special("Float", "float", "FloatImplicit", "prim.Float")
+def to_float(walker: "Walker", x: Thing) -> Thing:
+    """A tensor's element, or a number, as a floating point number."""
+    found = item(walker, x)
+    if isinstance(found, Number):
+        return Number(walker.op.cast(found.value, "float64"))
+    if isinstance(found, Size):
+        return Number(walker.op.scalar(found, "float64"))
+    if isinstance(found, int | float | str):
+        return float(found)
+    raise Gap(f"a floating point number of {words(found)}")
+
+
+@special("Bool", "bool", "prim.Bool")
+def to_bool(walker: "Walker", x: Thing) -> Thing:
+    """Whether a tensor's element, or a number, is not zero."""
+    found = item(walker, x)
+    if not is_number(found):
+        raise Gap(f"the truth of {words(found)}")
+    return truth(walker.op, found)
+
+
+@special("Scalar", "ScalarImplicit")
+def to_scalar(walker: "Walker", x: Thing) -> Thing:
+    """A tensor's element."""
+    return item(walker, x)
+
+
+# -- tensors of numbers ----------------------------------------------------------------------------
+
+
+@special("prim.NumToTensor", "scalar_tensor")
+def num_to_tensor(walker: "Walker", number: Thing, **named: Thing) -> Reference:
+    """A number as a tensor without axes."""
+    wanted = named.get("dtype")
+    value = tensor_of(walker.op, number)
+    if wanted is None and value.dtype == "float64" and named:
+        wanted = NUMBERS[DEFAULT]
+    if wanted is not None:
+        value = walker.op.cast(value, SCALAR_TYPES[wanted])
+    made = walker.reference(value)
+    if isinstance(number, int | Size) and not isinstance(number, bool) and value.dtype == "int64":
+        walker.numbers.remember(made, number)
+    return made
+
+
+@special("tensor", "as_tensor", "prim.as_tensor")
+def tensor(walker: "Walker", data: Thing, **named: Thing) -> Reference:
+    """A tensor of a number or of lists of numbers; float32 where they are fractions."""
+    wanted = named.get("dtype")
+    to = None if wanted is None else SCALAR_TYPES[wanted]
+    if isinstance(data, Reference):
+        value = data.read()
+        return data if to in (None, value.dtype) else walker.reference(walker.op.cast(value, to))
+    found = list(leaves(data))
+    if len(found) > MOST_NUMBERS or not all(is_number(one) for one in found):
+        raise Gap(f"a tensor of {words(data)}")
+    if any(isinstance(one, Size | Number) for one in found):
+        return walker.reference(_gathered(walker, data, to))
+    array = np.asarray(data)
+    kind = to or {"b": "bool", "i": "int64"}.get(array.dtype.kind, DEFAULT)
+    made = walker.reference(walker.op.constant(array, kind))
+    if isinstance(data, int) and kind == "int64":
+        walker.numbers.remember(made, data)
+    return made
+
+
+def _gathered(walker: "Walker", data: Thing, to: str | None) -> Value:
+    """Return a tensor of lists, of which some numbers depend on the inputs."""
+    op = walker.op
+    if not isinstance(data, list | tuple):
+        value = tensor_of(op, data)
+        return op.cast(value, to or (DEFAULT if value.dtype == "float64" else value.dtype))
+    parts = [_gathered(walker, one, to) for one in data]
+    kinds = {p.dtype for p in parts}
+    kind = to or (DEFAULT if DEFAULT in kinds else parts[0].dtype)
+    return op.concat([op.unsqueeze(op.cast(p, kind), [0]) for p in parts], 0)
+
+
+# -- what may be nothing ---------------------------------------------------------------------------
+
+
+def _is_same(a: Thing, b: Thing) -> bool:
+    if a is None or b is None:
+        return a is b
+    if isinstance(a, bool | int | str) and isinstance(b, bool | int | str):
+        return bool(a == b)
+    return a is b
+
+
+@special("__is__")
+def is_same(walker: "Walker", a: Thing, b: Thing) -> Thing:
+    """Tell whether two things are one: nearly always whether something is None."""
+    del walker
+    return _is_same(a, b)
+
+
+@special("__isnot__")
+def is_not_same(walker: "Walker", a: Thing, b: Thing) -> Thing:
+    """Tell whether two things are not one."""
+    del walker
+    return not _is_same(a, b)
+
+
+@special("_unwrap_optional", "prim.unchecked_unwrap_optional", "prim.unwrap_optional", "wait")
+def unwrapped(walker: "Walker", thing: Thing) -> Thing:
+    """What may be nothing, and is something."""
+    del walker
+    return thing
+
+
+@special("any")
+def any_of(walker: "Walker", items: Thing, *rest: Thing, **named: Thing) -> Thing:
+    """Whether any number of a list is true; of a tensor, the table's."""
+    return _folded(walker, "any", "__or__", items, rest, named)
+
+
+@special("all")
+def all_of(walker: "Walker", items: Thing, *rest: Thing, **named: Thing) -> Thing:
+    """Whether all numbers of a list are true; of a tensor, the table's."""
+    return _folded(walker, "all", "__and__", items, rest, named)
+
+
+def _folded(
+    walker: "Walker", name: str, op: str, items: Thing, rest: Thing, named: dict[str, Thing]
+) -> Thing:
+    if not isinstance(items, list):
+        return walker.tensor_op(name, [items, *rest], named)
+    found: Thing = name == "all"
+    for one in items:
+        found = walker.number(op, [found, truth(walker.op, one)])
+    return found
+
+
+# -- loops and lists of tensors --------------------------------------------------------------------
+
+
+@special("__range_length")
+def range_length(walker: "Walker", low: Thing, high: Thing, step: Thing) -> Thing:
+    """How many numbers a range has."""
+    if all(isinstance(n, int) for n in (low, high, step)):
+        return len(range(low, high, step))
+    if step != 1:
+        raise Gap("a range in steps whose end depends on the inputs")
+    return walker.number("max", [walker.number("sub", [high, low]), 0])
+
+
+@special("__derive_index")
+def derive_index(walker: "Walker", index: Thing, start: Thing, step: Thing) -> Thing:
+    """One number of a range."""
+    return walker.number("add", [start, walker.number("mul", [index, step])])
+
+
+@special("stack")
+def stack(walker: "Walker", tensors: Thing, dim: int = 0) -> Thing:
+    """Tensors side by side along a new axis."""
+    if not isinstance(tensors, Items) or tensors.grown is None:
+        return walker.tensor_op("stack", [tensors, dim], {})
+    whole = tensors.grown
+    at = dim + whole.rank if dim < 0 else dim
+    order = [*range(1, at + 1), 0, *range(at + 1, whole.rank)]
+    return walker.reference(whole.transposed(order))
+
+
+@special("cat")
+def cat(walker: "Walker", tensors: Thing, dim: int = 0) -> Thing:
+    """Tensors one after another along an axis."""
+    if not isinstance(tensors, Items) or tensors.grown is None:
+        return walker.tensor_op("cat", [tensors, dim], {})
+    op, whole = walker.op, op_named(walker, tensors.grown)
+    at = dim + whole.rank - 1 if dim < 0 else dim
+    order = [*range(1, at + 1), 0, *range(at + 1, whole.rank)]
+    turned = whole.transposed(order)
+    length = walker.number("mul", [integer(turned.shape[at]), integer(turned.shape[at + 1])])
+    shape = [*turned.shape[:at], length, *turned.shape[at + 2 :]]
+    return walker.reference(op.reshape(turned, shape))
+
+
+def op_named(walker: "Walker", value: Value) -> Value:
+    """Return a value with a name for each of its sizes."""
+    return walker.op.named(value)
+
+
+# -- all ops ---------------------------------------------------------------------------------------
+
+
+WHOLE = {None: "", "floor": "floordiv", "trunc": "__round_to_zero_floordiv"}
+
+
+def as_number(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    """Return an operation of tensors that are known integers, as traces have; None for others."""
+    mode = kwargs.get("rounding_mode")
+    if name == "div" and mode in WHOLE and set(kwargs) <= {"rounding_mode"}:
+        name = WHOLE[mode]
+    elif kwargs and kwargs != {"alpha": 1}:
+        return None
+    count = 1 if name == "neg" else 2
+    if name not in FOLLOWED or len(args) < count or args[count:] not in ([], [1]):
+        return None
+    found = [_integer(walker, one) for one in args[:count]]
+    if None in found or not any(isinstance(one, Reference) for one in args):
+        return None
+    return walker.number(name, found)
+
+
+FOLLOWED = (
+    "add", "sub", "mul", "floordiv", "floor_divide", "remainder", "neg",
+    "__round_to_zero_floordiv",
+)  # fmt: skip
+
+
+def _integer(walker: "Walker", thing: Thing) -> Thing:
+    """Return the integer that a tensor without axes, or a number, is known to be."""
+    if isinstance(thing, Reference):
+        known = walker.numbers.get(thing)
+        if known is not None:
+            return known
+        value = thing.read()
+        array = walker.op.array(value) if value.rank == 0 and value.dtype == "int64" else None
+        return None if array is None else int(array)
+    is_integer = isinstance(thing, int | Size) and not isinstance(thing, bool)
+    return thing if is_integer else None

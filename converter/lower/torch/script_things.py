@@ -1,0 +1,127 @@
+"""What a TorchScript program computes with beside tensors: lists, functions, what is not known."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from converter.lower.gap import Gap
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script_source import Function
+from converter.lower.torch.things import Number, Size
+from converter.lower.values import Value
+from formats.torch_script_objects import DeviceName, Instance, Opaque
+
+MOST_ITEMS = 100_000  # of a list, or letters of a text, that a program makes
+Thing = Any  # what a name of the program may stand for
+
+
+class Items(list[Any]):
+    """A list of the program's.
+
+    Attributes:
+        depth: Branches and loops around where it was made.
+        grown: What a loop of an unknown number of rounds appended, along a first axis.
+    """
+
+    __slots__ = ("depth", "grown")
+
+    def __init__(self, items: Sequence[Any] = (), depth: int = 0) -> None:
+        super().__init__(items)
+        if len(self) > MOST_ITEMS:
+            raise Gap(f"a list of {len(self)} elements")
+        self.depth = depth
+        self.grown: Value | None = None
+
+
+class Fields(tuple[Any, ...]):  # noqa: SLOT001 - a tuple can have none
+    """A tuple whose elements have names."""
+
+    names: tuple[str, ...]
+
+    def __new__(cls, items: Sequence[Any], names: tuple[str, ...]) -> "Fields":
+        """Return a tuple with a name for each element."""
+        made = super().__new__(cls, items)
+        made.names = names
+        return made
+
+
+class Unknown:
+    """What a gap would have yielded; whatever reads it yields the same."""
+
+    def __repr__(self) -> str:
+        return "unknown"
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What cannot be had, should anything want it, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A function of the archive's text, with the object that it is a method of."""
+
+    function: Function
+    owner: Instance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A dotted name that is no function of the archive's: an op, a class."""
+
+    name: str
+
+
+class Stop(Exception):  # noqa: N818 - it ends the walk, and what was found so far is told
+    """The program goes on in a way that only what is unknown decides."""
+
+
+class Raised(Exception):  # noqa: N818 - the program's own exception
+    """The program raises, whatever its inputs are."""
+
+
+def is_number(thing: Thing) -> bool:
+    """Tell whether a thing is a number, known or not; a text is none."""
+    return isinstance(thing, int | float | complex | Size | Number)
+
+
+def is_text(thing: Thing) -> bool:
+    """Tell whether a thing is a text of the program."""
+    return isinstance(thing, str) and not isinstance(thing, Size)
+
+
+def leaves(thing: Thing) -> Iterator[Thing]:
+    """Yield what is inside of lists, tuples and dicts, or the thing itself."""
+    if isinstance(thing, list | tuple):
+        for one in thing:
+            yield from leaves(one)
+    elif isinstance(thing, dict):
+        for one in thing.values():
+            yield from leaves(one)
+    else:
+        yield thing
+
+
+def has_tensors(thing: Thing) -> bool:
+    """Tell whether a tensor is in a thing."""
+    return any(isinstance(one, Reference) for one in leaves(thing))
+
+
+def words(thing: Thing) -> str:
+    """Return a thing as a message may name it."""
+    if isinstance(thing, Reference):
+        return "a tensor"
+    if isinstance(thing, Instance):
+        return f"an object of class {thing.cls}"
+    if isinstance(thing, Size | Number):
+        return "a number that depends on the inputs"
+    if isinstance(thing, DeviceName):
+        return f"device {thing.name}"
+    if isinstance(thing, Opaque):
+        return thing.what
+    return f"{type(thing).__name__} {thing!r:.40}"

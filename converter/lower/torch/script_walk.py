@@ -1,0 +1,616 @@
+"""Walks the text of a TorchScript program from ``forward``: what is known happens while lowering.
+
+Every value of the program is a thing: a tensor (`Reference`), Python's own numbers, texts and
+lists, a symbolic size, a module. Functions and methods are inlined; branches and loops that only
+known values decide are taken; the others become ONNX's (`script_branches`, `script_loops`).
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from converter.lower.gap import Gap
+from converter.lower.torch.context import Context
+from converter.lower.torch.references import Reference, Storage
+from converter.lower.torch.script_calls import call_op
+from converter.lower.torch.script_numbers import compute
+from converter.lower.torch.script_source import Class, Function, Source
+from converter.lower.torch.script_things import (
+    UNKNOWN,
+    Callee,
+    Fields,
+    Items,
+    Missing,
+    Named,
+    Stop,
+    Thing,
+    Unknown,
+    is_text,
+    leaves,
+    words,
+)
+from converter.lower.torch.things import Number, Size
+from converter.lower.values import Value
+from formats.errors import CorruptError, LimitError
+from formats.torch_script_objects import Instance, Objects, Opaque, TensorAt
+
+MOST_STEPS = 200_000  # statements, those of a loop each time
+MOST_NODES = 100_000
+DEEPEST = 40  # calls in calls
+# What arguments raise that do not go together: a damaged file, or torch knows better.
+DAMAGE = (
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
+    RuntimeError,
+)  # fmt: skip
+IMPLICIT = ("training", "_is_full_backward_hook")  # attributes that old archives do not have
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",
+    ast.Mod: "remainder", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "__and__",
+    ast.BitOr: "__or__", ast.BitXor: "__xor__", ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt",
+    ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Is: "__is__", ast.IsNot: "__isnot__",
+    ast.USub: "neg", ast.Not: "__not__", ast.Invert: "bitwise_not",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One gap: the op that has it, the line, and what it is."""
+
+    op: str
+    where: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Activation:
+    """A function being walked."""
+
+    function: Function
+    names: dict[str, Thing] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a function returned."""
+
+    thing: Thing
+
+
+class Numbers:
+    """Which tensors without axes are known numbers: traces keep sizes so."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Storage, int, Thing]] = {}
+
+    def remember(self, x: Reference, number: Thing) -> None:
+        """Say what a tensor is."""
+        self._known[id(x.storage)] = (x.storage, x.storage.version, number)
+
+    def get(self, x: Reference) -> Thing:
+        """Return the number that a tensor is, or None."""
+        found = self._known.get(id(x.storage))
+        if found is None or x.base is not None or found[1] != x.storage.version:
+            return None
+        return found[2]
+
+
+@dataclass(slots=True)
+class Round:
+    """A loop of the graph's being built: what its body appends to lists from before it."""
+
+    depth: int
+    appended: dict[int, tuple[Items, list[Thing]]] = field(default_factory=dict)
+
+
+class Walker:
+    """Lowers one program.
+
+    Attributes:
+        op: The builder.
+        source: The archive's text.
+        objects: Its module and constants.
+        version: Of the ops, as the archive records it.
+        gaps: What could not be lowered, of all that was walked.
+        notes: What was assumed.
+        numbers: Tensors that are known numbers.
+        depth: Branches and loops of the graph's around what is being walked.
+        activations: Functions being walked, the innermost last.
+    """
+
+    def __init__(
+        self, op: Context, source: Source, objects: Objects, names: Mapping[str, str], version: int
+    ) -> None:
+        """Prepare to walk.
+
+        Args:
+            op: Builder.
+            source: Text.
+            objects: Of the same archive.
+            names: Origin of a tensor -> its name among the bundle's weights.
+            version: Of the ops.
+        """
+        self.op = op
+        self.source = source
+        self.objects = objects
+        self.version = version
+        self.gaps: list[Found] = []
+        self.notes: dict[str, None] = {}
+        self.numbers = Numbers()
+        self.depth = 0
+        self.activations: list[Activation] = []
+        self.rounds: list[Round] = []
+        self.doubts: list[tuple[Storage, int]] = []  # written to later, they are a gap
+        self.unkept: dict[str, None] = {}
+        self.fields: dict[tuple[Instance, str], Thing] = {}
+        self.at = ""
+        self._names = names
+        self._steps = 0
+
+    # -- functions -----------------------------------------------------------------------------
+
+    def method(self, owner: Instance, name: str) -> Function | None:
+        """Return a method of an object's class, or of the file that an old module is."""
+        cls = self.source.cls(owner.cls)
+        if cls is not None:
+            return cls.methods.get(name)
+        file = self.source.file(owner.cls)
+        return None if file is None else file.functions.get(name)
+
+    def call(self, callee: Callee, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+        """Return what a function of the program's own yields."""
+        function = callee.function
+        given = [callee.owner, *args] if callee.owner is not None else list(args)
+        parameters = function.parameters
+        if len(given) > len(parameters):
+            raise CorruptError(f"a call with {len(given)} arguments", where=function.where)
+        names = dict(zip((p.name for p in parameters), given, strict=False))
+        names.update(kwargs)
+        for p in parameters:
+            if p.name not in names:
+                if p.default is None:
+                    raise CorruptError(f"a call without {p.name}", where=function.where)
+                names[p.name] = self.value(p.default)
+        if len(self.activations) >= DEEPEST:
+            raise LimitError(f"calls in calls, more than {DEEPEST} deep", where=function.where)
+        self.activations.append(Activation(function, names))
+        before = self.at
+        try:
+            with self.scope(callee.owner):
+                result = self.block(function.body)
+        finally:
+            self.activations.pop()
+            self.at = before
+        return None if result is None else result.thing
+
+    @contextmanager
+    def scope(self, owner: Instance | None) -> Iterator[None]:
+        """Name what is built inside after a module."""
+        if owner is None or not owner.path:
+            yield
+        else:
+            with self.op.scope(owner.path.rpartition(".")[2]):
+                yield
+
+    # -- statements ----------------------------------------------------------------------------
+
+    def block(self, statements: Sequence[ast.stmt]) -> Result | None:
+        """Walk statements; return what they return, if they do."""
+        for statement in statements:
+            result = self.statement(statement)
+            if result is not None:
+                return result
+        return None
+
+    def statement(self, node: ast.stmt) -> Result | None:
+        """Walk one statement."""
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise LimitError(f"a program of more than {MOST_STEPS} steps, loops unrolled")
+        if len(self.op.graph.nodes) > MOST_NODES:
+            raise LimitError(f"a graph of more than {MOST_NODES} nodes, loops unrolled")
+        self.at = f"{self.activations[-1].function.where}, line {node.lineno}"
+        try:
+            return self._statement(node)
+        except Gap as gap:
+            self.found(type(node).__name__, str(gap))
+            self._forget(node)
+            return None
+
+    def _statement(self, node: ast.stmt) -> Result | None:
+        names = self.activations[-1].names
+        if isinstance(node, ast.Assign):
+            value = self.value(node.value)
+            for target in node.targets:
+                self._assign(target, value)
+        elif isinstance(node, ast.Expr):
+            self.value(node.value)
+        elif isinstance(node, ast.Return):
+            return Result(None if node.value is None else self.value(node.value))
+        elif isinstance(node, ast.If):
+            return self._if(node)
+        elif isinstance(node, ast.For):
+            return self._for(node)
+        elif isinstance(node, ast.While):
+            return self._while(node)
+        elif isinstance(node, ast.With):
+            return self.block(node.body)  # no gradients, a profiler's record
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self._assign(node.target, self.value(node.value))
+        elif isinstance(node, ast.Delete):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    names.pop(target.id, None)
+        elif not isinstance(node, ast.Pass | ast.AnnAssign | ast.Global):
+            raise Gap(f"a statement of kind {type(node).__name__}")
+        return None
+
+    def _assign(self, target: ast.expr, value: Thing) -> None:
+        if isinstance(target, ast.Name):
+            self.activations[-1].names[target.id] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            if isinstance(value, Unknown):
+                value = [UNKNOWN] * len(target.elts)
+            if not isinstance(value, list | tuple) or len(value) != len(target.elts):
+                raise Gap(f"{words(value)} in place of {len(target.elts)} things")
+            for one, thing in zip(target.elts, value, strict=True):
+                self._assign(one, thing)
+        elif isinstance(target, ast.Attribute):
+            owner = self.value(target.value)
+            if not isinstance(owner, Instance):
+                raise Gap(f"an attribute of {words(owner)} that is set")
+            self.set_attribute(owner, target.attr, value)
+        elif isinstance(target, ast.Subscript):
+            call_op(
+                self, "_set_item", [self.value(target.value), self.value(target.slice), value], {}
+            )
+        else:
+            raise Gap(f"an assignment to a {type(target).__name__}")
+
+    def _forget(self, node: ast.stmt) -> None:
+        """Say that what a statement assigns is not known."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                self.activations[-1].names[inner.id] = UNKNOWN
+
+    def condition(self, node: ast.expr) -> "bool | Number":
+        """Return what decides a branch or a loop.
+
+        Raises:
+            Stop: It is not known.
+        """
+        found = self.value(node)
+        if not isinstance(found, bool | Number):
+            found = call_op(self, "bool", [found], {})
+        if isinstance(found, Unknown):
+            raise Stop
+        return bool(found) if not isinstance(found, Number) else self._decided(found)
+
+    def _decided(self, number: Number) -> "bool | Number":
+        array = self.op.array(number.value)
+        return number if array is None else bool(array.reshape(-1)[0])
+
+    def _if(self, node: ast.If) -> Result | None:
+        found = self.condition(node.test)
+        if isinstance(found, bool):
+            return self.block(node.body if found else node.orelse)
+        from converter.lower.torch.script_branches import branch
+
+        return branch(self, found.value, node)
+
+    def _for(self, node: ast.For) -> Result | None:
+        over = self.value(node.iter)
+        if isinstance(over, Unknown):
+            raise Stop
+        if isinstance(over, Number | Size):
+            from converter.lower.torch.script_loops import loop
+
+            loop(self, node.target, over, None, node.body)
+            return None
+        for one in over:
+            self._assign(node.target, one)
+            result = self.block(node.body)
+            if result is not None:
+                return result
+        return None
+
+    def _while(self, node: ast.While) -> Result | None:
+        while True:
+            found = self.condition(node.test)
+            if not isinstance(found, bool):
+                from converter.lower.torch.script_loops import loop
+
+                loop(self, None, None, node.test, node.body)
+                return None
+            if not found:
+                return None
+            result = self.block(node.body)
+            if result is not None:
+                return result
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise LimitError(f"a program of more than {MOST_STEPS} steps, loops unrolled")
+
+    # -- expressions ---------------------------------------------------------------------------
+
+    def value(self, node: ast.expr) -> Thing:
+        """Return what an expression yields."""
+        if isinstance(node, ast.Name):
+            return self._name(node.id)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, ast.List):
+            return Items([self.value(one) for one in node.elts], self.depth)
+        if isinstance(node, ast.Tuple):
+            return tuple(self.value(one) for one in node.elts)
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            return {self.value(k): self.value(v) for k, v in pairs if k is not None}
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node)
+        if isinstance(node, ast.UnaryOp):
+            return call_op(
+                self, OPERATORS.get(type(node.op), "pos"), [self.value(node.operand)], {}
+            )
+        if isinstance(node, ast.BinOp):
+            sides = [self.value(node.left), self.value(node.right)]
+            return call_op(self, OPERATORS.get(type(node.op), "?"), sides, {})
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            sides = [self.value(node.left), self.value(node.comparators[0])]
+            return call_op(self, OPERATORS.get(type(node.ops[0]), "?"), sides, {})
+        if isinstance(node, ast.BoolOp):
+            return self._bool(node)
+        if isinstance(node, ast.IfExp):
+            found = self.condition(node.test)
+            if isinstance(found, bool):
+                return self.value(node.body if found else node.orelse)
+            from converter.lower.torch.script_branches import chosen
+
+            return chosen(self, found.value, node.body, node.orelse)
+        raise Gap(f"an expression of kind {type(node).__name__}")
+
+    def _bool(self, node: ast.BoolOp) -> Thing:
+        is_and = isinstance(node.op, ast.And)
+        found: Thing = is_and
+        for one in node.values:
+            thing = call_op(self, "bool", [self.value(one)], {})
+            if isinstance(thing, bool):
+                if thing != is_and:
+                    return thing
+            else:
+                found = (
+                    thing if isinstance(found, bool)
+                    else self.number("__and__" if is_and else "__or__", [found, thing])
+                )  # fmt: skip
+        return found
+
+    def _name(self, name: str) -> Thing:
+        names = self.activations[-1].names if self.activations else {}
+        if name in names:
+            return names[name]
+        if name in ("inf", "nan"):
+            return float(name)
+        return Named(name)
+
+    def _attribute(self, node: ast.Attribute) -> Thing:
+        owner = self.value(node.value)
+        if isinstance(owner, Named):
+            return self._named(f"{owner.name}.{node.attr}")
+        return self.attribute(owner, node.attr)
+
+    def _named(self, name: str) -> Thing:
+        if name.startswith("CONSTANTS.c"):
+            return self._constant(name.removeprefix("CONSTANTS.c"))
+        if name.startswith("__torch__."):
+            function = self.source.function(name)
+            if function is not None:
+                return Callee(function)
+        return Named(name)
+
+    def _constant(self, number: str) -> Thing:
+        at = int(number) if number.isdigit() and len(number) < 10 else -1
+        if not 0 <= at < len(self.objects.constants):
+            raise CorruptError(f"text that reads a constant c{number[:20]} that is not there")
+        return self.stored(self.objects.constants[at])
+
+    def attribute(self, owner: Thing, name: str) -> Thing:
+        """Return an attribute of a module or another object."""
+        if isinstance(owner, Unknown):
+            return UNKNOWN
+        if isinstance(owner, Missing):
+            raise Gap(owner.reason)
+        if isinstance(owner, Fields) and name in owner.names:
+            return owner[owner.names.index(name)]
+        if not isinstance(owner, Instance):
+            raise Gap(f"attribute {name} of {words(owner)}")
+        if name == "training":
+            if owner.attributes.get(name) and owner is self.objects.root:
+                self.notes.setdefault("saved in training mode; the graph is that of inference")
+            return False
+        key = (owner, name)
+        if key not in self.fields:
+            self.fields[key] = self._field(owner, name)
+        return self.fields[key]
+
+    def _field(self, owner: Instance, name: str) -> Thing:
+        if name in owner.attributes:
+            return self.stored(owner.attributes[name])
+        function = self.method(owner, name)
+        if function is not None:
+            return Callee(function, owner)
+        cls = self.source.cls(owner.cls)
+        if cls is not None and name in cls.constants:
+            return self._literal(cls, name)
+        if name in IMPLICIT:
+            return None
+        raise CorruptError(f"text that reads {name} of {words(owner)}, which has none")
+
+    def _literal(self, cls: Class, name: str) -> Thing:
+        try:
+            found = ast.literal_eval(cls.constants[name])
+        except (ValueError, TypeError, MemoryError, RecursionError, SyntaxError):
+            found = self.value(cls.constants[name])
+        return Items(found) if isinstance(found, list) else found
+
+    def set_attribute(self, owner: Instance, name: str, thing: Thing) -> None:
+        """Set an attribute: what a module keeps from one run to the next is lost, and named."""
+        if self.depth:
+            raise Gap(f"attribute {name}, which is set where only the inputs say whether")
+        self.fields[owner, name] = thing
+        if name in owner.attributes:
+            self.unkept.setdefault(f"{owner.path}.{name}".lstrip("."))
+
+    def stored(self, thing: object) -> Thing:
+        """Return what an archive holds as a thing of the program."""
+        if isinstance(thing, TensorAt):
+            name = self._names.get(thing.origin)
+            if name is None:
+                return Missing(f"a tensor that was left out, {thing.origin}")
+            return self.reference(self.op.weight(name))
+        if isinstance(thing, Opaque):
+            return Missing(thing.what)
+        if isinstance(thing, list):
+            return Items([self.stored(one) for one in thing])
+        if isinstance(thing, tuple):
+            return tuple(self.stored(one) for one in thing)
+        if isinstance(thing, dict):
+            return {key: self.stored(one) for key, one in thing.items()}
+        return thing
+
+    def _subscript(self, node: ast.Subscript) -> Thing:
+        owner = self.value(node.value)
+        if isinstance(owner, Named):  # a type: List[int]
+            return Named(ast.unparse(node))
+        return call_op(self, "__getitem__", [owner, self.value(node.slice)], {})
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call) -> Thing:
+        callee = self.value(node.func) if not isinstance(node.func, ast.Attribute) else (
+            self._method(node.func)
+        )  # fmt: skip
+        if isinstance(callee, Named) and callee.name in ("annotate", "unchecked_cast"):
+            return self._annotated(node)
+        if isinstance(callee, Named) and callee.name == "uninitialized":
+            return Missing("what the program never sets")
+        args = [self.value(one) for one in node.args]
+        kwargs = {word.arg: self.value(word.value) for word in node.keywords if word.arg}
+        if isinstance(callee, Unknown):
+            return UNKNOWN
+        if isinstance(callee, Callee):
+            return self.call(callee, args, kwargs)
+        if isinstance(callee, Named):
+            return self._call_named(callee.name, args, kwargs)
+        raise Gap(f"a call of {words(callee)}")
+
+    def _method(self, node: ast.Attribute) -> Thing:
+        owner = self.value(node.value)
+        if isinstance(owner, Named):
+            return self._named(f"{owner.name}.{node.attr}")
+        if isinstance(owner, Instance):
+            function = self.method(owner, node.attr)
+            if function is not None:
+                return Callee(function, owner)
+            if node.attr == "__init__":
+                return Named("torch.wait")
+        if isinstance(owner, Unknown):
+            return UNKNOWN
+        return self.attribute(owner, node.attr)
+
+    def _annotated(self, node: ast.Call) -> Thing:
+        if len(node.args) != 2:
+            raise Gap("an annotation without a type")
+        found = self.value(node.args[1])
+        if isinstance(found, int) and not isinstance(found, bool) and (
+            isinstance(node.args[0], ast.Name) and node.args[0].id == "float"
+        ):  # fmt: skip
+            return float(found)
+        return found
+
+    def _call_named(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+        if name == "getattr":
+            if len(args) != 2 or not is_text(args[1]):
+                raise Gap("getattr of no name")
+            return self.attribute(args[0], args[1])
+        if name == "hasattr":
+            return isinstance(args[0], Instance) and args[1] in args[0].attributes
+        if name == "range":
+            return self._range(args)
+        if name == "isinstance":
+            raise Gap("isinstance")
+        if name == "fork":
+            return self._call_thing(args[0], args[1:], kwargs)
+        if name.startswith("__torch__."):
+            return self._made(name, args, kwargs)
+        return call_op(self, name, args, kwargs)
+
+    def _call_thing(self, thing: Thing, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+        if isinstance(thing, Callee):
+            return self.call(thing, args, kwargs)
+        raise Gap(f"a call of {words(thing)}")
+
+    def _range(self, args: list[Thing]) -> Thing:
+        if all(isinstance(n, int) for n in args):
+            return range(*args)
+        if any(isinstance(n, Unknown) for n in args):
+            return UNKNOWN
+        if len(args) != 1 or not isinstance(args[0], Number | Size):
+            raise Gap("a range whose bounds depend on the inputs")
+        return args[0]
+
+    def _made(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+        """Make an object of a class of the archive's own."""
+        if name.endswith(".__new__"):
+            return Instance(name.removesuffix(".__new__"), {}, "")
+        cls = self.source.cls(name)
+        if cls is None:
+            raise Gap(f"a call of {name}, whose text is not there")
+        if cls.base == "NamedTuple":
+            given = dict(zip(cls.kinds, args, strict=False)) | kwargs
+            return Fields([given[n] for n in cls.kinds], tuple(cls.kinds))
+        made = Instance(name, {}, "")
+        init = cls.methods.get("__init__")
+        if init is not None:
+            self.call(Callee(init, made), args, kwargs)
+        return made
+
+    # -- for ops -------------------------------------------------------------------------------
+
+    def reference(self, value: Value) -> Reference:
+        """Return a tensor with a storage of its own."""
+        return Reference.to(value)
+
+    def number(self, name: str, args: list[Thing]) -> Thing:
+        """Return an operation of numbers."""
+        return compute(self.op, name, args)
+
+    def tensor_op(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+        """Return an operation of tensors."""
+        from converter.lower.torch.script_calls import tensor_op
+
+        return tensor_op(self, name, args, kwargs)
+
+    def appended(self, items: Items, item: Thing) -> bool:
+        """Tell whether a loop of the graph's takes what is appended to a list from before it."""
+        if not self.rounds or items.depth >= self.rounds[-1].depth or len(items):
+            return False
+        if self.depth != self.rounds[-1].depth:
+            raise Gap("a list that grows where only the inputs say whether")
+        self.rounds[-1].appended.setdefault(id(items), (items, []))[1].append(item)
+        return True
+
+    def found(self, op: str, reason: str) -> None:
+        """Note a gap."""
+        self.gaps.append(Found(op, self.at, reason))
+
+    def tensors(self) -> Iterator[Reference]:
+        """Yield all tensors that the program may still read."""
+        for activation in self.activations:
+            for thing in activation.names.values():
+                yield from (one for one in leaves(thing) if isinstance(one, Reference))
+        for thing in self.fields.values():
+            yield from (one for one in leaves(thing) if isinstance(one, Reference))
