@@ -132,6 +132,12 @@ class Context(Builder):
             return self.cast(self.squeeze(self.vector([thing]), [0]), dtype)
         return self.constant(thing, dtype)
 
+    def scalar_of(self, n: Dim, dtype: str) -> Value:
+        """Return a size as a tensor without axes, of a dtype."""
+        if isinstance(n, int):
+            return self.constant(n, dtype)
+        return self.cast(self.squeeze(self.vector([n]), [0]), dtype)
+
     # -- sizes ---------------------------------------------------------------------------------
 
     def define(self, name: str, make: Callable[[], Value]) -> Size:

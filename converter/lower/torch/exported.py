@@ -9,6 +9,7 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/schema
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf, nan
 from typing import Any
 
@@ -20,7 +21,7 @@ from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.expressions import parsed
 from converter.lower.torch.references import Reference
-from converter.lower.torch.things import Number, Size, Thing
+from converter.lower.torch.things import Number, Scalar, Size, Thing
 from converter.lower.values import Value
 from formats.bundle import Bundle, TensorSpec
 from formats.containers import jsontext
@@ -33,6 +34,7 @@ MOST_NAMED = 20  # places of one gap that a message names
 SPECIAL = {"Infinity": inf, "-Infinity": -inf, "NaN": nan}
 # What an argument may be that has no part in what is computed.
 PLACES = ("as_device", "as_memory_format", "as_layout")
+SYMBOLS = ("as_sym_int", "as_sym_float", "as_sym_bool")
 WEIGHTS = {
     "parameter": "parameter_name", "buffer": "buffer_name",
     "tensor_constant": "tensor_constant_name",
@@ -209,8 +211,9 @@ class _Lowering:
         """Give dynamic axes the names that the user's inputs have."""
         for arg in args:
             name = entry_name(arg)
-            spec = self.wanted.get(name) if name is not None else None
-            meta = self.metas.get(name)
+            if name is None:
+                continue
+            spec, meta = self.wanted.get(name), self.metas.get(name)
             if spec is None or spec.shape is None or not isinstance(meta, dict):
                 continue
             for word, size in zip(spec.shape, self._shape(meta) or (), strict=False):
@@ -221,7 +224,7 @@ class _Lowering:
         ((kind, content),) = arg.items() if len(arg) == 1 else [("", None)]
         if kind == "as_tensor":
             name = entry_name(arg)
-            meta = self.metas.get(name)
+            meta = self.metas.get(name or "")
             if name is None or not isinstance(meta, dict):
                 raise CorruptError(f"input {name!r} without a shape")
             shape = self._shape(meta)
@@ -231,7 +234,7 @@ class _Lowering:
             except ValueError as e:
                 raise UnsupportedError(f"not supported: input {name!r} of {dtype}") from e
             self.values[name] = Reference.to(value)
-        elif kind in ("as_sym_int", "as_sym_float", "as_sym_bool") and isinstance(content, dict):
+        elif kind in SYMBOLS and isinstance(content, dict):
             name = content.get("as_name")
             if isinstance(name, str):
                 self._number(kind, name)
@@ -260,16 +263,14 @@ class _Lowering:
         for n, value, i in axes:
             terms = sizes.terms(n)
             if terms == {(n,): 1}:
-                self.op.define(n, lambda v=value, a=i: self.op.measured(v, a))
+                self.op.define(n, partial(self.op.measured, value, i))
         for n, value, i in axes:  # 2*s0 + 1
             terms = dict(sizes.terms(n))
             offset = terms.pop((), 0)
             if len(terms) == 1:
-                (((*names,), times),) = terms.items()
+                ((names, times),) = terms.items()
                 if len(names) == 1:
-                    self.op.define(
-                        names[0], lambda v=value, a=i, o=offset, t=times: self._solved(v, a, o, t)
-                    )
+                    self.op.define(names[0], partial(self._solved, value, i, offset, times))
 
     def _solved(self, value: Value, axis: int, offset: int, times: int) -> Value:
         found = self.op.measured(value, axis)
@@ -326,7 +327,7 @@ class _Lowering:
             return self._named(content) if "name" in content else self._argument(content)
         if kind in ("as_tensors", "as_optional_tensors"):
             return [self._named(t) if "name" in t else self._argument(t) for t in _list(content)]
-        if kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
+        if kind in SYMBOLS:
             return self._symbol(content)
         if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
             return [self._symbol(c) for c in _list(content)]
@@ -367,9 +368,8 @@ class _Lowering:
             if not isinstance(thing, Reference):
                 raise Gap("an output that is no tensor")
             self.values[content["name"]] = self._checked(content["name"], thing)
-        elif kind in ("as_sym_int", "as_sym_float", "as_sym_bool"):
-            if isinstance(content, dict) and "as_name" in content:
-                self.values[content["as_name"]] = thing
+        elif kind in SYMBOLS and isinstance(content, dict) and "as_name" in content:
+            self.values[content["as_name"]] = thing
 
     def _checked(self, name: str, tensor: Reference) -> Reference:
         """Hold a tensor against what torch recorded of it, and learn sizes that we did not see.
@@ -394,8 +394,8 @@ class _Lowering:
             self._told(value, i, ours, theirs)
             for i, (ours, theirs) in enumerate(zip(value.shape, shape, strict=True))
         )
-        if told != value.shape and tensor.base is None:
-            tensor.storage.value = self.op.shaped(value, told)
+        if told != value.shape:
+            tensor.told(self.op.shaped(value, told))
         return tensor
 
     def _told(self, value: Value, axis: int, ours: Dim, theirs: Dim) -> Dim:
@@ -456,8 +456,7 @@ class _Lowering:
         if isinstance(thing, bool | int | float) and name not in self.values:
             return  # the same at all times: torch's own signature gives it no name
         if isinstance(thing, bool | int | float | Size | Number):
-            dtype = {bool: "bool", float: "float64"}.get(type(thing), "int64")
-            thing = self.op.scalar(thing, thing.value.dtype if isinstance(thing, Number) else dtype)
+            thing = self.op.scalar(thing, _dtype_of(thing))
         if not isinstance(thing, Value):
             self.gaps.add("output", "what is no tensor", name)
             return
@@ -466,6 +465,15 @@ class _Lowering:
             free = f"{free}_out"
         used.add(free)
         self.op.output(thing, free)
+
+
+def _dtype_of(number: Scalar) -> str:
+    """Return the dtype of a number that is an output."""
+    if isinstance(number, Number):
+        return number.value.dtype
+    if isinstance(number, bool):
+        return "bool"
+    return "float64" if isinstance(number, float) else "int64"
 
 
 def _real(value: Any) -> float:

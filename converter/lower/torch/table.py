@@ -120,13 +120,16 @@ class Table(Mapping[str, Row]):
 
     def overloads(self, name: str) -> Sequence[Row]:
         """Return all overloads of an op, in the order in which they are to be tried."""
-        while name not in self._overloads and self._left:
-            import_module(self._left.pop(0))
+        len(self)  # those of one op may be in several families
         return self._overloads.get(name, ())
 
 
 # A new family is named here.
-OPS = Table("basics", "arithmetic")
+OPS = Table(
+    "basics", "arithmetic", "activations", "convolution", "normalization", "linear", "shaping",
+    "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
+    "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding",
+)  # fmt: skip
 
 
 def aten(*names: str) -> Callable[[H], H]:

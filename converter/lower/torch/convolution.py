@@ -1,0 +1,190 @@
+"""Convolutions of one to three dimensions, and transposed ones: one worker each way.
+
+Spec: https://docs.pytorch.org/docs/2.13/nn.functional.html#convolution-functions
+"""
+
+from collections.abc import Sequence
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute, Dim
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Ints, numbers
+from converter.lower.values import Value
+
+Around = Sequence[int]  # before each spatial axis, then behind each
+
+
+def windows(
+    op: Context, n: Dim, size: int, step: int, spread: int, around: int, *, up: bool = False
+) -> Dim:
+    """Return how many windows an axis has.
+
+    Args:
+        op: Builder.
+        n: Its size.
+        size: Of a window.
+        step: From one to the next.
+        spread: Between elements of a window.
+        around: Padding, of both ends together.
+        up: Whether the last one may reach over the end.
+    """
+    room = sizes.sub(sizes.add(n, around), spread * (size - 1) + 1)
+    if up:
+        return sizes.add(op.ceildiv(room, step), 1)
+    return sizes.add(op.floordiv(room, step), 1)
+
+
+def convolve(
+    op: Context, x: Value, weight: Value, bias: Value | None, *,
+    stride: Ints, padding: "Ints | Around | str", dilation: Ints, groups: int, rank: int,
+) -> Value:  # fmt: skip
+    """Cross-correlate images [N, C, *spatial], or one of them, with a kernel [M, C / groups, ...].
+
+    Raises:
+        Gap: Sizes of the kernel are not known, or the padding is none.
+    """
+    if x.rank == rank + 1:
+        batch = op.unsqueeze(x, [0])
+        found = convolve(
+            op, batch, weight, bias, stride=stride, padding=padding, dilation=dilation,
+            groups=groups, rank=rank,
+        )  # fmt: skip
+        return op.squeeze(found, [0])
+    steps, spread = numbers(stride, rank, "a stride"), numbers(dilation, rank, "a dilation")
+    kernel = numbers([n for n in weight.shape[2:] if isinstance(n, int)], rank, "a kernel's size")
+    pads = _pads(padding, kernel, spread, steps, rank)
+    spatial = [
+        windows(op, n, k, s, d, pads[i] + pads[i + rank])
+        for i, (n, k, s, d) in enumerate(zip(x.shape[2:], kernel, steps, spread, strict=True))
+    ]
+    attributes: dict[str, Attribute] = {
+        "kernel_shape": kernel, "strides": steps, "dilations": spread, "pads": pads,
+        "group": groups,
+    }  # fmt: skip
+    shape = (x.shape[0], weight.shape[0], *spatial)
+    inputs = [op.outer(x), op.outer(weight), bias]
+    return op.node("Conv", inputs, [(x.dtype, shape)], attributes=attributes)[0]
+
+
+def _pads(
+    padding: "Ints | Around | str", kernel: Sequence[int], spread: Sequence[int],
+    steps: Sequence[int], rank: int,
+) -> list[int]:  # fmt: skip
+    if isinstance(padding, str):
+        if padding == "valid":
+            return [0] * (2 * rank)
+        if padding != "same" or any(s != 1 for s in steps):
+            raise Gap(f"padding = {padding!r}")
+        whole = [(k - 1) * d for k, d in zip(kernel, spread, strict=True)]
+        return [n // 2 for n in whole] + [n - n // 2 for n in whole]
+    return numbers(padding, rank, "padding") * 2
+
+
+def transposed(
+    op: Context, x: Value, weight: Value, bias: Value | None, *,
+    stride: Ints, padding: Ints, output_padding: Ints, groups: int, dilation: Ints, rank: int,
+) -> Value:  # fmt: skip
+    """Spread images [N, C, *spatial], or one of them, by a kernel [C, M / groups, ...]."""
+    if x.rank == rank + 1:
+        found = transposed(
+            op, op.unsqueeze(x, [0]), weight, bias, stride=stride, padding=padding,
+            output_padding=output_padding, groups=groups, dilation=dilation, rank=rank,
+        )  # fmt: skip
+        return op.squeeze(found, [0])
+    steps, spread = numbers(stride, rank, "a stride"), numbers(dilation, rank, "a dilation")
+    around = numbers(padding, rank, "padding")
+    more = numbers(output_padding, rank, "output padding")
+    kernel = numbers([n for n in weight.shape[2:] if isinstance(n, int)], rank, "a kernel's size")
+    spatial = [
+        sizes.add(sizes.mul(sizes.sub(n, 1), s), (k - 1) * d + 1 - 2 * p + e)
+        for n, s, k, d, p, e in zip(x.shape[2:], steps, kernel, spread, around, more, strict=True)
+    ]
+    channels = weight.shape[1]
+    shape = (x.shape[0], sizes.mul(channels, groups), *spatial)
+    attributes: dict[str, Attribute] = {
+        "kernel_shape": kernel, "strides": steps, "dilations": spread, "pads": around * 2,
+        "output_padding": more, "group": groups,
+    }  # fmt: skip
+    inputs = [op.outer(x), op.outer(weight), bias]
+    return op.node("ConvTranspose", inputs, [(x.dtype, shape)], attributes=attributes)[0]
+
+
+@aten("conv1d", "conv1d.padding")
+def conv1d(
+    op: Context, input: Value, weight: Value, bias: Value | None = None, stride: Ints = (1,),
+    padding: Ints | str = (0,), dilation: Ints = (1,), groups: int = 1,
+) -> Value:  # fmt: skip
+    """Cross-correlation along one axis."""
+    return convolve(
+        op, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups,
+        rank=1,
+    )  # fmt: skip
+
+
+@aten("conv2d", "conv2d.padding")
+def conv2d(
+    op: Context, input: Value, weight: Value, bias: Value | None = None, stride: Ints = (1,),
+    padding: Ints | str = (0,), dilation: Ints = (1,), groups: int = 1,
+) -> Value:  # fmt: skip
+    """Cross-correlation of images."""
+    return convolve(
+        op, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups,
+        rank=2,
+    )  # fmt: skip
+
+
+@aten("conv3d", "conv3d.padding")
+def conv3d(
+    op: Context, input: Value, weight: Value, bias: Value | None = None, stride: Ints = (1,),
+    padding: Ints | str = (0,), dilation: Ints = (1,), groups: int = 1,
+) -> Value:  # fmt: skip
+    """Cross-correlation of volumes."""
+    return convolve(
+        op, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups,
+        rank=3,
+    )  # fmt: skip
+
+
+def _transposed(name: str, rank: int, what: str) -> None:
+    def handler(
+        op: Context, input: Value, weight: Value, bias: Value | None = None, stride: Ints = (1,),
+        padding: Ints = (0,), output_padding: Ints = (0,), groups: int = 1, dilation: Ints = (1,),
+    ) -> Value:  # fmt: skip
+        return transposed(
+            op, input, weight, bias, stride=stride, padding=padding,
+            output_padding=output_padding, groups=groups, dilation=dilation, rank=rank,
+        )  # fmt: skip
+
+    handler.__doc__ = f"The transpose of cross-correlation {what}."
+    aten(name)(handler)
+
+
+_transposed("conv_transpose1d", 1, "along one axis")
+_transposed("conv_transpose2d.input", 2, "of images")
+_transposed("conv_transpose3d.input", 3, "of volumes")
+
+
+@aten("convolution", "_convolution", "_convolution.deprecated")
+def convolution(
+    op: Context, input: Value, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
+    dilation: Ints, transposed: bool, output_padding: Ints, groups: int,
+    benchmark: bool = False, deterministic: bool = False, cudnn_enabled: bool = True,
+    allow_tf32: bool = True,
+) -> Value:  # fmt: skip
+    """Cross-correlation, or its transpose, of any number of axes."""
+    del benchmark, deterministic, cudnn_enabled, allow_tf32  # how, not what
+    rank = weight.rank - 2
+    if transposed:
+        return _spread(
+            op, input, weight, bias, stride=stride, padding=padding,
+            output_padding=output_padding, groups=groups, dilation=dilation, rank=rank,
+        )  # fmt: skip
+    return convolve(
+        op, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups,
+        rank=rank,
+    )  # fmt: skip
+
+
+_spread = transposed

@@ -1,0 +1,246 @@
+"""Tensors that are made of numbers and sizes alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Dim
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import DEFAULT, kind, number_type
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Int, Ints, Number, Scalar, Size
+from converter.lower.values import Value
+
+MOST = 1 << 22  # elements of what is computed beforehand
+
+
+@aten("zeros", "empty.memory_format")
+def zeros(op: Context, size: Ints, dtype: str | None = None) -> Value:
+    """Zeros."""
+    return op.filled(size, 0, dtype or DEFAULT)
+
+
+@aten("ones")
+def ones(op: Context, size: Ints, dtype: str | None = None) -> Value:
+    """Ones."""
+    return op.filled(size, 1, dtype or DEFAULT)
+
+
+@aten("full")
+def full(op: Context, size: Ints, fill_value: Scalar, dtype: str | None = None) -> Value:
+    """One number everywhere."""
+    return op.filled(size, fill_value, dtype or number_type(fill_value))
+
+
+@aten("zeros_like", "empty_like")
+def zeros_like(op: Context, self: Value, dtype: str | None = None) -> Value:
+    """Zeros in the shape of another tensor."""
+    return op.filled(op.named(self).shape, 0, dtype or self.dtype)
+
+
+@aten("ones_like")
+def ones_like(op: Context, self: Value, dtype: str | None = None) -> Value:
+    """Ones in the shape of another tensor."""
+    return op.filled(op.named(self).shape, 1, dtype or self.dtype)
+
+
+@aten("full_like")
+def full_like(op: Context, self: Value, fill_value: Scalar, dtype: str | None = None) -> Value:
+    """One number everywhere, in the shape of another tensor."""
+    return op.filled(op.named(self).shape, fill_value, dtype or self.dtype)
+
+
+@aten("new_zeros", "new_empty")
+def new_zeros(op: Context, self: Value, size: Ints, dtype: str | None = None) -> Value:
+    """Zeros of another tensor's dtype."""
+    return op.filled(size, 0, dtype or self.dtype)
+
+
+@aten("new_ones")
+def new_ones(op: Context, self: Value, size: Ints, dtype: str | None = None) -> Value:
+    """Ones of another tensor's dtype."""
+    return op.filled(size, 1, dtype or self.dtype)
+
+
+@aten("new_full")
+def new_full(
+    op: Context, self: Value, size: Ints, fill_value: Scalar, dtype: str | None = None
+) -> Value:
+    """One number everywhere, of another tensor's dtype."""
+    return op.filled(size, fill_value, dtype or self.dtype)
+
+
+@aten("new_empty_strided")
+def new_empty_strided(
+    op: Context, self: Value, size: Ints, stride: Ints, dtype: str | None = None
+) -> Value:
+    """Zeros of another tensor's dtype."""
+    del stride
+    return op.filled(size, 0, dtype or self.dtype)
+
+
+@aten("empty_strided", "empty_permuted")
+def empty_strided(
+    op: Context, size: Ints, stride: Ints = (), physical_layout: Ints = (),
+    dtype: str | None = None,
+) -> Value:  # fmt: skip
+    """Zeros, for what torch leaves as it finds it."""
+    del stride, physical_layout
+    return op.filled(size, 0, dtype or DEFAULT)
+
+
+@aten("fill.Scalar", "fill.Tensor")
+def fill(op: Context, self: Value, value: Value | Scalar) -> Value:
+    """One number everywhere, in the tensor's shape."""
+    shape = op.named(self).shape
+    if isinstance(value, Value):
+        return op.expand(op.cast(value, self.dtype), shape)
+    return op.filled(shape, value, self.dtype)
+
+
+@aten("zero")
+def zero(op: Context, self: Value) -> Value:
+    """Zeros in the tensor's shape."""
+    return op.filled(op.named(self).shape, 0, self.dtype)
+
+
+@aten("scalar_tensor")
+def scalar_tensor(op: Context, s: Scalar, dtype: str | None = None) -> Value:
+    """A number as a tensor."""
+    return op.scalar(s, dtype or (DEFAULT if not isinstance(s, bool) else "bool"))
+
+
+@aten("arange")
+def arange(op: Context, end: Scalar, dtype: str | None = None) -> Value:
+    """0, 1, ... up to a bound."""
+    return arange_step(op, 0, end, 1, dtype)
+
+
+@aten("arange.start")
+def arange_start(op: Context, start: Scalar, end: Scalar, dtype: str | None = None) -> Value:
+    """Whole steps from one bound to another."""
+    return arange_step(op, start, end, 1, dtype)
+
+
+@aten("arange.start_step", "range.step")
+def arange_step(
+    op: Context, start: Scalar, end: Scalar, step: Scalar = 1, dtype: str | None = None
+) -> Value:
+    """Steps of one size from one bound to another."""
+    kinds = [number_type(n) for n in (start, end, step)]
+    to = dtype or (DEFAULT if any(kind(k) == 2 for k in kinds) else "int64")
+    if all(isinstance(n, int | float) for n in (start, end, step)):
+        numbers = np.arange(start, end, step)  # type: ignore[arg-type]
+        if numbers.size > MOST:
+            raise Gap(f"a range of {numbers.size} numbers")
+        return op.constant(numbers.astype(np.float64), to)
+    if isinstance(start, int | Size) and isinstance(end, int | Size) and isinstance(step, int):
+        count: Dim = op.ceildiv(sizes.sub(end, start), step)
+        bounds = [op.scalar(n, "int64") for n in (start, end, step)]
+        made = op.emit("Range", *bounds, dtype="int64", shape=(count,))
+        return op.cast(made, to)
+    inner = "int64" if kind(to) < 2 else to
+    bounds = [op.scalar(n, inner) for n in (start, end, step)]
+    return op.cast(op.emit("Range", *bounds, dtype=inner, shape=(None,)), to)
+
+
+@aten("linspace")
+def linspace(
+    op: Context, start: Scalar, end: Scalar, steps: Int, dtype: str | None = None
+) -> Value:
+    """So many numbers at equal distances, both bounds included."""
+    to = dtype or DEFAULT
+    if not isinstance(start, int | float) or not isinstance(end, int | float):
+        raise Gap("bounds that are computed from the inputs")
+    if isinstance(steps, int):
+        # As torch has it: the second half is counted from the end.
+        step = (end - start) / (steps - 1) if steps > 1 else 0.0
+        places = np.arange(steps)
+        found = np.where(
+            places < steps // 2, start + places * step, end - (steps - 1 - places) * step
+        )
+        if kind(to) < 2:
+            found = np.trunc(found)
+        return op.constant(found if steps != 1 else np.array([start], np.float64), to)
+    inner = to if to in ("float32", "float64") else "float32"
+    last = op.sub(op.scalar(steps, inner), 1.0)
+    part = op.div(op.range(steps, inner), op.elementwise("Max", last, op.constant(1.0, inner)))
+    return op.cast(op.add(op.mul(part, float(end - start)), float(start)), to)
+
+
+@aten("logspace")
+def logspace(
+    op: Context, start: float, end: float, steps: int, base: float = 10.0, dtype: str | None = None
+) -> Value:
+    """Powers of a base at equal distances of their exponents."""
+    found = np.power(float(base), np.linspace(start, end, steps))
+    return op.constant(found, dtype or DEFAULT)
+
+
+@aten("eye")
+def eye(op: Context, n: Int, dtype: str | None = None) -> Value:
+    """Ones on the diagonal of a square."""
+    return eye_m(op, n, n, dtype)
+
+
+@aten("eye.m")
+def eye_m(op: Context, n: Int, m: Int, dtype: str | None = None) -> Value:
+    """Ones on the diagonal of a matrix."""
+    rows, columns = op.unsqueeze(op.range(n), [1]), op.unsqueeze(op.range(m), [0])
+    return op.cast(op.elementwise("Equal", rows, columns), dtype or DEFAULT)
+
+
+@aten("tril")
+def tril(op: Context, self: Value, diagonal: Int = 0) -> Value:
+    """What lies on a diagonal and below, and zeros above."""
+    return _triangle(op, self, diagonal, upper=0)
+
+
+@aten("triu")
+def triu(op: Context, self: Value, diagonal: Int = 0) -> Value:
+    """What lies on a diagonal and above, and zeros below."""
+    return _triangle(op, self, diagonal, upper=1)
+
+
+def _triangle(op: Context, x: Value, diagonal: Int, *, upper: int) -> Value:
+    inputs = [op.outer(x), op.scalar(diagonal, "int64")]
+    return op.node("Trilu", inputs, [(x.dtype, x.shape)], attributes={"upper": upper})[0]
+
+
+@aten("tril_indices")
+def tril_indices(
+    op: Context, row: int, col: int, offset: int = 0, dtype: str | None = None
+) -> Value:
+    """Places on a diagonal and below."""
+    return op.constant(np.stack(np.tril_indices(row, offset, col)), dtype or "int64")
+
+
+@aten("triu_indices")
+def triu_indices(
+    op: Context, row: int, col: int, offset: int = 0, dtype: str | None = None
+) -> Value:
+    """Places on a diagonal and above."""
+    return op.constant(np.stack(np.triu_indices(row, offset, col)), dtype or "int64")
+
+
+@aten("one_hot")
+def one_hot(op: Context, self: Value, num_classes: Int = -1) -> Value:
+    """A one at each number's place, and zeros."""
+    if isinstance(num_classes, int) and num_classes < 0:
+        raise Gap("as many classes as the input has")
+    places = op.range(num_classes)
+    return op.cast(op.elementwise("Equal", op.unsqueeze(self, [-1]), places), "int64")
+
+
+@aten("tensor", "as_tensor")
+def tensor(op: Context, data: Scalar | Sequence[object], dtype: str | None = None) -> Value:
+    """Numbers as a tensor."""
+    if isinstance(data, Size | Number):
+        return op.scalar(data, dtype or number_type(data))
+    found = np.asarray(data)
+    usual = {"f": DEFAULT, "i": "int64", "b": "bool"}.get(found.dtype.kind)
+    if usual is None:
+        raise Gap("a tensor of what are no numbers")
+    return op.constant(found, dtype or (usual if found.size else DEFAULT))

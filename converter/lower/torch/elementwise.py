@@ -1,0 +1,286 @@
+"""Functions of each element: roots, exponentials, angles, rounding."""
+
+import math
+
+from converter.lower.gap import Gap
+from converter.lower.torch.arithmetic import apply, truncated
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import floating, kind, result_type, together
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Scalar
+from converter.lower.values import Value
+
+
+def real(op: Context, x: Value) -> Value:
+    """Return a tensor as floating point numbers: integers become float32."""
+    return op.cast(x, floating(x.dtype))
+
+
+def _fractional(names: str, op_type: str, formula: str) -> None:
+    """Enter a function with fractions, which has integers as float32."""
+
+    def handler(op: Context, self: Value) -> Value:
+        return op.unary(op_type, real(op, self))
+
+    handler.__doc__ = formula
+    aten(*names.split())(handler)
+
+
+# fmt: off
+_fractional("exp",               "Exp",        "e to the power of x.")
+_fractional("log",               "Log",        "The natural logarithm.")
+_fractional("sqrt",              "Sqrt",       "The square root.")
+_fractional("reciprocal",        "Reciprocal", "1 / x.")
+_fractional("sin",               "Sin",        "The sine.")
+_fractional("cos",               "Cos",        "The cosine.")
+_fractional("tan",               "Tan",        "The tangent.")
+_fractional("asin arcsin",       "Asin",       "The angle of a sine.")
+_fractional("acos arccos",       "Acos",       "The angle of a cosine.")
+_fractional("atan arctan",       "Atan",       "The angle of a tangent.")
+_fractional("sinh",              "Sinh",       "The hyperbolic sine.")
+_fractional("cosh",              "Cosh",       "The hyperbolic cosine.")
+_fractional("asinh arcsinh",     "Asinh",      "The inverse of the hyperbolic sine.")
+_fractional("acosh arccosh",     "Acosh",      "The inverse of the hyperbolic cosine.")
+_fractional("atanh arctanh",     "Atanh",      "The inverse of the hyperbolic tangent.")
+_fractional("tanh",              "Tanh",       "The hyperbolic tangent.")
+_fractional("sigmoid special_expit", "Sigmoid", "1 / (1 + exp(-x)).")
+_fractional("erf special_erf",   "Erf",        "The error function.")
+# fmt: on
+
+
+@aten("rsqrt")
+def rsqrt(op: Context, self: Value) -> Value:
+    """1 / sqrt(x)."""
+    return op.unary("Reciprocal", op.unary("Sqrt", real(op, self)))
+
+
+@aten("exp2", "special_exp2")
+def exp2(op: Context, self: Value) -> Value:
+    """2 to the power of x."""
+    x = real(op, self)
+    return op.elementwise("Pow", op.constant(2.0, x.dtype), x)
+
+
+@aten("expm1", "special_expm1")
+def expm1(op: Context, self: Value) -> Value:
+    """exp(x) - 1; exact near zero, as 2 * tanh(x / 2) / (1 - tanh(x / 2))."""
+    x = real(op, self)
+    half = op.unary("Tanh", op.mul(x, 0.5))
+    near = op.div(op.mul(half, 2.0), op.sub(op.constant(1.0, x.dtype), half))
+    far = op.sub(op.unary("Exp", x), 1.0)
+    return op.where(
+        op.elementwise("Less", op.unary("Abs", x), op.constant(1.0, x.dtype)), near, far
+    )
+
+
+@aten("log1p", "special_log1p")
+def log1p(op: Context, self: Value) -> Value:
+    """log(1 + x); exact near zero, as x * log(u) / (u - 1) with u = 1 + x."""
+    x = real(op, self)
+    u = op.add(x, 1.0)
+    one = op.elementwise("Equal", u, op.constant(1.0, x.dtype))
+    below = op.where(one, op.constant(1.0, x.dtype), op.sub(u, 1.0))
+    found = op.mul(op.unary("Log", u), op.div(x, below))
+    infinite = op.elementwise("Equal", x, op.constant(math.inf, x.dtype))
+    return op.where(one, x, op.where(infinite, x, found))
+
+
+@aten("log2")
+def log2(op: Context, self: Value) -> Value:
+    """The logarithm to base 2."""
+    return op.mul(op.unary("Log", real(op, self)), 1 / math.log(2))
+
+
+@aten("log10")
+def log10(op: Context, self: Value) -> Value:
+    """The logarithm to base 10."""
+    return op.mul(op.unary("Log", real(op, self)), 1 / math.log(10))
+
+
+@aten("erfc", "special_erfc")
+def erfc(op: Context, self: Value) -> Value:
+    """1 - erf(x)."""
+    x = real(op, self)
+    return op.sub(op.constant(1.0, x.dtype), op.unary("Erf", x))
+
+
+@aten("logit", "special_logit")
+def logit(op: Context, self: Value, eps: float | None = None) -> Value:
+    """log(x / (1 - x)), with x held between eps and 1 - eps."""
+    x = real(op, self)
+    if eps is not None:
+        x = op.clip(x, eps, 1 - eps)
+    return op.unary("Log", op.div(x, op.sub(op.constant(1.0, x.dtype), x)))
+
+
+@aten("atan2", "arctan2")
+def atan2(op: Context, self: Value, other: Value) -> Value:
+    """The angle of the point (b, a)."""
+    dtype = floating(result_type(self, other))
+    y, x = together(op, [self, other], dtype)
+    zero = op.constant(0.0, dtype)
+    angle = op.unary("Atan", op.div(y, x))
+    behind = op.where(
+        op.elementwise("Less", y, zero), op.sub(angle, math.pi), op.add(angle, math.pi)
+    )
+    found = op.where(op.elementwise("Less", x, zero), behind, angle)
+    upright = op.mul(op.unary("Sign", y), math.pi / 2)
+    return op.where(op.elementwise("Equal", x, zero), upright, found)
+
+
+@aten("abs", "absolute")
+def absolute(op: Context, self: Value) -> Value:
+    """The size of x."""
+    return op.unary("Abs", self)
+
+
+@aten("sign", "sgn")
+def sign(op: Context, self: Value) -> Value:
+    """-1, 0 or 1."""
+    return op.cast(self, "bool") if self.dtype == "bool" else op.unary("Sign", self)
+
+
+@aten("signbit")
+def signbit(op: Context, self: Value) -> Value:
+    """Whether x is negative, minus zero included."""
+    if kind(self.dtype) < 2:
+        return op.elementwise("Less", op.cast(self, "int64"), op.constant(0, "int64"))
+    inverse = op.unary("Reciprocal", self)  # of minus zero it is minus infinity
+    zero = op.constant(0.0, self.dtype)
+    below, none = op.elementwise("Less", self, zero), op.elementwise("Equal", self, zero)
+    return op.elementwise(
+        "Or", below, op.elementwise("And", none, op.elementwise("Less", inverse, zero))
+    )
+
+
+def _rounded(name: str, op_type: str, formula: str) -> None:
+    def handler(op: Context, self: Value) -> Value:
+        return op.unary(op_type, self) if kind(self.dtype) == 2 else self
+
+    handler.__doc__ = formula
+    aten(name)(handler)
+
+
+_rounded("floor", "Floor", "The next integer below.")
+_rounded("ceil", "Ceil", "The next integer above.")
+_rounded("round", "Round", "The nearest integer, of two the even one.")
+
+
+@aten("round.decimals")
+def round_decimals(op: Context, self: Value, decimals: int) -> Value:
+    """The nearest number of so many decimals."""
+    if kind(self.dtype) < 2:
+        raise Gap("decimals of integers")
+    factor = 10.0 ** abs(decimals)
+    if decimals < 0:
+        return op.mul(op.unary("Round", op.div(self, factor)), factor)
+    return op.div(op.unary("Round", op.mul(self, factor)), factor)
+
+
+@aten("trunc", "fix")
+def trunc(op: Context, self: Value) -> Value:
+    """X without its fraction."""
+    return truncated(op, self) if kind(self.dtype) == 2 else self
+
+
+@aten("frac")
+def frac(op: Context, self: Value) -> Value:
+    """The fraction of x, with its sign."""
+    return op.sub(self, truncated(op, self))
+
+
+@aten("square")
+def square(op: Context, self: Value) -> Value:
+    """X * x."""
+    return op.mul(self, self)
+
+
+@aten("isnan")
+def isnan(op: Context, self: Value) -> Value:
+    """Whether x is no number."""
+    if kind(self.dtype) < 2:
+        return op.filled(op.named(self).shape, number=False, dtype="bool")
+    return op.unary("IsNaN", self)
+
+
+@aten("isinf")
+def isinf(op: Context, self: Value) -> Value:
+    """Whether x is infinite."""
+    if kind(self.dtype) < 2:
+        return op.filled(op.named(self).shape, number=False, dtype="bool")
+    return op.unary("IsInf", self)
+
+
+@aten("isfinite")
+def isfinite(op: Context, self: Value) -> Value:
+    """Whether x is a number, and not infinite."""
+    if kind(self.dtype) < 2:
+        return op.filled(op.named(self).shape, number=True, dtype="bool")
+    return op.unary("Not", op.elementwise("Or", op.unary("IsInf", self), op.unary("IsNaN", self)))
+
+
+@aten("nan_to_num")
+def nan_to_num(
+    op: Context, self: Value, nan: float | None = None, posinf: float | None = None,
+    neginf: float | None = None,
+) -> Value:  # fmt: skip
+    """X with numbers for what is none, and for what is infinite."""
+    if kind(self.dtype) < 2:
+        return self
+    import numpy as np
+
+    if self.dtype == "bfloat16":
+        raise Gap("the largest number of bfloat16")
+    most = float(np.finfo(self.dtype).max)
+    x = op.where(op.unary("IsNaN", self), op.constant(nan or 0.0, self.dtype), self)
+    high = op.elementwise("Equal", self, op.constant(math.inf, self.dtype))
+    low = op.elementwise("Equal", self, op.constant(-math.inf, self.dtype))
+    x = op.where(high, op.constant(most if posinf is None else posinf, self.dtype), x)
+    return op.where(low, op.constant(-most if neginf is None else neginf, self.dtype), x)
+
+
+@aten("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self", "special_xlogy")
+def xlogy(op: Context, self: Value | Scalar, other: Value | Scalar) -> Value:
+    """A * log(b), and 0 where a is."""
+    dtype = floating(result_type(self, other))
+    a, b = together(op, [self, other], dtype)
+    zero = op.constant(0.0, dtype)
+    found = op.where(op.elementwise("Equal", a, zero), zero, op.mul(a, op.unary("Log", b)))
+    return op.where(op.unary("IsNaN", b), b, found)
+
+
+@aten("logaddexp")
+def logaddexp(op: Context, self: Value, other: Value) -> Value:
+    """log(exp(a) + exp(b))."""
+    dtype = floating(result_type(self, other))
+    high = apply(op, "Max", self, other, dtype=dtype)
+    far = op.unary("Neg", op.unary("Abs", apply(op, "Sub", self, other, dtype=dtype)))
+    return op.add(high, log1p(op, op.unary("Exp", far)))
+
+
+@aten("hypot")
+def hypot(op: Context, self: Value, other: Value) -> Value:
+    """The square root of a * a + b * b."""
+    a, b = together(op, [self, other])
+    return op.unary("Sqrt", op.add(op.mul(a, a), op.mul(b, b)))
+
+
+@aten("deg2rad")
+def deg2rad(op: Context, self: Value) -> Value:
+    """X * pi / 180."""
+    return op.mul(real(op, self), math.pi / 180)
+
+
+@aten("rad2deg")
+def rad2deg(op: Context, self: Value) -> Value:
+    """X * 180 / pi."""
+    return op.mul(real(op, self), 180 / math.pi)
+
+
+@aten("sinc", "special_sinc")
+def sinc(op: Context, self: Value) -> Value:
+    """sin(pi * x) / (pi * x), and 1 where x is 0."""
+    x = op.mul(real(op, self), math.pi)
+    none = op.elementwise("Equal", x, op.constant(0.0, x.dtype))
+    one = op.constant(1.0, x.dtype)
+    return op.where(none, one, op.div(op.unary("Sin", x), op.where(none, one, x)))

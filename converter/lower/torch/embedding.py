@@ -1,0 +1,101 @@
+"""Rows of tables, and sums of them."""
+
+from converter.lower.gap import Gap
+from converter.lower.torch.context import Context
+from converter.lower.torch.table import aten
+from converter.lower.values import Value
+
+SUM, MEAN, MAX = 0, 1, 2
+
+
+@aten("embedding")
+def embedding(
+    op: Context, weight: Value, indices: Value, padding_idx: int = -1,
+    scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Value:  # fmt: skip
+    """Rows of a table, by number."""
+    del padding_idx, scale_grad_by_freq, sparse  # what is learnt
+    return op.gather(op.outer(weight), indices, 0)
+
+
+def _bags(
+    op: Context, weight: Value, indices: Value, offsets: Value | None, mode: int,
+    weights: Value | None, padding_idx: int | None, *, has_end: bool,
+) -> Value:  # fmt: skip
+    """Return the sum, mean or largest of rows, for each bag of indices.
+
+    Args:
+        op: Builder.
+        weight: The table.
+        indices: A vector of all bags' indices.
+        offsets: Where each bag begins.
+        mode: Which.
+        weights: Of each row.
+        padding_idx: An index that does not count.
+        has_end: Whether the last offset is where the last bag ends.
+    """
+    if offsets is None:
+        raise Gap("bags without offsets")
+    indices, offsets = op.named(indices), op.cast(op.named(offsets), "int64")
+    count, bags = indices.shape[0], offsets.shape[0]
+    if has_end:
+        from converter.lower.tf import sizes
+
+        bags = sizes.sub(bags, 1)
+        starts = op.cut(offsets, 0, 0, bags)
+        ends = op.shaped(op.cut(offsets, 0, 1, offsets.shape[0]), (bags,))
+    else:
+        starts = offsets
+        last = op.vector([count])
+        rest = op.cut(offsets, 0, 1, bags)
+        ends = op.shaped(op.concat([rest, last], 0), (bags,))
+    places = op.unsqueeze(op.range(count), [0])
+    after = op.elementwise("GreaterOrEqual", places, op.unsqueeze(starts, [1]))
+    before = op.elementwise("Less", places, op.unsqueeze(ends, [1]))
+    held = op.elementwise("And", after, before)
+    if padding_idx is not None and padding_idx >= 0:
+        wanted = op.elementwise("Equal", indices, op.constant(padding_idx, indices.dtype))
+        held = op.elementwise("And", held, op.unsqueeze(op.unary("Not", wanted), [0]))
+    rows = op.gather(op.outer(weight), indices, 0)
+    if weights is not None:
+        rows = op.mul(rows, op.unsqueeze(weights, [1]))
+    member = op.cast(held, rows.dtype)
+    if mode == MAX:
+        wide = op.unsqueeze(rows, [0])
+        low = op.constant(float("-inf"), rows.dtype)
+        found = op.reduce("ReduceMax", op.where(op.unsqueeze(held, [2]), wide, low), [1])
+        some = op.reduce("ReduceMax", op.cast(held, "int32"), [1], keepdims=True)
+        return op.where(op.cast(some, "bool"), found, op.constant(0.0, rows.dtype))
+    found = op.matmul(member, rows)
+    if mode == SUM:
+        return found
+    size = op.reduce("ReduceSum", member, [1], keepdims=True)
+    return op.div(found, op.elementwise("Max", size, op.constant(1.0, rows.dtype)))
+
+
+@aten("embedding_bag.padding_idx")
+def embedding_bag_padding(
+    op: Context, weight: Value, indices: Value, offsets: Value, scale_grad_by_freq: bool,
+    mode: int, sparse: bool, per_sample_weights: Value | None, include_last_offset: bool,
+    padding_idx: int | None,
+) -> list[Value]:  # fmt: skip
+    """The sum, mean or largest of rows of a table, for each bag; the rest is training's."""
+    del scale_grad_by_freq, sparse
+    made = _bags(
+        op, weight, indices, offsets, mode, per_sample_weights, padding_idx,
+        has_end=include_last_offset,
+    )  # fmt: skip
+    return [made]
+
+
+@aten("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    op: Context, weight: Value, indices: Value, offsets: Value, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, per_sample_weights: Value | None = None,
+    include_last_offset: bool = False, padding_idx: int = -1,
+) -> list[Value]:  # fmt: skip
+    """The sum, mean or largest of rows of a table, for each bag; the rest is training's."""
+    return embedding_bag_padding(
+        op, weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, padding_idx,
+    )  # fmt: skip

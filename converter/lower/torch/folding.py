@@ -1,0 +1,75 @@
+"""Windows as axes of their own, and back.
+
+Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.Unfold.html
+"""
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute, Dim
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.convolution import windows
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Ints, numbers
+from converter.lower.values import Value
+
+
+def _places(op: Context, count: Dim, size: int, step: int, spread: int = 1) -> Value:
+    """Return where each element of each window is: [count, size]."""
+    starts = op.unsqueeze(op.mul(op.range(count), step), [1])
+    inside = op.unsqueeze(op.constant([i * spread for i in range(size)], "int64"), [0])
+    return op.shaped(op.add(starts, inside), (count, size))
+
+
+@aten("unfold", "unfold_copy")
+def unfold(op: Context, self: Value, dimension: int, size: int, step: int) -> Value:
+    """Windows of an axis, along a last one."""
+    x = op.named(self)
+    if x.rank == 0:
+        raise Gap("windows of a scalar")
+    axis = x.axis(dimension)
+    count = windows(op, x.shape[axis], size, step, 1, 0)
+    made = op.gather(op.outer(x), _places(op, count, size, step), axis)
+    rest = [i for i in range(made.rank) if i != axis + 1]
+    return made.transposed([*rest, axis + 1])
+
+
+@aten("im2col")
+def im2col(
+    op: Context, self: Value, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints
+) -> Value:
+    """The windows of images as columns."""
+    size, spread = numbers(kernel_size, 2, "a window's size"), numbers(dilation, 2, "a dilation")
+    around, step = numbers(padding, 2, "padding"), numbers(stride, 2, "a step")
+    x = op.named(op.unsqueeze(self, [0]) if self.rank == 3 else self)
+    counts = [
+        windows(op, n, k, s, d, 2 * p)
+        for n, k, s, d, p in zip(x.shape[2:], size, step, spread, around, strict=True)
+    ]
+    wide = op.pad(x, [0, 0, *around], [0, 0, *around])
+    rows = op.gather(op.outer(wide), _places(op, counts[0], size[0], step[0], spread[0]), 2)
+    both = op.gather(rows, _places(op, counts[1], size[1], step[1], spread[1]), 4)
+    turned = both.transposed([0, 1, 3, 5, 2, 4])
+    shape = (x.shape[0], sizes.mul(x.shape[1], size[0] * size[1]), sizes.mul(*counts))
+    made = op.reshape(op.shaped(turned, (*x.shape[:2], *size, *counts)), shape)
+    return op.squeeze(made, [0]) if self.rank == 3 else made
+
+
+@aten("col2im")
+def col2im(
+    op: Context, self: Value, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints,
+    stride: Ints,
+) -> Value:  # fmt: skip
+    """Images of which columns are the windows: what overlaps is added up."""
+    size, around = numbers(kernel_size, 2, "a window's size"), numbers(padding, 2, "padding")
+    x = op.named(op.unsqueeze(self, [0]) if self.rank == 2 else self)
+    channels = sizes.divided(x.shape[1], size[0] * size[1])
+    if channels is None:
+        raise Gap(f"{x.shape[1]} channels of windows of {size}")
+    attributes: dict[str, Attribute] = {
+        "dilations": numbers(dilation, 2, "a dilation"), "pads": around * 2,
+        "strides": numbers(stride, 2, "a step"),
+    }  # fmt: skip
+    inputs = [op.outer(x), op.vector(output_size), op.constant(size, "int64")]
+    shape = (x.shape[0], channels, *output_size)
+    (made,) = op.node("Col2Im", inputs, [(x.dtype, shape)], attributes=attributes)
+    return op.squeeze(made, [0]) if self.rank == 2 else made

@@ -1,0 +1,170 @@
+"""Elements taken by their places.
+
+Spec: numpy's advanced indexing, https://numpy.org/doc/2.3/user/basics.indexing.html
+"""
+
+from collections.abc import Sequence
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Dim
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.table import aten
+from converter.lower.values import Value, broadcast
+
+MASKS = ("bool", "uint8")
+
+
+def nonzero_of(op: Context, x: Value) -> Value:
+    """Return the places of what is not zero as [count, rank], where the count has a name."""
+    wide = op.unsqueeze(x, [0]) if x.rank == 0 else x
+    found = op.emit("NonZero", op.cast(wide, "bool"), dtype="int64", shape=(wide.rank, None))
+    named = op.named(found)
+    if x.rank == 0:
+        return op.shaped(op.cut(named.transposed([1, 0]), 1, 0, 0), (named.shape[1], 0))
+    return named.transposed([1, 0])
+
+
+@aten("nonzero")
+def nonzero(op: Context, self: Value) -> Value:
+    """The places of what is not zero."""
+    return nonzero_of(op, self)
+
+
+@aten("nonzero_numpy", "where")
+def nonzero_numpy(op: Context, self: Value) -> list[Value]:
+    """The places of what is not zero, a vector for each axis."""
+    places = op.plain(nonzero_of(op, self))
+    return [_column(op, places, i) for i in range(self.rank)]
+
+
+def _column(op: Context, places: Value, i: int) -> Value:
+    from converter.lower.torch.shaping import select
+
+    return select(op, places, 1, i)
+
+
+@aten("argwhere")
+def argwhere(op: Context, self: Value) -> Value:
+    """The places of what is not zero."""
+    return nonzero_of(op, self)
+
+
+@aten("masked_select")
+def masked_select(op: Context, self: Value, mask: Value) -> Value:
+    """What a mask lets through, in one axis."""
+    shape = broadcast(op.named(self).shape, op.named(mask).shape)
+    x, held = op.expand(self, shape), op.expand(op.cast(mask, "bool"), shape)
+    places = nonzero_of(op, held)
+    return op.emit("GatherND", x, places, dtype=x.dtype, shape=places.shape[:1])
+
+
+@aten("index_select", "index_select_copy")
+def index_select(op: Context, self: Value, dim: int, index: Value) -> Value:
+    """Elements of an axis, by number."""
+    vector = op.unsqueeze(index, [0]) if index.rank == 0 else index
+    if self.rank == 0:
+        return self
+    return op.gather(op.outer(self), vector, self.axis(dim))
+
+
+@aten("take")
+def take(op: Context, self: Value, index: Value) -> Value:
+    """Elements by their number among all."""
+    x = op.named(self)
+    return op.gather(op.reshape(x, (sizes.product(x.shape),)), index, 0)
+
+
+@aten("gather")
+def gather(op: Context, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
+    """Elements along an axis, one for each place of the index."""
+    del sparse_grad
+    if self.rank == 0:
+        return op.expand(self, op.named(index).shape)
+    axis = self.axis(dim)
+    return op.emit("GatherElements", self, index, dtype=self.dtype, shape=index.shape, axis=axis)
+
+
+@aten("take_along_dim")
+def take_along_dim(op: Context, self: Value, indices: Value, dim: int | None = None) -> Value:
+    """Elements along an axis, one for each place of the index, which are broadcast."""
+    x = op.named(self)
+    if dim is None:
+        flat = op.reshape(x, (sizes.product(x.shape),))
+        named = op.named(indices)
+        return gather(op, flat, 0, op.reshape(named, (sizes.product(named.shape),)))
+    axis = x.axis(dim)
+    index = op.named(indices)
+    without = [tuple(1 if i == axis else n for i, n in enumerate(v.shape)) for v in (x, index)]
+    shape = broadcast(*without)
+    x = op.expand(x, tuple(x.shape[axis] if i == axis else n for i, n in enumerate(shape)))
+    index = op.expand(
+        index, tuple(index.shape[axis] if i == axis else n for i, n in enumerate(shape))
+    )
+    return gather(op, x, axis, index)
+
+
+# -- advanced indexing -----------------------------------------------------------------------------
+
+
+def spread_masks(op: Context, indices: Sequence[Value | None]) -> list[Value | None]:
+    """Return indices with a vector for each axis of a mask."""
+    found: list[Value | None] = []
+    for index in indices:
+        if index is None or index.dtype not in MASKS:
+            found.append(None if index is None else op.cast(index, "int64"))
+            continue
+        places = op.plain(nonzero_of(op, index))
+        found += [_column(op, places, i) for i in range(index.rank)]
+    return found
+
+
+def places_of(op: Context, indices: Sequence[Value]) -> Value:
+    """Return indices, broadcast, beside each other: [..., how many]."""
+    shape: tuple[Dim, ...] = ()
+    for index in indices:
+        shape = broadcast(shape, op.named(index).shape)
+    wide = [op.unsqueeze(op.expand(i, shape), [-1]) for i in indices]
+    made = op.concat(wide, len(shape))
+    return op.shaped(made, (*shape, len(indices)))
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def index(op: Context, self: Value, indices: Sequence[Value | None]) -> Value:
+    """Elements at the places that tensors say, masks among them."""
+    spread = spread_masks(op, indices)
+    axes = [i for i, index in enumerate(spread) if index is not None]
+    chosen = [index for index in spread if index is not None]
+    if not axes:
+        return self
+    if axes[-1] >= self.rank:
+        raise Gap(f"{len(spread)} indices of {self.rank} axes")
+    if len(axes) == 1:
+        return op.gather(op.outer(self), chosen[0], axes[0])
+    rest = [i for i in range(self.rank) if i not in axes]
+    x = op.plain(self.transposed([*axes, *rest]))
+    places = places_of(op, chosen)
+    count = places.rank - 1
+    shape = (*places.shape[:-1], *x.shape[len(axes) :])
+    made = op.emit("GatherND", x, places, dtype=x.dtype, shape=shape)
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        return made  # what lies between them comes behind
+    before = range(count, count + axes[0])
+    return made.transposed([*before, *range(count), *range(count + axes[0], made.rank)])
+
+
+@aten("_unsafe_masked_index")
+def unsafe_masked_index(
+    op: Context, self: Value, mask: Value, indices: Sequence[Value | None], fill: float
+) -> Value:
+    """Elements at the places that tensors say, and a number where the mask does not hold."""
+    held: list[Value | None] = []
+    for axis, place in enumerate(indices):
+        if place is None:
+            held.append(None)
+            continue
+        last = op.sub(op.scalar_of(op.axis_of(self, axis), place.dtype), 1)
+        inside = op.elementwise("Max", place, op.constant(0, place.dtype))
+        held.append(op.elementwise("Min", inside, last))
+    found = index(op, self, held)
+    return op.where(mask, found, op.constant(fill, self.dtype))

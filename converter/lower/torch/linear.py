@@ -1,0 +1,228 @@
+"""Products of matrices, and sums of products."""
+
+from collections.abc import Sequence
+from string import ascii_lowercase, ascii_uppercase
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Dim
+from converter.lower.torch.arithmetic import scaled
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import kind, result_type
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Scalar, Tensors
+from converter.lower.values import Value, broadcast
+
+
+@aten("linear")
+def linear(op: Context, input: Value, weight: Value, bias: Value | None = None) -> Value:
+    """X @ weight.T + bias."""
+    if weight.rank == 1:
+        found = product(op, input, weight)
+    elif input.rank == 2 and bias is not None and kind(input.dtype) == 2:
+        return _gemm(op, input, weight, bias, transposed=True)
+    else:
+        found = product(op, input, weight.transposed([1, 0]))
+    return found if bias is None else op.add(found, bias)
+
+
+def _gemm(op: Context, a: Value, b: Value, c: Value, *, transposed: bool) -> Value:
+    """Return a @ b + c for matrices; a transposed b stays as it is stored."""
+    if a.dtype == "bfloat16":
+        made = op.matmul(a, b.transposed([1, 0]) if transposed else b)
+        return op.add(made, c)
+    shape = (a.shape[0], b.shape[0 if transposed else 1])
+    inputs = [op.outer(a), op.outer(b), op.outer(c)]
+    more = {"transB": 1} if transposed else {}
+    return op.node("Gemm", inputs, [(a.dtype, shape)], attributes=more)[0]
+
+
+def product(op: Context, a: Value, b: Value) -> Value:
+    """Return the product of matrices, vectors, or batches of them, as numpy's matmul.
+
+    Raises:
+        Gap: One has no axes, or they are not of one dtype.
+    """
+    if not a.rank or not b.rank:
+        raise Gap("a product of a scalar")
+    if a.dtype != b.dtype:
+        raise Gap(f"a product of {a.dtype} and {b.dtype}")
+    left = op.unsqueeze(a, [0]) if a.rank == 1 else a
+    right = op.unsqueeze(b, [1]) if b.rank == 1 else b
+    made = op.matmul(left, right)
+    gone = ([-2] if a.rank == 1 else []) + ([-1] if b.rank == 1 else [])
+    return op.squeeze(made, gone) if gone else made
+
+
+@aten("matmul", "linalg_matmul", "vdot")
+def matmul(op: Context, self: Value, other: Value) -> Value:
+    """The product of matrices, vectors, or batches of them."""
+    return product(op, self, other)
+
+
+@aten("mm", "bmm")
+def mm(op: Context, self: Value, mat2: Value) -> Value:
+    """The product of matrices, or of batches of them."""
+    return product(op, self, mat2)
+
+
+@aten("mv")
+def mv(op: Context, self: Value, vec: Value) -> Value:
+    """The product of a matrix and a vector."""
+    return product(op, self, vec)
+
+
+@aten("dot")
+def dot(op: Context, self: Value, tensor: Value) -> Value:
+    """The sum of products of two vectors' elements."""
+    return product(op, self, tensor)
+
+
+@aten("addmm")
+def addmm(
+    op: Context, self: Value, mat1: Value, mat2: Value, beta: Scalar = 1, alpha: Scalar = 1
+) -> Value:
+    """Beta * a + alpha * b @ c."""
+    stored = mat2.transposed([1, 0])
+    if beta == alpha == 1 and kind(mat1.dtype) == 2:
+        if stored.is_plain and not mat2.is_plain:
+            return _gemm(op, mat1, stored, self, transposed=True)
+        return _gemm(op, mat1, mat2, self, transposed=False)
+    return _sum(op, self, product(op, mat1, mat2), beta, alpha)
+
+
+@aten("addbmm")
+def addbmm(
+    op: Context, self: Value, batch1: Value, batch2: Value, beta: Scalar = 1, alpha: Scalar = 1
+) -> Value:
+    """Beta * a + alpha * the sum of all b @ c."""
+    made = op.reduce("ReduceSum", product(op, batch1, batch2), [0])
+    return _sum(op, self, made, beta, alpha)
+
+
+@aten("baddbmm")
+def baddbmm(
+    op: Context, self: Value, batch1: Value, batch2: Value, beta: Scalar = 1, alpha: Scalar = 1
+) -> Value:
+    """Beta * a + alpha * b @ c, in batches."""
+    return _sum(op, self, product(op, batch1, batch2), beta, alpha)
+
+
+@aten("addmv")
+def addmv(
+    op: Context, self: Value, mat: Value, vec: Value, beta: Scalar = 1, alpha: Scalar = 1
+) -> Value:
+    """Beta * a + alpha * b @ c, where c is a vector."""
+    return _sum(op, self, product(op, mat, vec), beta, alpha)
+
+
+@aten("addr")
+def addr(
+    op: Context, self: Value, vec1: Value, vec2: Value, beta: Scalar = 1, alpha: Scalar = 1
+) -> Value:
+    """Beta * a + alpha * the outer product of two vectors."""
+    return _sum(op, self, outer(op, vec1, vec2), beta, alpha)
+
+
+def _sum(op: Context, a: Value, b: Value, beta: Scalar, alpha: Scalar) -> Value:
+    dtype = result_type(a, b)
+    second = scaled(op, b, alpha, dtype)
+    assert isinstance(second, Value)
+    if isinstance(beta, int | float) and beta == 0:  # what a holds does not matter, NaN included
+        return op.expand(second, broadcast(op.named(a).shape, op.named(b).shape), like=b)
+    first = scaled(op, a, beta, dtype)
+    assert isinstance(first, Value)
+    return op.add(first, second)
+
+
+@aten("outer", "ger")
+def outer(op: Context, self: Value, vec2: Value) -> Value:
+    """All products of two vectors' elements."""
+    dtype = result_type(self, vec2)
+    column, row = op.unsqueeze(op.cast(self, dtype), [1]), op.unsqueeze(op.cast(vec2, dtype), [0])
+    return op.mul(column, row)
+
+
+@aten("bilinear")
+def bilinear(
+    op: Context, input1: Value, input2: Value, weight: Value, bias: Value | None = None
+) -> Value:
+    """A @ weight @ b, for each of the weight's matrices."""
+    shape = (*op.named(input1).shape[:-1], weight.shape[0])
+    half = einsum(op, "...i,oij->...oj", [input1, weight])
+    found = op.reduce("ReduceSum", op.mul(half, op.unsqueeze(input2, [-2])), [-1])
+    found = op.shaped(found, shape)
+    return found if bias is None else op.add(found, bias)
+
+
+@aten("einsum")
+def einsum(
+    op: Context, equation: str, tensors: Tensors, path: Sequence[int] | None = None
+) -> Value:
+    """Einstein's sum."""
+    del path  # in which order it is computed
+    text = equation.replace(" ", "")
+    terms, out = _spelled(text, tensors)
+    known: dict[str, Dim] = {}
+    values = []
+    for term, x in zip(terms, tensors, strict=True):
+        named = op.named(x)
+        for letter, n in zip(term, named.shape, strict=True):
+            if known.get(letter, 1) == 1:
+                known[letter] = n
+        values.append(named)
+    shape = tuple(known[letter] for letter in out)
+    if any(
+        n == 1 and known[letter] != 1
+        for term, x in zip(terms, values, strict=True)
+        for letter, n in zip(term, x.shape, strict=True)
+    ):
+        raise Gap("einsum that broadcasts axes of one element")
+    return op.einsum(f"{','.join(terms)}->{out}", *values, shape=shape)
+
+
+def _spelled(text: str, tensors: Tensors) -> tuple[list[str], str]:
+    """Return each tensor's letters, and the result's, with letters for what dots stand for."""
+    left, arrow, out = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise Gap(f"einsum {text!r} of {len(tensors)} tensors")
+    free = [c for c in ascii_lowercase + ascii_uppercase if c not in text]
+    spelled = []
+    most = 0
+    for term, x in zip(terms, tensors, strict=True):
+        count = x.rank - len(term.replace("...", "")) if "..." in term else 0
+        if count < 0 or count > len(free):
+            raise Gap(f"einsum {text!r} of {x.rank} axes")
+        most = max(most, count)
+        spelled.append((term, count))
+    dots = "".join(free[:most])
+    found = [term.replace("...", dots[most - n :]) for term, n in spelled]
+    if any(len(t) != x.rank for t, x in zip(found, tensors, strict=True)):
+        raise Gap(f"einsum {text!r}")
+    if arrow:
+        return found, out.replace("...", dots)
+    letters = "".join(t for t in found)
+    once = sorted(c for c in set(letters) if letters.count(c) == 1 and c not in dots)
+    return found, dots + "".join(once)
+
+
+@aten("tensordot")
+def tensordot(
+    op: Context, self: Value, other: Value, dims_self: Sequence[int], dims_other: Sequence[int]
+) -> Value:
+    """The sum of products along axes of both."""
+    first = list(ascii_lowercase[: self.rank])
+    second = list(ascii_uppercase[: other.rank])
+    for a, b in zip(dims_self, dims_other, strict=True):
+        second[other.axis(b)] = first[self.axis(a)]
+    out = [c for c in first if c not in second] + [c for c in second if c not in first]
+    return einsum(op, f"{''.join(first)},{''.join(second)}->{''.join(out)}", [self, other])
+
+
+@aten("chain_matmul", "linalg_multi_dot")
+def multi_dot(op: Context, tensors: Tensors) -> Value:
+    """The product of several matrices."""
+    found = tensors[0]
+    for other in tensors[1:]:
+        found = product(op, found, other)
+    return found

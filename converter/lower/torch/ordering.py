@@ -1,0 +1,223 @@
+"""Order: the largest, sorted elements, and running sums."""
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute
+from converter.lower.tf import sizes
+from converter.lower.torch.arithmetic import compared
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import kind, together
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Int, Scalar
+from converter.lower.values import Value
+
+MOST_STEPS = 256  # of what has an operator for each step
+
+
+def _top(op: Context, x: Value, k: Int, dim: int, *, largest: bool, in_order: bool) -> list[Value]:
+    if x.rank == 0:
+        return [x, op.constant(0, "int64")]
+    axis = x.axis(dim)
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    attributes: dict[str, Attribute] = {
+        "axis": axis, "largest": int(largest), "sorted": int(in_order),
+    }  # fmt: skip
+    inputs = [op.outer(x), op.vector([k])]
+    return op.node("TopK", inputs, [(x.dtype, shape), ("int64", shape)], attributes=attributes)
+
+
+@aten("topk")
+def topk(
+    op: Context, self: Value, k: Int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[Value]:
+    """The largest or smallest elements, and where they are."""
+    return _top(op, self, k, dim, largest=largest, in_order=sorted)
+
+
+@aten("sort")
+def sort(op: Context, self: Value, dim: int = -1, descending: bool = False) -> list[Value]:
+    """Elements in order, and where they were."""
+    return sort_stable(op, self, None, dim, descending)
+
+
+@aten("sort.stable")
+def sort_stable(
+    op: Context, self: Value, stable: bool | None, dim: int = -1, descending: bool = False
+) -> list[Value]:
+    """Elements in order, equal ones in that they had, and where they were."""
+    del stable
+    x = op.named(self)
+    if x.rank == 0:
+        return [x, op.constant(0, "int64")]
+    k = x.shape[x.axis(dim)]
+    assert k is not None
+    from converter.lower.torch.things import integer
+
+    return _top(op, x, integer(k), dim, largest=descending, in_order=True)
+
+
+@aten("argsort")
+def argsort(op: Context, self: Value, dim: int = -1, descending: bool = False) -> Value:
+    """Where elements in order were."""
+    return sort(op, self, dim, descending)[1]
+
+
+@aten("argsort.stable")
+def argsort_stable(
+    op: Context, self: Value, stable: bool, dim: int = -1, descending: bool = False
+) -> Value:
+    """Where elements in order were."""
+    return sort_stable(op, self, stable, dim, descending)[1]
+
+
+@aten("msort")
+def msort(op: Context, self: Value) -> Value:
+    """Elements in order along the first axis."""
+    return sort(op, self, 0)[0]
+
+
+@aten("kthvalue")
+def kthvalue(op: Context, self: Value, k: int, dim: int = -1, keepdim: bool = False) -> list[Value]:
+    """The k-th smallest element, and where it is."""
+    if self.rank == 0:
+        return [self, op.constant(0, "int64")]
+    values = _top(op, self, k, dim, largest=False, in_order=True)
+    return [_taken(op, v, dim, k - 1, keepdim=keepdim) for v in values]
+
+
+def _taken(op: Context, x: Value, dim: int, place: int, *, keepdim: bool) -> Value:
+    cut = op.cut(x, x.axis(dim), place, place + 1)
+    return cut if keepdim else op.squeeze(cut, [dim])
+
+
+@aten("median.dim")
+def median_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    """The middle element, of two the smaller one, and where it is."""
+    n = self.shape[self.axis(dim)] if self.rank else 1
+    if not isinstance(n, int):
+        raise Gap("the median of an axis of a dynamic size")
+    return kthvalue(op, self, (n + 1) // 2, dim, keepdim)
+
+
+@aten("median")
+def median(op: Context, self: Value) -> Value:
+    """The middle element of all, of two the smaller one."""
+    x = op.named(self)
+    return median_dim(op, op.reshape(x, (sizes.product(x.shape),)), 0)[0]
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+@aten("cumsum")
+def cumsum(op: Context, self: Value, dim: int, dtype: str | None = None) -> Value:
+    """Running sums; of integers as int64."""
+    x = op.cast(self, dtype or (self.dtype if kind(self.dtype) == 2 else "int64"))
+    if x.rank == 0:
+        return x
+    return op.emit("CumSum", x, op.constant(x.axis(dim), "int64"), dtype=x.dtype, shape=x.shape)
+
+
+@aten("cumprod")
+def cumprod(op: Context, self: Value, dim: int, dtype: str | None = None) -> Value:
+    """Running products; of integers as int64."""
+    x = op.cast(self, dtype or (self.dtype if kind(self.dtype) == 2 else "int64"))
+    if x.rank == 0:
+        return x
+    axis = x.axis(dim)
+    n = x.shape[axis]
+    if not isinstance(n, int) or not 0 < n <= MOST_STEPS:
+        raise Gap(f"running products along an axis of {n}")
+    parts = op.split(x, axis, [1] * n) if n > 1 else [x]
+    found = [parts[0]]
+    for part in parts[1:]:
+        found.append(op.mul(found[-1], part))
+    return op.concat(found, axis)
+
+
+@aten("logcumsumexp")
+def logcumsumexp(op: Context, self: Value, dim: int) -> Value:
+    """Logarithms of running sums of exponentials."""
+    from converter.lower.torch.reductions import extreme
+
+    if self.rank == 0:
+        return self
+    most = extreme(op, "Max", self, [dim], keepdim=True)
+    return op.add(op.unary("Log", cumsum(op, op.unary("Exp", op.sub(self, most)), dim)), most)
+
+
+@aten("diff")
+def diff(
+    op: Context, self: Value, n: int = 1, dim: int = -1, prepend: Value | None = None,
+    append: Value | None = None,
+) -> Value:  # fmt: skip
+    """Differences of neighbours."""
+    if prepend is not None or append is not None:
+        raise Gap("differences with more at the ends")
+    x = op.named(self)
+    axis = x.axis(dim)
+    for _ in range(n):
+        count = x.shape[axis]
+        second, first = op.cut(x, axis, 1, count), op.cut(x, axis, 0, sizes.sub(count, 1))
+        x = op.shaped(op.sub(op.shaped(second, first.shape), first), first.shape)
+    return x
+
+
+@aten("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(
+    op: Context, self: Value | Scalar, boundaries: Value, out_int32: bool = False,
+    right: bool = False,
+) -> Value:  # fmt: skip
+    """Between which bounds numbers are."""
+    (x,) = together(op, [self], None if isinstance(self, Value) else boundaries.dtype)
+    return _below(op, x, boundaries, out_int32=out_int32, right=right)
+
+
+@aten("searchsorted.Tensor")
+def searchsorted(
+    op: Context, sorted_sequence: Value, self: Value, out_int32: bool = False,
+    right: bool = False, side: str | None = None, sorter: Value | None = None,
+) -> Value:  # fmt: skip
+    """Where numbers would stand among sorted ones."""
+    if sorter is not None:
+        raise Gap("a sequence that is sorted by another")
+    if side is not None:
+        right = side == "right"
+    return _below(op, self, sorted_sequence, out_int32=out_int32, right=right)
+
+
+def _below(op: Context, x: Value, bounds: Value, *, out_int32: bool, right: bool) -> Value:
+    """Return how many bounds are less than each number, or no more."""
+    wide = bounds if bounds.rank == 1 else op.unsqueeze(bounds, [-2])
+    question = "LessOrEqual" if right else "Less"
+    less = compared(op, question, wide, op.unsqueeze(x, [-1]))
+    found = op.reduce("ReduceSum", op.cast(less, "int64"), [-1])
+    return op.cast(found, "int32") if out_int32 else found
+
+
+@aten("isin.Tensor_Tensor")
+def isin(
+    op: Context, elements: Value, test_elements: Value, assume_unique: bool = False,
+    invert: bool = False,
+) -> Value:  # fmt: skip
+    """Whether elements are among others."""
+    del assume_unique
+    named = op.named(test_elements)
+    flat = op.reshape(named, (sizes.product(named.shape),))
+    same = compared(op, "Equal", op.unsqueeze(elements, [-1]), flat)
+    some = op.cast(op.reduce("ReduceMax", op.cast(same, "int32"), [-1]), "bool")
+    return op.unary("Not", some) if invert else some
+
+
+@aten("_unique2")
+def unique2(
+    op: Context, self: Value, sorted: bool = True, return_inverse: bool = False,
+    return_counts: bool = False,
+) -> list[Value]:  # fmt: skip
+    """Elements that differ, where each is among them, and how often."""
+    del return_inverse, return_counts
+    x = op.named(self)
+    count = sizes.product(x.shape)
+    flat = op.reshape(x, (count,))
+    outputs = [(x.dtype, (None,)), ("int64", (None,)), ("int64", (count,)), ("int64", (None,))]
+    made = op.node("Unique", [flat], outputs, attributes={"sorted": int(sorted)})
+    return [op.named(made[0]), op.reshape(made[2], x.shape), made[3]]

@@ -1,0 +1,132 @@
+"""Padding: by a number, by mirrored or repeated edges, and around.
+
+torch names both ends of the last axis first. A negative number takes away.
+"""
+
+from collections.abc import Sequence
+
+from converter.lower.gap import Gap
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Int, Ints, Scalar
+from converter.lower.values import Value
+
+MODES = {"reflect": "reflect", "replicate": "edge"}
+
+
+def _ends(x: Value, pad: Ints) -> tuple[list[int], list[int]]:
+    """Return padding before and behind each axis."""
+    before, behind = [0] * x.rank, [0] * x.rank
+    if len(pad) % 2 or len(pad) // 2 > x.rank:
+        raise Gap(f"padding of {len(pad)} numbers")
+    for i in range(len(pad) // 2):
+        one, other = pad[2 * i], pad[2 * i + 1]
+        if not isinstance(one, int) or not isinstance(other, int):
+            raise Gap("padding that depends on the inputs' shapes")
+        before[-1 - i], behind[-1 - i] = one, other
+    return before, behind
+
+
+def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> Value:
+    """Return a tensor with more, or less, at both ends of its last axes.
+
+    Raises:
+        Gap: There is no such mode.
+    """
+    x = op.named(x)
+    if mode == "constant" and any(not isinstance(n, int) for n in pad):
+        return _padded_by_sizes(op, x, pad, value or 0.0)
+    before, behind = _ends(x, pad)
+    for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
+        if one < 0 or other < 0:
+            n = x.shape[axis]
+            x = op.cut(x, axis, max(-one, 0), sizes.sub(n, max(-other, 0)))
+    more = ([max(n, 0) for n in before], [max(n, 0) for n in behind])
+    shape = tuple(sizes.add(n, a + b) for n, a, b in zip(x.shape, *more, strict=True))
+    if mode == "circular":
+        return _around(op, x, *more)
+    if mode == "constant":
+        fill = op.constant(False if x.dtype == "bool" else value or 0, x.dtype)
+        return op.shaped(_emitted(op, x, more, "constant", fill), shape)
+    if mode not in MODES:
+        raise Gap(f"mode = {mode!r}")
+    return op.shaped(_emitted(op, x, more, MODES[mode], None), shape)
+
+
+def _emitted(
+    op: Context, x: Value, more: Sequence[Sequence[int]], mode: str, fill: Value | None
+) -> Value:
+    if not any(more[0]) and not any(more[1]):
+        return x
+    pads = op.constant([*more[0], *more[1]], "int64")
+    outputs = [(x.dtype, x.shape)]
+    return op.node("Pad", [op.outer(x), pads, fill], outputs, attributes={"mode": mode})[0]
+
+
+def _padded_by_sizes(op: Context, x: Value, pad: Ints, value: float) -> Value:
+    """Return a tensor padded by sizes that have names; none of them may be negative."""
+    if len(pad) % 2 or any(isinstance(n, int) and n < 0 for n in pad):
+        raise Gap("padding that depends on the inputs' shapes, and takes away")
+    count = len(pad) // 2
+    ends: list[list[Int]] = [
+        [*[0] * (x.rank - count), *(pad[2 * i + k] for i in reversed(range(count)))] for k in (0, 1)
+    ]
+    shape = tuple(sizes.add(n, sizes.add(a, b)) for n, a, b in zip(x.shape, *ends, strict=True))
+    inputs = [op.outer(x), op.vector([*ends[0], *ends[1]]), op.constant(value, x.dtype)]
+    return op.node("Pad", inputs, [(x.dtype, shape)], attributes={"mode": "constant"})[0]
+
+
+def _around(op: Context, x: Value, before: Sequence[int], behind: Sequence[int]) -> Value:
+    """Return a tensor with its end before it, and its beginning behind."""
+    for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
+        n = x.shape[axis]
+        parts = [x]
+        if one:
+            parts.insert(0, op.cut(x, axis, sizes.sub(n, one), n))
+        if other:
+            parts.append(op.cut(x, axis, 0, other))
+        if len(parts) > 1:
+            shape = (*x.shape[:axis], sizes.add(n, one + other), *x.shape[axis + 1 :])
+            x = op.shaped(op.concat(parts, axis), shape)
+    return x
+
+
+@aten("constant_pad_nd")
+def constant_pad_nd(op: Context, self: Value, pad: Ints, value: Scalar = 0) -> Value:
+    """A number at both ends of the last axes."""
+    if not isinstance(value, int | float):
+        raise Gap("padding by a number that is computed from the inputs")
+    return padded(op, self, pad, "constant", value)
+
+
+@aten("pad")
+def pad(
+    op: Context, self: Value, pad: Ints, mode: str = "constant", value: float | None = None
+) -> Value:
+    """More at both ends of the last axes."""
+    return padded(op, self, pad, mode, value)
+
+
+def _fixed(names: Sequence[str], mode: str, what: str) -> None:
+    def handler(op: Context, self: Value, padding: Ints) -> Value:
+        return padded(op, self, padding, mode, None)
+
+    handler.__doc__ = f"More at both ends of the last axes: {what}."
+    aten(*names)(handler)
+
+
+_fixed([f"reflection_pad{n}d" for n in (1, 2, 3)], "reflect", "mirrored, the edge left out")
+_fixed([f"replication_pad{n}d" for n in (1, 2, 3)], "replicate", "the edge again")
+
+
+@aten("_pad_circular")
+def pad_circular(op: Context, self: Value, pad: Ints) -> Value:
+    """More at both ends of the last axes: what is at the other end."""
+    return padded(op, self, pad, "circular", None)
+
+
+@aten("_pad_enum")
+def pad_enum(op: Context, self: Value, pad: Ints, mode: int, value: float | None = None) -> Value:
+    """More at both ends of the last axes."""
+    return padded(op, self, pad, ("reflect", "replicate", "circular", "constant")[mode], value)

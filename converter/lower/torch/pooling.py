@@ -1,0 +1,264 @@
+"""Pooling: the largest or the mean of windows, of one to three dimensions.
+
+torch rounds the number of windows up (``ceil_mode``) only where the last one begins within the
+image or the padding before it; ONNX's operators differ in that, so the padding is said in numbers.
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/Pool.h
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute, Dim
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.convolution import windows
+from converter.lower.torch.promotion import kind
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Int, Ints, numbers
+from converter.lower.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows of images.
+
+    Attributes:
+        size: Of each, by axis.
+        step: From one to the next.
+        around: Padding, on each side.
+        spread: Between elements of one.
+        more: Further padding at the end, for windows that reach over it.
+        counts: How many there are.
+    """
+
+    size: list[int]
+    step: list[int]
+    around: list[int]
+    spread: list[int]
+    more: list[int]
+    counts: list[Dim]
+
+    @property
+    def pads(self) -> list[int]:
+        """Padding as ONNX has it."""
+        return [*self.around, *(a + m for a, m in zip(self.around, self.more, strict=True))]
+
+
+def windows_of(
+    op: Context, spatial: Sequence[Dim], size: Ints, step: Ints, around: Ints, spread: Ints, *,
+    up: bool,
+) -> Windows:  # fmt: skip
+    """Return the windows of images with these spatial axes.
+
+    Raises:
+        Gap: Rounding up matters, and the size of an axis is not known.
+    """
+    rank = len(spatial)
+    kernel = numbers(size, rank, "a window's size")
+    steps = numbers(step, rank, "a step") if step else kernel
+    pads, spreads = numbers(around, rank, "padding"), numbers(spread, rank, "a dilation")
+    more, counts = [0] * rank, []
+    for i, n in enumerate(spatial):
+        reach = spreads[i] * (kernel[i] - 1) + 1
+        count = windows(op, n, kernel[i], steps[i], spreads[i], 2 * pads[i], up=up)
+        if up and steps[i] > 1:
+            if not isinstance(n, int) or not isinstance(count, int):
+                raise Gap("ceil_mode on an axis of a dynamic size")
+            if (count - 1) * steps[i] >= n + pads[i]:
+                count -= 1
+            more[i] = max((count - 1) * steps[i] + reach - n - 2 * pads[i], 0)
+        counts.append(count)
+    return Windows(kernel, steps, pads, spreads, more, counts)
+
+
+def _batched(x: Value, rank: int, op: Context) -> tuple[Value, bool]:
+    """Return images with a batch, and whether they had one."""
+    return (x, True) if x.rank == rank + 2 else (op.unsqueeze(x, [0]), False)
+
+
+def _max_pool(
+    op: Context, x: Value, size: Ints, step: Ints, around: Ints, spread: Ints, rank: int,
+    *, places: bool, up: bool = False,
+) -> list[Value]:  # fmt: skip
+    """Return the largest of each window, and where it is in its image."""
+    images, had_batch = _batched(op.named(x), rank, op)
+    how = windows_of(op, images.shape[2:], size, step, around, spread, up=up)
+    shape = (*images.shape[:2], *how.counts)
+    attributes: dict[str, Attribute] = {
+        "kernel_shape": how.size, "strides": how.step, "pads": how.pads, "dilations": how.spread,
+    }  # fmt: skip
+    given = op.outer(images)
+    wide = given if kind(given.dtype) == 2 or given.dtype in ("int8", "uint8") else None
+    if wide is None:
+        if places or given.dtype == "int64":
+            raise Gap(f"windows of {given.dtype}")
+        wide = op.cast(given, "float64")
+    outputs = [(wide.dtype, shape), *([("int64", shape)] if places else [])]
+    made = op.node("MaxPool", [wide], outputs, attributes=attributes)
+    found = [op.cast(made[0], given.dtype)]
+    if places:
+        image = op.scalar_of(sizes.product(images.shape[2:]), "int64")
+        found.append(op.elementwise("Mod", made[1], image))
+    return found if had_batch else [op.squeeze(v, [0]) for v in found]
+
+
+def _enter_max(rank: int, with_places: str) -> None:
+    def handler(
+        op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
+        dilation: Ints = (1,), ceil_mode: bool = False,
+    ) -> Value:  # fmt: skip
+        return _max_pool(
+            op, self, kernel_size, stride, padding, dilation, rank, places=False, up=ceil_mode
+        )[0]
+
+    def places(
+        op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
+        dilation: Ints = (1,), ceil_mode: bool = False,
+    ) -> list[Value]:  # fmt: skip
+        return _max_pool(
+            op, self, kernel_size, stride, padding, dilation, rank, places=True, up=ceil_mode
+        )
+
+    handler.__doc__ = f"The largest of each window, of {rank} axes."
+    places.__doc__ = f"The largest of each window, of {rank} axes, and where it is."
+    aten(f"max_pool{rank}d")(handler)
+    aten(with_places)(places)
+
+
+def _avg_pool(
+    op: Context, x: Value, size: Ints, step: Ints, around: Ints, rank: int, *,
+    up: bool = False, include: bool = True, divisor: int | None = None,
+) -> Value:  # fmt: skip
+    """Return the mean of each window, or its sum over a divisor.
+
+    What is counted of padding is that on both sides, and not what is beyond it.
+    """
+    images, had_batch = _batched(op.named(x), rank, op)
+    how = windows_of(op, images.shape[2:], size, step, around, (1,), up=up)
+    shape = (*images.shape[:2], *how.counts)
+    inner = how.pads
+    if divisor is not None or (include and any(how.more)):
+        before = [0, 0, *how.around]
+        behind = [0, 0, *(how.pads[rank:] if divisor is not None else how.around)]
+        images = op.pad(images, before, behind)
+        inner = [0] * (2 * rank) if divisor is not None else [0] * rank + how.more
+        include = False
+    attributes: dict[str, Attribute] = {
+        "kernel_shape": how.size, "strides": how.step, "pads": inner,
+        "count_include_pad": int(include),
+    }  # fmt: skip
+    outputs = [(images.dtype, shape)]
+    (made,) = op.node("AveragePool", [op.outer(images)], outputs, attributes=attributes)
+    if divisor is not None:
+        made = op.mul(made, prod(how.size) / divisor)
+    return made if had_batch else op.squeeze(made, [0])
+
+
+def _enter_avg(rank: int) -> None:
+    def handler(
+        op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
+        ceil_mode: bool = False, count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Value:  # fmt: skip
+        return _avg_pool(
+            op, self, kernel_size, stride, padding, rank, up=ceil_mode,
+            include=count_include_pad, divisor=divisor_override,
+        )  # fmt: skip
+
+    handler.__doc__ = f"The mean of each window, of {rank} axes."
+    aten(f"avg_pool{rank}d")(handler)
+
+
+# -- windows that depend on the result's size ------------------------------------------------------
+
+
+def _targets(op: Context, x: Value, size: Sequence[Int | None], rank: int) -> list[Dim]:
+    found = [size] * rank if isinstance(size, int) else list(size)
+    return [op.axis_of(x, i - rank) if n is None else n for i, n in enumerate(found)]
+
+
+def _edges(n: int, count: int) -> list[tuple[int, int]]:
+    """Return where each of so many windows of an axis begins and ends."""
+    return [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+
+
+def _adaptive_mean(op: Context, x: Value, size: Sequence[Int | None], rank: int) -> Value:
+    """Return means of windows, one axis after another: each has as many rows in every column."""
+    x = op.named(x)
+    targets = _targets(op, x, size, rank)
+    axes = list(range(x.rank - rank, x.rank))
+    if all(t == 1 for t in targets):
+        return op.reduce("ReduceMean", x, axes, keepdims=True)
+    spatial = x.shape[-rank:]
+    parts = [sizes.divided(n, t) for n, t in zip(spatial, targets, strict=True)]
+    steps = [p for p in parts if isinstance(p, int)]
+    if len(steps) == rank:
+        if all(s == 1 for s in steps):
+            return x
+        found = _avg_pool(op, x, steps, steps, (0,), rank)
+        return op.shaped(found, (*x.shape[:-rank], *targets))
+    for axis, n, target in zip(axes, spatial, targets, strict=True):
+        x = _mean_along(op, x, axis, n, target)
+    return x
+
+
+def _mean_along(op: Context, x: Value, axis: int, n: Dim, target: Dim) -> Value:
+    if target == n:
+        return x
+    if target == 1:
+        return op.reduce("ReduceMean", x, [axis], keepdims=True)
+    if not isinstance(n, int) or not isinstance(target, int):
+        raise Gap("adaptive pooling of an axis of a dynamic size")
+    weights = np.zeros((n, target))
+    for i, (start, end) in enumerate(_edges(n, target)):
+        weights[start:end, i] = 1 / (end - start)
+    order = [*(i for i in range(x.rank) if i != axis), axis]
+    turned = op.plain(x.transposed(order))
+    made = op.matmul(turned, op.constant(weights, x.dtype))
+    back = [order.index(i) for i in range(x.rank)]
+    return made.transposed(back)
+
+
+def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) -> list[Value]:
+    """Return the largest of windows, and where each is in its image."""
+    x = op.named(x)
+    targets = _targets(op, x, size, rank)
+    spatial = x.shape[-rank:]
+    parts = [sizes.divided(n, t) for n, t in zip(spatial, targets, strict=True)]
+    steps = [p for p in parts if isinstance(p, int)]
+    if len(steps) == rank:
+        return _max_pool(op, x, steps, steps, (0,), (1,), rank, places=True)
+    if all(t == 1 for t in targets):
+        from converter.lower.torch.reductions import place_of
+
+        flat = op.reshape(x, (*x.shape[:-rank], sizes.product(spatial)))
+        values = op.reduce("ReduceMax", flat, [-1])
+        found = [values, place_of(op, "ArgMax", flat, -1, keepdim=False)]
+        return [op.unsqueeze(v, list(range(-rank, 0))) for v in found]
+    raise Gap("adaptive pooling whose windows differ")
+
+
+def _enter_adaptive(rank: int) -> None:
+    def mean(op: Context, self: Value, output_size: Sequence[int | None]) -> Value:
+        return _adaptive_mean(op, self, output_size, rank)
+
+    def largest(op: Context, self: Value, output_size: Sequence[int | None]) -> list[Value]:
+        return _adaptive_max(op, self, output_size, rank)
+
+    mean.__doc__ = f"The mean of so many windows, of {rank} axes."
+    largest.__doc__ = f"The largest of so many windows, of {rank} axes, and where it is."
+    names = [f"adaptive_avg_pool{rank}d"] + ([f"_adaptive_avg_pool{rank}d"] if rank > 1 else [])
+    aten(*names)(mean)
+    aten(f"adaptive_max_pool{rank}d")(largest)
+
+
+_enter_max(1, "max_pool1d_with_indices")
+_enter_max(2, "max_pool2d_with_indices")
+_enter_max(3, "max_pool3d_with_indices")
+for _rank in (1, 2, 3):
+    _enter_avg(_rank)
+    _enter_adaptive(_rank)

@@ -1,0 +1,240 @@
+"""Recurrent layers: LSTM, GRU and plain ones, of several layers and both directions.
+
+torch keeps a layer's gates in another order than ONNX: input, forget, cell, output of an LSTM,
+and reset, update, new of a GRU, whose new gate applies the reset after the product.
+Spec: https://docs.pytorch.org/docs/2.13/nn.html#recurrent-layers
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.linear import linear
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Tensors
+from converter.lower.values import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of layer.
+
+    Attributes:
+        op_type: ONNX's.
+        gates: Which of torch's gates comes first, second, ... in ONNX.
+        attributes: Further ones.
+        states: How many it has.
+    """
+
+    op_type: str
+    gates: tuple[int, ...]
+    attributes: dict[str, Attribute]
+    states: int = 1
+
+
+LSTM = Kind("LSTM", (0, 3, 1, 2), {}, 2)
+GRU = Kind("GRU", (1, 0, 2), {"linear_before_reset": 1})
+
+
+def _plain(activation: str, directions: int) -> Kind:
+    return Kind("RNN", (0,), {"activations": [activation] * directions})
+
+
+def _in_order(op: Context, x: Value, kind: Kind) -> Value:
+    """Return a weight or bias with its gates in ONNX's order."""
+    if len(kind.gates) == 1:
+        return x
+    parts = op.split(x, 0, [_whole(x.shape[0]) // len(kind.gates)] * len(kind.gates))
+    return op.concat([parts[i] for i in kind.gates], 0)
+
+
+def _whole(n: object) -> int:
+    if not isinstance(n, int):
+        raise Gap("weights of sizes that are not known")
+    return n
+
+
+def _stacked(op: Context, values: Sequence[Value]) -> Value:
+    return op.concat([op.unsqueeze(v, [0]) for v in values], 0)
+
+
+def layers(
+    op: Context, x: Value, hidden: Sequence[Value], params: Tensors, kind: Kind, *,
+    has_biases: bool, count: int, bidirectional: bool, batch_first: bool,
+) -> list[Value]:  # fmt: skip
+    """Return what layers on top of each other yield, and their last states.
+
+    Raises:
+        Gap: There are other weights than these need: projections.
+    """
+    directions = 2 if bidirectional else 1
+    each = 4 if has_biases else 2
+    if len(params) != each * directions * count:
+        raise Gap(f"{len(params)} weights of {count} recurrent layers: projections")
+    if batch_first:
+        x = x.transposed([1, 0, *range(2, x.rank)])
+    has_batch = x.rank == 3
+    if not has_batch:
+        x = op.unsqueeze(x, [1])
+        hidden = [op.unsqueeze(h, [1]) for h in hidden]
+    x = op.named(x)
+    lasts: list[list[Value]] = [[] for _ in hidden]
+    for layer in range(count):
+        mine = params[layer * directions * each :][: directions * each]
+        sides = [mine[i * each :][:each] for i in range(directions)]
+        states = [
+            h if count == 1 else op.cut(h, 0, layer * directions, (layer + 1) * directions)
+            for h in hidden
+        ]
+        x, ends = _layer(op, x, states, sides, kind, has_biases=has_biases)
+        for last, end in zip(lasts, ends, strict=True):
+            last.append(end)
+    found = [op.concat(last, 0) for last in lasts]
+    if not has_batch:
+        x = op.squeeze(x, [1])
+        found = [op.squeeze(v, [1]) for v in found]
+    if batch_first:
+        x = x.transposed([1, 0, *range(2, x.rank)])
+    return [x, *found]
+
+
+def _layer(
+    op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], kind: Kind, *,
+    has_biases: bool,
+) -> tuple[Value, list[Value]]:  # fmt: skip
+    """Return what one layer yields in both directions, beside each other, and its last states."""
+    weights = _stacked(op, [_in_order(op, side[0], kind) for side in sides])
+    recurrent = _stacked(op, [_in_order(op, side[1], kind) for side in sides])
+    bias = None
+    if has_biases:
+        bias = _stacked(
+            op, [op.concat([_in_order(op, b, kind) for b in side[2:4]], 0) for side in sides]
+        )
+    directions = len(sides)
+    width = _whole(sides[0][1].shape[1])
+    steps, batch = x.shape[0], x.shape[1]
+    attributes: dict[str, Attribute] = {
+        "hidden_size": width, "direction": "bidirectional" if directions == 2 else "forward",
+        **kind.attributes,
+    }  # fmt: skip
+    ends = [(x.dtype, (directions, batch, width))] * kind.states
+    outputs = [(x.dtype, (steps, directions, batch, width)), *ends]
+    inputs = [op.outer(x), weights, recurrent, bias, None, *(op.outer(s) for s in states)]
+    made, *last = op.node(kind.op_type, inputs, outputs, attributes=attributes)
+    if directions == 1:
+        return op.squeeze(made, [1]), last
+    turned = made.transposed([0, 2, 1, 3])
+    return op.reshape(turned, (steps, batch, directions * width)), last
+
+
+@aten("lstm.input")
+def lstm(
+    op: Context, input: Value, hx: Tensors, params: Tensors, has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> list[Value]:  # fmt: skip
+    """LSTM layers; without projections."""
+    _check(dropout, train=train)
+    if len(hx) == 2 and hx[0].shape[-1] != hx[1].shape[-1]:
+        raise Gap("an LSTM with projections")
+    return layers(
+        op, input, hx, params, LSTM, has_biases=has_biases, count=num_layers,
+        bidirectional=bidirectional, batch_first=batch_first,
+    )  # fmt: skip
+
+
+@aten("gru.input")
+def gru(
+    op: Context, input: Value, hx: Value, params: Tensors, has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> list[Value]:  # fmt: skip
+    """GRU layers."""
+    _check(dropout, train=train)
+    return layers(
+        op, input, [hx], params, GRU, has_biases=has_biases, count=num_layers,
+        bidirectional=bidirectional, batch_first=batch_first,
+    )  # fmt: skip
+
+
+def _rnn(name: str, activation: str) -> None:
+    def handler(
+        op: Context, input: Value, hx: Value, params: Tensors, has_biases: bool, num_layers: int,
+        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    ) -> list[Value]:  # fmt: skip
+        _check(dropout, train=train)
+        return layers(
+            op, input, [hx], params, _plain(activation, 1 + bidirectional), has_biases=has_biases,
+            count=num_layers, bidirectional=bidirectional, batch_first=batch_first,
+        )  # fmt: skip
+
+    handler.__doc__ = f"Recurrent layers of one gate, with {activation.lower()}."
+    aten(name)(handler)
+
+
+_rnn("rnn_tanh.input", "Tanh")
+_rnn("rnn_relu.input", "Relu")
+
+
+def _check(dropout: float, *, train: bool) -> None:
+    if train and dropout:
+        raise Gap("dropout in training")
+
+
+# -- single steps ----------------------------------------------------------------------------------
+
+
+def _gates(
+    op: Context, x: Value, h: Value, w_ih: Value, w_hh: Value, b_ih: Value | None,
+    b_hh: Value | None,
+) -> tuple[Value, Value]:  # fmt: skip
+    return linear(op, x, w_ih, b_ih), linear(op, h, w_hh, b_hh)
+
+
+def _parts(op: Context, x: Value, count: int) -> list[Value]:
+    part = sizes.divided(x.shape[-1], count)
+    return op.split(x, -1, [_whole(part)] * count)
+
+
+@aten("lstm_cell")
+def lstm_cell(
+    op: Context, input: Value, hx: Tensors, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> list[Value]:  # fmt: skip
+    """One step of an LSTM."""
+    i, f, g, o = _parts(op, op.add(*_gates(op, input, hx[0], w_ih, w_hh, b_ih, b_hh)), 4)
+    kept = op.mul(op.unary("Sigmoid", f), hx[1])
+    cell = op.add(kept, op.mul(op.unary("Sigmoid", i), op.unary("Tanh", g)))
+    return [op.mul(op.unary("Sigmoid", o), op.unary("Tanh", cell)), cell]
+
+
+@aten("gru_cell")
+def gru_cell(
+    op: Context, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> Value:  # fmt: skip
+    """One step of a GRU."""
+    given, kept = _gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)
+    (r, z, n), (hr, hz, hn) = _parts(op, given, 3), _parts(op, kept, 3)
+    reset, update = (op.unary("Sigmoid", op.add(a, b)) for a, b in ((r, hr), (z, hz)))
+    new = op.unary("Tanh", op.add(n, op.mul(reset, hn)))
+    return op.add(new, op.mul(update, op.sub(hx, new)))
+
+
+@aten("rnn_tanh_cell")
+def rnn_tanh_cell(
+    op: Context, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> Value:  # fmt: skip
+    """One step of a layer of one gate, with tanh."""
+    return op.unary("Tanh", op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))
+
+
+@aten("rnn_relu_cell")
+def rnn_relu_cell(
+    op: Context, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Value | None = None,
+    b_hh: Value | None = None,
+) -> Value:  # fmt: skip
+    """One step of a layer of one gate, with relu."""
+    return op.unary("Relu", op.add(*_gates(op, input, hx, w_ih, w_hh, b_ih, b_hh)))

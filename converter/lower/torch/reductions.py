@@ -1,0 +1,425 @@
+"""Sums, means, extremes and the like along axes.
+
+Spec: https://docs.pytorch.org/docs/2.13/torch.html#reduction-ops
+"""
+
+import math
+from collections.abc import Sequence
+
+from converter.lower.gap import Gap
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import floating, kind
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Scalar
+from converter.lower.values import Value
+
+Axes = int | Sequence[int] | None
+
+
+def axes_of(x: Value, dim: Axes) -> list[int]:
+    """Return axes to reduce over: all of them where none are named."""
+    if dim is None or (not isinstance(dim, int) and not list(dim)):
+        return list(range(x.rank))
+    if x.rank == 0:
+        return []
+    return [x.axis(n) for n in ([dim] if isinstance(dim, int) else dim)]
+
+
+def reduced(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
+    """Return a reduction by one of ONNX's operators."""
+    axes = axes_of(x, dim)
+    return op.reduce(op_type, x, axes, keepdims=keepdim) if axes else x
+
+
+@aten("sum", "sum.dim_IntList")
+def total(
+    op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
+) -> Value:
+    """The sum; of integers as int64."""
+    to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
+    return reduced(op, "ReduceSum", op.cast(self, to), dim, keepdim=keepdim)
+
+
+@aten("nansum")
+def nansum(
+    op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
+) -> Value:
+    """The sum of what is a number."""
+    x = self
+    if kind(x.dtype) == 2:
+        x = op.where(op.unary("IsNaN", x), op.constant(0.0, x.dtype), x)
+    return total(op, x, dim, keepdim, dtype)
+
+
+@aten("mean", "mean.dim")
+def mean(
+    op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
+) -> Value:
+    """The mean."""
+    return reduced(op, "ReduceMean", op.cast(self, dtype or self.dtype), dim, keepdim=keepdim)
+
+
+@aten("prod")
+def prod(op: Context, self: Value, dtype: str | None = None) -> Value:
+    """The product of all elements; of integers as int64."""
+    to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
+    return reduced(op, "ReduceProd", op.cast(self, to), None, keepdim=False)
+
+
+@aten("prod.dim_int")
+def prod_dim(
+    op: Context, self: Value, dim: int, keepdim: bool = False, dtype: str | None = None
+) -> Value:
+    """The product along an axis; of integers as int64."""
+    to = dtype or (self.dtype if kind(self.dtype) == 2 else "int64")
+    return reduced(op, "ReduceProd", op.cast(self, to), [dim], keepdim=keepdim)
+
+
+@aten("amax")
+def amax(op: Context, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
+    """The largest."""
+    return extreme(op, "Max", self, dim, keepdim=keepdim)
+
+
+@aten("amin")
+def amin(op: Context, self: Value, dim: Axes = (), keepdim: bool = False) -> Value:
+    """The smallest."""
+    return extreme(op, "Min", self, dim, keepdim=keepdim)
+
+
+def extreme(op: Context, which: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
+    """Return the largest or smallest elements."""
+    return reduced(op, f"Reduce{which}", x, dim, keepdim=keepdim)
+
+
+@aten("aminmax")
+def aminmax(op: Context, self: Value, dim: int | None = None, keepdim: bool = False) -> list[Value]:
+    """The smallest, and the largest."""
+    return [extreme(op, which, self, dim, keepdim=keepdim) for which in ("Min", "Max")]
+
+
+@aten("max")
+def maximum(op: Context, self: Value) -> Value:
+    """The largest of all elements."""
+    return extreme(op, "Max", self, None, keepdim=False)
+
+
+@aten("min")
+def minimum(op: Context, self: Value) -> Value:
+    """The smallest of all elements."""
+    return extreme(op, "Min", self, None, keepdim=False)
+
+
+def _with_place(op: Context, which: str, x: Value, dim: int, *, keepdim: bool) -> list[Value]:
+    if x.rank == 0:
+        return [x, op.constant(0, "int64")]
+    values = extreme(op, which, x, [dim], keepdim=keepdim)
+    return [values, place_of(op, f"Arg{which}", x, dim, keepdim=keepdim)]
+
+
+@aten("max.dim")
+def max_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    """The largest along an axis, and where it is."""
+    return _with_place(op, "Max", self, dim, keepdim=keepdim)
+
+
+@aten("min.dim")
+def min_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    """The smallest along an axis, and where it is."""
+    return _with_place(op, "Min", self, dim, keepdim=keepdim)
+
+
+def place_of(op: Context, op_type: str, x: Value, dim: int | None, *, keepdim: bool) -> Value:
+    """Return where the largest or smallest elements are; of equal ones, the first."""
+    if x.rank == 0:
+        return op.constant(0, "int64")
+    if dim is None:
+        named = op.named(x)
+        flat = op.reshape(named, (sizes.product(named.shape),))
+        found = place_of(op, op_type, flat, 0, keepdim=False)
+        return op.reshape(found, (1,) * x.rank) if keepdim else found
+    axis = x.axis(dim)
+    shape = [*x.shape[:axis], *([1] if keepdim else []), *x.shape[axis + 1 :]]
+    attributes = {"axis": axis, "keepdims": int(keepdim)}
+    made = op.node(op_type, [op.outer(x)], [("int64", tuple(shape))], attributes=dict(attributes))
+    return made[0]
+
+
+@aten("argmax")
+def argmax(op: Context, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    """Where the largest is."""
+    return place_of(op, "ArgMax", self, dim, keepdim=keepdim)
+
+
+@aten("argmin")
+def argmin(op: Context, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    """Where the smallest is."""
+    return place_of(op, "ArgMin", self, dim, keepdim=keepdim)
+
+
+@aten("any", "any.dim", "any.dims")
+def some(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    """Whether any is true."""
+    return _truth(op, "ReduceMax", self, dim, keepdim=keepdim)
+
+
+@aten("all", "all.dim", "all.dims")
+def every(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    """Whether all are true."""
+    return _truth(op, "ReduceMin", self, dim, keepdim=keepdim)
+
+
+def _truth(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
+    numbers = op.cast(op.cast(x, "bool"), "int32")
+    found = op.cast(reduced(op, op_type, numbers, dim, keepdim=keepdim), "bool")
+    return op.cast(found, "uint8") if x.dtype == "uint8" else found
+
+
+# -- spread ----------------------------------------------------------------------------------------
+
+
+def _count(op: Context, x: Value, axes: Sequence[int], dtype: str) -> Value:
+    return op.scalar_of(sizes.product([op.axis_of(x, a) for a in axes]), dtype)
+
+
+def variance(
+    op: Context, x: Value, dim: Axes, correction: float, *, keepdim: bool
+) -> tuple[Value, Value]:
+    """Return the variance along axes, and the mean."""
+    axes = axes_of(x, dim)
+    middle = op.reduce("ReduceMean", x, axes, keepdims=True)
+    centred = op.sub(x, middle)
+    square = op.mul(centred, centred)
+    flat = middle if keepdim else op.squeeze(middle, axes)
+    if correction == 0:
+        return op.reduce("ReduceMean", square, axes, keepdims=keepdim), flat
+    found = op.reduce("ReduceSum", square, axes, keepdims=keepdim)
+    less = op.sub(_count(op, x, axes, x.dtype), op.constant(correction, x.dtype))
+    less = op.elementwise("Max", less, op.constant(0.0, x.dtype))
+    return op.div(found, less), flat
+
+
+def _correction(unbiased: bool | None, correction: Scalar | None) -> float:
+    if correction is not None:
+        if not isinstance(correction, int | float):
+            raise Gap("a correction that is computed from the inputs")
+        return float(correction)
+    return 1.0 if unbiased is None or unbiased else 0.0
+
+
+@aten("var", "var.dim")
+def var(
+    op: Context, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Value:
+    """The variance."""
+    return variance(op, self, dim, _correction(unbiased, None), keepdim=keepdim)[0]
+
+
+@aten("var.correction")
+def var_correction(
+    op: Context, self: Value, dim: Axes = None, correction: Scalar | None = None,
+    keepdim: bool = False,
+) -> Value:  # fmt: skip
+    """The variance."""
+    return variance(op, self, dim, _correction(None, correction), keepdim=keepdim)[0]
+
+
+@aten("std", "std.dim")
+def std(
+    op: Context, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Value:
+    """The standard deviation."""
+    return op.unary("Sqrt", var(op, self, dim, unbiased, keepdim))
+
+
+@aten("std.correction")
+def std_correction(
+    op: Context, self: Value, dim: Axes = None, correction: Scalar | None = None,
+    keepdim: bool = False,
+) -> Value:  # fmt: skip
+    """The standard deviation."""
+    return op.unary("Sqrt", var_correction(op, self, dim, correction, keepdim))
+
+
+@aten("var_mean.correction")
+def var_mean_correction(
+    op: Context, self: Value, dim: Axes = None, correction: Scalar | None = None,
+    keepdim: bool = False,
+) -> list[Value]:  # fmt: skip
+    """The variance, and the mean."""
+    return [*variance(op, self, dim, _correction(None, correction), keepdim=keepdim)]
+
+
+@aten("var_mean", "var_mean.dim")
+def var_mean(
+    op: Context, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> list[Value]:
+    """The variance, and the mean."""
+    return [*variance(op, self, dim, _correction(unbiased, None), keepdim=keepdim)]
+
+
+@aten("std_mean.correction")
+def std_mean_correction(
+    op: Context, self: Value, dim: Axes = None, correction: Scalar | None = None,
+    keepdim: bool = False,
+) -> list[Value]:  # fmt: skip
+    """The standard deviation, and the mean."""
+    found, middle = variance(op, self, dim, _correction(None, correction), keepdim=keepdim)
+    return [op.unary("Sqrt", found), middle]
+
+
+@aten("std_mean", "std_mean.dim")
+def std_mean(
+    op: Context, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> list[Value]:
+    """The standard deviation, and the mean."""
+    found, middle = variance(op, self, dim, _correction(unbiased, None), keepdim=keepdim)
+    return [op.unary("Sqrt", found), middle]
+
+
+@aten("logsumexp")
+def logsumexp(op: Context, self: Value, dim: Axes, keepdim: bool = False) -> Value:
+    """The logarithm of the sum of exponentials."""
+    x = op.cast(self, floating(self.dtype))
+    axes = axes_of(x, dim)
+    most = op.reduce("ReduceMax", x, axes, keepdims=True)
+    infinite = op.elementwise("Equal", op.unary("Abs", most), op.constant(math.inf, x.dtype))
+    most = op.where(infinite, op.constant(0.0, x.dtype), most)
+    found = op.reduce("ReduceSum", op.unary("Exp", op.sub(x, most)), axes, keepdims=True)
+    made = op.add(op.unary("Log", found), most)
+    return made if keepdim else op.squeeze(made, axes)
+
+
+def norm_of(op: Context, x: Value, p: float, dim: Axes, *, keepdim: bool) -> Value:
+    """Return the p-norm along axes."""
+    x = op.cast(x, floating(x.dtype))
+    size = op.unary("Abs", x)
+    if p == 2:
+        return op.unary("Sqrt", reduced(op, "ReduceSum", op.mul(x, x), dim, keepdim=keepdim))
+    if p == 1:
+        return reduced(op, "ReduceSum", size, dim, keepdim=keepdim)
+    if p in (math.inf, -math.inf):
+        return extreme(op, "Max" if p > 0 else "Min", size, dim, keepdim=keepdim)
+    if p == 0:
+        some = op.unary("Not", op.elementwise("Equal", x, op.constant(0.0, x.dtype)))
+        return reduced(op, "ReduceSum", op.cast(some, x.dtype), dim, keepdim=keepdim)
+    power = op.elementwise("Pow", size, op.constant(float(p), x.dtype))
+    found = reduced(op, "ReduceSum", power, dim, keepdim=keepdim)
+    return op.elementwise("Pow", found, op.constant(1 / p, x.dtype))
+
+
+def _power(p: Scalar | None) -> float:
+    if p is None:
+        return 2.0
+    if not isinstance(p, int | float):
+        raise Gap("a norm that is computed from the inputs")
+    return float(p)
+
+
+@aten("norm.Scalar")
+def norm(op: Context, self: Value, p: Scalar = 2) -> Value:
+    """The p-norm of all elements."""
+    return norm_of(op, self, _power(p), None, keepdim=False)
+
+
+@aten("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype", "norm.ScalarOpt_dtype")
+def norm_dim(
+    op: Context, self: Value, p: Scalar | None, dim: Axes = None, keepdim: bool = False,
+    dtype: str | None = None,
+) -> Value:  # fmt: skip
+    """The p-norm along axes."""
+    x = self if dtype is None else op.cast(self, dtype)
+    return norm_of(op, x, _power(p), dim, keepdim=keepdim)
+
+
+@aten("linalg_vector_norm")
+def vector_norm(
+    op: Context, self: Value, ord: Scalar = 2, dim: Axes = None, keepdim: bool = False,
+    dtype: str | None = None,
+) -> Value:  # fmt: skip
+    """The p-norm along axes."""
+    x = self if dtype is None else op.cast(self, dtype)
+    return norm_of(op, x, _power(ord), dim, keepdim=keepdim)
+
+
+@aten("frobenius_norm.dim")
+def frobenius_norm(op: Context, self: Value, dim: Axes, keepdim: bool = False) -> Value:
+    """The root of the sum of squares along axes."""
+    return norm_of(op, self, 2.0, dim, keepdim=keepdim)
+
+
+@aten("pairwise_distance")
+def pairwise_distance(
+    op: Context, x1: Value, x2: Value, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Value:
+    """The p-norm of differences along the last axis."""
+    return norm_of(op, op.add(op.sub(x1, x2), eps), p, [-1], keepdim=keepdim)
+
+
+@aten("cosine_similarity")
+def cosine_similarity(op: Context, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8) -> Value:
+    """The cosine of the angle between vectors along an axis."""
+    least = op.constant(eps, x1.dtype)
+    sides = [
+        op.div(x, op.elementwise("Max", norm_of(op, x, 2.0, [dim], keepdim=True), least))
+        for x in (x1, x2)
+    ]
+    return op.reduce("ReduceSum", op.mul(*sides), [dim])
+
+
+@aten("_euclidean_dist")
+def euclidean_distance(op: Context, x1: Value, x2: Value) -> Value:
+    """Distances of all rows of one matrix to all of another."""
+    apart = op.sub(op.unsqueeze(x1, [-2]), op.unsqueeze(x2, [-3]))
+    return norm_of(op, apart, 2.0, [-1], keepdim=False)
+
+
+@aten("cdist", "_cdist_forward")
+def cdist(
+    op: Context, x1: Value, x2: Value, p: float = 2, compute_mode: int | None = None
+) -> Value:
+    """P-norms of the differences of all rows of one matrix and all of another."""
+    del compute_mode
+    apart = op.sub(op.unsqueeze(x1, [-2]), op.unsqueeze(x2, [-3]))
+    return norm_of(op, apart, float(p), [-1], keepdim=False)
+
+
+@aten("count_nonzero", "count_nonzero.dim_IntList")
+def count_nonzero(op: Context, self: Value, dim: Axes = None) -> Value:
+    """How many are not zero."""
+    some = op.cast(op.cast(self, "bool"), "int64")
+    return reduced(op, "ReduceSum", some, dim, keepdim=False)
+
+
+@aten("trace")
+def trace(op: Context, self: Value) -> Value:
+    """The sum of a matrix's diagonal."""
+    from converter.lower.torch.shaping import diagonal
+
+    return total(op, diagonal(op, self))
+
+
+@aten("dist")
+def dist(op: Context, self: Value, other: Value, p: Scalar = 2) -> Value:
+    """The p-norm of a - b."""
+    return norm_of(op, op.sub(self, other), _power(p), None, keepdim=False)
+
+
+@aten("mse_loss")
+def mse_loss(op: Context, self: Value, target: Value, reduction: int = 1) -> Value:
+    """The square of the difference: each, their mean, or their sum."""
+    apart = op.sub(self, target)
+    return _loss(op, op.mul(apart, apart), reduction)
+
+
+@aten("l1_loss")
+def l1_loss(op: Context, self: Value, target: Value, reduction: int = 1) -> Value:
+    """The size of the difference: each, their mean, or their sum."""
+    return _loss(op, op.unary("Abs", op.sub(self, target)), reduction)
+
+
+def _loss(op: Context, x: Value, reduction: int) -> Value:
+    if reduction == 0:
+        return x
+    return reduced(op, "ReduceMean" if reduction == 1 else "ReduceSum", x, None, keepdim=False)

@@ -1,0 +1,275 @@
+"""Images of another size: nearest, linear and cubic interpolation, and sampling at given points.
+
+torch divides by the scale that it is given, where it is given one, and else by the quotient of the
+sizes. Of sizes that are not known, only whole scales are followed.
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/UpSample.h
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute, Dim
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Floats, Ints
+from converter.lower.values import Value
+
+CUBIC = -0.75
+
+
+def resized(
+    op: Context, x: Value, size: Ints | None, scales: Sequence[float | None] | None, how: str, *,
+    align: bool = False, antialias: bool = False,
+) -> Value:  # fmt: skip
+    """Return images [N, C, *spatial] of another size.
+
+    Args:
+        op: Builder.
+        x: The images.
+        size: Of the result; None where the scales say it.
+        scales: By which they grow, None for those that are not given.
+        how: ``nearest``, ``exact`` (the nearest of pixels' centres), ``linear`` or ``cubic``.
+        align: Whether the corners of both are at the same points.
+        antialias: Whether what shrinks is averaged.
+    """
+    x = op.named(x)
+    rank = x.rank - 2
+    spatial = x.shape[2:]
+    given = list(scales) if scales is not None and len(scales) else [None] * rank
+    if size is None or not len(size):
+        target = [_grown(n, s) for n, s in zip(spatial, given, strict=True)]
+    else:
+        target = list(size)
+    attributes = _modes(how, align=align)
+    if antialias:
+        attributes["antialias"] = 1
+    shape = (*x.shape[:2], *target)
+    vectors: list[Value | None]
+    exact = [_says(n, s, t) for n, s, t in zip(spatial, given, target, strict=True)]
+    if not align and all(s is not None for s in exact):
+        vectors = [op.constant([1.0, 1.0, *(float(s or 0) for s in exact)], "float32"), None]
+    else:
+        if not align and any(
+            s is not None and not _is_quotient(n, s, t)
+            for n, s, t in zip(spatial, given, target, strict=True)
+        ):
+            raise Gap("a scale that is not the quotient of the sizes")
+        vectors = [None, op.vector(shape)]
+    inputs = [op.outer(x), None, *vectors]
+    return op.node("Resize", inputs, [(x.dtype, shape)], attributes=attributes)[0]
+
+
+def _grown(n: Dim, scale: float | None) -> Dim:
+    if scale is None:
+        raise Gap("an image without a size")
+    if isinstance(n, int):
+        return math.floor(n * scale)
+    if float(scale).is_integer():
+        return sizes.mul(n, int(scale))
+    if float(1 / scale).is_integer():
+        found = sizes.divided(n, int(1 / scale))
+        if found is not None:
+            return found
+    raise Gap("an axis of a dynamic size times a fraction")
+
+
+def _says(n: Dim, scale: float | None, target: Dim) -> float | None:
+    """Return a scale that ONNX may be given: that gives this size there, too."""
+    if scale is None:
+        if isinstance(n, int):
+            return None
+        found = sizes.divided(target, n)
+        return float(found) if isinstance(found, int) else None
+    if isinstance(n, int):
+        return scale if math.floor(n * float(np.float32(scale))) == target else None
+    return scale if float(scale).is_integer() and sizes.mul(n, int(scale)) == target else None
+
+
+def _is_quotient(n: Dim, scale: float, target: Dim) -> bool:
+    if isinstance(n, int) and isinstance(target, int):
+        return abs(target / n - scale) <= 1e-6 * scale
+    return float(scale).is_integer() and sizes.mul(n, int(scale)) == target
+
+
+def _modes(how: str, *, align: bool) -> dict[str, Attribute]:
+    if how == "nearest":
+        return {
+            "mode": "nearest", "nearest_mode": "floor",
+            "coordinate_transformation_mode": "asymmetric",
+        }  # fmt: skip
+    if how == "exact":
+        return {
+            "mode": "nearest", "nearest_mode": "round_prefer_ceil",
+            "coordinate_transformation_mode": "half_pixel",
+        }  # fmt: skip
+    corners = "align_corners" if align else "half_pixel"
+    found: dict[str, Attribute] = {"mode": how, "coordinate_transformation_mode": corners}
+    return {**found, "cubic_coeff_a": CUBIC} if how == "cubic" else found
+
+
+def _enter(rank: int) -> None:
+    linear = {1: "linear", 2: "bilinear", 3: "trilinear"}[rank]
+
+    def nearest_vec(
+        op: Context, input: Value, output_size: Ints | None, scale_factors: Floats | None
+    ) -> Value:
+        return resized(op, input, output_size, scale_factors, "nearest")
+
+    def exact_vec(
+        op: Context, input: Value, output_size: Ints | None, scale_factors: Floats | None
+    ) -> Value:
+        return resized(op, input, output_size, scale_factors, "exact")
+
+    def linear_vec(
+        op: Context, input: Value, output_size: Ints | None, align_corners: bool,
+        scale_factors: Floats | None,
+    ) -> Value:  # fmt: skip
+        return resized(op, input, output_size, scale_factors, "linear", align=align_corners)
+
+    nearest_vec.__doc__ = f"The nearest pixel, of {rank} axes."
+    exact_vec.__doc__ = f"The pixel whose centre is nearest, of {rank} axes."
+    linear_vec.__doc__ = f"Linear interpolation, of {rank} axes."
+    aten(f"upsample_nearest{rank}d.vec")(nearest_vec)
+    aten(f"_upsample_nearest_exact{rank}d.vec")(exact_vec)
+    aten(f"upsample_{linear}{rank}d.vec")(linear_vec)
+
+
+for _rank in (1, 2, 3):
+    _enter(_rank)
+
+
+@aten("upsample_nearest1d")
+def nearest1d(op: Context, self: Value, output_size: Ints, scales: float | None = None) -> Value:
+    """The nearest element."""
+    return resized(op, self, output_size, [scales], "nearest")
+
+
+@aten("upsample_nearest2d")
+def nearest2d(
+    op: Context, self: Value, output_size: Ints, scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Value:  # fmt: skip
+    """The nearest pixel."""
+    return resized(op, self, output_size, [scales_h, scales_w], "nearest")
+
+
+@aten("upsample_nearest3d")
+def nearest3d(
+    op: Context, self: Value, output_size: Ints, scales_d: float | None = None,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Value:  # fmt: skip
+    """The nearest point of a volume."""
+    return resized(op, self, output_size, [scales_d, scales_h, scales_w], "nearest")
+
+
+@aten("_upsample_nearest_exact1d")
+def exact1d(op: Context, self: Value, output_size: Ints, scales: float | None = None) -> Value:
+    """The element whose centre is nearest."""
+    return resized(op, self, output_size, [scales], "exact")
+
+
+@aten("_upsample_nearest_exact2d")
+def exact2d(
+    op: Context, self: Value, output_size: Ints, scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Value:  # fmt: skip
+    """The pixel whose centre is nearest."""
+    return resized(op, self, output_size, [scales_h, scales_w], "exact")
+
+
+@aten("upsample_linear1d")
+def linear1d(
+    op: Context, self: Value, output_size: Ints, align_corners: bool, scales: float | None = None
+) -> Value:
+    """Linear interpolation along one axis."""
+    return resized(op, self, output_size, [scales], "linear", align=align_corners)
+
+
+@aten("upsample_bilinear2d")
+def bilinear2d(
+    op: Context, self: Value, output_size: Ints, align_corners: bool,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Value:  # fmt: skip
+    """Linear interpolation of images."""
+    return resized(op, self, output_size, [scales_h, scales_w], "linear", align=align_corners)
+
+
+@aten("upsample_trilinear3d")
+def trilinear3d(
+    op: Context, self: Value, output_size: Ints, align_corners: bool,
+    scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None,
+) -> Value:  # fmt: skip
+    """Linear interpolation of volumes."""
+    scales = [scales_d, scales_h, scales_w]
+    return resized(op, self, output_size, scales, "linear", align=align_corners)
+
+
+@aten("upsample_bicubic2d.vec")
+def bicubic2d_vec(
+    op: Context, input: Value, output_size: Ints | None, align_corners: bool,
+    scale_factors: Floats | None,
+) -> Value:  # fmt: skip
+    """Cubic interpolation of images."""
+    return resized(op, input, output_size, scale_factors, "cubic", align=align_corners)
+
+
+@aten("upsample_bicubic2d")
+def bicubic2d(
+    op: Context, self: Value, output_size: Ints, align_corners: bool,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Value:  # fmt: skip
+    """Cubic interpolation of images."""
+    return resized(op, self, output_size, [scales_h, scales_w], "cubic", align=align_corners)
+
+
+# -- points ----------------------------------------------------------------------------------------
+
+
+@aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(
+    op: Context, input: Value, grid: Value, interpolation_mode: int, padding_mode: int,
+    align_corners: bool,
+) -> Value:  # fmt: skip
+    """Images sampled at points between -1 and 1."""
+    newer = op.graph.opset >= 20
+    if input.rank != 4 and not newer:
+        raise Gap("volumes sampled at points, which takes --opset 20")
+    modes = ("linear", "nearest", "cubic") if newer else ("bilinear", "nearest", "bicubic")
+    attributes: dict[str, Attribute] = {
+        "mode": modes[interpolation_mode],
+        "padding_mode": ("zeros", "border", "reflection")[padding_mode],
+        "align_corners": int(align_corners),
+    }
+    shape = (*input.shape[:2], *grid.shape[1:-1])
+    inputs = [op.outer(input), op.outer(grid)]
+    return op.node("GridSample", inputs, [(input.dtype, shape)], attributes=attributes)[0]
+
+
+@aten("affine_grid_generator")
+def affine_grid_generator(op: Context, theta: Value, size: Ints, align_corners: bool) -> Value:
+    """The points of images that were moved, turned and stretched."""
+    if len(size) != 4:
+        raise Gap(f"a grid of {len(size) - 2} axes")
+    height, width = size[2], size[3]
+    rows, columns = (_points(op, n, theta.dtype, align=align_corners) for n in (height, width))
+    x = op.expand(op.unsqueeze(columns, [0]), (height, width))
+    y = op.expand(op.unsqueeze(rows, [1]), (height, width))
+    ones = op.filled((height, width), 1, theta.dtype)
+    base = op.concat([op.unsqueeze(v, [-1]) for v in (x, y, ones)], 2)
+    flat = op.reshape(op.shaped(base, (height, width, 3)), (sizes.mul(height, width), 3))
+    made = op.matmul(op.unsqueeze(flat, [0]), theta.transposed([0, 2, 1]))
+    return op.reshape(made, (theta.shape[0], height, width, 2))
+
+
+def _points(op: Context, n: Dim, dtype: str, *, align: bool) -> Value:
+    """Return the points of an axis, from -1 to 1."""
+    places = op.mul(op.range(n, dtype), 2.0)
+    count = op.scalar_of(n, dtype)
+    if align:
+        last = op.elementwise("Max", op.sub(count, 1.0), op.constant(1.0, dtype))
+        return op.sub(op.div(places, last), 1.0)
+    return op.sub(op.div(op.add(places, 1.0), count), 1.0)

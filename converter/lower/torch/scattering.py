@@ -1,0 +1,247 @@
+"""Elements put at their places."""
+
+from collections.abc import Sequence
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.indexing import MASKS, places_of, spread_masks
+from converter.lower.torch.promotion import together
+from converter.lower.torch.shaping import END, bound
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Int, Scalar
+from converter.lower.values import Value, inverse
+
+REDUCTIONS = {
+    "sum": "add",
+    "prod": "mul",
+    "amax": "max",
+    "amin": "min",
+    "add": "add",
+    "multiply": "mul",
+}
+
+
+@aten("copy")
+def copy(op: Context, self: Value, src: Value, non_blocking: bool = False) -> Value:
+    """Another tensor's elements, in this one's shape and dtype."""
+    del non_blocking
+    return op.expand(op.cast(src, self.dtype), op.named(self).shape)
+
+
+@aten("select_scatter")
+def select_scatter(op: Context, self: Value, src: Value, dim: int, index: Int) -> Value:
+    """The tensor, with one element of an axis replaced."""
+    x = op.named(self)
+    axis = x.axis(dim)
+    n = x.shape[axis]
+    start = sizes.add(n, index) if isinstance(index, int) and index < 0 else index
+    part = op.unsqueeze(op.cast(src, x.dtype), [axis])
+    return _replaced(op, x, part, axis, start, sizes.add(start, 1))
+
+
+@aten("slice_scatter")
+def slice_scatter(
+    op: Context, self: Value, src: Value, dim: int = 0, start: Int | None = None,
+    end: Int | None = None, step: int = 1,
+) -> Value:  # fmt: skip
+    """The tensor, with a part of an axis replaced."""
+    x = op.named(self)
+    axis = x.axis(dim)
+    n = x.shape[axis]
+    first = bound(op, n, 0 if start is None else start, of=n)
+    last = bound(op, n, END if end is None else end, of=n)
+    part = op.cast(src, x.dtype)
+    if step == 1:
+        if isinstance(first, int) and isinstance(last, int):
+            last = max(first, last)
+        return _replaced(op, x, part, axis, first, last)
+    count = op.ceildiv(sizes.sub(last, first), step)
+    places = op.add(op.mul(op.range(count), step), op.scalar_of(first, "int64"))
+    return _put(op, x, axis, places, part)
+
+
+def _replaced(op: Context, x: Value, part: Value, axis: int, first: object, last: object) -> Value:
+    """Return x with a part of an axis replaced: what is before it, it, and what is behind."""
+    n = x.shape[axis]
+    assert isinstance(first, int | str)
+    assert isinstance(last, int | str)
+    length = sizes.sub(last, first)
+    shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+    parts = [op.expand(part, shape)]
+    if first != 0:
+        parts.insert(0, op.cut(x, axis, 0, first))
+    if last != n:
+        parts.append(op.cut(x, axis, last, n))
+    return op.shaped(op.concat(parts, axis), x.shape)
+
+
+def _put(
+    op: Context, x: Value, axis: int, places: Value, part: Value, reduction: str = "none"
+) -> Value:
+    """Return x with slices along an axis replaced, those of the part at these places."""
+    order = [axis, *(i for i in range(x.rank) if i != axis)]
+    turned, source = op.plain(x.transposed(order)), op.plain(part.transposed(order))
+    shape = (*op.named(places).shape, *turned.shape[1:])
+    source = op.expand(source, shape)
+    inputs = [turned, op.unsqueeze(op.cast(places, "int64"), [-1]), source]
+    more: dict[str, Attribute] = {} if reduction == "none" else {"reduction": reduction}
+    made = op.node("ScatterND", inputs, [(x.dtype, turned.shape)], attributes=more)[0]
+    return made.transposed(inverse(order))
+
+
+@aten("index_copy")
+def index_copy(op: Context, self: Value, dim: int, index: Value, source: Value) -> Value:
+    """The tensor, with slices along an axis replaced."""
+    return _put(op, op.named(self), self.axis(dim), index, source)
+
+
+@aten("index_add")
+def index_add(
+    op: Context, self: Value, dim: int, index: Value, source: Value, alpha: Scalar = 1
+) -> Value:
+    """The tensor, with something added to slices along an axis."""
+    part = source if alpha == 1 else op.mul(source, op.scalar(alpha, source.dtype))
+    return _put(op, op.named(self), self.axis(dim), index, part, "add")
+
+
+@aten("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(op: Context, self: Value, dim: int, index: Value, value: Scalar | Value) -> Value:
+    """The tensor, with one number in slices along an axis."""
+    x = op.named(self)
+    axis = x.axis(dim)
+    (number,) = together(op, [value], x.dtype)
+    wide = op.reshape(number, (1,) * x.rank)
+    return _put(op, x, axis, index, wide)
+
+
+@aten("index_put", "_unsafe_index_put", "_index_put_impl")
+def index_put(
+    op: Context, self: Value, indices: Sequence[Value | None], values: Value,
+    accumulate: bool = False, unsafe: bool = False,
+) -> Value:  # fmt: skip
+    """The tensor, with other elements at the places that tensors say, masks among them."""
+    del unsafe
+    x = op.named(self)
+    part = op.cast(values, x.dtype)
+    mask = indices[0]
+    single = len(indices) == 1 and mask is not None and mask.dtype in MASKS
+    if single and mask is not None and not accumulate and all(n == 1 for n in part.shape):
+        held = op.cast(mask, "bool")
+        if held.rank < x.rank:
+            held = op.unsqueeze(held, list(range(held.rank, x.rank)))
+        return op.where(held, op.reshape(part, ()), x)
+    spread = spread_masks(op, indices)
+    axes = [i for i, index in enumerate(spread) if index is not None]
+    chosen = [index for index in spread if index is not None]
+    if not axes or axes[-1] >= x.rank:
+        raise Gap(f"{len(spread)} indices of {x.rank} axes")
+    rest = [i for i in range(x.rank) if i not in axes]
+    order = [*axes, *rest]
+    turned = op.plain(x.transposed(order))
+    places = places_of(op, chosen)
+    count = places.rank - 1
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    before = axes[0] if adjacent else 0
+    # The values have the shape that reading there would give.
+    shape = (
+        *turned.shape[len(axes) :][:before],
+        *places.shape[:-1],
+        *turned.shape[len(axes) + before :],
+    )
+    source = op.expand(part, shape)
+    moved = source.transposed([
+        *range(before, before + count), *range(before), *range(before + count, len(shape)),
+    ])  # fmt: skip
+    more: dict[str, Attribute] = {"reduction": "add"} if accumulate else {}
+    made = op.node(
+        "ScatterND", [turned, places, op.plain(moved)], [(x.dtype, turned.shape)], attributes=more
+    )[0]
+    return made.transposed(inverse(order))
+
+
+def _scattered(
+    op: Context, x: Value, dim: int, index: Value, source: Value, reduction: str = "none"
+) -> Value:
+    """Return x with elements along an axis replaced, or joined with others."""
+    if x.rank == 0:
+        wide = [op.reshape(v, (1,)) for v in (x, index, source)]
+        return op.reshape(_scattered(op, wide[0], 0, wide[1], wide[2], reduction), ())
+    index, source = op.named(index), op.named(source)
+    if source.shape != index.shape:
+        for axis, n in enumerate(index.shape):
+            source = op.cut(source, axis, 0, n) if source.shape[axis] != n else source
+    more: dict[str, Attribute] = {"axis": x.axis(dim)}
+    if reduction != "none":
+        more["reduction"] = reduction
+    inputs = [op.outer(x), op.outer(index), op.outer(op.cast(source, x.dtype))]
+    return op.node("ScatterElements", inputs, [(x.dtype, x.shape)], attributes=more)[0]
+
+
+@aten("scatter.src")
+def scatter(op: Context, self: Value, dim: int, index: Value, src: Value) -> Value:
+    """The tensor, with elements along an axis replaced."""
+    return _scattered(op, self, dim, index, src)
+
+
+@aten("scatter.value")
+def scatter_value(op: Context, self: Value, dim: int, index: Value, value: Scalar) -> Value:
+    """The tensor, with one number at places along an axis."""
+    source = op.filled(op.named(index).shape, value, self.dtype)
+    return _scattered(op, self, dim, index, source)
+
+
+@aten("scatter.reduce")
+def scatter_joined(
+    op: Context, self: Value, dim: int, index: Value, src: Value, reduce: str
+) -> Value:
+    """The tensor, with elements along an axis added to, or multiplied by others."""
+    return _scattered(op, self, dim, index, src, _reduction(reduce))
+
+
+@aten("scatter.value_reduce")
+def scatter_value_joined(
+    op: Context, self: Value, dim: int, index: Value, value: Scalar, reduce: str
+) -> Value:
+    """The tensor, with elements along an axis added to, or multiplied by one number."""
+    source = op.filled(op.named(index).shape, value, self.dtype)
+    return _scattered(op, self, dim, index, source, _reduction(reduce))
+
+
+@aten("scatter_add")
+def scatter_add(op: Context, self: Value, dim: int, index: Value, src: Value) -> Value:
+    """The tensor, with something added to elements along an axis."""
+    return _scattered(op, self, dim, index, src, "add")
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(
+    op: Context, self: Value, dim: int, index: Value, src: Value, reduce: str,
+    include_self: bool = True,
+) -> Value:  # fmt: skip
+    """The tensor, with elements along an axis joined with others."""
+    if not include_self:
+        raise Gap("include_self = False")
+    return _scattered(op, self, dim, index, src, _reduction(reduce))
+
+
+def _reduction(name: str) -> str:
+    if name not in REDUCTIONS:
+        raise Gap(f"reduce = {name!r}")
+    return REDUCTIONS[name]
+
+
+@aten("masked_scatter")
+def masked_scatter(op: Context, self: Value, mask: Value, source: Value) -> Value:
+    """The tensor, with a source's elements in turn where a mask holds."""
+    x = op.named(self)
+    held = op.expand(op.cast(mask, "bool"), x.shape)
+    whole = sizes.product(x.shape)
+    flat = op.reshape(op.cast(held, "int64"), (whole,))
+    running = op.emit("CumSum", flat, op.constant(0, "int64"), dtype="int64", shape=(whole,))
+    named = op.named(source)
+    values = op.reshape(named, (sizes.product(named.shape),))
+    first = op.elementwise("Max", op.sub(running, 1), op.constant(0, "int64"))
+    taken = op.reshape(op.gather(values, first, 0), x.shape)
+    return op.where(held, taken, x)

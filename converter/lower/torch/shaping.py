@@ -1,0 +1,577 @@
+"""Shapes and axes: views, orders, parts and joins.
+
+Spec: https://docs.pytorch.org/docs/2.13/torch.html#indexing-slicing-joining-mutating-ops
+"""
+
+from collections.abc import Sequence
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Dim
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.promotion import result_type
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Int, Ints, Tensors, integer
+from converter.lower.values import Value
+
+END = 1 << 62  # as the end of a slice: to the end
+
+
+def filled_in(op: Context, x: Value, shape: Ints) -> list[Dim]:
+    """Return a shape with what is left for -1.
+
+    Raises:
+        Gap: That is not known, or there are several.
+    """
+    free = [i for i, n in enumerate(shape) if isinstance(n, int) and n < 0]
+    found: list[Dim] = list(shape)
+    if len(free) > 1:
+        raise Gap(f"a reshape to {list(shape)}")
+    if free:
+        whole = sizes.product(op.named(x).shape)
+        rest = sizes.product([n for i, n in enumerate(shape) if i != free[0]])
+        left = sizes.divided(whole, rest) if rest != 0 else None
+        if left is None and isinstance(whole, int) and isinstance(rest, int):
+            raise Gap(f"{list(x.shape)} reshaped to {list(shape)}")
+        found[free[0]] = op.floordiv(whole, rest) if left is None else left
+    return found
+
+
+@aten("view", "_unsafe_view", "view_copy")
+def view(op: Context, self: Value, size: Ints) -> Value:
+    """The elements in another shape."""
+    return op.reshape(self, filled_in(op, self, size))
+
+
+@aten("reshape")
+def reshape(op: Context, self: Value, shape: Ints) -> Value:
+    """The elements in another shape."""
+    return op.reshape(self, filled_in(op, self, shape))
+
+
+@aten("view_as", "reshape_as")
+def view_as(op: Context, self: Value, other: Value) -> Value:
+    """The elements in the shape of another tensor."""
+    return op.reshape(self, op.named(other).shape)
+
+
+@aten("_reshape_alias", "_reshape_copy")
+def reshape_alias(op: Context, self: Value, size: Ints, stride: Ints = ()) -> Value:
+    """The elements in another shape."""
+    del stride
+    return op.reshape(self, filled_in(op, self, size))
+
+
+@aten("view.dtype")
+def view_dtype(op: Context, self: Value, dtype: str) -> Value:
+    """The same bits as another type; a gap, but for the type that it is."""
+    del op
+    if dtype != self.dtype:
+        raise Gap(f"bits of {self.dtype} as {dtype}")
+    return self
+
+
+@aten("flatten.using_ints")
+def flatten(op: Context, self: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
+    """Axes from one to another joined to one."""
+    if self.rank == 0:
+        return op.reshape(self, (1,))
+    x = op.named(self)
+    first, last = x.axis(start_dim), x.axis(end_dim)
+    inside = sizes.product(x.shape[first : last + 1])
+    return op.reshape(x, (*x.shape[:first], inside, *x.shape[last + 1 :]))
+
+
+@aten("unflatten.int")
+def unflatten(op: Context, self: Value, dim: int, sizes: Ints) -> Value:
+    """An axis as several."""
+    x = op.named(self)
+    axis = x.axis(dim)
+    shape = [*x.shape[:axis], *sizes, *x.shape[axis + 1 :]]
+    return op.reshape(x, filled_in(op, x, [integer(n) for n in shape]))
+
+
+@aten("squeeze", "squeeze_copy")
+def squeeze(op: Context, self: Value) -> Value:
+    """The elements without axes of one."""
+    if not all(isinstance(n, int) for n in self.shape):
+        unknown = [n for n in self.shape if not isinstance(n, int)]
+        if any(n is None for n in unknown):
+            raise Gap("axes of sizes that are not known, dropped where they are 1")
+    axes = [i for i, n in enumerate(self.shape) if n == 1]
+    return op.squeeze(self, axes) if axes else self
+
+
+@aten("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims")
+def squeeze_dim(op: Context, self: Value, dim: int | Sequence[int]) -> Value:
+    """The elements without an axis, where that is of one."""
+    axes = [dim] if isinstance(dim, int) else list(dim)
+    gone = [a for a in axes if self.rank and self.shape[self.axis(a)] == 1]
+    return op.squeeze(self, gone) if gone else self
+
+
+@aten("unsqueeze", "unsqueeze_copy")
+def unsqueeze(op: Context, self: Value, dim: int) -> Value:
+    """The elements with another axis, of one."""
+    return op.unsqueeze(self, [dim])
+
+
+@aten("permute", "permute_copy")
+def permute(op: Context, self: Value, dims: Sequence[int]) -> Value:
+    """The axes in another order."""
+    del op
+    return self.transposed([self.axis(n) for n in dims])
+
+
+@aten("transpose.int", "swapaxes", "swapdims", "transpose_copy.int")
+def transpose(op: Context, self: Value, dim0: int, dim1: int) -> Value:
+    """Two axes in each other's place."""
+    del op
+    return swapped(self, dim0, dim1)
+
+
+def swapped(x: Value, one: int, other: int) -> Value:
+    """Return a tensor with two axes in each other's place."""
+    if x.rank == 0:
+        return x
+    order = list(range(x.rank))
+    a, b = x.axis(one), x.axis(other)
+    order[a], order[b] = b, a
+    return x.transposed(order)
+
+
+@aten("t", "t_copy")
+def t(op: Context, self: Value) -> Value:
+    """The transpose of a matrix."""
+    del op
+    return swapped(self, 0, 1) if self.rank == 2 else self
+
+
+@aten("numpy_T", "mT", "mH", "adjoint")
+def numpy_t(op: Context, self: Value) -> Value:
+    """The axes in reverse order, or the last two."""
+    del op
+    return swapped(self, -2, -1)
+
+
+@aten("movedim.intlist", "moveaxis.intlist")
+def movedim(op: Context, self: Value, source: Sequence[int], destination: Sequence[int]) -> Value:
+    """Axes at other places."""
+    del op
+    moved = [self.axis(n) for n in source]
+    rest = iter([i for i in range(self.rank) if i not in moved])
+    places = {self.axis(d): s for d, s in zip(destination, moved, strict=True)}
+    return self.transposed([places[i] if i in places else next(rest) for i in range(self.rank)])
+
+
+@aten("movedim.int", "moveaxis.int")
+def movedim_int(op: Context, self: Value, source: int, destination: int) -> Value:
+    """An axis at another place."""
+    return movedim(op, self, [source], [destination])
+
+
+@aten("expand", "expand_copy")
+def expand(op: Context, self: Value, size: Ints, implicit: bool = False) -> Value:
+    """The elements repeated along axes of one."""
+    del implicit
+    return expanded(op, self, size)
+
+
+def expanded(op: Context, x: Value, size: Ints) -> Value:
+    """Return a tensor broadcast to a shape, in which -1 stands for the size that an axis has."""
+    x = op.named(x)
+    more = len(size) - x.rank
+    if more < 0:
+        raise Gap(f"{list(x.shape)} broadcast to {list(size)}")
+    shape = [
+        x.shape[i - more] if isinstance(n, int) and n < 0 and i >= more else n
+        for i, n in enumerate(size)
+    ]
+    if tuple(shape) == x.shape:
+        return x
+    # What is 1 stays as it was where it is asked for as a size of another name.
+    return op.expand(x, tuple(shape))
+
+
+@aten("expand_as")
+def expand_as(op: Context, self: Value, other: Value) -> Value:
+    """The elements repeated to the shape of another tensor."""
+    return op.expand(self, op.named(other).shape)
+
+
+@aten("broadcast_to")
+def broadcast_to(op: Context, self: Value, size: Ints) -> Value:
+    """The elements repeated along axes of one."""
+    return expanded(op, self, size)
+
+
+@aten("broadcast_tensors")
+def broadcast_tensors(op: Context, tensors: Tensors) -> list[Value]:
+    """Tensors repeated to one shape."""
+    from converter.lower.values import broadcast
+
+    shape: tuple[Dim, ...] = ()
+    for x in tensors:
+        shape = broadcast(shape, op.named(x).shape)
+    return [op.expand(x, shape) for x in tensors]
+
+
+@aten("repeat")
+def repeat(op: Context, self: Value, repeats: Ints) -> Value:
+    """Copies beside each other."""
+    x = op.named(self)
+    more = len(repeats) - x.rank
+    if more:
+        x = op.reshape(x, (*[1] * more, *x.shape))
+    if all(n == 1 for n in repeats):
+        return x
+    shape = tuple(sizes.mul(n, m) for n, m in zip(x.shape, repeats, strict=True))
+    return op.emit("Tile", x, op.vector(repeats), dtype=x.dtype, shape=shape)
+
+
+@aten("tile")
+def tile(op: Context, self: Value, dims: Ints) -> Value:
+    """Copies beside each other; of fewer axes, of the last ones."""
+    return repeat(op, self, [*[1] * (self.rank - len(dims)), *dims])
+
+
+@aten("repeat_interleave.self_int")
+def repeat_interleave(
+    op: Context, self: Value, repeats: Int, dim: int | None = None, output_size: Int | None = None
+) -> Value:
+    """Each element several times in a row."""
+    del output_size
+    x = op.named(self)
+    if dim is None:
+        x, dim = op.reshape(x, (sizes.product(x.shape),)), 0
+    axis = x.axis(dim)
+    wide = op.unsqueeze(x, [axis + 1])
+    spread = op.expand(wide, (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :]))
+    joined = sizes.mul(x.shape[axis], repeats)
+    return op.reshape(spread, (*x.shape[:axis], joined, *x.shape[axis + 1 :]))
+
+
+@aten("cat", "concat", "concatenate")
+def cat(op: Context, tensors: Tensors, dim: int = 0) -> Value:
+    """Tensors one after another along an axis."""
+    dtype = result_type(*tensors)
+    # torch passes over tensors of no elements and one axis, whatever the others are.
+    some = [x for x in tensors if x.shape != (0,)] or list(tensors[:1])
+    values = [op.named(op.cast(x, dtype)) for x in some]
+    axis = values[0].axis(dim)
+    made = op.concat(values, axis)
+    whole: Dim = 0
+    for x in values:
+        whole = sizes.add(whole, x.shape[axis])
+    return op.shaped(made, (*made.shape[:axis], whole, *made.shape[axis + 1 :]))
+
+
+@aten("hstack")
+def hstack(op: Context, tensors: Tensors) -> Value:
+    """Tensors beside each other."""
+    values = [op.reshape(x, (1,)) if x.rank == 0 else x for x in tensors]
+    return cat(op, values, 0 if values[0].rank == 1 else 1)
+
+
+@aten("vstack", "row_stack")
+def vstack(op: Context, tensors: Tensors) -> Value:
+    """Tensors below each other."""
+    return cat(op, [op.unsqueeze(x, [0]) if x.rank == 1 else x for x in tensors], 0)
+
+
+@aten("stack")
+def stack(op: Context, tensors: Tensors, dim: int = 0) -> Value:
+    """Tensors one after another along a new axis."""
+    dtype = result_type(*tensors)
+    rank = tensors[0].rank + 1
+    axis = dim + rank if dim < 0 else dim
+    made = op.concat([op.unsqueeze(op.cast(x, dtype), [axis]) for x in tensors], axis)
+    return op.shaped(made, (*made.shape[:axis], len(tensors), *made.shape[axis + 1 :]))
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def bound(op: Context, n: Dim, at: Int, *, of: Dim) -> Dim:
+    """Return a bound of a slice as one that is not negative, and no more than the size."""
+    del n
+    if isinstance(at, int):
+        if at >= END:
+            return of
+        if isinstance(of, int):
+            return max(at + of, 0) if at < 0 else min(at, of)
+        if at < 0:
+            return op.most(sizes.add(of, at), 0) if at < -1 else sizes.add(of, at)
+        return at if at == 0 else op.least(at, of)
+    if at == of:
+        return of
+    difference = sizes.sub(of, at)
+    if isinstance(difference, int):  # batch - 1 of batch
+        return at if difference >= 0 else of
+    return op.least(at, of)
+
+
+@aten("slice.Tensor", "slice_copy.Tensor")
+def slice_tensor(
+    op: Context, self: Value, dim: int = 0, start: Int | None = None, end: Int | None = None,
+    step: int = 1,
+) -> Value:  # fmt: skip
+    """A part of an axis."""
+    x = op.named(self)
+    axis = x.axis(dim)
+    n = x.shape[axis]
+    first = bound(op, n, 0 if start is None else start, of=n)
+    last = bound(op, n, END if end is None else end, of=n)
+    if isinstance(first, int) and isinstance(last, int):
+        last = max(first, last)
+    return op.cut(x, axis, first, last, step)
+
+
+@aten("narrow", "narrow_copy")
+def narrow(op: Context, self: Value, dim: int, start: Int, length: Int) -> Value:
+    """A part of an axis, by its beginning and length."""
+    x = op.named(self)
+    axis = x.axis(dim)
+    first: Dim = start
+    if isinstance(start, int) and start < 0:
+        first = sizes.add(x.shape[axis], start)
+    return op.cut(x, axis, first, sizes.add(first, length))
+
+
+@aten("select.int", "select_copy.int")
+def select(op: Context, self: Value, dim: int, index: Int) -> Value:
+    """One element of an axis."""
+    axis = self.axis(dim)
+    shape = (*self.shape[:axis], *self.shape[axis + 1 :])
+    place = op.constant(index, "int64") if isinstance(index, int) else op.scalar(index, "int64")
+    made = op.node(
+        "Gather", [op.outer(self), place], [(self.dtype, shape)], attributes={"axis": axis}
+    )
+    return made[0]
+
+
+@aten("unbind.int", "unbind_copy.int")
+def unbind(op: Context, self: Value, dim: int = 0) -> list[Value]:
+    """All elements of an axis."""
+    n = self.shape[self.axis(dim)]
+    if not isinstance(n, int):
+        raise Gap("as many tensors as an axis of an unknown size has elements")
+    return [select(op, self, dim, i) for i in range(n)]
+
+
+@aten("split_with_sizes", "split.sizes", "split_with_sizes_copy")
+def split_with_sizes(op: Context, self: Value, split_sizes: Ints, dim: int = 0) -> list[Value]:
+    """An axis cut into parts of these sizes."""
+    axis = self.axis(dim)
+    known = [n for n in split_sizes if isinstance(n, int)]
+    if len(known) == len(split_sizes):
+        return op.split(self, axis, known) if len(known) > 1 else [self]
+    shapes = [(self.dtype, (*self.shape[:axis], n, *self.shape[axis + 1 :])) for n in split_sizes]
+    return op.node(
+        "Split", [op.outer(self), op.vector(split_sizes)], shapes, attributes={"axis": axis}
+    )
+
+
+@aten("split.Tensor", "split_copy.Tensor")
+def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value]:
+    """An axis cut into parts of one size, of which the last may be smaller."""
+    axis = self.axis(dim)
+    n = self.shape[axis]
+    if not isinstance(split_size, int) or not isinstance(n, int):
+        count = sizes.divided(n, split_size)
+        if not isinstance(count, int):
+            raise Gap("as many parts as an axis of an unknown size has")
+        return split_with_sizes(op, self, [split_size] * count, dim)
+    if split_size == n or n == 0:
+        return [self]
+    parts = [min(split_size, n - i) for i in range(0, n, split_size)]
+    return split_with_sizes(op, self, parts, dim)
+
+
+@aten("chunk")
+def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
+    """An axis cut into so many parts, or fewer."""
+    n = self.shape[self.axis(dim)]
+    if not isinstance(n, int):
+        part = sizes.divided(n, chunks)
+        if part is None:
+            raise Gap("parts of an axis of an unknown size")
+        return split_with_sizes(op, self, [integer(part)] * chunks, dim)
+    return split(op, self, max(-(-n // chunks), 1), dim)
+
+
+@aten("tensor_split.sections")
+def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[Value]:
+    """An axis cut into so many parts, the first of them larger."""
+    n = self.shape[self.axis(dim)]
+    if not isinstance(n, int):
+        raise Gap("parts of an axis of an unknown size")
+    parts = [n // sections + (i < n % sections) for i in range(sections)]
+    return split_with_sizes(op, self, parts, dim)
+
+
+@aten("tensor_split.indices")
+def tensor_split_indices(
+    op: Context, self: Value, indices: Sequence[int], dim: int = 0
+) -> list[Value]:
+    """An axis cut at these places."""
+    places: list[Int] = [0, *indices]
+    ends: list[Int | None] = [*indices, None]
+    return [slice_tensor(op, self, dim, a, b) for a, b in zip(places, ends, strict=True)]
+
+
+@aten("flip")
+def flip(op: Context, self: Value, dims: Sequence[int]) -> Value:
+    """Axes the other way round."""
+    if not dims or self.rank == 0:
+        return self
+    count = len(dims)
+    made = op.slice(self, dims, [-1] * count, [-END] * count, [-1] * count)
+    return op.shaped(made, self.shape)
+
+
+@aten("fliplr")
+def fliplr(op: Context, self: Value) -> Value:
+    """The second axis the other way round."""
+    return flip(op, self, [1])
+
+
+@aten("flipud")
+def flipud(op: Context, self: Value) -> Value:
+    """The first axis the other way round."""
+    return flip(op, self, [0])
+
+
+@aten("rot90")
+def rot90(op: Context, self: Value, k: int = 1, dims: Sequence[int] = (0, 1)) -> Value:
+    """Turned by quarters, in the plane of two axes."""
+    one, other = dims
+    if k % 4 == 0:
+        return self
+    if k % 4 == 2:
+        return flip(op, self, [one, other])
+    if k % 4 == 1:
+        return swapped(flip(op, self, [other]), one, other)
+    return flip(op, swapped(self, one, other), [other])
+
+
+@aten("roll")
+def roll(op: Context, self: Value, shifts: Ints, dims: Sequence[int] = ()) -> Value:
+    """Elements moved along axes, and what leaves at the end in at the beginning."""
+    moves = [shifts] if isinstance(shifts, int) else list(shifts)
+    axes = [dims] if isinstance(dims, int) else list(dims)
+    x = op.named(self)
+    if not axes:
+        flat = op.reshape(x, (sizes.product(x.shape),))
+        return op.reshape(roll(op, flat, moves, [0]), x.shape)
+    for shift, axis in zip(moves, axes, strict=True):
+        x = _rolled(op, x, shift, x.axis(axis))
+    return x
+
+
+def _rolled(op: Context, x: Value, shift: Int, axis: int) -> Value:
+    n = x.shape[axis]
+    if isinstance(shift, int) and isinstance(n, int):
+        shift = shift % n if n else 0
+        if shift == 0:
+            return x
+        cut: Dim = n - shift
+    elif isinstance(shift, int) and shift <= 0:
+        cut = -shift
+    else:
+        cut = sizes.sub(n, shift)
+    if cut == 0:
+        return x
+    made = op.concat([op.cut(x, axis, cut, n), op.cut(x, axis, 0, cut)], axis)
+    return op.shaped(made, x.shape)
+
+
+@aten("pixel_shuffle")
+def pixel_shuffle(op: Context, self: Value, upscale_factor: int) -> Value:
+    """Channels as pixels of larger images."""
+    x = op.named(self)
+    r = upscale_factor
+    *batch, c, h, w = x.shape
+    out = sizes.divided(c, r * r)
+    if out is None:
+        raise Gap(f"{c} channels as squares of {r}")
+    k = len(batch)
+    wide = op.reshape(x, (*batch, out, r, r, h, w))
+    moved = wide.transposed([*range(k), k, k + 3, k + 1, k + 4, k + 2])
+    return op.reshape(moved, (*batch, out, sizes.mul(h, r), sizes.mul(w, r)))
+
+
+@aten("pixel_unshuffle")
+def pixel_unshuffle(op: Context, self: Value, downscale_factor: int) -> Value:
+    """Squares of pixels as channels of smaller images."""
+    x = op.named(self)
+    r = downscale_factor
+    *batch, c, h, w = x.shape
+    rows, columns = op.floordiv(h, r), op.floordiv(w, r)
+    k = len(batch)
+    wide = op.reshape(x, (*batch, c, rows, r, columns, r))
+    moved = wide.transposed([*range(k), k, k + 2, k + 4, k + 1, k + 3])
+    return op.reshape(moved, (*batch, sizes.mul(c, r * r), rows, columns))
+
+
+@aten("channel_shuffle", "native_channel_shuffle")
+def channel_shuffle(op: Context, self: Value, groups: int) -> Value:
+    """Channels of groups by turns."""
+    x = op.named(self)
+    part = sizes.divided(x.shape[1], groups)
+    if part is None:
+        raise Gap(f"{x.shape[1]} channels in {groups} groups")
+    wide = op.reshape(x, (x.shape[0], groups, part, *x.shape[2:]))
+    return op.reshape(swapped(wide, 1, 2), x.shape)
+
+
+@aten("meshgrid", "meshgrid.indexing")
+def meshgrid(op: Context, tensors: Tensors, indexing: str = "ij") -> list[Value]:
+    """Coordinates of all points of a grid."""
+    vectors = [op.named(op.reshape(x, (1,)) if x.rank == 0 else x) for x in tensors]
+    shape = tuple(x.shape[0] for x in vectors)
+    count = len(vectors)
+    found = []
+    for i, x in enumerate(vectors):
+        wide = op.reshape(x, tuple(x.shape[0] if j == i else 1 for j in range(count)))
+        found.append(op.expand(wide, shape))
+    if indexing == "xy" and count > 1:
+        found = [swapped(x, 0, 1) for x in found]
+    return found
+
+
+@aten("unsafe_split.Tensor")
+def unsafe_split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value]:
+    """An axis cut into parts of one size."""
+    return split(op, self, split_size, dim)
+
+
+@aten("unsafe_chunk")
+def unsafe_chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
+    """An axis cut into so many parts."""
+    return chunk(op, self, chunks, dim)
+
+
+@aten("unsafe_split_with_sizes")
+def unsafe_split_with_sizes(
+    op: Context, self: Value, split_sizes: Ints, dim: int = 0
+) -> list[Value]:
+    """An axis cut into parts of these sizes."""
+    return split_with_sizes(op, self, split_sizes, dim)
+
+
+@aten("diagonal", "diagonal_copy")
+def diagonal(op: Context, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """Elements whose two places are equal, along a last axis."""
+    rest = [i for i in range(self.rank) if i not in (self.axis(dim1), self.axis(dim2))]
+    x = self.transposed([*rest, self.axis(dim1), self.axis(dim2)])
+    rows, columns = x.shape[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        raise Gap("a diagonal of a matrix of unknown size")
+    import numpy as np
+
+    count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    places = (np.arange(count) + max(-offset, 0)) * columns + np.arange(count) + max(offset, 0)
+    named = op.named(x)
+    flat = op.reshape(named, (*named.shape[:-2], rows * columns))
+    return op.gather(flat, op.constant(places, "int64"), flat.rank - 1)
