@@ -1,12 +1,13 @@
-"""One TensorFlow process that answers the questions of many tests: starting it takes seconds.
+"""One TensorFlow, or torch, that answers the questions of many tests: starting it takes seconds.
 
-    python tensorflow_server.py SOCKET     with a Python that has TensorFlow
+    python tensorflow_server.py SOCKET tensorflow|torch     with a Python that has it
 
 Each connection sends a line, the folder of a question, and gets a text back: nothing, or what went
-wrong. A fork answers, so that what a graph does to TensorFlow ends with it. `stand_in` makes an
-executable that asks, for CONVERT_TENSORFLOW_PYTHON to name.
+wrong. A fork answers, so that what a graph does to its framework ends with it. `stand_in` makes an
+executable that asks, for CONVERT_TENSORFLOW_PYTHON or CONVERT_TORCH_PYTHON to name.
 """
 
+import importlib
 import os
 import runpy
 import signal
@@ -18,11 +19,20 @@ import traceback
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-RUNNER = Path(__file__).parents[1] / "converter" / "verify" / "runner_tensorflow.py"
+VERIFY = Path(__file__).parents[1] / "converter" / "verify"
+IMPORTED = {
+    "tensorflow": ("tensorflow",),
+    "torch": (
+        "torch",
+        "torch.export",
+        "torch.export.pt2_archive._package",
+        "torch._export.serde.serialize",
+    ),
+}
 SECONDS = 300  # for a question
 ASKS = """#!{python}
 import socket, sys
-assert sys.argv[-2].endswith("runner_tensorflow.py"), sys.argv
+assert sys.argv[-2].endswith("runner_{framework}.py"), sys.argv
 with socket.socket(socket.AF_UNIX) as s:
     s.connect({path!r})
     s.sendall(sys.argv[-1].encode() + b"\\n")
@@ -31,11 +41,11 @@ sys.exit(said or 0)
 """
 
 
-def serve(path: str) -> None:
+def serve(path: str, framework: str) -> None:
     """Answer until the process that started this one has ended."""
-    import tensorflow  # noqa: F401 - so that questions find it imported
-
-    runner = runpy.run_path(str(RUNNER))
+    for module in IMPORTED[framework]:  # so that questions find it imported
+        importlib.import_module(module)
+    runner = runpy.run_path(str(VERIFY / f"runner_{framework}.py"))
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(path)
         s.listen()
@@ -73,19 +83,19 @@ def answer(main, folder: Path) -> str:
 
 
 @contextmanager
-def stand_in(python: str, folder: Path):
+def stand_in(python: str, folder: Path, framework: str = "tensorflow"):
     """Start the server, and yield the path of what stands in for its Python."""
     path = folder / "s"
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    server = subprocess.Popen([python, __file__, str(path)], env=environment)
+    server = subprocess.Popen([python, __file__, str(path), framework], env=environment)
     try:
         for _ in range(600):
             if path.exists() or server.poll() is not None:
                 break
             time.sleep(0.1)
-        assert path.exists(), "TensorFlow does not start"
+        assert path.exists(), f"{framework} does not start"
         asks = folder / "python"
-        asks.write_text(ASKS.format(python=sys.executable, path=str(path)))
+        asks.write_text(ASKS.format(python=sys.executable, path=str(path), framework=framework))
         asks.chmod(0o755)
         yield asks
     finally:
@@ -94,4 +104,4 @@ def stand_in(python: str, folder: Path):
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(*sys.argv[1:])

@@ -17,11 +17,14 @@ from converter.options import Arch
 from converter.trust import Trusted
 from converter.verify import inputs, locate
 from converter.verify.comparison import Tolerance, coarsest, compare, joined, says_little
+from converter.verify.device import Question, place, verify_on_device
+from converter.verify.device_sides import framework_party, onnx_party
 from converter.verify.onnx_values import Declared, declared
 from converter.verify.report import CaseReport, GraphReport, Measure
 from converter.verify.runners import (
     FRAMEWORK_EXTRA,
     ONNX_EXTRA,
+    TORCH_EXTRA,
     NoRun,
     OnnxRun,
     Prepared,
@@ -31,7 +34,8 @@ from converter.verify.runners import (
     prepare,
     run_onnx,
 )
-from converter.verify.sources import FRAMEWORKS, Source
+from converter.verify.sources import FRAMEWORKS, Source, Told
+from converter.verify.torch_source import form_of
 from formats.bundle import Bundle, Finding, TensorSpec
 from formats.errors import UsageError
 from formats.limits import DEFAULT, Limits
@@ -107,10 +111,11 @@ def verify_graph(
 
 def cannot_run(bundle: Bundle, options: Options, *, needs_onnx: bool) -> GraphReport | None:
     """Return the report of a source that nothing here can or may run."""
-    if bundle.topology is None:
+    kind = form_of(bundle, options.arch)
+    if not kind:
         return GraphReport("not run", "the source records no computation")
-    if bundle.topology.kind not in FRAMEWORKS:
-        return GraphReport("not run", f"graphs of kind {bundle.topology.kind} are not run yet")
+    if kind not in FRAMEWORKS:
+        return GraphReport("not run", f"graphs of kind {kind} are not run yet")
     # What Keras looks up by name, it finds in trusted modules or nowhere.
     findings = [
         f for f in bundle.metadata.findings if f.kind != "custom-object" or not options.trust
@@ -119,7 +124,7 @@ def cannot_run(bundle: Bundle, options: Options, *, needs_onnx: bool) -> GraphRe
         return GraphReport("not run", f"the source would run code of its own ({_named(findings)})")
     if needs_onnx and not has_onnxruntime():
         return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
-    framework = FRAMEWORKS[bundle.topology.kind]
+    framework = FRAMEWORKS[kind]
     if not framework.may_be_here():
         return unable(NoRun("", is_missing=True), framework.name)
     return None
@@ -135,10 +140,9 @@ def _verified(source: Path, bundle: Bundle, model_onnx: Path, options: Options) 
     if file.findings:
         return GraphReport("not run", f"the graph would run code ({_named(file.findings)})")
     check_names(options, [spec.name for spec in file.outputs])
-    framework = FRAMEWORKS[bundle.topology.kind if bundle.topology else ""]
-    found = framework.candidates(
-        source, bundle, file, options.allowance, options.trust, options.signature
-    )
+    framework = FRAMEWORKS[form_of(bundle, options.arch)]
+    told = Told(options.trust, options.signature, options.arch, options.specs)
+    found = framework.candidates(source, bundle, file, options.allowance, told)
     if isinstance(found, GraphReport):
         return found
     reports = []
@@ -153,6 +157,7 @@ def _compared_with(
     source: Source, framework: str, model_onnx: Path, file: Declared, options: Options
 ) -> GraphReport:
     plan = _plan(source, file, options)
+    on = place(options.device, allow_tf32=options.allow_tf32)
     graph = source.graph
     precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
     tolerance = Tolerance(options.atol, options.rtol, precision)
@@ -171,6 +176,12 @@ def _compared_with(
         )
         if not source.has_layers and (wrong := _other_dtypes(file, there)):
             return replace(report, status="failed", reason=wrong)
+        if report.status == "passed" and on is not None:
+            names = {number: prepared.cases[number].name for number in there.chosen}
+            alike = Question([*outputs], names, tolerance, options.allow_cpu_nodes, there.unstable)
+            asked = framework_party(prepared, there, lambda p, on: source.run(p, on=on))
+            answer = onnx_party(model_onnx, prepared, there.chosen, outputs, options.allowance)
+            report = report.with_device(verify_on_device(asked, answer, alike, on))
         case = case_to_look_into(report, there.chosen)
         if case is None or graph is None:
             return report
@@ -216,7 +227,7 @@ def unable(run: NoRun, framework: str) -> GraphReport:
             "not run",
             f"no {framework} is installed that could run the source"
             + (f" ({run.reason})" if run.reason else ""),
-            lacking=FRAMEWORK_EXTRA,
+            lacking=TORCH_EXTRA if framework == "torch" else FRAMEWORK_EXTRA,
         )
     return GraphReport(
         "not run", f"no {framework} here runs the source: verified on weights only ({run.reason})"

@@ -34,12 +34,14 @@ class Declared:
         outputs: Likewise named, with dtype and shape.
         values: Names of all values that nodes of the main graph make.
         findings: Nodes that run code or read files.
+        path: The file.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     values: frozenset[str]
     findings: tuple[Finding, ...]
+    path: Path | None = None
 
 
 def declared(path: Path, limits: Limits = DEFAULT) -> Declared:
@@ -55,7 +57,7 @@ def declared(path: Path, limits: Limits = DEFAULT) -> Declared:
     values = frozenset(
         name for node in model.graph.each("node") for name in list(node.output) if name
     )
-    return Declared(signature.inputs, signature.outputs, values, bundle.metadata.findings)
+    return Declared(signature.inputs, signature.outputs, values, bundle.metadata.findings, path)
 
 
 def more_outputs(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:

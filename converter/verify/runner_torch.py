@@ -392,10 +392,8 @@ class Runner:
 
     def notes(self) -> list[str]:
         """Return what was done otherwise than torch does it by itself."""
-        more = (
-            ["what it keeps between runs was as at the start of each"] if self.keeps_state else []
-        )
-        return [*self.source.notes, *more]
+        kept = "the source keeps state between runs: each began with what is stored"
+        return [*self.source.notes, *([kept] if self.keeps_state else [])]
 
     def first_that_runs(self, alternatives: list[int]) -> dict[str, Any]:
         """Run the source on the first of several inputs of which it makes something."""

@@ -14,16 +14,28 @@ from converter.lower import lower
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.model import is_model
+from converter.lower.onnx import lowering as onnx_lowering
+from converter.options import Arch
 from converter.trust import Trusted
-from converter.verify import graph_hints, inputs, tensorflow_source
+from converter.verify import graph_hints, inputs, onnx_source, tensorflow_source, torch_source
 from converter.verify.inputs import Hint
 from converter.verify.onnx_values import Declared
 from converter.verify.placement import CPU, On
 from converter.verify.report import GraphReport
-from converter.verify.runners import NoRun, Prepared, SourceRun, may_have_keras, run_source
+from converter.verify.runners import (
+    NoRun,
+    Prepared,
+    SourceRun,
+    has_onnxruntime,
+    may_have_keras,
+    run_source,
+)
 from converter.verify.tensorflow_source import Binding, may_have_tensorflow
-from formats.bundle import Bundle
-from formats.errors import CorruptError, UnsupportedError
+from converter.verify.torch_source import STATE_DICT, Torch, may_have_torch
+from formats import onnx_files
+from formats.artifact import Artifact
+from formats.bundle import Bundle, TensorSpec
+from formats.errors import CorruptError, SourceError, UnsupportedError
 
 VOCABULARY_BYTES = 1 << 20
 
@@ -127,8 +139,55 @@ class TensorFlowSource:
         return [*run.notes, *self.binding.notes]
 
 
+@dataclass(frozen=True, slots=True)
+class TorchSource:
+    """A program, a pickled module, or a state dict with its factory, that torch runs.
+
+    Attributes:
+        graph: Where it is not lowered by us, as the file has it: without a layer's name.
+    """
+
+    allowance: Allowance
+    asked: Torch
+    graph: Graph | None
+    file: Graph | None
+    has_layers: bool = False
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what the file does with its inputs: torch decides whether it takes them."""
+        graph = self.file or self.graph
+        return {} if graph is None else graph_hints.hints(graph)
+
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
+        """Run it in torch."""
+        return torch_source.run_torch(self.asked, prepared, self.allowance, layers=layers, on=on)
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        return [*run.notes]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a user says of a source.
+
+    Attributes:
+        trust: Modules of the user's that its own classes may be taken from.
+        signature: Which of its signatures a file was converted from.
+        arch: Who makes the module that a state dict is of.
+        specs: Inputs of a program that does not record them.
+    """
+
+    trust: Sequence[Trusted] = ()
+    signature: str | None = None
+    arch: Arch | None = None
+    specs: Sequence[TensorSpec] = ()
+
+
 Candidates = Callable[
-    [Path, Bundle, Declared, Allowance, Sequence[Trusted], str | None],
+    [Path, Bundle, Declared, Allowance, Told],
     "list[Source] | GraphReport",
 ]
 
@@ -149,21 +208,19 @@ class Framework:
 
 
 def _keras(
-    path: Path, bundle: Bundle, file: Declared, allowance: Allowance,
-    trust: Sequence[Trusted], signature: str | None,
-) -> list[Source] | GraphReport:  # fmt: skip
-    del file, signature  # a Keras model has one
-    return [KerasSource(path, bundle, allowance, trust, _lowered(bundle, trust))]
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+) -> list[Source] | GraphReport:
+    del file  # a Keras model has one signature
+    return [KerasSource(path, bundle, allowance, told.trust, _lowered(bundle, told.trust))]
 
 
 def _tensorflow(
-    path: Path, bundle: Bundle, file: Declared, allowance: Allowance,
-    trust: Sequence[Trusted], signature: str | None,
-) -> list[Source] | GraphReport:  # fmt: skip
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+) -> list[Source] | GraphReport:
     found: list[Source] = []
-    names = tensorflow_source.signatures_of(bundle, file, signature)
+    names = tensorflow_source.signatures_of(bundle, file, told.signature)
     for name in names or [""]:
-        graph = _lowered(bundle, trust, name or None)
+        graph = _lowered(bundle, told.trust, name or None)
         binding = tensorflow_source.bound(bundle, file, graph, name)
         if isinstance(binding, GraphReport):
             return binding
@@ -171,18 +228,55 @@ def _tensorflow(
     return found
 
 
+def _torch(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+) -> list[Source] | GraphReport:
+    form = torch_source.form_of(bundle, told.arch)
+    dtypes = tuple(spec.dtype for spec in file.inputs)
+    asked = Torch(path, form, dtypes, told.trust, told.arch)
+    graph, read = _lowered(bundle, specs=told.specs), _as_written(file)
+    return [TorchSource(allowance, asked, graph or read, read)]
+
+
+def _onnx(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+) -> list[Source] | GraphReport:
+    del told  # a file is what it is
+    found = onnx_source.source_of(path, bundle, file, allowance, _lowered(bundle))
+    return found if isinstance(found, GraphReport) else [found]
+
+
+_TORCH = Framework("torch", may_have_torch, _torch)
 FRAMEWORKS: Mapping[str, Framework] = {
     "keras_config": Framework("Keras", may_have_keras, _keras),
     "graphdef": Framework("TensorFlow", may_have_tensorflow, _tensorflow),
+    "onnx": Framework("onnxruntime", has_onnxruntime, _onnx),
+    "torchscript": _TORCH,
+    "exported_program": _TORCH,
+    "torch_modules": _TORCH,
+    STATE_DICT: _TORCH,
 }
 
 
+def _as_written(file: Declared) -> Graph | None:
+    """Return the graph that a file holds."""
+    if file.path is None:
+        return None
+    try:
+        return onnx_lowering.lower(onnx_files.read(Artifact(file.path)))
+    except (SourceError, UnsupportedError):
+        return None  # it can be compared, and less be known of its inputs
+
+
 def _lowered(
-    bundle: Bundle, trust: Sequence[Trusted], signature: str | None = None
+    bundle: Bundle,
+    trust: Sequence[Trusted] = (),
+    signature: str | None = None,
+    specs: Sequence[TensorSpec] = (),
 ) -> Graph | None:
     """Return the source's graph, which says what its layers are called in the file."""
     try:
-        return lower(bundle, trust=trust, signature=signature)
+        return lower(bundle, trust=trust, signature=signature, inputs=specs)
     except (CorruptError, UnsupportedError):
         return None  # the file is somebody else's: it can be compared, and no layer be named
 
