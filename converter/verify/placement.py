@@ -120,9 +120,9 @@ class Placement:
             return f"was on another device than {self.device}: {self._named(others)}"
         if len(self.elsewhere) > allowed:
             bound = f" (--allow-cpu-nodes {allowed})" if allowed else ""
-            return f"{len(self.elsewhere)} parts were on the CPU{bound}: " + self._named(
-                self.elsewhere
-            )
+            count = len(self.elsewhere)
+            parts = "1 part was" if count == 1 else f"{count} parts were"
+            return f"{parts} on the CPU{bound}: " + self._named(self.elsewhere)
         return ""
 
     @staticmethod
