@@ -115,6 +115,8 @@ def _of_torch(
         if gap is None:
             raise
         raise EnvironmentFault(f"{gap.found}; and {e.found}", where=e.where, hint=e.hint) from e
+    if gap is not None:
+        captured.graph.notes.insert(0, f"torch exported it, for here {gap.found}")
     return captured.bundle, captured.graph
 
 
