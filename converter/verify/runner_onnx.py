@@ -32,7 +32,7 @@ EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
 # From 1.24 on a session tells which provider has which node; before, its profile does.
 RECORD, ASSIGNED = "session.record_ep_graph_assignment_info", "get_provider_graph_assignment_info"
 OWN = "/as_float32"  # what names of our own nodes end in
-CUDA = "CUDAExecutionProvider"
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
 def beside(name: str) -> Any:
@@ -104,9 +104,9 @@ def open_session(
     """Return a session on the CPU, and on nothing else; or one that was given a device."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    providers: list[Any] = ["CPUExecutionProvider"]
+    providers: list[Any] = [CPU]
     if place is not None:
-        providers.insert(0, (place.provider, place.options))
+        providers = [(place.provider, place.options), *providers[place.provider == CPU :]]
         place.prepare(options)
     data: str | bytes = model
     if extra is not None:
