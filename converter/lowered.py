@@ -95,11 +95,11 @@ def _of_torch(
     bundle: Bundle, artifact: Artifact, options: Options, opset: int
 ) -> "tuple[Bundle, Graph]":
     """Lower a torch program ourselves, and where that has gaps have torch export it."""
-    gap: UnsupportedError | None = None
+    gap: ConvertError | None = None
     if options.arch is None and options.exporter in ("auto", "native"):
         try:
             return bundle, lower(bundle, opset, inputs=options.inputs)
-        except UnsupportedError as e:
+        except (UnsupportedError, CorruptError) as e:
             if options.exporter == "native":
                 raise
             gap = e
@@ -111,6 +111,8 @@ def _of_torch(
     )  # fmt: skip
     try:
         captured = capture(artifact.path, bundle, request)
+    except CorruptError as e:
+        raise (gap if isinstance(gap, CorruptError) else e) from e
     except EnvironmentFault as e:
         if gap is None:
             raise
