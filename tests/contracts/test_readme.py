@@ -35,7 +35,7 @@ def test_the_session_is_what_convert_prints(tmp_path):
     for arguments, shown in commands:
         done = run(arguments.split(), tmp_path)
         assert done.returncode == 0, done.stderr
-        assert without_times(done.stderr + done.stdout) == without_times(shown)
+        assert without_times(done.stderr + done.stdout).strip() == without_times(shown).strip()
 
 
 def test_the_other_commands_run(tmp_path):
