@@ -35,7 +35,7 @@ from converter.verify.torch_source import STATE_DICT, Torch, may_have_torch
 from formats import onnx_files
 from formats.artifact import Artifact
 from formats.bundle import Bundle, TensorSpec
-from formats.errors import CorruptError, SourceError, UnsupportedError
+from formats.errors import CorruptError, SourceError, UnsupportedError, UsageError
 
 VOCABULARY_BYTES = 1 << 20
 
@@ -233,8 +233,13 @@ def _torch(
 ) -> list[Source] | GraphReport:
     form = torch_source.form_of(bundle, told.arch)
     dtypes = tuple(spec.dtype for spec in file.inputs)
-    asked = Torch(path, form, dtypes, told.trust, told.arch)
-    graph, read = _lowered(bundle, specs=told.specs), _as_written(file)
+    devices = torch_source.named_devices(bundle)
+    asked = Torch(path, form, dtypes, told.trust, told.arch, devices)
+    read = _as_written(file)
+    try:
+        graph = _lowered(bundle, specs=told.specs or file.inputs)
+    except UsageError:
+        graph = None  # its inputs go by other names, or there are others
     return [TorchSource(allowance, asked, graph or read, read)]
 
 

@@ -1,14 +1,15 @@
 """A torch source in torch itself: a program, a pickled module, or a state dict and its factory.
 
 The Python that has torch is ours, or the one that ``CONVERT_TORCH_PYTHON`` names. The child loads
-the artifact with torch's own loader, so that a reader of ours that mistook it shows.
+the artifact with torch's own loader, so that a reader of ours that mistook it shows. A program that
+names another device than it is to run on is run from a copy that was moved there: see `moved`.
 """
 
 import importlib.util
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from converter.options import Arch
 from converter.trust import ROOT, Trusted, plain
 from converter.verify.placement import CPU, On
 from converter.verify.runners import HERE, NoRun, Prepared, SourceRun, source_run
+from formats.artifact import Artifact
 from formats.bundle import Bundle
+from formats.errors import CorruptError, UnsupportedError
 
 RUNNER = HERE / "runner_torch.py"
 STATE_DICT = "state_dict"  # what is run with a factory of the user's
@@ -37,6 +40,7 @@ class Torch:
         dtypes: Of the converted graph's inputs, in order.
         trust: Modules of the user's that classes may be taken from.
         arch: Who makes the module that a state dict is of.
+        devices: That the program's code or graph names.
     """
 
     path: Path
@@ -44,6 +48,7 @@ class Torch:
     dtypes: tuple[str, ...]
     trust: Sequence[Trusted] = ()
     arch: Arch | None = None
+    devices: frozenset[str] = field(default_factory=frozenset)
 
 
 def may_have_torch() -> bool:
@@ -56,6 +61,48 @@ def form_of(bundle: Bundle, arch: Arch | None) -> str:
     if bundle.topology is None:
         return STATE_DICT if arch is not None else ""
     return bundle.topology.kind
+
+
+def named_devices(bundle: Bundle) -> frozenset[str]:
+    """Return the devices that a program names itself: of its tensors torch takes another."""
+    if bundle.topology is None:
+        return frozenset()
+    summary = bundle.topology.summary
+    if bundle.topology.kind == "torchscript":
+        return frozenset(_keys(summary.get("devices_in_code")))
+    if bundle.topology.kind != "exported_program":
+        return frozenset()
+    programs = [program for program in summary.values() if isinstance(program, Mapping)]
+    named = [device for program in programs for device in _keys(program.get("devices"))]
+    return frozenset((*named, *bundle.metadata.devices))
+
+
+def _keys(value: object) -> list[str]:
+    return [str(key) for key in value] if isinstance(value, Mapping) else []
+
+
+def moved(asked: Torch, device: str, folder: Path) -> tuple[Torch, tuple[str, ...]]:
+    """Return what is run where a program names other devices: a copy that was moved, and a note.
+
+    Args:
+        asked: The source.
+        device: To run it on, as torch calls it.
+        folder: For the copy.
+    """
+    elsewhere = sorted(asked.devices - {device, device.removesuffix(":0")})
+    if not elsewhere:
+        return asked, ()
+    from converter.write_torch import exported, script
+
+    copy = {"torchscript": script.moved_copy, "exported_program": exported.moved_copy}[asked.form]
+    path = folder / f"moved-to-{device.replace(':', '-')}{asked.path.suffix}"
+    try:
+        if not path.exists():
+            copy(Artifact(asked.path), device, path)
+    except (UnsupportedError, CorruptError):
+        return asked, ()  # torch says what is wrong with it
+    note = f"the source names {', '.join(elsewhere)}: it was run moved to {device}"
+    return replace(asked, path=path), (note,)
 
 
 def run_torch(
@@ -81,6 +128,7 @@ def run_torch(
     if on.device is not None and not on.device.torch:
         text = f"torch has no device {on.device}"
         return NoRun(text, is_missing=False, lacks_device=True)
+    asked, notes = moved(asked, on.device.torch if on.device else "cpu", prepared.folder)
     question: dict[str, Any] = {
         "form": asked.form,
         "source": str(asked.path.absolute()),
@@ -119,7 +167,12 @@ def run_torch(
             return NoRun(said, is_missing=False)
     if not run.chosen:
         return NoRun(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
-    return replace(run, unstable=frozenset(answer["unstable"]), random=tuple(answer["random"]))
+    return replace(
+        run,
+        unstable=frozenset(answer["unstable"]),
+        random=tuple(answer["random"]),
+        notes=(*run.notes, *notes),
+    )
 
 
 def _plain(arch: Arch | None) -> Mapping[str, Any] | None:

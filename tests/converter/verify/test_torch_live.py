@@ -4,6 +4,7 @@ One process of torch answers all.
 """
 
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -471,6 +472,50 @@ def test_the_first_difference_is_named(tmp_path, monkeypatch, form, wrong):
     report = verify_graph(source, converter.read(source), path, options=options)
     assert report.status == "failed"
     assert report.first_difference.layer == layers[wrong]
+
+
+# -- programs that name a device -----------------------------------------------------------------
+
+
+class Placed(nn.Module):
+    def forward(self, x):
+        return x + torch.ones(3, device=torch.device("cpu"))
+
+
+def baked(tmp_path, kind):
+    """Return a program that names cuda:1, in its code or its graph."""
+    if kind == "pt2":
+        source, member = tmp_path / "m.pt2", "models/model.json"
+        torch.export.save(torch.export.export(Placed(), (torch.ones(2, 3),)), source)
+        before, after = b'"type": "cpu", "index": null', b'"type": "cuda", "index": 1'
+    else:
+        source, member = tmp_path / "m.pt", "test_torch_live.py"
+        torch.jit.trace(Placed(), torch.ones(2, 3)).save(str(source))
+        before, after = b'torch.device("cpu")', b'torch.device("cuda:1")'
+    path = source.with_name(f"baked{source.suffix}")
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as new:
+        for info in old.infolist():
+            data = old.read(info)
+            new.writestr(
+                info.filename,
+                data.replace(before, after) if info.filename.endswith(member) else data,
+            )
+    return path
+
+
+@pytest.mark.parametrize("kind", ["script", "pt2"])
+def test_a_program_that_names_a_device_is_run_moved(tmp_path, kind):
+    source = baked(tmp_path, kind)
+    path = written(
+        tmp_path / "m.onnx", [("Add", "x one", "y")], [value("x", "float32", 2, 3)],
+        [value("y", "float32", 2, 3)], {"one": np.float32(1)},
+    )  # fmt: skip
+    report = verify_graph(source, converter.read(source), path)
+    assert report.status == "passed", report.reason
+    assert "the source names cuda:1: it was run moved to cpu" in report.notes
+    as_it_is = torch.export.load(source).module() if kind == "pt2" else torch.jit.load(source)
+    with pytest.raises(Exception, match=r"CUDA|cuda"):
+        as_it_is(torch.ones(2, 3))
 
 
 # -- where it ran --------------------------------------------------------------------------------
