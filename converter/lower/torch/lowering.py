@@ -29,4 +29,8 @@ def lower(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> G
         from converter.lower.torch.script import lower_script
 
         return lower_script(bundle, opset=opset, inputs=inputs)
+    if kind == "torch_modules":
+        from converter.lower.torch.modules import lower_modules
+
+        return lower_modules(bundle, opset=opset, inputs=inputs)
     raise UnsupportedError(f"not supported: graphs of kind {kind}")

@@ -1,6 +1,6 @@
 """TorchScript archives into a graph: their text is walked, and nothing of it is run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
@@ -43,10 +43,25 @@ def lower_script(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = (
     assert isinstance(content, dict)
     source = Source({n: span for n, span in content.items() if isinstance(span, Span)})
     objects = read_objects(bundle.topology)
+    return walks(lambda arguments: _walked(bundle, source, objects, arguments, opset), inputs)
+
+
+def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> Graph:
+    """Return the graph of a program that is walked again each time that it says something.
+
+    Args:
+        walk: Makes the graph from what is known of the arguments.
+        inputs: Of the user's.
+
+    Raises:
+        UsageError: The shape of an input must be said.
+        UnsupportedError: The program works for other sizes than it is given.
+        LimitError: It asks for too much.
+    """
     arguments = Arguments({spec.name: spec for spec in inputs})
     for _ in range(MOST_WALKS):
         try:
-            return _walked(bundle, source, objects, arguments, opset)
+            return walk(arguments)
         except Learned as learned:
             arguments.learned[learned.told.spec.name] = learned.told
         except Fixed as fixed:
@@ -85,10 +100,19 @@ def _walked(
         walker.found("raise", f"the program raises {str(raised)[:200]!r} for these inputs")
     except Gap as gap:
         walker.found("forward", str(gap))
+    return finished(walker, made, arguments, forward.returns)
+
+
+def finished(walker: Walker, made: Thing, arguments: Arguments, returns: str) -> Graph:
+    """Return the graph of what a program returned.
+
+    Raises:
+        UnsupportedError: There were gaps.
+    """
     if any(storage.version != version for storage, version in walker.doubts):
         walker.found("if", "a write to a tensor that two branches may share")
     _tell(walker, arguments)
-    graph = _with_outputs(walker, made, forward.returns)
+    graph = _with_outputs(walker, made, returns)
     graph.notes += [*walker.notes, *_assumed(graph, arguments)]
     graph.unkept += walker.unkept
     return graph
@@ -109,10 +133,7 @@ def _tell(walker: Walker, arguments: Arguments) -> None:
         gaps.add(found.op, found.reason, found.where)
     hint = None
     if arguments.learned:
-        said = " ".join(
-            f"--input {n}:{t.spec.dtype}:{','.join(map(str, t.spec.shape or ()))}"
-            for n, t in arguments.learned.items()
-        )
+        said = " ".join(f"--input {_spelled(t.spec)}" for t in arguments.learned.values())
         hint = f"Sizes that are known may help: {said}, with numbers for words"
     raise UnsupportedError(gaps.message(), hint=hint)
 
@@ -135,10 +156,15 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
     return graph
 
 
+def _spelled(spec: TensorSpec) -> str:
+    """Return an input as ``--input`` takes it."""
+    return f"{spec.name}:{spec.dtype}:{','.join(map(str, spec.shape or ()))}"
+
+
 def _assumed(graph: Graph, arguments: Arguments) -> list[str]:
     """Return what the graph's inputs and outputs are like for reasons that should be known."""
     notes = [
-        f"{name} is {told.spec.dtype}{list(told.spec.shape or ())}, as {told.reason} says"
+        f"taken to be {_spelled(told.spec)}, as {told.reason} says"
         for name, told in arguments.learned.items()
         if name not in arguments.wanted
     ]
@@ -151,6 +177,6 @@ def _assumed(graph: Graph, arguments: Arguments) -> list[str]:
     }
     for name in graph.outputs:
         first = graph.specs[name].shape[:1]
-        if varying and first and isinstance(first[0], int):
+        if varying and first and all(isinstance(n, int) for n in graph.specs[name].shape):
             notes.append(f"{name} has {first[0]} rows for every batch: the program fixes them")
     return notes

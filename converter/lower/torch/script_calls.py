@@ -79,7 +79,7 @@ def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
     if short != "append" and any(isinstance(one, Unknown) for one in inside):
         return UNKNOWN
     if any(isinstance(a, Probe) for a in args):
-        return probed(short, args)
+        return probed(short, args, kwargs)
     missing = next((one for one in inside if isinstance(one, Missing)), None)
     if missing is not None and short != "append":
         walker.found(short, missing.reason)

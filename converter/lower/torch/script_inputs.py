@@ -74,7 +74,7 @@ TRANSPOSED = {"conv_transpose1d": 1, "conv_transpose2d": 2, "conv_transpose3d": 
 RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 
 
-def probed(name: str, args: Sequence[Thing]) -> Thing:
+def probed(name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
     """Return what an op yields of an argument of which nothing is known.
 
     Raises:
@@ -86,14 +86,37 @@ def probed(name: str, args: Sequence[Thing]) -> Thing:
         weight = args[1]
         if isinstance(weight, Reference):
             raise Learned(_of_convolution(probe, name, weight.read().shape, args))
-    if args[0] is probe and name in RECURRENT and len(args) == 9:
-        raise Learned(_of_recurrent(probe, args))
+    if args[0] is probe and name in RECURRENT:
+        raise Learned(_of_recurrent(probe, [*args, *kwargs.values()]))
+    weights = _weights(name, probe, args)
+    if weights is not None:
+        raise Learned(weights)
     if args[0] is probe and name in SAME:
         rest = [a for a in args[1:] if isinstance(a, Reference) and a.read().rank > 1]
         if not rest and not any(isinstance(a, Probe) for a in args[1:]):
             casts = name in ("to", "float", "type_as")
             return Probe(probe.name, probe.dtype or ("?" if casts else None))
     raise Met(probe.name, name)
+
+
+def _weights(name: str, probe: Probe, args: Sequence[Thing]) -> Told | None:
+    """Return what a product or an embedding says; of how many axes there are, the usual number."""
+    shapes = [a.read().shape if isinstance(a, Reference) else () for a in args]
+    dtype = "float32" if probe.dtype in (None, "?") else str(probe.dtype)
+    for op, at, other, axis in PRODUCTS:
+        if name == op and len(args) > other and args[at] is probe and len(shapes[other]) == 2:
+            size = shapes[other][axis]
+            if isinstance(size, int):
+                told = f"{name} of weights {list(shapes[other])}, for two axes,"
+                return Told(TensorSpec(probe.name, dtype, ("batch", size)), told)
+    if name == "embedding" and len(args) > 1 and args[1] is probe:
+        told = "an embedding, for two axes,"
+        return Told(TensorSpec(probe.name, "int64", ("batch", "sequence")), told)
+    return None
+
+
+# Op, which argument is the input and which the weights, the weights' axis of as many elements.
+PRODUCTS = (("linear", 0, 1, 1), ("addmm", 1, 2, 0), ("mm", 0, 1, 0), ("matmul", 0, 1, 0))
 
 
 def _of_convolution(
@@ -123,6 +146,8 @@ def _of_convolution(
 def _of_recurrent(probe: Probe, args: Sequence[Thing]) -> Told:
     """``lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first)``."""
     params = args[2]
+    if len(args) != 9:
+        raise Met(probe.name, "lstm")
     if not isinstance(params, list | tuple) or not isinstance(params[0], Reference):
         raise Met(probe.name, "lstm")
     size = params[0].read().shape[1]

@@ -1,0 +1,594 @@
+"""Layers of `torch.nn` that a pickled ``Sequential`` holds, as calls of the ops that they make.
+
+A handler takes the input, then the layer's attributes by name, with the values that torch gives to
+pickles of before they were there. What no handler names is an error. `own` are the layer's tensors.
+Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/torch/nn/modules
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from converter.lower.gap import Gap
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script_ops import NUMBERS
+from converter.lower.torch.script_things import Items, Thing, Unknown
+
+Handler = Callable[..., Any]
+# What every layer has: whether it trains, and what torch computes of it anew.
+IGNORED = frozenset((
+    "training", "class", "_is_full_backward_hook", "_reversed_padding_repeated_twice", "_backend",
+    "_flat_weights_names", "_all_weights", "_flat_weights", "_version", "_param_buf_size",
+    "_data_ptrs", "call_super_init", "dump_patches", "_compiled_call_impl", "_flat_weight_refs",
+    "_is_hf_initialized", "_non_persistent_buffers_set", "_weights_have_changed",
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One class of layers: its handler, and the attributes that it names."""
+
+    handler: Handler
+    attributes: frozenset[str]
+
+
+LAYERS: dict[str, Layer] = {}
+Own = Mapping[str, Reference]  # a layer's tensors, by their own names
+Call = Callable[..., Thing]  # an op's name and its arguments
+
+
+def layer(*names: str) -> Callable[[Handler], Handler]:
+    """Enter a handler under classes, whatever module of torch.nn they are in."""
+
+    def enter(handler: Handler) -> Handler:
+        found = inspect.signature(handler).parameters.values()
+        named = frozenset(p.name for p in found if p.kind is p.KEYWORD_ONLY)
+        for name in names:
+            if name in LAYERS:
+                raise ValueError(f"two handlers for {name}")
+            LAYERS[name] = Layer(handler, named)
+        return handler
+
+    return enter
+
+
+def _tuple(value: Any, count: int) -> list[int]:
+    return list(value) if isinstance(value, list | tuple) else [value] * count
+
+
+# -- convolutions and products ---------------------------------------------------------------------
+
+
+def _padded(call: Call, x: Thing, padding: Sequence[int], mode: str, value: float = 0.0) -> Thing:
+    """Pad as ``torch.nn.functional.pad`` does; the last axis first."""
+    rank = len(padding) // 2
+    if not any(padding):
+        return x
+    if mode == "constant":
+        return call("constant_pad_nd", x, list(padding), value)
+    kinds = {"reflect": "reflection", "replicate": "replication"}
+    if mode not in kinds:
+        raise Gap(f"padding mode {mode!r}")
+    return call(f"{kinds[mode]}_pad{rank}d", x, list(padding))
+
+
+def _convolution(rank: int) -> Handler:
+    def handler(
+        call: Call, own: Own, x: Thing, *, stride: Any, padding: Any, dilation: Any, groups: int,
+        transposed: bool, output_padding: Any, in_channels: int, out_channels: int,
+        kernel_size: Any, padding_mode: str = "zeros",
+    ) -> Thing:  # fmt: skip
+        del in_channels, out_channels, kernel_size  # the weights say them
+        weight, bias = own["weight"], own.get("bias")
+        if transposed:
+            if padding_mode != "zeros":
+                raise Gap(f"padding mode {padding_mode!r} of a transposed convolution")
+            return call(
+                f"conv_transpose{rank}d", x, weight, bias, _tuple(stride, rank),
+                _tuple(padding, rank), _tuple(output_padding, rank), groups,
+                _tuple(dilation, rank),
+            )  # fmt: skip
+        amounts = padding if isinstance(padding, str) else _tuple(padding, rank)
+        if padding_mode != "zeros":
+            if isinstance(amounts, str):
+                raise Gap(f"padding {amounts!r} of mode {padding_mode!r}")
+            both = [n for n in reversed(amounts) for _ in range(2)]
+            x, amounts = _padded(call, x, both, padding_mode), [0] * rank
+        return call(
+            f"conv{rank}d", x, weight, bias, _tuple(stride, rank), amounts, _tuple(dilation, rank),
+            groups,
+        )  # fmt: skip
+
+    handler.__doc__ = f"A convolution over {rank} axes."
+    return handler
+
+
+for _n in (1, 2, 3):
+    layer(f"Conv{_n}d", f"ConvTranspose{_n}d")(_convolution(_n))
+
+
+@layer("Linear", "NonDynamicallyQuantizableLinear")
+def linear(call: Call, own: Own, x: Thing, *, in_features: int, out_features: int) -> Thing:
+    """X W' + b."""
+    del in_features, out_features  # the weights say them
+    return call("linear", x, own["weight"], own.get("bias"))
+
+
+@layer("Embedding")
+def embedding(
+    call: Call, own: Own, x: Thing, *, num_embeddings: int, embedding_dim: int,
+    padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Thing:  # fmt: skip
+    """Rows of the weights."""
+    del num_embeddings, embedding_dim, padding_idx, norm_type, scale_grad_by_freq, sparse
+    if max_norm is not None:
+        raise Gap("max_norm")
+    return call("embedding", own["weight"], x)
+
+
+# -- normalisation ---------------------------------------------------------------------------------
+
+
+@layer("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")
+def batch_norm(
+    call: Call, own: Own, x: Thing, *, num_features: int, eps: float, momentum: float | None,
+    affine: bool, track_running_stats: bool = True, process_group: None = None,
+    ddp_gpu_size: int | None = None,
+) -> Thing:  # fmt: skip
+    """(x - mean) / sqrt(variance + eps), by the statistics of training."""
+    del num_features, affine, track_running_stats, process_group, ddp_gpu_size
+    mean, variance = own.get("running_mean"), own.get("running_var")
+    return call(
+        "batch_norm", x, own.get("weight"), own.get("bias"), mean, variance,
+        mean is None and variance is None, 0.1 if momentum is None else momentum, eps,
+        cudnn_enabled=True,
+    )  # fmt: skip
+
+
+@layer("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d")
+def instance_norm(
+    call: Call, own: Own, x: Thing, *, num_features: int, eps: float, momentum: float | None,
+    affine: bool, track_running_stats: bool = False,
+) -> Thing:  # fmt: skip
+    """(x - mean) / sqrt(variance + eps) of each channel of each example."""
+    del num_features, affine
+    mean, variance = own.get("running_mean"), own.get("running_var")
+    return call(
+        "instance_norm", x, own.get("weight"), own.get("bias"), mean, variance,
+        not track_running_stats, 0.1 if momentum is None else momentum, eps, cudnn_enabled=True,
+    )  # fmt: skip
+
+
+@layer("LayerNorm")
+def layer_norm(
+    call: Call, own: Own, x: Thing, *, normalized_shape: Sequence[int], eps: float,
+    elementwise_affine: bool = True,
+) -> Thing:  # fmt: skip
+    """(x - mean) / sqrt(variance + eps) over the last axes."""
+    del elementwise_affine
+    shape = list(normalized_shape)
+    return call("layer_norm", x, shape, own.get("weight"), own.get("bias"), eps)
+
+
+@layer("RMSNorm")
+def rms_norm(
+    call: Call, own: Own, x: Thing, *, normalized_shape: Sequence[int], eps: float | None = None,
+    elementwise_affine: bool = True,
+) -> Thing:  # fmt: skip
+    """X / sqrt(mean of squares + eps) over the last axes."""
+    del elementwise_affine
+    return call("rms_norm", x, list(normalized_shape), own.get("weight"), eps)
+
+
+@layer("GroupNorm")
+def group_norm(
+    call: Call, own: Own, x: Thing, *, num_groups: int, num_channels: int, eps: float,
+    affine: bool = True,
+) -> Thing:  # fmt: skip
+    """(x - mean) / sqrt(variance + eps) over groups of channels."""
+    del num_channels, affine
+    return call("group_norm", x, num_groups, own.get("weight"), own.get("bias"), eps)
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+
+
+def _max_pool(rank: int) -> Handler:
+    def handler(
+        call: Call, own: Own, x: Thing, *, kernel_size: Any, stride: Any = None, padding: Any = 0,
+        dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
+    ) -> Thing:  # fmt: skip
+        del own
+        name = f"max_pool{rank}d_with_indices" if return_indices else f"max_pool{rank}d"
+        kernel = _tuple(kernel_size, rank)
+        return call(
+            name, x, kernel, kernel if stride is None else _tuple(stride, rank),
+            _tuple(padding, rank), _tuple(dilation, rank), ceil_mode,
+        )  # fmt: skip
+
+    handler.__doc__ = f"The largest in windows over {rank} axes."
+    return handler
+
+
+def _average_pool(rank: int) -> Handler:
+    def handler(
+        call: Call, own: Own, x: Thing, *, kernel_size: Any, stride: Any = None, padding: Any = 0,
+        ceil_mode: bool = False, count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Thing:  # fmt: skip
+        del own
+        kernel = _tuple(kernel_size, rank)
+        more = [divisor_override] if rank > 1 else []
+        return call(
+            f"avg_pool{rank}d", x, kernel, kernel if stride is None else _tuple(stride, rank),
+            _tuple(padding, rank), ceil_mode, count_include_pad, *more,
+        )  # fmt: skip
+
+    handler.__doc__ = f"The mean of windows over {rank} axes."
+    return handler
+
+
+def _adaptive(kind: str, rank: int) -> Handler:
+    def handler(
+        call: Call, own: Own, x: Thing, *, output_size: Any, return_indices: bool = False
+    ) -> Thing:
+        del own
+        size = [
+            call("size", x, i - rank) if n is None else n
+            for i, n in enumerate(_tuple(output_size, rank))
+        ]
+        made = call(f"adaptive_{kind}_pool{rank}d", x, size)
+        if kind == "max" and isinstance(made, list | tuple):
+            return made if return_indices else made[0]
+        return made
+
+    handler.__doc__ = f"Pooling over {rank} axes to a size."
+    return handler
+
+
+for _n in (1, 2, 3):
+    layer(f"MaxPool{_n}d")(_max_pool(_n))
+    layer(f"AvgPool{_n}d")(_average_pool(_n))
+    layer(f"AdaptiveAvgPool{_n}d")(_adaptive("avg", _n))
+    layer(f"AdaptiveMaxPool{_n}d")(_adaptive("max", _n))
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+@layer("Flatten")
+def flatten(call: Call, own: Own, x: Thing, *, start_dim: int = 1, end_dim: int = -1) -> Thing:
+    """Several axes as one."""
+    del own
+    return call("flatten", x, start_dim, end_dim)
+
+
+@layer("Unflatten")
+def unflatten(call: Call, own: Own, x: Thing, *, dim: int, unflattened_size: Any) -> Thing:
+    """One axis as several."""
+    del own
+    return call("unflatten", x, dim, list(unflattened_size))
+
+
+def _padding(rank: int, mode: str) -> Handler:
+    def handler(call: Call, own: Own, x: Thing, *, padding: Any, value: float = 0.0) -> Thing:
+        del own
+        return _padded(call, x, _tuple(padding, 2 * rank), mode, value)
+
+    handler.__doc__ = f"Padding of {rank} axes."
+    return handler
+
+
+for _n in (1, 2, 3):
+    layer(f"ZeroPad{_n}d", f"ConstantPad{_n}d")(_padding(_n, "constant"))
+    layer(f"ReflectionPad{_n}d")(_padding(_n, "reflect"))
+    layer(f"ReplicationPad{_n}d")(_padding(_n, "replicate"))
+
+
+@layer("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")
+def upsample(
+    call: Call, own: Own, x: Thing, *, mode: str, size: Any = None, scale_factor: Any = None,
+    align_corners: bool | None = None, recompute_scale_factor: bool | None = True, name: str = "",
+) -> Thing:  # fmt: skip
+    """Resizing; pickles of before torch 1.6 compute the factor anew from the size."""
+    del own, name
+    spatial = x.read().rank - 2
+    kinds = {"nearest": "nearest", "linear": "linear", "bilinear": "bilinear",
+             "trilinear": "trilinear", "bicubic": "bicubic"}  # fmt: skip
+    if mode not in kinds or not 1 <= spatial <= 3:
+        raise Gap(f"mode {mode!r}")
+    factors = None if scale_factor is None else [float(n) for n in _tuple(scale_factor, spatial)]
+    sizes = None if size is None else _tuple(size, spatial)
+    if factors is not None and recompute_scale_factor:
+        shape = x.read().shape[2:]
+        if not all(isinstance(n, int) for n in shape):
+            raise Gap("a scale factor that is computed anew from a size that varies")
+        known = [n for n in shape if isinstance(n, int)]
+        sizes = [int(n * f) for n, f in zip(known, factors, strict=True)]
+        factors = None
+    rest = [] if mode == "nearest" else [bool(align_corners)]
+    return call(f"upsample_{mode}{spatial}d", x, sizes, *rest, factors)
+
+
+@layer("PixelShuffle")
+def pixel_shuffle(call: Call, own: Own, x: Thing, *, upscale_factor: int) -> Thing:
+    """Channels as blocks of pixels."""
+    del own
+    return call("pixel_shuffle", x, upscale_factor)
+
+
+@layer("PixelUnshuffle")
+def pixel_unshuffle(call: Call, own: Own, x: Thing, *, downscale_factor: int) -> Thing:
+    """Blocks of pixels as channels."""
+    del own
+    return call("pixel_unshuffle", x, downscale_factor)
+
+
+@layer("ChannelShuffle")
+def channel_shuffle(call: Call, own: Own, x: Thing, *, groups: int) -> Thing:
+    """Channels of groups taken in turn."""
+    del own
+    return call("channel_shuffle", x, groups)
+
+
+@layer("LocalResponseNorm")
+def local_response_norm(
+    call: Call, own: Own, x: Thing, *, size: int, alpha: float = 1e-4, beta: float = 0.75,
+    k: float = 1.0,
+) -> Thing:  # fmt: skip
+    """X / (k + alpha * mean of squares over near channels) ** beta."""
+    del own
+    rank = x.read().rank
+    if rank < 3:
+        raise Gap(f"{rank} axes")
+    squares = call("unsqueeze", call("mul", x, x), 1)
+    before, after = size // 2, (size - 1) // 2
+    if rank == 3:
+        padded = call("constant_pad_nd", squares, [0, 0, before, after], 0.0)
+        mean = call("avg_pool2d", padded, [size, 1], [1, 1])
+    elif rank == 4:
+        padded = call("constant_pad_nd", squares, [0, 0, 0, 0, before, after], 0.0)
+        mean = call("avg_pool3d", padded, [size, 1, 1], [1, 1, 1])
+    else:
+        raise Gap(f"{rank} axes")
+    total = call("add", call("mul", call("squeeze", mean, 1), alpha), k)
+    return call("div", x, call("pow", total, beta))
+
+
+# -- element by element ----------------------------------------------------------------------------
+
+
+@layer(
+    "Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout",
+    "FeatureAlphaDropout",
+)  # fmt: skip
+def identity(call: Call, own: Own, x: Thing, *, p: float = 0.5, inplace: bool = False) -> Thing:
+    """X itself, when not training."""
+    del call, own, p, inplace
+    return x
+
+
+def _plain(name: str, op: str) -> None:
+    def handler(call: Call, own: Own, x: Thing, *, inplace: bool = False) -> Thing:
+        del own, inplace  # nothing else reads the input
+        return call(op, x)
+
+    handler.__doc__ = f"{op} of each element."
+    layer(name)(handler)
+
+
+for _name, _op in (
+    ("ReLU6", "relu6"), ("Sigmoid", "sigmoid"), ("Tanh", "tanh"), ("SiLU", "silu"),
+    ("Mish", "mish"), ("Hardswish", "hardswish"), ("Hardsigmoid", "hardsigmoid"),
+    ("SELU", "selu"), ("LogSigmoid", "log_sigmoid"),
+):  # fmt: skip
+    _plain(_name, _op)
+
+
+@layer("ReLU")
+def relu(
+    call: Call, own: Own, x: Thing, *, inplace: bool = False, threshold: float = 0,
+    value: float = 0,
+) -> Thing:  # fmt: skip
+    """The larger of x and 0; before torch 1.0 it was a threshold."""
+    del own, inplace
+    if threshold or value:
+        raise Gap(f"threshold {threshold}, value {value}")
+    return call("relu", x)
+
+
+@layer("GELU")
+def gelu(call: Call, own: Own, x: Thing, *, approximate: str = "none") -> Thing:
+    """X times the normal distribution's integral to x."""
+    del own
+    return call("gelu", x, approximate=approximate)
+
+
+@layer("ELU")
+def elu(call: Call, own: Own, x: Thing, *, alpha: float = 1.0, inplace: bool = False) -> Thing:
+    """X where x > 0, else alpha * (exp(x) - 1)."""
+    del own, inplace
+    return call("elu", x, alpha)
+
+
+@layer("CELU")
+def celu(call: Call, own: Own, x: Thing, *, alpha: float = 1.0, inplace: bool = False) -> Thing:
+    """Max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+    del own, inplace
+    return call("celu", x, alpha)
+
+
+@layer("LeakyReLU")
+def leaky_relu(
+    call: Call, own: Own, x: Thing, *, negative_slope: float = 0.01, inplace: bool = False
+) -> Thing:
+    """X where x > 0, else x times a slope."""
+    del own, inplace
+    return call("leaky_relu", x, negative_slope)
+
+
+@layer("RReLU")
+def rrelu(
+    call: Call, own: Own, x: Thing, *, lower: float = 1 / 8, upper: float = 1 / 3,
+    inplace: bool = False,
+) -> Thing:  # fmt: skip
+    """X where x > 0, else x times the mean slope."""
+    del own, inplace
+    return call("leaky_relu", x, (lower + upper) / 2)
+
+
+@layer("PReLU")
+def prelu(call: Call, own: Own, x: Thing, *, num_parameters: int = 1, init: float = 0.25) -> Thing:
+    """X where x > 0, else x times its channel's slope."""
+    del num_parameters, init
+    return call("prelu", x, own["weight"])
+
+
+@layer("Hardtanh")
+def hardtanh(
+    call: Call, own: Own, x: Thing, *, min_val: float = -1.0, max_val: float = 1.0,
+    inplace: bool = False,
+) -> Thing:  # fmt: skip
+    """X between two bounds."""
+    del own, inplace
+    return call("hardtanh", x, min_val, max_val)
+
+
+# Before torch 1.0 a ReLU6 was a Hardtanh with its bounds.
+def _relu6(
+    call: Call, own: Own, x: Thing, *, min_val: float = 0.0, max_val: float = 6.0,
+    inplace: bool = False,
+) -> Thing:  # fmt: skip
+    """X between 0 and 6."""
+    return hardtanh(call, own, x, min_val=min_val, max_val=max_val, inplace=inplace)
+
+
+del LAYERS["ReLU6"]
+layer("ReLU6")(_relu6)
+
+
+@layer("Threshold")
+def threshold(
+    call: Call, own: Own, x: Thing, *, threshold: float, value: float, inplace: bool = False
+) -> Thing:
+    """X where it is above a threshold, else a value."""
+    del own, inplace
+    return call("threshold", x, threshold, value)
+
+
+@layer("Softplus")
+def softplus(call: Call, own: Own, x: Thing, *, beta: float = 1, threshold: float = 20) -> Thing:
+    """Log(1 + exp(beta * x)) / beta."""
+    del own
+    return call("softplus", x, beta, threshold)
+
+
+@layer("Softshrink")
+def softshrink(call: Call, own: Own, x: Thing, *, lambd: float = 0.5) -> Thing:
+    """X moved towards 0 by lambda."""
+    del own
+    return call("softshrink", x, lambd)
+
+
+@layer("Hardshrink")
+def hardshrink(call: Call, own: Own, x: Thing, *, lambd: float = 0.5) -> Thing:
+    """X where it is further from 0 than lambda."""
+    del own
+    return call("hardshrink", x, lambd)
+
+
+@layer("Softsign")
+def softsign(call: Call, own: Own, x: Thing) -> Thing:
+    """X / (1 + |x|)."""
+    del own
+    return call("div", x, call("add", call("abs", x), 1))
+
+
+@layer("Tanhshrink")
+def tanhshrink(call: Call, own: Own, x: Thing) -> Thing:
+    """X - tanh(x)."""
+    del own
+    return call("sub", x, call("tanh", x))
+
+
+@layer("GLU")
+def glu(call: Call, own: Own, x: Thing, *, dim: int = -1) -> Thing:
+    """One half times the sigmoid of the other."""
+    del own
+    return call("glu", x, dim)
+
+
+def _softmax(op: str) -> Handler:
+    def handler(call: Call, own: Own, x: Thing, *, dim: int | None = None) -> Thing:
+        del own
+        # Without an axis: as torch.nn.functional._get_softmax_dim has it.
+        axis = dim if dim is not None else (0 if x.read().rank in (0, 1, 3) else 1)
+        return call(op, x, axis)
+
+    handler.__doc__ = f"{op} along an axis."
+    return handler
+
+
+layer("Softmax")(_softmax("softmax"))
+layer("LogSoftmax")(_softmax("log_softmax"))
+
+
+@layer("Softmin")
+def softmin(call: Call, own: Own, x: Thing, *, dim: int | None = None) -> Thing:
+    """Softmax of -x."""
+    return LAYERS["Softmax"].handler(call, own, call("neg", x), dim=dim)
+
+
+@layer("Softmax2d")
+def softmax_2d(call: Call, own: Own, x: Thing) -> Thing:
+    """Softmax along the channels."""
+    del own
+    return call("softmax", x, -3)
+
+
+# -- recurrent layers ------------------------------------------------------------------------------
+
+
+@layer("LSTM", "GRU", "RNN")
+def recurrent(
+    call: Call, own: Own, x: Thing, *, mode: str, input_size: int, hidden_size: int,
+    num_layers: int = 1, bias: bool = True, batch_first: bool = False, dropout: float = 0,
+    bidirectional: bool = False, proj_size: int = 0, nonlinearity: str = "tanh",
+    dropout_state: Any = None,
+) -> Thing:  # fmt: skip
+    """A recurrent layer that starts from zeros; what it returns is a tuple, as torch's."""
+    del input_size, dropout, dropout_state, nonlinearity  # `mode` says the last
+    names = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu"}
+    if mode not in names:
+        raise Gap(f"mode {mode!r}")
+    ways = 2 if bidirectional else 1
+    weights = []
+    for n in range(num_layers):
+        for suffix in ("", "_reverse")[:ways]:
+            roles = ["weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if bias else ())]
+            roles += ["weight_hr"] if proj_size else []
+            weights += [own[f"{role}_l{n}{suffix}"] for role in roles]
+    zeros = cell = None
+    if isinstance(x, Reference):
+        value = x.read()
+        shape = [num_layers * ways, *_batch(call, x, batch_first=batch_first)]
+        dtype = NUMBERS[value.dtype]
+        zeros = cell = call("zeros", [*shape, proj_size or hidden_size], dtype=dtype)
+        if mode == "LSTM" and proj_size:
+            cell = call("zeros", [*shape, hidden_size], dtype=dtype)
+    made = call(
+        names[mode], x, Items([zeros, cell]) if mode == "LSTM" else zeros, Items(weights), bias,
+        num_layers, 0.0, train=False, bidirectional=bidirectional, batch_first=batch_first,
+    )  # fmt: skip
+    if isinstance(made, Unknown):
+        return made
+    return (made[0], (made[1], made[2])) if mode == "LSTM" else (made[0], made[1])
+
+
+def _batch(call: Call, x: Reference, *, batch_first: bool) -> list[Thing]:
+    """Return the size of a sequence's batch, if it has one."""
+    if x.read().rank != 3:
+        return []
+    return [call("size", x, 0 if batch_first else 1)]

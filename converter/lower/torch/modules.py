@@ -1,0 +1,256 @@
+"""Pickled modules into a graph: ``nn.Sequential`` of torch's own layers, one after another.
+
+A module's forward is code that its file does not hold. That of a Sequential is known, and so are
+those of torch's layers (`converter.lower.torch.layers`); any other class is a gap.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Graph
+from converter.lower.tf import sizes
+from converter.lower.torch.context import Context
+from converter.lower.torch.layers import IGNORED, LAYERS
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script import finished, walks
+from converter.lower.torch.script_calls import call_op
+from converter.lower.torch.script_inputs import Arguments, Met, Probe
+from converter.lower.torch.script_source import Function, Parameter, Source
+from converter.lower.torch.script_things import UNKNOWN, Thing, Unknown
+from converter.lower.torch.script_walk import Walker
+from formats.bundle import Bundle, TensorSpec
+from formats.errors import CorruptError, LimitError, UnsupportedError
+from formats.torch_script_objects import Instance, Objects
+
+SLOTS = ("_modules", "_parameters", "_buffers")
+SEQUENCES = ("Sequential",)
+WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")  # one module inside
+INNER = ("module", "_orig_mod")
+HOOKS = (
+    "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called",
+)  # fmt: skip
+# Of wrappers: where they run.
+WRAPPED = frozenset(("dim", "device_ids", "output_device", "src_device_obj", "class", "training"))
+DEEPEST = 50  # Sequentials in Sequentials
+NEWEST = 1 << 20  # version of ops: that of today
+TRUST = "With torch installed, --trust module=path supplies it, or --arch package.module:factory a new one"
+
+
+@dataclass(slots=True)
+class Modules:
+    """The module tree of a pickle.
+
+    Attributes:
+        entries: Path -> class and plain attributes.
+        children: Path -> names of the modules inside, in order.
+        tensors: Path -> own name of a tensor -> its name among the bundle's weights.
+        opaque: Path of an object that is neither plain nor a tensor -> its class.
+    """
+
+    entries: Mapping[str, Mapping[str, Any]]
+    children: dict[str, list[str]]
+    tensors: dict[str, dict[str, str]]
+    opaque: Mapping[str, str]
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> "Modules":
+        """Return that of a bundle.
+
+        Raises:
+            UnsupportedError: Some of it was not kept.
+            CorruptError: It is damaged.
+        """
+        content = bundle.topology.content if bundle.topology is not None else None
+        entries = {
+            path: entry for path, entry in (content or {}).items() if isinstance(entry, dict)
+        }
+        if not entries:
+            raise CorruptError("a module tree without modules", where="torch_modules")
+        for left in bundle.metadata.left_out:
+            if left.reason.startswith(("plain data past", "nests deeper")) or left.name == "…":
+                raise UnsupportedError(f"not supported: modules of which {left.reason}")
+        children: dict[str, list[str]] = {path: [] for path in entries}
+        for path in entries:
+            parent, _, name = path.rpartition(".")
+            if path and parent in children:
+                children[parent].append(name)
+        tensors: dict[str, dict[str, str]] = {}
+        for name, tensor in bundle.weights.items():
+            parts = [p for p in tensor.origin.split("/") if p not in SLOTS]
+            tensors.setdefault(".".join(parts[:-1]), {})[parts[-1]] = name
+        return cls(entries, children, tensors, bundle.metadata.opaque)
+
+    def root(self) -> str:
+        """Return the path of the module that all others are in.
+
+        Raises:
+            UnsupportedError: There are several.
+        """
+        roots = [
+            path for path in self.entries
+            if not path or not any(parent in self.entries for parent in _above(path))
+        ]  # fmt: skip
+        if len(roots) > 1:
+            named = ", ".join(repr(r) for r in roots[:5])
+            raise UnsupportedError(f"not supported: {len(roots)} modules in one file: {named}")
+        return roots[0]
+
+
+def _above(path: str) -> list[str]:
+    """Return the paths of all that is around a module."""
+    parts = path.split(".")
+    return [".".join(parts[:i]) for i in range(len(parts))]
+
+
+def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> Graph:
+    """Return the graph of a pickled module.
+
+    Args:
+        bundle: The model.
+        opset: Version of ONNX's operators.
+        inputs: Of the user's: a pickle records no shapes. Its one input is called ``input``.
+
+    Raises:
+        UnsupportedError: A layer's forward is not known, or does what we do not do.
+        UsageError: The shape of the input must be said.
+        CorruptError: It is damaged.
+    """
+    modules = Modules.of(bundle)
+    root = modules.root()
+    _check_classes(modules, root)
+    forward = Function(
+        "forward", (Parameter("self", "", None), Parameter("input", "Tensor", None)), [], "", ""
+    )
+
+    def walk(arguments: Arguments) -> Graph:
+        sizes.forget()
+        op = Context(Graph("forward", opset), bundle.weights)
+        objects = Objects(Instance("", {}, ""))
+        walker = Walker(op, Source({}), objects, {}, NEWEST)
+        (given,) = arguments.made(walker, forward)
+        made = _Chain(walker, modules).module(root, given)
+        if isinstance(made, Probe):
+            raise Met(made.name, "none of the layers")
+        return finished(walker, made, arguments, "")
+
+    return walks(walk, inputs)
+
+
+def _check_classes(modules: Modules, root: str) -> None:
+    """Look for classes whose forward is not known.
+
+    Raises:
+        UnsupportedError: There are some; all are named.
+    """
+    gaps: dict[str, str] = {}
+    seen = [root]
+    while seen:
+        path = seen.pop()
+        kind, is_known = _kind(modules.entries[path])
+        if is_known and kind in (*SEQUENCES, *WRAPPERS):
+            seen += [_joined(path, name) for name in modules.children[path]]
+        elif not is_known or kind not in LAYERS:
+            gaps.setdefault(str(modules.entries[path].get("class")), path or "(root)")
+    if not gaps:
+        return
+    named = "; ".join(f"forward of class {cls}, at {path}" for cls, path in list(gaps.items())[:20])
+    known = [c.rpartition(".")[2] for c in gaps if c.startswith("torch.nn.")]
+    near = [m for k in known for m in difflib.get_close_matches(k, LAYERS, 1)]
+    hint = f"Near names that are known: {', '.join(near)}" if near else TRUST
+    raise UnsupportedError(f"not supported: {named}; its code is not in the file", hint=hint)
+
+
+def _kind(entry: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return a class' own name, and whether it is one of torch's."""
+    cls = str(entry.get("class", ""))
+    module, _, name = cls.rpartition(".")
+    return name, module.startswith(("torch.nn.", "torch._dynamo.")) or module == "torch.nn"
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+class _Chain:
+    """Builds modules, one after another."""
+
+    def __init__(self, walker: Walker, modules: Modules) -> None:
+        self.walker = walker
+        self.modules = modules
+
+    def module(self, path: str, x: Thing, depth: int = 0) -> Thing:
+        """Return what a module yields."""
+        if depth > DEEPEST:
+            raise LimitError(f"modules nested more than {DEEPEST} deep", where=path[:200])
+        entry = self.modules.entries[path]
+        kind, _ = _kind(entry)
+        self.walker.at = f"{path or '(root)'} ({kind})"
+        if isinstance(x, Unknown):
+            return UNKNOWN
+        try:
+            self._check_hooks(path, entry)
+            if kind in SEQUENCES or kind in WRAPPERS:
+                return self._inside(path, entry, kind, x, depth)
+            return self._layer(path, entry, kind, x)
+        except Gap as gap:
+            self.walker.found(kind, str(gap))
+            return UNKNOWN
+
+    def _inside(
+        self, path: str, entry: Mapping[str, Any], kind: str, x: Thing, depth: int
+    ) -> Thing:
+        names = self.modules.children[path]
+        if kind in WRAPPERS:
+            if len(names) != 1 or names[0] not in INNER:
+                raise Gap(f"a wrapper around {len(names)} modules")
+            allowed = WRAPPED
+        else:
+            allowed = frozenset()
+        unknown = sorted(set(entry) - IGNORED - allowed)
+        if unknown and kind not in WRAPPERS:
+            raise Gap(f"attribute {unknown[0]}")
+        for name in names:
+            x = self.module(_joined(path, name), x, depth + 1)
+        return x
+
+    def _check_hooks(self, path: str, entry: Mapping[str, Any]) -> None:
+        for hook in HOOKS:
+            start = _joined(path, hook)
+            if entry.get(hook) or any(
+                p == start or p.startswith(f"{start}.") for p in self.modules.opaque
+            ):
+                raise Gap(f"what hooks do ({hook})")
+
+    def _opaque(self, path: str) -> list[str]:
+        """Return attributes of a layer that are neither plain nor tensors."""
+        start = f"{path}." if path else ""
+        inside = (p.removeprefix(start) for p in self.modules.opaque if p.startswith(start))
+        names = {p.partition(".")[0] for p in inside}
+        return sorted(names - IGNORED - {"(root)", *self.modules.children[path]})
+
+    def _layer(self, path: str, entry: Mapping[str, Any], kind: str, x: Thing) -> Thing:
+        row = LAYERS[kind]
+        given = {name: value for name, value in entry.items() if name in row.attributes}
+        unknown = sorted(set(entry) - row.attributes - IGNORED)
+        unknown += self._opaque(path)
+        if unknown:
+            raise Gap(f"attribute {unknown[0]}")
+        own = {
+            name: Reference.to(self.walker.op.weight(tensor))
+            for name, tensor in self.modules.tensors.get(path, {}).items()
+        }
+
+        def call(name: str, *args: Thing, **kwargs: Thing) -> Thing:
+            return call_op(self.walker, f"torch.{name}", list(args), kwargs)
+
+        with self.walker.op.scope(path or kind):
+            try:
+                return row.handler(call, own, x, **given)
+            except (TypeError, KeyError, ValueError, AttributeError) as e:
+                if isinstance(x, Probe):
+                    raise Met(x.name, kind) from e
+                raise Gap(f"does not add up: {e!r:.200}") from e
