@@ -1,11 +1,11 @@
 """Devices in the source text of TorchScript: literals, and what asks where something is.
 
 The text is torch's own printing, so devices have few spellings: ``torch.device("cuda:0")``,
-``torch.device("cuda", 1)``, the calls ``torch.cpu(x)`` and ``torch.cuda(x)``, and before torch 1.1
-``device=[1, 0]``. Where a tensor's device is compared with the very device that the program was on
-(``cuda:0``), that becomes the target, and the same branch is taken. A question for a kind
-(``x.is_cuda``, ``x.device.type == "cuda"``) stays: whoever asks has an answer for each. A device
-that is computed while the program runs stays as well; both are said.
+``torch.device("cuda", 1)``, the calls ``torch.cpu(x)`` and ``torch.cuda(x)``, and in torch 1.0
+``device=[1, 0]``. Where a tensor's device is compared with the very device that the program was on,
+that becomes the target, and the same branch is taken. A question for a kind (``x.is_cuda``,
+``x.device.type == "cuda"``) stays: whoever asks has an answer for each. A device that is computed
+while the program runs stays as well; both are said.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/serialization/python_print.cpp
 (printConstant, printQuotedString), .../jit/runtime/register_prim_ops.cpp (aten::device, aten::cpu)
@@ -29,11 +29,19 @@ TOKEN = re.compile(
     rb"|(?P<close>\))",
     re.DOTALL,
 )
+# Operators that have kernels for some devices only.
+ON_CPU = re.compile(rb"ops\.(quantized|mkldnn\w*|prepacked)\.\w+|torch\.(mkldnn_\w+|to_mkldnn)")
+ON_GPU = re.compile(rb"torch\.(_?cudnn_\w+|miopen_\w+)")
 RELEVANT = (
+    b"ops.quantized.",
+    b"mkldnn",
+    b"ops.prepacked.",
+    b"cudnn_",
+    b"miopen_",
     b"device",
     b"torch.cpu(",
     b"torch.cuda(",
-    b"is_cuda",
+    b"ops.prim.is_",
     *(b'"%b' % k.encode() for k in KINDS),
 )
 DEVICE_TEXT = re.compile(rf'"({"|".join(KINDS)})(:\d+)?"'.encode())
@@ -41,6 +49,8 @@ COMPARES = frozenset({b"torch.eq", b"torch.ne", b"torch.__is__", b"torch.__isnot
 TRANSFERS = {b"torch.cpu": "cpu", b"torch.cuda": "cuda"}
 LENGTHS = b"torch._pack_padded_sequence"  # wants the lengths on the CPU, wherever the rest is
 ASKS = frozenset({b"ops.prim.is_cuda", b"ops.prim.is_cpu", b"ops.prim.is_xpu", b"ops.prim.is_mps"})
+OLDEST = b"op_version_set = 0\n"  # texts of torch 1.0, where a device is a list of two numbers:
+# https://github.com/pytorch/pytorch/blob/v1.0.0/tools/jit/gen_jit_dispatch.py (IntList of a Device)
 TYPES = {0: "cpu", 1: "cuda"}  # enum DeviceType, c10/core/DeviceType.h
 
 
@@ -83,7 +93,8 @@ def moved(code: bytes, device: Device, home: AbstractSet[str], said: Said) -> li
         said: What is found is counted here.
 
     Raises:
-        UnsupportedError: The code would take another branch there.
+        UnsupportedError: The code would take another branch there, or has operators that do not
+            run there.
     """
     if not any(word in code for word in RELEVANT):
         return []
@@ -100,12 +111,16 @@ def moved(code: bytes, device: Device, home: AbstractSet[str], said: Said) -> li
         elif token["text"] is not None:
             edits += _text(code, token, calls, device, home, said)
         elif token["type"] is not None:
-            edits += _numbers(token, device, said)
+            edits += _numbers(token, device, said) if code.startswith(OLDEST) else []
         else:
             if token["name"] in ASKS:
                 said.warnings[f"asks {token['name'].decode()}(…)"] += 1
             elif token["name"] == b"torch.device":
                 said.warnings["computes a device"] += 1
+            bound = ON_CPU if device.kind != "cpu" else ON_GPU
+            if bound.fullmatch(token["name"]):
+                name = token["name"].decode()
+                raise UnsupportedError(f"not supported: {name} on {device}, where it does not run")
             if token["none"] is None:
                 calls.append(_Call(token["name"], start, end))
     return sorted(edits)
@@ -156,16 +171,16 @@ def _literal(
 
 def _compared(name: str, device: Device, home: AbstractSet[str], said: Said) -> str | None:
     """Return what to compare with in place of ``name``; None to leave it."""
-    if ":" not in name:
-        said.kept[name] += 1
-        said.warnings[f"asks whether something is on {name}"] += 1
-        return None
     zeroth = f"{device.kind}:0"
     if name in home or (name == zeroth and device.kind in home):  # tensors there give a number
         if device.index is not None or device.kind == "cpu":
             return f"{device}"
         said.warnings[f"compares with {name}: taken to be {zeroth} there"] += 1
         return zeroth
+    if ":" not in name:
+        said.kept[name] += 1
+        said.warnings[f"asks whether something is on {name}"] += 1
+        return None
     if home and name == (zeroth if device.index is None else f"{device}"):
         raise UnsupportedError(
             f"not supported: code that asks whether it is on {name}, where it was not and would be"

@@ -38,7 +38,9 @@ AUTOCAST = re.compile(
     + rb')"\s*\}[^{}]*\}\s*,\s*\{\s*"name"\s*:\s*""\s*,\s*"arg"\s*:\s*\{\s*"(?P<dtype>as_\w+)"'
 )
 TEXT = re.compile(rf"({'|'.join(KINDS)})(:\d{{1,3}})?")
-ON_CPU = "_pack_padded_sequence"  # takes its lengths from the CPU, wherever the rest is
+# Operators with kernels for some devices only; packing takes its lengths from the CPU.
+ON_CPU = re.compile(r"torch\.ops\.(quantized|mkldnn\w*|prepacked|aten\._pack_padded_sequence)\b.*")
+ON_GPU = re.compile(r"torch\.ops\.aten\.(_?cudnn_|miopen_)\w+.*")
 
 
 @dataclass(slots=True)
@@ -179,10 +181,9 @@ def _look(node: dict[str, JSON], device: Device, found: Graphs) -> None:
     target = node.get("target")
     if not isinstance(target, str) or "inputs" not in node:
         return
-    if ON_CPU in target and device.kind != "cpu":
-        raise UnsupportedError(
-            f"not supported: {target} on {device}, with its lengths on the CPU", expected="cpu"
-        )
+    bound = ON_CPU if device.kind != "cpu" else ON_GPU
+    if bound.fullmatch(target):
+        raise UnsupportedError(f"not supported: {target} on {device}, where it does not run")
     if target.startswith("torch.ops.") and target.count(".") > 2:
         space = target.split(".")[2]
         if space not in ("aten", "prim", "prims", "higher_order", "profiler"):

@@ -176,7 +176,6 @@ class Program:
     def _codes(self, home: set[str]) -> None:
         """Rewrite source texts, and the maps that lead from them to the author's."""
         start = f"{self.prefix}code/"
-        old = f"{self.prefix}model.json" in self.archive
         for name in self.archive.members:
             if not name.startswith(start) or not name.endswith(".py"):
                 continue
@@ -185,14 +184,8 @@ class Program:
             if not edits:
                 continue
             self._replace(name, code, applied(code, edits))
-            for map_name in (f"{name}.debug_pkl", *self._old_maps(old)):
-                self._map(map_name, edits)
-
-    def _old_maps(self, old: bool) -> Iterator[str]:
-        if old:
-            for name in self.archive.members:
-                if name.startswith(f"{self.prefix}debug/"):
-                    yield name
+            self._map(f"{name}.debug_pkl", edits)
+            self._map(f"{self.prefix}debug/{name[len(start) : -3]}.pkl", edits)  # torch 1.2
 
     def _map(self, name: str, edits: list[Edit]) -> None:
         if name in self.archive:
