@@ -114,7 +114,7 @@ def test_operators_that_do_not_run_there_are_refused(text, device):
 @pytest.mark.parametrize(
     "text",
     [
-        '  n = torch.to(m, torch.device("cpu"), 4)\n  a = torch._pack_padded_sequence(x, n, False)\n',
+        '  n = torch.to(m, torch.device("cpu"))\n  a = torch._pack_padded_sequence(x, n, False)\n',
         '  a, b, = torch._pack_padded_sequence(x, torch.to(n, torch.device("cpu")), False)\n',
     ],
 )
