@@ -7,6 +7,7 @@ the CRCs of its members; it is computed anew, so that what torch would have writ
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
 
@@ -180,16 +181,18 @@ def identified(rewriter: Rewriter, replaced: dict[str, Content]) -> dict[str, Co
     in which they were written. The first is kept; the second is computed as torch does, where it
     was computed so for the source.
     """
-    crcs = list(rewriter.crcs({}))
-    name = next((n for n, _ in crcs if n.endswith(IDENTITY)), None)
+    name = next((n for n, _ in rewriter.crcs({}) if n.endswith(IDENTITY)), None)
     if name is None:
         return replaced
-    before = [n for n, _ in crcs].index(name)
+
+    def combined(content: Mapping[str, Content]) -> bytes:
+        before = takewhile(lambda row: row[0] != name, rewriter.crcs(content))
+        return b"%020d" % _combined(crc for _, crc in before)
+
     old = rewriter.content(name, 40)
-    if old[20:] != b"%020d" % _combined(crc for _, crc in crcs[:before]):
+    if old[20:] != combined({}):
         return replaced
-    new = _combined(crc for _, crc in list(rewriter.crcs(replaced))[:before])
-    return {**replaced, name: Content.of(old[:20] + b"%020d" % new)}
+    return {**replaced, name: Content.of(old[:20] + combined(replaced))}
 
 
 def _combined(crcs: Iterable[int]) -> int:

@@ -172,7 +172,7 @@ def _literal(
 def _compared(name: str, device: Device, home: AbstractSet[str], said: Said) -> str | None:
     """Return what to compare with in place of ``name``; None to leave it."""
     zeroth = f"{device.kind}:0"
-    if name in home or (name == zeroth and device.kind in home):  # tensors there give a number
+    if name in home or name.removesuffix(":0") in home:  # tensors on ``cuda`` give a number
         if device.index is not None or device.kind == "cpu":
             return f"{device}"
         said.warnings[f"compares with {name}: taken to be {zeroth} there"] += 1

@@ -126,10 +126,11 @@ class Rewriter:
         return ALIGNMENT
 
     def crcs(self, replaced: Mapping[str, Content]) -> Iterator[tuple[str, int]]:
-        """Yield the CRC of each member's content as it will be, in the order of the members."""
+        """Yield the CRC of the content of each member that has one, in the order of the members."""
         for entry in self._by_place:
-            name = _name(entry)
-            yield name, replaced[name].crc if name in replaced else entry.crc
+            content = replaced.get(_name(entry))
+            if entry.size if content is None else content.size:
+                yield _name(entry), entry.crc if content is None else content.crc
 
     def content(self, name: str, limit: int) -> bytes:
         """Return the content of a member of at most ``limit`` bytes."""
