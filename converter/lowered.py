@@ -111,8 +111,10 @@ def _of_torch(
     )  # fmt: skip
     try:
         captured = capture(artifact.path, bundle, request)
-    except CorruptError as e:
-        raise (gap if isinstance(gap, CorruptError) else e) from e
+    except (UnsupportedError, CorruptError) as e:
+        if gap is not None:
+            e.add_note(f"convert itself: {gap.found}")
+        raise
     except EnvironmentFault as e:
         if gap is None:
             raise

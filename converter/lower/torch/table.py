@@ -128,7 +128,7 @@ class Table(Mapping[str, Row]):
 OPS = Table(
     "basics", "arithmetic", "activations", "convolution", "normalization", "linear", "shaping",
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
-    "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding",
+    "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
 )  # fmt: skip
 
 
