@@ -159,6 +159,9 @@ def _script(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
         guard.refuse_script(source)
     module = torch.jit.load(source, map_location=device)
     guard.refuse_nodes(module)
+    if not hasattr(module, "forward"):
+        methods = ", ".join(module._c._method_names())
+        raise ValueError(f"the program has no forward, only {methods}")
     return Loaded(module)
 
 

@@ -1,17 +1,22 @@
-"""Convert the Keras models and TensorFlow graphs of a corpus, and compare with the frameworks.
+"""Convert the models and graphs of a corpus, and compare with the frameworks.
 
     python tests/corpus/graphs.py FOLDER --tensorflow-python P [--kind K,...] [--jobs N] [-v]
+    python tests/corpus/graphs.py FOLDER --torch-python P [--exporter auto|native|export|…] [-v]
 
 FOLDER has an INDEX.tsv with the columns ``kind`` and ``path``, or files. Each is converted by
 ``convert --to onnx`` and compared by ``convert verify``, in processes that may take so much time
-and memory; of a TensorFlow graph each signature is, by `tensorflow_graphs`. A verdict each:
+and memory; of a TensorFlow graph each signature is, by `tensorflow_graphs`; torch's programs are
+told their inputs by `torch_graphs`. Kinds are those that the given frameworks run, unless said. A
+verdict each:
 
-    agrees     Keras 3, tf_keras or TensorFlow computes the same
+    agrees     Keras 3, tf_keras, TensorFlow or torch computes the same
     own code   not converted, or not run: a Lambda or a class of the author's own is in it
     no graph   the file records weights only
-    no run     converted, accepted by onnxruntime, and no framework runs the source: why follows
-    gap        a TensorFlow graph that is not converted, and what of it is named
-    random     of a TensorFlow graph some outputs differ from run to run; all others agree
+    no run     converted, accepted by onnxruntime, and no framework runs the source: why follows;
+               or a torch program that torch itself does not run on what we guess, so none was made
+    gap        a TensorFlow graph or torch program that is not converted; what of it is named
+    random     of a TensorFlow graph or torch program some outputs differ from run to run; all
+               others agree
     empty      onnxruntime's output has no element, and neither has the source's, of the same shape
     WRONG      outputs differ, onnxruntime refuses the file, there is a gap in a Keras model that
                is no one's own code, or anything else kept it from being converted
@@ -38,16 +43,21 @@ from pathlib import Path
 import onnxruntime
 
 import converter
-from converter.verify.runners import PYTHON_VARIABLE
+from converter.child import PYTHON_VARIABLE, TORCH_PYTHON_VARIABLE
 from formats.errors import ConvertError
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
+import torch_graphs  # noqa: E402
 from tensorflow_server import stand_in  # noqa: E402
 
 KERAS = ("keras_h5", "keras_zip")
 TENSORFLOW = ("savedmodel", "tf1_frozen", "tf_checkpoint")
-SUFFIXES = {".h5": "keras_h5", ".hdf5": "keras_h5", ".keras": "keras_zip", ".pb": "tf1_frozen"}
+TORCH = ("torch", "torchscript", "torch_export")
+SUFFIXES = {
+    ".h5": "keras_h5", ".hdf5": "keras_h5", ".keras": "keras_zip", ".pb": "tf1_frozen",
+    ".pt": "torch", ".pth": "torch", ".pt2": "torch_export", ".jit": "torchscript",
+}  # fmt: skip
 SECONDS = 120  # for a conversion; three times that for a comparison, which starts frameworks
 SAVED_MODELS = ("saved_model.pb", "saved_model.pbtxt")
 SAVED_MODEL_PARTS = (*SAVED_MODELS, "tfhub_module.pb", "keras_metadata.pb", "fingerprint.pb")
@@ -59,13 +69,24 @@ WEIGHTS_ONLY = "records no computation"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--tensorflow-python", required=True)
-    parser.add_argument("--kind", default=",".join((*KERAS, *TENSORFLOW)))
+    parser.add_argument("--tensorflow-python")
+    parser.add_argument("--torch-python")
+    parser.add_argument("--exporter", default="auto", help="of torch's programs")
+    parser.add_argument("--kind")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
-    os.environ[PYTHON_VARIABLE] = options.tensorflow_python
-    found = [m for m in models(options.folder) if m[0] in options.kind.split(",")]
+    kinds: list[str] = []
+    if options.tensorflow_python:
+        os.environ[PYTHON_VARIABLE] = options.tensorflow_python
+        kinds += [*KERAS, *TENSORFLOW]
+    if options.torch_python:
+        os.environ[TORCH_PYTHON_VARIABLE] = options.torch_python
+        kinds += TORCH
+    if not kinds:
+        parser.error("--tensorflow-python or --torch-python says who runs the sources")
+    kinds = options.kind.split(",") if options.kind else kinds
+    found = [m for m in models(options.folder) if m[0] in kinds]
     verdicts: Counter[str] = Counter()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
@@ -73,7 +94,7 @@ def main() -> int:
         if any(kind in TENSORFLOW for kind, _ in found):
             asks = stack.enter_context(stand_in(options.tensorflow_python, Path(scratch)))
         with ThreadPoolExecutor(options.jobs) as pool:
-            judged = pool.map(partial(judge, asks), found)
+            judged = pool.map(partial(judge, asks, options.exporter), found)
             for (_, path), rows in zip(found, judged, strict=True):
                 for verdict, detail in rows:
                     verdicts[verdict] += 1
@@ -102,9 +123,11 @@ def models(folder: Path) -> Iterator[tuple[str, Path]]:
             yield SUFFIXES[path.suffix], path
 
 
-def judge(asks: Path | None, model: tuple[str, Path]) -> list[tuple[str, str]]:
+def judge(asks: Path | None, exporter: str, model: tuple[str, Path]) -> list[tuple[str, str]]:
     """Return verdicts on one artifact, and what there is to say."""
     kind, path = model
+    if kind in TORCH:
+        return [torch_graphs.judge(path, exporter, sys.modules[__name__])]
     return [of_model(path)] if kind in KERAS else of_graph(path, asks)
 
 
