@@ -112,8 +112,9 @@ def _measures(found: "Iterable[Measure]") -> None:
 
 def _device(report: "DeviceReport") -> None:
     tf32 = "allowed" if report.allow_tf32 else "off"
-    reason = f": {report.reason}" if report.reason else f" (TF32 {tf32})"
-    say(f"device      {report.device}: {report.status}{reason}")
+    # What has failed there was said as the graph's own reason.
+    said = f": {report.reason}" if report.status == "not run" else f" (TF32 {tf32})"
+    say(f"device      {report.device}: {report.status}{said}")
     for name, side in (("source", report.source), ("converted", report.converted)):
         for i, text in enumerate(_side(side)):
             say(f"{'' if i else name:<11} {text}")

@@ -147,7 +147,8 @@ def _side(name: str, ran: Ran | NoRun, allowed: int) -> Side:
     if ran.placement is None:
         return Side("failed", f"{ran.runtime} does not say where it was", ran.runtime)
     problem = ran.placement.problem(allowed)
-    return Side("failed" if problem else "passed", problem, ran.runtime, ran.placement)
+    runtime = replace(ran.runtime, device=ran.placement.mostly)
+    return Side("failed" if problem else "passed", problem, runtime, ran.placement)
 
 
 def _fallen(report: DeviceReport) -> Iterable[str]:

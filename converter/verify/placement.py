@@ -17,6 +17,7 @@ be on the device and was elsewhere is a fallback: silent in the framework, not h
 itself wants on the CPU, as bookkeeping of shapes, counts like everything else.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,6 +104,14 @@ class Placement:
     def placed(self) -> int:
         """How many parts were on the device."""
         return sum(places.get(self.device, 0) for places in self.counts.values())
+
+    @property
+    def mostly(self) -> str:
+        """Where most of its parts were."""
+        total: Counter[str] = Counter()
+        for places in self.counts.values():
+            total.update(places)
+        return total.most_common(1)[0][0] if total else ""
 
     def problem(self, allowed: int) -> str:
         """Return what is wrong with it, or nothing.

@@ -24,7 +24,7 @@ from converter.verify.runners import NoRun, prepare
 from converter.verify.sources import TensorFlowSource
 from converter.verify.tensorflow_source import Binding
 from formats.bundle import Bundle, Signature
-from formats.errors import CorruptError, UnsupportedError
+from formats.errors import CorruptError, UnsupportedError, UsageError
 
 
 def verify_savedmodel(
@@ -51,13 +51,17 @@ def verify_savedmodel(
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
+        UsageError: The user's inputs, tolerances or signature are not this model's.
     """
     options = options or Options()
     if unlike:
         return {"": GraphReport("not run", unlike)}
     reports: dict[str, GraphReport] = {}
+    known = [s.name for s in bundle.signatures]
+    if options.signature not in (None, *known):
+        raise UsageError(f"there is no signature {options.signature!r}", expected=", ".join(known))
     for signature in bundle.signatures:
-        if not signature.outputs:
+        if not signature.outputs or options.signature not in (None, signature.name):
             continue
         begin = perf_counter()
         report = cannot_run(bundle, options, needs_onnx=False)
@@ -98,7 +102,11 @@ def _compared(
     tolerance = Tolerance(options.atol, options.rtol, precision)
     known = sides[0].hints()
     found = [known.get(spec.name, inputs.Hint()) for spec in specs]
-    plan = inputs.plan(specs, found, seed=options.seed, samples=max(options.samples, 1))
+    plan = (
+        inputs.from_file(options.inputs, specs)
+        if options.inputs is not None
+        else inputs.plan(specs, found, seed=options.seed, samples=max(options.samples, 1))
+    )
     with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
         folders = Path(name, "source"), Path(name, "written")
         for folder in folders:
@@ -125,7 +133,8 @@ def _compared(
             asked = framework_party(before, there, lambda p, on: sides[0].run(p, on=on))
             answer = framework_party(after, here, lambda p, on: sides[1].run(p, on=on))
             report = report.with_device(verify_on_device(asked, answer, alike, on))
-    return replace(report, seed=options.seed, notes=tuple(sides[0].notes(there)))
+    seed = None if options.inputs else options.seed
+    return replace(report, seed=seed, notes=tuple(sides[0].notes(there)))
 
 
 def _lowered(bundle: Bundle, signature: str) -> Graph | None:

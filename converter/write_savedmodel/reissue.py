@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from converter.events import Progress, Step
+from converter.evidence import verification_of
 from converter.options import Options
 from converter.sizes import readable_size
 from converter.verify.report import GraphReport
@@ -55,7 +56,10 @@ class SavedModel:
         from converter.verify.savedmodel_files import verify_savedmodel
 
         rewritten = catalog.read(Artifact(written, options.limits), "savedmodel")
-        return verify_savedmodel(source, self.source, written, rewritten, unlike=self.made.unlike)
+        return verify_savedmodel(
+            source, self.source, written, rewritten,
+            unlike=self.made.unlike, options=verification_of(options),
+        )  # fmt: skip
 
     def record(self, written: Path, reached: str, *, sync: bool) -> None:
         """Write `convert.json` into the folder."""
