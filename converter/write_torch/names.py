@@ -412,29 +412,46 @@ def _twin(
         raise NoTwin("torch.nn has no such layer")
     if kind in ("Bidirectional", "MultiHeadAttention"):
         return function(kind, config, Weights(roles, tensors))
+    joined: Mapping[str, tuple[str, ...]] = {}
     if function is recurrent:
-        kind, roles, tensors = _cells(kind, config, roles, tensors)
-    return function(kind, config, _short(roles, tensors))
+        kind, roles, tensors, joined = _cells(kind, config, roles, tensors)
+    found = function(kind, config, _short(roles, tensors))
+    return [
+        replace(named, sources=tuple(x for n in named.sources for x in joined.get(n, (n,))))
+        for named in found
+    ]
 
 
 def _cells(
     kind: str, config: Config, roles: Roles, tensors: Mapping[str, Tensor]
-) -> tuple[str, Roles, Mapping[str, Tensor]]:
-    """Return a recurrent layer's weights as today's Keras has them."""
+) -> tuple[str, Roles, Mapping[str, Tensor], Mapping[str, tuple[str, ...]]]:
+    """Return a recurrent layer's weights as today's Keras has them.
+
+    Returns:
+        The class; the weights by role; the tensors; and what those are made of that are made.
+    """
     plain = kind.removeprefix("CuDNN")
     names, count = list(roles.values()), len(GATES[plain])
-    units = config.get("units", 0)
-    last = tensors[names[-1]]
-    cudnn = len(names) == 3 and count > 1 and last.shape == (2 * count * units,)
-    if not cudnn:
-        if len(names) > 3:
-            raise NoTwin("its gates stand apart")
-        return plain, roles, tensors
-    from converter.write_keras.kernels import from_cudnn
+    by_role = dict(zip(RECURRENT, names, strict=False))
+    if count > 1 and len(names) == 3 * count:  # Keras 1: each gate's own
+        from converter.write_keras.kernels import gates
+        from converter.write_keras.places import GATES as PLACES
 
-    stored = from_cudnn(names, units, count, reset_after=plain == "GRU")
-    ready = {name: made.tensor(tensors) for name, made in zip(names, stored, strict=True)}
-    return plain, dict(zip(RECURRENT, names, strict=True)), ready
+        stored = [gates(names[i::3], PLACES[plain], None) for i in range(3)]
+        ready = {n: s.tensor(tensors) for n, s in zip(names, stored, strict=False)}
+        return plain, by_role, ready, {n: tuple(names[i::3]) for i, n in enumerate(names[:3])}
+    if len(names) > 3:
+        raise NoTwin(f"it has {len(names)} weights")
+    units = config.get("units", 0)
+    if len(names) == 3 and count > 1 and tensors[names[-1]].shape == (2 * count * units,):
+        from converter.write_keras.kernels import from_cudnn
+
+        stored = from_cudnn(names, units, count, reset_after=plain == "GRU")
+        ready = {n: s.tensor(tensors) for n, s in zip(names, stored, strict=True)}
+        return plain, by_role, ready, {}
+    if all(role.isdigit() for role in roles):  # known by their order alone
+        return plain, by_role, tensors, {}
+    return plain, roles, tensors, {}
 
 
 def _short(roles: Roles, tensors: Mapping[str, Tensor]) -> Weights:
