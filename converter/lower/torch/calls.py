@@ -46,7 +46,7 @@ def call(
     """
     named = dict(kwargs or {})
     plain = plain_name(name)
-    if overload not in (None, "", "default"):
+    if overload not in (None, "", "default") and "." not in plain:
         plain = f"{plain}.{overload}"
     if plain in DROPPED:
         return None
