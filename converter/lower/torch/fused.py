@@ -56,7 +56,7 @@ def multi_head_attention(
     together = op.reshape(heads, (*query.shape[:2], embed_dim))
     made = linear(op, together, proj_weight, proj_bias)
     if not need_weights:
-        return [made]
+        return [made, op.constant([], "float32")]
     if average_attn_weights:
         found = op.reduce("ReduceMean", found, [1], keepdims=False)
     return [made, found]
@@ -95,7 +95,7 @@ def transformer_encoder_layer(
         return layer_norm(op, x, (embed_dim,), weight, bias, eps)
 
     x = normed(src, norm_weight_1, norm_bias_1) if norm_first else src
-    (seen,) = multi_head_attention(
+    seen, _ = multi_head_attention(
         op, x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask,
         need_weights=False, mask_type=mask_type,
     )  # fmt: skip
