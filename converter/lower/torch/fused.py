@@ -7,7 +7,7 @@ and attention.cpp beside it; WeightNorm.cpp in the folder above.
 import math
 
 from converter.lower.gap import Gap
-from converter.lower.torch.activations import gelu, relu, safe_softmax
+from converter.lower.torch.activations import gelu, relu
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
 from converter.lower.torch.normalization import layer_norm
@@ -78,7 +78,7 @@ def _masked(op: Context, scores: Value, mask: Value | None, mask_type: int | Non
     elif mask_type not in (BY_QUERY, BY_HEAD):
         raise Gap(f"a mask of type {mask_type}")
     hidden = op.where(mask, op.constant(-math.inf, scores.dtype), scores)
-    return safe_softmax(op, hidden, -1)
+    return op.softmax(hidden)
 
 
 @aten("_transformer_encoder_layer_fwd")
