@@ -92,3 +92,23 @@ def rrelu(
     if training:
         raise Gap("rrelu in training")
     return op.unary("LeakyRelu", self, alpha=(lower + upper) / 2)
+
+
+@aten("rrelu_with_noise")
+def rrelu_with_noise(
+    op: Context, self: Value, noise: Value, lower: float = 1 / 8, upper: float = 1 / 3,
+    training: bool = False,
+) -> Value:  # fmt: skip
+    """X if x > 0, else x times the mean of the bounds, when not training."""
+    del noise
+    return rrelu(op, self, lower, upper, training)
+
+
+@aten("rrelu_with_noise_functional")
+def rrelu_with_noise_functional(
+    op: Context, self: Value, noise: Value, lower: float = 1 / 8, upper: float = 1 / 3,
+    training: bool = False,
+) -> list[Value]:  # fmt: skip
+    """X if x > 0, else x times the mean of the bounds; the noise is only training's."""
+    del noise
+    return [rrelu(op, self, lower, upper, training)]

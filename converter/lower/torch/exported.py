@@ -130,6 +130,7 @@ class _Lowering:
         self.wanted = {spec.name: spec for spec in inputs}
         self.values: dict[str, Thing] = {}
         self.unknown: set[str] = set()  # names that a gap left without a value
+        self.absent: set[str] = set()  # outputs that handlers do not make
         self.gaps = Gaps()
         self.origins = {t.origin: name for name, t in bundle.weights.items()}
 
@@ -335,6 +336,8 @@ class _Lowering:
 
     def _named(self, content: Any) -> Thing:
         name = content.get("name") if isinstance(content, dict) else None
+        if name in self.absent:
+            raise Gap("an output that only training reads")
         if name not in self.values:
             raise CorruptError(f"a node reads {name!r}, which is not there")
         return self.values[name]
@@ -350,12 +353,14 @@ class _Lowering:
         if len(outputs) == 1 and isinstance(outputs[0], dict):
             self._name(outputs[0], made)
             return
-        if not isinstance(made, list) or len(made) < len(outputs):
-            if outputs:
-                raise Gap(f"{len(outputs)} outputs")
+        if not outputs:
             return
+        if not isinstance(made, list):
+            raise Gap(f"{len(outputs)} outputs")
         for output, thing in zip(outputs, made, strict=False):
             self._name(_object(output, "an output that is no object"), thing)
+        # What only training reads is not made.
+        self.absent.update(_all_names(outputs[len(made) :]))
 
     def _name(self, output: Object, thing: Thing) -> None:
         ((kind, content),) = output.items()

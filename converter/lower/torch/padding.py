@@ -47,7 +47,7 @@ def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> 
     if mode == "circular":
         return _around(op, x, *more)
     if mode == "constant":
-        fill = op.constant(False if x.dtype == "bool" else value or 0, x.dtype)
+        fill = op.constant(value or 0, x.dtype)
         return op.shaped(_emitted(op, x, more, "constant", fill), shape)
     if mode not in MODES:
         raise Gap(f"mode = {mode!r}")
