@@ -128,10 +128,10 @@ class Placement:
         if others:
             return f"was on another device than {self.device}: {self._named(others)}"
         if len(self.elsewhere) > allowed:
-            bound = f" (--allow-cpu-nodes {allowed})" if allowed else ""
             count = len(self.elsewhere)
             parts = "1 part was" if count == 1 else f"{count} parts were"
-            return f"{parts} on the CPU{bound}: " + self._named(self.elsewhere)
+            bound = f"--allow-cpu-nodes {count} would pass"
+            return f"{parts} on the CPU ({bound}): {self._named(self.elsewhere)}"
         return ""
 
     @staticmethod

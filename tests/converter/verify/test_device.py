@@ -11,6 +11,7 @@ import pytest
 from device_stand_in import install
 
 import converter
+import formats
 from converter.cli.app import run
 from converter.verify.graphs import Options, verify_graph
 from formats.errors import EnvironmentFault
@@ -58,6 +59,15 @@ def verified(tmp_path, monkeypatch, converted, known):
     return ask
 
 
+def as_the_schema_says(plain):
+    """Hold a report against the manifest's schema, as what a manifest has of it."""
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(Path(formats.__file__).with_name("manifest.schema.json").read_text())
+    wanted = {"$defs": schema["$defs"], "$ref": "#/$defs/comparison"}
+    found = json.loads(json.dumps(plain, allow_nan=False))
+    jsonschema.Draft202012Validator(wanted).validate(found)
+
+
 def test_all_four_agree(verified):
     report = verified()
     assert (report.status, report.reached) == ("passed", "device")
@@ -74,7 +84,7 @@ def test_all_four_agree(verified):
     assert device.converted.placement.facts["compute_capability"] == "9.0"
     assert device.converted.placement.switches["tf32"] is False
     assert device.source.placement.counts["variable"] == {"GPU:0": 1}
-    json.dumps(report.plain(), allow_nan=False)
+    as_the_schema_says(report.plain())
 
 
 @pytest.mark.parametrize(
@@ -148,6 +158,7 @@ def test_a_source_without_the_device_is_said_and_the_converted_model_held_agains
     assert report.device.source.status == "not run"
     assert "sees no GPU:0" in report.device.source.reason
     assert len(report.device.pairs) == 2
+    as_the_schema_says(report.plain())
     assert verified("nan", "no device").status == "failed"
 
 
