@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from converter.cli.doctor import doctor
 from converter.cli.parameters import (
     Arguments,
     Bounds,
@@ -255,6 +256,8 @@ def inspect(
 
 
 app.command()(verify)
+
+app.command()(doctor)
 
 
 @app.command()

@@ -1,0 +1,141 @@
+"""Import one framework and say what it sees; run in a child, for it may crash, hang or print.
+
+``question.json`` is ``{"framework", "environment"}``: the variables as the user has them, those to
+be unset as null. ``answer.json`` is ``{"version", "devices", "facts", "problem"}``. Plain, and
+nothing of the project: any Python runs it.
+"""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# An ONNX model of one MatMul, 1x1: what a session on a device is tried with. Made by
+# fixtures/doctor/make_probe_model.py.
+MODEL = bytes.fromhex(
+    "08073a440a110a01780a017812017922064d61744d756c120570726f62655a130a0178120e0a0c080112080a"
+    "0208010a02080162130a0179120e0a0c080112080a0208010a02080142040a00100d"
+)
+Described = tuple[list[str], dict[str, Any]]  # devices, facts
+ACCELERATED = (
+    "TensorrtExecutionProvider",
+    "CUDAExecutionProvider",
+    "ROCMExecutionProvider",
+    "MIGraphXExecutionProvider",
+    "CoreMLExecutionProvider",
+    "DmlExecutionProvider",
+)
+
+
+def torch(module: Any) -> Described:
+    """Describe torch."""
+    cuda = module.cuda
+    available = cuda.is_available()
+    count = cuda.device_count() if available else 0
+    devices = []
+    for index in range(count):
+        major, minor = cuda.get_device_capability(index)
+        devices.append(f"cuda:{index} {cuda.get_device_name(index)} (sm_{major}{minor})")
+    facts = {
+        "cuda": module.version.cuda,
+        "hip": module.version.hip,
+        "cuda_available": available,
+        "cuda_devices": count,
+        "architectures": cuda.get_arch_list(),
+        "cudnn": module.backends.cudnn.version() if module.backends.cudnn.is_available() else None,
+    }
+    for name in ("mps", "xpu"):
+        part = getattr(module.backends, name, None) or getattr(module, name, None)
+        facts[f"{name}_available"] = bool(part is not None and part.is_available())
+        devices += [name] if facts[f"{name}_available"] else []
+    if available:  # a kernel that is not in the build fails here, not before
+        try:
+            (module.ones(8, device="cuda") * 2).sum().item()
+        except Exception as e:  # noqa: BLE001 - what torch raises is its answer
+            facts["kernel_problem"] = f"{type(e).__name__}: {e}"[:500]
+    return [*devices, "cpu"], facts
+
+
+def tensorflow(module: Any) -> Described:
+    """Describe TensorFlow."""
+    build = dict(module.sysconfig.get_build_info())
+    found = module.config.list_physical_devices()
+    devices = []
+    for device in found:
+        details = {}
+        if device.device_type == "GPU":
+            details = module.config.experimental.get_device_details(device)
+        name = details.get("device_name", "")
+        devices.append(f"{device.device_type}:{device.name.rpartition(':')[2]} {name}".strip())
+    gpus = sum(d.device_type == "GPU" for d in found)
+    facts = {
+        "cuda": build.get("cuda_version") if build.get("is_cuda_build") else None,
+        "cudnn": build.get("cudnn_version") if build.get("is_cuda_build") else None,
+        "gpus": gpus,
+    }
+    return devices, facts
+
+
+def keras(module: Any) -> Described:
+    """Describe Keras."""
+    return [], {"backend": module.backend.backend() if hasattr(module, "backend") else None}
+
+
+def jax(module: Any) -> Described:
+    """Describe JAX."""
+    devices = [f"{d.platform}:{d.id} {d.device_kind}" for d in module.devices()]
+    return devices, {"backend": module.default_backend()}
+
+
+def onnxruntime(module: Any) -> Described:
+    """Describe onnxruntime: what a session really gets, not what the build could."""
+    module.set_default_logger_severity(4)
+    offered = module.get_available_providers()
+    devices = []
+    for provider in offered:
+        if provider in ACCELERATED:
+            session = module.InferenceSession(MODEL, providers=[provider])
+            devices += [provider] if session.get_providers()[0] == provider else []
+    return [*devices, "CPUExecutionProvider"], {"offered": offered}
+
+
+def plain(module: Any) -> Described:
+    """Describe a package that has no devices."""
+    del module
+    return [], {}
+
+
+DESCRIBE: dict[str, Callable[[Any], Described]] = {
+    "torch": torch, "tensorflow": tensorflow, "keras": keras, "jax": jax,
+    "onnxruntime": onnxruntime,
+}  # fmt: skip
+
+
+def main() -> None:
+    """Answer."""
+    folder = Path(sys.argv[1])
+    question = json.loads((folder / "question.json").read_text())
+    for name, value in question["environment"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    answer = {"version": "", "devices": [], "facts": {}, "problem": ""}
+    try:
+        module = importlib.import_module(question["framework"])
+        answer["version"] = str(getattr(module, "__version__", ""))
+        describe = DESCRIBE.get(question["framework"], plain)
+        answer["devices"], answer["facts"] = describe(module)
+    except BaseException as e:  # noqa: BLE001 - what a framework raises is its answer
+        answer["problem"] = f"{type(e).__name__}: {e}"[:1000]
+    (folder / "answer.json").write_text(json.dumps(answer, default=str))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # taking a framework down costs half a second
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Open an artifact with one official loader; run in a child, with limits, and nothing trusted.
+
+``question.json`` is ``{"loader", "path", "environment"}``; ``answer.json`` is ``{"outcome",
+"error", "message", "version"}``. Every loader is called in its safe mode: ``weights_only=True``,
+``safe_mode=True``. Plain, and nothing of the project: any Python runs it.
+"""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def torch_load(path: str, **options: str) -> Any:
+    """Call torch.load."""
+    torch = importlib.import_module("torch")
+    torch.load(path, weights_only=True, **options)
+    return torch
+
+
+def jit_load(path: str, **options: str) -> Any:
+    """Call torch.jit.load."""
+    torch = importlib.import_module("torch")
+    torch.jit.load(path, **options)
+    return torch
+
+
+def keras_load(path: str, module: str) -> Any:
+    """Call load_model of Keras 3 or of Keras 2."""
+    keras = importlib.import_module(module)
+    options = {} if int(keras.__version__.split(".")[0]) < 3 else {"safe_mode": True}
+    keras.models.load_model(path, compile=False, **options)
+    return keras
+
+
+def saved_model(path: str) -> Any:
+    """Call tf.saved_model.load."""
+    tensorflow = importlib.import_module("tensorflow")
+    tensorflow.saved_model.load(path)
+    return tensorflow
+
+
+def graph(path: str) -> Any:
+    """Import a GraphDef, binary or text."""
+    tensorflow = importlib.import_module("tensorflow")
+    text_format = importlib.import_module("google.protobuf.text_format")
+    proto = tensorflow.compat.v1.GraphDef()
+    data = Path(path).read_bytes()
+    if path.endswith(".pbtxt"):
+        text_format.Parse(data.decode(), proto)
+    else:
+        proto.ParseFromString(data)
+    with tensorflow.Graph().as_default():
+        tensorflow.graph_util.import_graph_def(proto, name="")
+    return tensorflow
+
+
+def checkpoint(path: str) -> Any:
+    """Call tf.train.load_checkpoint."""
+    tensorflow = importlib.import_module("tensorflow")
+    tensorflow.train.load_checkpoint(path.removesuffix(".index"))
+    return tensorflow
+
+
+def session(path: str) -> Any:
+    """Make a session of onnxruntime."""
+    onnxruntime = importlib.import_module("onnxruntime")
+    onnxruntime.set_default_logger_severity(4)
+    onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return onnxruntime
+
+
+def safe_open(path: str) -> Any:
+    """Open a safetensors file."""
+    safetensors = importlib.import_module("safetensors")
+    with safetensors.safe_open(path, framework="np") as f:
+        list(f.keys())
+    return safetensors
+
+
+CPU = {"map_location": "cpu"}
+LOADERS: dict[str, Callable[[str], Any]] = {
+    "torch.load(path)": torch_load,
+    'torch.load(path, map_location="cpu")': lambda path: torch_load(path, **CPU),
+    "torch.jit.load(path)": jit_load,
+    'torch.jit.load(path, map_location="cpu")': lambda path: jit_load(path, **CPU),
+    "keras.models.load_model(path)": lambda path: keras_load(path, "keras"),
+    "tf_keras.models.load_model(path)": lambda path: keras_load(path, "tf_keras"),
+    "tf.saved_model.load(path)": saved_model,
+    "tf.graph_util.import_graph_def(graph_def)": graph,
+    "tf.train.load_checkpoint(path)": checkpoint,
+    "onnxruntime.InferenceSession(path)": session,
+    "safetensors.safe_open(path)": safe_open,
+}
+
+
+def main() -> None:
+    """Answer."""
+    folder = Path(sys.argv[1])
+    question = json.loads((folder / "question.json").read_text())
+    for name, value in question["environment"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    answer = {"outcome": "loads", "error": "", "message": "", "version": ""}
+    try:
+        module = LOADERS[question["loader"]](question["path"])
+        answer["version"] = str(getattr(module, "__version__", ""))
+    except BaseException as e:  # noqa: BLE001 - what a loader raises is its answer
+        answer |= {"outcome": "fails", "error": type(e).__name__, "message": str(e)[:4000]}
+    (folder / "answer.json").write_text(json.dumps(answer))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

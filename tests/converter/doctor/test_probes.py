@@ -1,0 +1,327 @@
+"""Probes on made-up trees: fake site-packages, /proc, /sys and toolkit, and a fake nvidia-smi."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from converter.doctor import probe, probe_libraries, probe_machine, probe_nvidia, probe_packages
+from converter.doctor.host import Gpu, Package
+from formats.errors import EnvironmentFault
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def record(site, name, version, metadata=""):
+    write(
+        site / f"{name}-{version}.dist-info" / "METADATA", f"Metadata-Version: 2.1\n{metadata}\n\n"
+    )
+
+
+# -- packages -------------------------------------------------------------------------------------
+
+
+def test_records_are_read_and_nothing_is_imported(tmp_path):
+    record(tmp_path, "torch", "2.13.0+cu130", "Requires-Dist: numpy>=1.26 ; extra == 'x'")
+    bomb = "raise SystemExit('imported')\n"
+    write(tmp_path / "torch" / "__init__.py", bomb)
+    write(tmp_path / "torch" / "version.py",
+          "from typing import Optional\n__version__ = '2.13.0+cu130'\n"
+          "cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n")  # fmt: skip
+    record(tmp_path, "tf_keras", "2.21.0")
+    record(tmp_path, "some_other", "1.0")
+    record(tmp_path, "nvidia_cudnn_cu12", "9.3.0.75")
+    found = probe_packages.look([str(tmp_path), str(tmp_path / "gone"), str(tmp_path / ".")])
+    assert set(found) == {"torch", "tf-keras", "nvidia-cudnn-cu12"}
+    (torch,) = found["torch"]
+    assert torch.version == "2.13.0+cu130"
+    assert torch.build["cuda"] == "13.0"
+    assert torch.build["hip"] is None
+    assert torch.requires == ("numpy>=1.26 ; extra == 'x'",)
+
+
+def test_two_folders_give_two_records_in_order(tmp_path):
+    record(tmp_path / "a", "numpy", "2.0.0")
+    record(tmp_path / "b", "numpy", "1.26.4")
+    found = probe_packages.look([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert [p.version for p in found["numpy"]] == ["2.0.0", "1.26.4"]
+
+
+def test_tensorflows_build_is_parsed():
+    text = (
+        "import collections\nbuild_info = collections.OrderedDict([('cuda_compute_capabilities', "
+        "['sm_60', 'compute_90']), ('cuda_version', '12.5.1'), ('cudnn_version', '9'), "
+        "('is_cuda_build', True), ('is_rocm_build', False)])\n"
+    )
+    found = probe_packages.tensorflow_build(text)
+    assert found == {
+        "cuda": "12.5.1",
+        "cudnn": "9",
+        "hip": False,
+        "architectures": ["sm_60", "compute_90"],
+    }
+    assert probe_packages.tensorflow_build(text.replace("True", "False"))["cuda"] is None
+
+
+@pytest.mark.parametrize("text", ["", "x = (", "x = __import__('os').getpid()", "\0", "(" * 5000])
+def test_damaged_build_files_say_nothing(text):
+    assert probe_packages.torch_build(text).get("cuda") is None
+    assert probe_packages.tensorflow_build(text) == {}
+
+
+def test_whose_files_onnxruntime_consists_of(tmp_path):
+    record(tmp_path, "onnxruntime", "1.31.1")
+    record(tmp_path, "onnxruntime_gpu", "1.30.0")
+    capi = tmp_path / "onnxruntime" / "capi"
+    write(capi / "build_and_package_info.py",
+          "package_name = 'onnxruntime-gpu'\n__version__ = '1.30.0'\n"
+          "cuda_version = '13.0'\n")  # fmt: skip
+    write(capi / "libonnxruntime_providers_cuda.so", "")
+    write(capi / "libonnxruntime_providers_shared.so", "")
+    found = probe_packages.look([str(tmp_path)])
+    for name in ("onnxruntime", "onnxruntime-gpu"):
+        build = found[name][0].build
+        assert (build["module_of"], build["cuda"]) == ("onnxruntime-gpu", "13.0")
+        assert build["providers"] == ["cuda"]
+
+
+# -- libraries ------------------------------------------------------------------------------------
+
+
+def test_libraries_of_paths_wheels_and_toolkits(tmp_path):
+    old, system = tmp_path / "old", tmp_path / "usr" / "lib" / "x86_64-linux-gnu"
+    write(old / "libcudnn.so.8", "")
+    write(old / "libcudnn.so.8.9.7", "")
+    write(old / "libcudnn_ops.so.8", "")  # a part of it, counted with it
+    write(system / "libcudart.so.12", "")
+    write(tmp_path / "usr" / "local" / "cuda-13.0" / "lib64" / "libcudart.so.13.0.96", "")
+    wheels = {"nvidia-cudnn-cu12": "9.3.0.75", "nvidia-cuda-runtime": "13.0.96"}
+    packages = {name: (Package(name, version, "/site"),) for name, version in wheels.items()}
+    found = probe_libraries.look(packages, {"LD_LIBRARY_PATH": f"{old}{os.pathsep}/gone"}, tmp_path)
+    told = [(x.name, x.version, x.origin) for x in found]
+    assert told == [
+        ("cudnn", "8.9.7", "LD_LIBRARY_PATH"),
+        ("cudnn", "9.3.0.75", "wheel nvidia-cudnn-cu12"),
+        ("cudart", "13.0.96", "wheel nvidia-cuda-runtime"),
+        ("cudart", "12", "system"),
+        ("cudart", "13.0.96", "system"),
+    ]
+
+
+# -- the machine ----------------------------------------------------------------------------------
+
+
+def test_the_processor_and_its_features(tmp_path):
+    write(tmp_path / "cpuinfo", "model name\t: A CPU\nflags\t\t: fpu avx avx2\nmodel name\t: B\n")
+    write(tmp_path / "meminfo", "MemTotal:       1024 kB\n")
+    found = probe_machine.cpu(tmp_path)
+    assert (found.model, found.features, found.memory_bytes) == ("A CPU", ("avx", "avx2"), 1 << 20)
+    assert probe_machine.cpu(tmp_path / "gone").features == ()
+
+
+def test_variables_that_matter_and_no_others():
+    said = {"CUDA_VISIBLE_DEVICES": "", "AWS_SECRET_ACCESS_KEY": "x", "KERAS_BACKEND": "jax"}
+    assert probe_machine.variables(said) == {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "jax"}
+
+
+@pytest.mark.parametrize(
+    ("text", "backend"),
+    [('{"backend": "torch"}', "torch"), ("[]", ""), ("{", ""), ('{"backend": 3}', "")],
+)
+def test_keras_settings_file(tmp_path, text, backend):
+    write(tmp_path / ".keras" / "keras.json", text)
+    assert probe_machine.keras_backend({}, tmp_path) == backend
+    assert (
+        probe_machine.keras_backend({"KERAS_HOME": str(tmp_path / ".keras")}, Path("/x")) == backend
+    )
+
+
+def test_rocm(tmp_path):
+    assert probe_machine.rocm(tmp_path, tmp_path) == ""
+    write(tmp_path / "kfd", "")
+    assert probe_machine.rocm(tmp_path, tmp_path) == "driver only"
+    write(tmp_path / "rocm" / ".info" / "version", "6.3.1\n")
+    assert probe_machine.rocm(tmp_path, tmp_path) == "6.3.1"
+
+
+# -- NVIDIA ---------------------------------------------------------------------------------------
+
+SMI = """#!/bin/sh
+{body}
+"""
+
+
+def smi(tmp_path, monkeypatch, body):
+    program = write(tmp_path / "bin" / "nvidia-smi", SMI.format(body=body))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.fixture
+def empty(tmp_path):
+    return {"proc": tmp_path / "proc", "sys": tmp_path / "sys"}
+
+
+no_nvml = pytest.mark.skipif(
+    any(Path(p).exists() for p in ("/proc/driver/nvidia", "/dev/nvidiactl")),
+    reason="this machine has a driver of its own",
+)
+
+
+@no_nvml
+def test_without_a_driver_there_is_nothing_and_no_complaint(empty, monkeypatch):
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
+    found = probe_nvidia.look(**empty)
+    assert (found.driver, found.gpus, found.libcuda, found.problem) == ("", (), False, "")
+
+
+@no_nvml
+def test_nvidia_smi_where_nvml_is_not(tmp_path, monkeypatch, empty):
+    smi(tmp_path, monkeypatch,
+        "echo 'NVIDIA H100 80GB HBM3, 9.0, 81559, 550.54.14, Enabled'\n"
+        "echo 'Tesla K80, [N/A], [N/A], 550.54.14, [N/A]'")  # fmt: skip
+    found = probe_nvidia.look(**empty)
+    assert (found.driver, found.via) == ("550.54.14", "nvidia-smi")
+    assert found.gpus == (
+        Gpu("NVIDIA H100 80GB HBM3", (9, 0), 81559 << 20, mig=True),
+        Gpu("Tesla K80", None, None, mig=False),
+    )
+
+
+@no_nvml
+def test_a_broken_nvidia_smi_is_a_finding(tmp_path, monkeypatch, empty):
+    smi(
+        tmp_path,
+        monkeypatch,
+        'echo "NVIDIA-SMI has failed because it couldn\'t communicate"; exit 9',
+    )
+    assert "couldn't communicate" in probe_nvidia.look(**empty).problem
+
+
+@no_nvml
+def test_an_nvidia_smi_that_hangs_ends(tmp_path, monkeypatch, empty):
+    monkeypatch.setattr(probe_nvidia, "SECONDS", 1.0)
+    smi(tmp_path, monkeypatch, "sleep 60")
+    assert "longer than 1 s" in probe_nvidia.look(**empty).problem
+
+
+def test_a_child_that_crashes_is_a_finding(tmp_path, monkeypatch, empty):
+    crash = write(tmp_path / "crash.py", "import os\nos.abort()\n")
+    monkeypatch.setattr(probe_nvidia, "SCRIPT", crash)
+    assert "SIGABRT" in probe_nvidia.look(**empty).problem
+
+
+# Vendor and class: a GPU, its sound, somebody else's display.
+BUS = [("0x10de", "0x030200"), ("0x10de", "0x040300"), ("0x8086", "0x030000")]
+
+
+def test_the_kernel_and_the_bus_tell_of_what_nvml_does_not(tmp_path):
+    write(tmp_path / "proc" / "driver" / "nvidia" / "version",
+          "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19\n"
+          "GCC version: 12\n")  # fmt: skip
+    for index, (vendor, kind) in enumerate(BUS):
+        device = tmp_path / "sys" / "bus" / "pci" / "devices" / str(index)
+        write(device / "vendor", vendor + "\n")
+        write(device / "class", kind + "\n")
+    module = probe_nvidia._kernel_module(tmp_path / "proc")
+    assert module == "535.104.05"
+    found = probe_nvidia.assemble({}, module, probe_nvidia._pci(tmp_path / "sys"))
+    assert (found.driver, found.via, found.pci_gpus) == ("535.104.05", "/proc", 1)
+
+
+# -- frameworks, in children ----------------------------------------------------------------------
+
+
+def fake_python(tmp_path, monkeypatch, name, text):
+    """Put a module where children find it first."""
+    write(tmp_path / "modules" / f"{name}.py", text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+
+
+TORCH = """
+import os
+__version__ = "2.13.0"
+class cuda:
+    is_available = staticmethod(lambda: False)
+    get_arch_list = staticmethod(lambda: ["sm_90"])
+class version: cuda, hip = "13.0", None
+class backends:
+    class cudnn: is_available = staticmethod(lambda: False)
+    class mps: is_available = staticmethod(lambda: True)
+assert os.environ.get("CUDA_VISIBLE_DEVICES") == {visible!r}, os.environ.get("CUDA_VISIBLE_DEVICES")
+"""
+
+
+@pytest.mark.parametrize("visible", [None, "", "1"])
+def test_a_framework_is_asked_with_the_users_own_variables(tmp_path, monkeypatch, visible):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    fake_python(tmp_path, monkeypatch, "torch", TORCH.format(visible=visible))
+    found = probe.ask_framework("torch", sys.executable)
+    assert found.problem == ""
+    assert (found.version, found.devices) == ("2.13.0", ("mps", "cpu"))
+    assert found.facts["architectures"] == ["sm_90"]
+    assert found.facts["cuda_available"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("import os; os.abort()", "SIGABRT"),
+        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
+        ("raise ImportError('libcudart.so.13: cannot open shared object file')", "libcudart.so.13"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("import time; time.sleep(60)", "longer than 2 s"),
+    ],
+)
+def test_a_framework_that_crashes_hangs_or_raises_is_a_finding(tmp_path, monkeypatch, text, word):
+    fake_python(tmp_path, monkeypatch, "torch", text)
+    assert word in probe.ask_framework("torch", sys.executable, seconds=2.0).problem
+
+
+def test_a_whole_host_is_looked_at_without_frameworks():
+    found = probe.look(frameworks=())
+    assert found.seen == {}
+    assert found.python == ".".join(map(str, sys.version_info[:3]))
+    assert found.package("numpy") is not None
+
+
+def test_another_python_is_looked_at(tmp_path):
+    site = tmp_path / "venv" / "site"
+    record(site, "torch", "9.9.9")
+    other = write(tmp_path / "python", f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    found = probe.look(str(other), frameworks=())
+    assert found.executable == str(other)
+    assert found.package("torch").version == "9.9.9"
+
+
+def test_a_python_that_is_none_is_the_environments_fault(tmp_path):
+    with pytest.raises(EnvironmentFault, match="cannot be run"):
+        probe.look(str(tmp_path / "no" / "python"))
+
+
+def test_the_scripts_of_children_know_nothing_of_the_project():
+    for script in Path(probe.__file__).parent.glob("ask_*.py"):
+        text = script.read_text()
+        assert "from converter" not in text
+        assert "from formats" not in text
+
+
+def test_looking_imports_no_framework_and_no_numpy():
+    code = (
+        "import sys; from converter.doctor import probe, report; import json;"
+        "report.examine(probe.look(frameworks=())).document();"
+        "heavy = ('numpy', 'torch', 'tensorflow', 'keras', 'onnx', 'h5py');"
+        "print(json.dumps([m for m in heavy if m in sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
