@@ -53,14 +53,14 @@ def layer(*names: str) -> Callable[[Handler], Handler]:
     return enter
 
 
-def _tuple(value: Any, count: int) -> list[int]:
+def _tuple(value: Any, count: int) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value] * count
 
 
 # -- convolutions and products ---------------------------------------------------------------------
 
 
-def _padded(call: Call, x: Thing, padding: Sequence[int], mode: str, value: float = 0.0) -> Thing:
+def _padded(call: Call, x: Thing, padding: Sequence[Any], mode: str, value: float = 0.0) -> Thing:
     """Pad as ``torch.nn.functional.pad`` does; the last axis first."""
     rank = len(padding) // 2
     if not any(padding):

@@ -37,7 +37,10 @@ HOOKS = (
 WRAPPED = frozenset(("dim", "device_ids", "output_device", "src_device_obj", "class", "training"))
 DEEPEST = 50  # Sequentials in Sequentials
 NEWEST = 1 << 20  # version of ops: that of today
-TRUST = "With torch installed, --trust module=path supplies it, or --arch package.module:factory a new one"
+TRUST = (
+    "With torch installed, --trust module=path supplies it, "
+    "or --arch package.module:factory a new one"
+)
 
 
 @dataclass(slots=True)
@@ -65,9 +68,8 @@ class Modules:
             CorruptError: It is damaged.
         """
         content = bundle.topology.content if bundle.topology is not None else None
-        entries = {
-            path: entry for path, entry in (content or {}).items() if isinstance(entry, dict)
-        }
+        found = content if isinstance(content, Mapping) else {}
+        entries = {path: entry for path, entry in found.items() if isinstance(entry, dict)}
         if not entries:
             raise CorruptError("a module tree without modules", where="torch_modules")
         for left in bundle.metadata.left_out:
@@ -133,8 +135,8 @@ def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = 
         walker = Walker(op, Source({}), objects, {}, NEWEST)
         (given,) = arguments.made(walker, forward)
         made = _Chain(walker, modules).module(root, given)
-        if isinstance(made, Probe):
-            raise Met(made.name, "none of the layers")
+        if not walker.gaps:
+            arguments.unanswered([given])
         return finished(walker, made, arguments, "")
 
     return walks(walk, inputs)

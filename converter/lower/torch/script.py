@@ -95,11 +95,14 @@ def _walked(
         made = walker.call(Callee(forward, objects.root), given, {})
     except Stop:
         if not walker.gaps:
+            arguments.unanswered(given)
             walker.found("forward", "a branch that nothing decides")
     except Raised as raised:
         walker.found("raise", f"the program raises {str(raised)[:200]!r} for these inputs")
     except Gap as gap:
         walker.found("forward", str(gap))
+    if not walker.gaps:
+        arguments.unanswered(given)
     return finished(walker, made, arguments, forward.returns)
 
 
@@ -176,7 +179,9 @@ def _assumed(graph: Graph, arguments: Arguments) -> list[str]:
         n for name in graph.inputs for n in graph.specs[name].shape[:1] if isinstance(n, str)
     }
     for name in graph.outputs:
-        first = graph.specs[name].shape[:1]
-        if varying and first and all(isinstance(n, int) for n in graph.specs[name].shape):
-            notes.append(f"{name} has {first[0]} rows for every batch: the program fixes them")
+        shape = graph.specs[name].shape
+        if varying and len(shape) > 1 and all(isinstance(n, int) for n in shape):
+            notes.append(
+                f"{name} has the shape {list(shape)} for every batch: the program fixes it"
+            )
     return notes

@@ -9,6 +9,7 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/frontend/sc
 import ast
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from converter.lower.gap import Gap
@@ -20,7 +21,7 @@ from converter.lower.torch.script_fixing import check
 from converter.lower.torch.script_inputs import Probe, probed
 from converter.lower.torch.script_lists import LISTS
 from converter.lower.torch.script_numbers import KNOWN
-from converter.lower.torch.script_ops import SPECIAL, as_number
+from converter.lower.torch.script_ops import SPECIAL, as_number, number_of
 from converter.lower.torch.script_things import (
     UNKNOWN,
     Items,
@@ -46,6 +47,11 @@ DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
     RuntimeError,
 )  # fmt: skip
+# Ops that few programs have -> where they are.
+FUSED = dict.fromkeys(
+    ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
+    "converter.lower.torch.script_fused",
+)
 BY_FIRST = frozenset(("mul", "add"))  # ops of lists whose second argument may be the list
 RAISING = frozenset(("prim.RaiseException", "RaiseException"))
 TRUE_DIVISION = 4  # version of the ops since which integers are divided as fractions
@@ -106,6 +112,8 @@ def _called(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
         return SPECIAL["size"](walker, first, 0)
     if plain in LISTS and _is_of_lists(plain, args):
         return LISTS[plain](walker, *args, **kwargs)
+    if name in FUSED:
+        import_module(FUSED[name])
     if name in SPECIAL:
         return SPECIAL[name](walker, *args, **kwargs)
     if name == "isinstance":
@@ -194,16 +202,27 @@ def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thi
                 continue
             if argument.name in IGNORED or _is_default(argument, given[argument.name]):
                 del given[argument.name]
-    given = {k: _argument(walker, v) for k, v in given.items()}
+    kinds = {a.name: a.kind for a in schema.arguments}
+    given = {k: _argument(walker, v, kinds[k]) for k, v in given.items()}
     return calls.call(walker.op, schema.name, (), given, overload=overload)
 
 
-def _argument(walker: "Walker", thing: Thing) -> Thing:
+NUMBERS = frozenset(("Scalar", "int", "SymInt", "float", "bool"))
+
+
+def _inner(kind: str) -> str:
+    """Return the type of a list's elements, or of what may be nothing."""
+    return kind.removesuffix("?").partition("[")[0].removesuffix("?")
+
+
+def _argument(walker: "Walker", thing: Thing, kind: str) -> Thing:
     """Return an argument as handlers take it."""
+    if isinstance(thing, Reference) and _inner(kind) in NUMBERS:
+        return number_of(walker, thing)
     if isinstance(thing, Items) and thing.grown is not None:
         raise Gap("a list of as many elements as a loop has rounds")
     if isinstance(thing, list | tuple):
-        return [_argument(walker, one) for one in thing]
+        return [_argument(walker, one, kind) for one in thing]
     if isinstance(thing, DeviceName):
         return thing.name
     return thing
@@ -264,8 +283,8 @@ def suits(kind: str, thing: Thing, *, widened: bool) -> bool:
                 return inner == "Tensor"
             return all(suits(inner, one, widened=widened) for one in thing)
         return bool(count) and suits(inner, thing, widened=widened)
-    if kind == "Tensor":
-        return isinstance(thing, Reference)
+    if isinstance(thing, Reference):  # a tensor of one element is a number where one is wanted
+        return kind == "Tensor" or (widened and kind in NUMBERS)
     if kind == "Scalar":
         return is_number(thing)
     if kind in ("int", "SymInt"):

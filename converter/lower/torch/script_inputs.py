@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_source import Function
-from converter.lower.torch.script_things import Fields, Items, Missing, Thing, words
+from converter.lower.torch.script_things import UNKNOWN, Fields, Items, Missing, Thing, words
 from converter.lower.torch.things import Number, Size
 from formats.bundle import TensorSpec
 from formats.errors import UnsupportedError, UsageError
@@ -31,6 +31,7 @@ class Probe:
 
     name: str
     dtype: str | None = None
+    met: list[str] = field(default_factory=list)  # ops that said nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,10 @@ RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 
 
 def probed(name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
-    """Return what an op yields of an argument of which nothing is known.
+    """Return what an op yields of an argument of which nothing is known, or UNKNOWN.
 
     Raises:
         Learned: It says what the argument is like.
-        Met: It does not.
     """
     probe = next(a for a in args if isinstance(a, Probe))
     if args[0] is probe and name in CONVOLUTIONS | TRANSPOSED.keys():
@@ -95,8 +95,9 @@ def probed(name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thi
         rest = [a for a in args[1:] if isinstance(a, Reference) and a.read().rank > 1]
         if not rest and not any(isinstance(a, Probe) for a in args[1:]):
             casts = name in ("to", "float", "type_as")
-            return Probe(probe.name, probe.dtype or ("?" if casts else None))
-    raise Met(probe.name, name)
+            return Probe(probe.name, probe.dtype or ("?" if casts else None), probe.met)
+    probe.met.append(name)
+    return UNKNOWN
 
 
 def _weights(name: str, probe: Probe, args: Sequence[Thing]) -> Told | None:
@@ -262,12 +263,22 @@ class Arguments:
                 walker.op.define(n, partial(walker.op.measured, value, axis))
         return walker.reference(value)
 
+    def unanswered(self, given: Sequence[Thing]) -> None:
+        """Look for arguments that no op said anything of.
+
+        Raises:
+            Met: There is one.
+        """
+        for thing in given:
+            for probe in thing if isinstance(thing, tuple | list) else (thing,):
+                if isinstance(probe, Probe):
+                    raise Met(probe.name, probe.met[0] if probe.met else "nothing")
+
     def question(self, name: str, op: str) -> UsageError:
         """Return the error that asks for an argument's shape."""
         asked = " ".join(f"--input {n}:{EXAMPLE}" for n in self.names if n not in self.wanted)
         return UsageError(
-            f"the program does not say what shape {name} has, and {op}, which it meets first, "
-            "takes several",
+            f"the program does not say what shape {name} has ({op} reads it, and takes several)",
             hint=f"Say it, with words for sizes that vary: {asked or f'--input {name}:{EXAMPLE}'}",
         )
 

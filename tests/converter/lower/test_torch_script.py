@@ -1,0 +1,129 @@
+"""TorchScript archives of fixtures/torch_programs: our graph computes what torch computed."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from converter.lower import OPSET, emit
+from converter.lower.torch.lowering import lower
+from converter.options import parse_inputs
+from formats import torch_script
+from formats.artifact import Artifact
+from formats.errors import UnsupportedError, UsageError
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+ROOT = Path(__file__).parents[3] / "fixtures"
+PROGRAMS = json.loads((ROOT / "torch_programs" / "programs.json").read_text())
+SCRIPTS = [name for name, entry in PROGRAMS.items() if entry["how"] != "pickle"]
+
+
+def session(path, graph, bundle):
+    with path.open("wb") as f:
+        for piece in emit.model(graph, bundle.weights).pieces():
+            f.write(piece if isinstance(piece, bytes) else piece.read())
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def unpacked(archive, name, folder):
+    """Return a program's file, and what torch was given and gave."""
+    with zipfile.ZipFile(ROOT / "torch_programs" / archive) as held:
+        path = folder / f"{name}.pt"
+        path.write_bytes(held.read(f"{name}.pt"))
+        return path, np.load(io.BytesIO(held.read(f"{name}.npz")))
+
+
+def check_runs(running, graph, arrays, count):
+    """Run a graph as torch ran, and compare names, dtypes, shapes and values."""
+    for i in range(count):
+        feeds = {n.partition(".")[2]: arrays[n] for n in arrays.files if n.startswith(f"{i}.")}
+        wanted = {n.partition(":")[2]: arrays[n] for n in arrays.files if n.startswith(f"{i}:")}
+        assert sorted(graph.inputs) == sorted(feeds)
+        assert graph.outputs == list(wanted)
+        read = {one.name for one in running.get_inputs()}
+        made = running.run(None, {n: a for n, a in feeds.items() if n in read})
+        for name, got in zip(graph.outputs, made, strict=True):
+            assert got.dtype == wanted[name].dtype, name
+            assert got.shape == wanted[name].shape, name
+            np.testing.assert_allclose(got, wanted[name], atol=2e-5, rtol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_computes_what_torch_computes(name, tmp_path):
+    path, arrays = unpacked("scripts.zip", name, tmp_path)
+    bundle = torch_script.read(Artifact(path))
+    entry = PROGRAMS[name]
+    graph = lower(bundle, opset=OPSET, inputs=parse_inputs(entry["inputs"]))
+    running = session(tmp_path / "model.onnx", graph, bundle)
+    check_runs(running, graph, arrays, entry["runs"])
+
+
+@pytest.mark.parametrize("age", ["1.0", "1.0-py27", "1.2", "1.4", "1.6", "1.12", "2.4"])
+def test_archives_of_every_age(age, tmp_path):
+    bundle = torch_script.read(Artifact(ROOT / "torch" / f"torch{age}-script.pt"))
+    w = {name: tensor.numpy() for name, tensor in bundle.weights.items()}
+    size = w["fc.weight"].shape[1]
+    graph = lower(bundle, opset=OPSET, inputs=parse_inputs([f"x:float32:batch,{size}"]))
+    x = np.random.default_rng(3).normal(size=(4, size)).astype(np.float32)
+    (got,) = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
+    wanted = x @ w["w"] + w["table"][0] + x @ w["fc.weight"].T + w["fc.bias"]
+    np.testing.assert_allclose(got, wanted, atol=1e-5, rtol=1e-5)
+
+
+def lowered(name, tmp_path, *inputs):
+    path, _ = unpacked("scripts.zip", name, tmp_path)
+    bundle = torch_script.read(Artifact(path))
+    return lower(bundle, opset=OPSET, inputs=parse_inputs(inputs))
+
+
+def test_the_first_convolution_says_what_the_input_is(tmp_path):
+    graph = lowered("convolutional-trace", tmp_path)
+    assert graph.specs["x"].shape == ("batch", 3, "height", "width")
+    assert any("x:float32:batch,3,height,width" in note for note in graph.notes)
+
+
+def test_an_embedding_wants_integers(tmp_path):
+    graph = lowered("recurrent-script", tmp_path)
+    assert (graph.specs["tokens"].dtype, len(graph.specs["tokens"].shape)) == ("int64", 2)
+
+
+def test_what_nothing_says_is_asked_for(tmp_path):
+    with pytest.raises(UsageError, match="--input x:float32:") as e:
+        lowered("branches-script", tmp_path)
+    assert e.value.exit_code == 2
+
+
+def test_an_input_that_is_none_is_named(tmp_path):
+    with pytest.raises(UsageError, match="--input y") as e:
+        lowered("branches-script", tmp_path, "y:float32:batch,3")
+    assert e.value.expected == "x"
+
+
+def test_a_trace_that_fixes_the_batch_says_so(tmp_path):
+    graph = lowered("fixedbatch-trace", tmp_path, "x:float32:batch,1,6,6")
+    assert graph.specs["x"].shape == (2, 1, 6, 6)
+    assert any("batch is 2" in note for note in graph.notes)
+
+
+def test_state_that_is_not_kept_is_named(tmp_path):
+    graph = lowered("objects-script", tmp_path, "x:float32:batch,4")
+    assert graph.unkept == ["seen"]
+
+
+def test_checks_that_are_left_out_are_named(tmp_path):
+    graph = lowered("branches-script", tmp_path, "x:float32:batch,3")
+    assert any("raise" in note for note in graph.notes)
+
+
+@pytest.mark.parametrize("age", ["1.4", "1.6", "1.12", "2.4"])
+def test_packed_quantised_layers_are_a_named_gap(age):
+    path = ROOT / "torch" / f"torch{age}-quantized-script.pt"
+    bundle = torch_script.read(Artifact(path))
+    with pytest.raises(UnsupportedError, match="quantized"):
+        lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:batch,3"]))
