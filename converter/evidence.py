@@ -70,6 +70,8 @@ def judged_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iter
         bound = max((m.atol / m.scale for m in report.outputs.values() if m.scale), default=0.0)
         text = f"{dtype}: max rel {report.max_rel:.1e} of full precision (bound {bound:.0e}),"
         yield Step("verified", f"{text} {report.converted}{how}", report.seconds)
+        if report.device is not None:
+            yield _judged_there(report.device)
     else:
         yield Step("not run", f"comparison of {dtype} with float32: {report.reason}")
 

@@ -257,7 +257,7 @@ def steps(
             file.check_unchanged()
         if sync:
             sync_tree(payload)
-        for one in compared.values() or (None,):
+        for one in (*compared.values(), *precision.values()) or (None,):
             check_reached(options, report, one)
         publish(made, target, force=options.force)
     yield replace(_result(target, source, bundle, match, report, compared), precision=precision)

@@ -98,7 +98,7 @@ def compare_precision(
     for graph, name, (whole, _) in zip(
         graphs, write_graph.names(graphs), made.reduced, strict=True
     ):
-        model = next(home.rglob(name))
+        final = model = next(home.rglob(name))
         if precision in EMULATED:
             emulated = reduce_precision(whole, bundle.weights, precision, emulate=True)
             beside = aside / precision
@@ -106,8 +106,9 @@ def compare_precision(
             yield from write_graph.alone(needed(emulated.graph), bundle, beside, name, sync=False)
             model = beside / name
         report = verify_precision(
-            aside / name, model, graph, NARROW[precision], options=verification_of(options)
-        )
+            aside / name, model, graph, NARROW[precision], there=final,
+            options=verification_of(options),
+        )  # fmt: skip
         yield from judged_precision(report, NARROW[precision], emulated=precision in EMULATED)
         reports[graph.signature] = report
     return reports

@@ -48,6 +48,7 @@ def onnx_party(
     chosen: tuple[int, ...],
     outputs: Mapping[str, str],
     allowance: Allowance,
+    side: str = "onnx",
 ) -> Party:
     """Return a graph that onnxruntime runs.
 
@@ -57,11 +58,12 @@ def onnx_party(
         chosen: Numbers of the cases that it ran.
         outputs: Name → dtype.
         allowance: For each child.
+        side: What its files on the CPU are called.
     """
     dtypes = [*outputs.values()]
 
     def on_device(on: On) -> Ran | NoRun:
-        there = beside(prepared, chosen, "device-onnx")
+        there = beside(prepared, chosen, f"device-{side}")
         found = run_onnx(model, there, chosen, outputs, allowance, on=on)
         if found.no_device:
             text = f"onnxruntime {found.runtime.version}: {found.no_device}"
@@ -77,4 +79,4 @@ def onnx_party(
 
         return Ran(found.runtime, values, found.placement, failed)
 
-    return Party(lambda case, i: output(prepared, "onnx", case, i, dtypes[i]), on_device)
+    return Party(lambda case, i: output(prepared, side, case, i, dtypes[i]), on_device)

@@ -14,6 +14,8 @@ from converter.child import Allowance
 from converter.lower.graph import Graph
 from converter.verify import graph_hints, inputs
 from converter.verify.comparison import Tolerance, compare, joined
+from converter.verify.device import Question, place, verify_on_device
+from converter.verify.device_sides import onnx_party
 from converter.verify.graphs import Options
 from converter.verify.onnx_values import Declared, declared
 from converter.verify.report import CaseReport, GraphReport, Measure
@@ -31,7 +33,13 @@ FULL, REDUCED = "full", "reduced"
 
 
 def verify_precision(
-    full: Path, reduced: Path, graph: Graph, dtype: str, *, options: Options | None = None
+    full: Path,
+    reduced: Path,
+    graph: Graph,
+    dtype: str,
+    *,
+    there: Path | None = None,
+    options: Options | None = None,
 ) -> GraphReport:
     """Compare two graphs that differ in nothing but their precision.
 
@@ -40,7 +48,8 @@ def verify_precision(
         reduced: The other; its inputs and outputs are of the same names and dtypes.
         graph: The full one, which says what its inputs stand for.
         dtype: The narrow one: what its roundings may lose, is allowed (`comparison.RELATIVE`).
-        options: Inputs.
+        there: What runs on a device, where CPUs take another file: by default ``reduced``.
+        options: Inputs, and the device, if any.
 
     Returns:
         A report; ``source`` is who ran the full one.
@@ -56,9 +65,19 @@ def verify_precision(
     plan = _plan(file, graph, options)
     with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
         prepared = prepare(Path(name), file.inputs, plan)
-        there, chosen = _first_that_run(full, prepared, file, options.allowance)
+        whole, chosen = _first_that_run(full, prepared, file, options.allowance)
         here = _run(reduced, REDUCED, prepared, file, chosen, options.allowance)
-        report = _compared(prepared, file, there, here, chosen, Tolerance(precision=dtype))
+        report = _compared(prepared, file, whole, here, chosen, Tolerance(precision=dtype))
+        on = place(options.device, allow_tf32=options.allow_tf32)
+        if on is not None and report.status == "passed":
+            outputs = {spec.name: spec.dtype for spec in file.outputs}
+            source, converted = (
+                onnx_party(model, prepared, tuple(chosen), outputs, options.allowance, side)
+                for model, side in ((full, FULL), (there or reduced, REDUCED))
+            )
+            names = {number: prepared.cases[number].name for number in chosen}
+            alike = Question([*outputs], names, Tolerance(precision=dtype), options.allow_cpu_nodes)
+            report = report.with_device(verify_on_device(source, converted, alike, on))
     seed = None if options.inputs else options.seed
     return replace(report, seed=seed, seconds=perf_counter() - begin)
 

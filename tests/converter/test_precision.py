@@ -13,7 +13,7 @@ from converter.lower import emit
 from converter.lower.graph import Graph, Node, Spec, needed
 from converter.options import Comparison, Options
 from converter.passes.reduce_precision import Reduced, reduce_precision
-from formats.errors import VerificationError
+from formats.errors import EnvironmentFault, VerificationError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FLOAT, HALF, BFLOAT = 1, 10, 16
@@ -191,6 +191,20 @@ def test_opsets_without_narrow_convolutions_keep_them() -> None:
     graph.opset = 18
     assert not reduced(graph, "bf16").narrow
     assert reduced(graph, "fp16").narrow == {"Conv": 1}
+
+
+def test_without_the_device_that_is_said_and_demanded(tmp_path: Path) -> None:
+    source, out = FIXTURES / "verify/image.keras", tmp_path / "narrow.onnx"
+    options = Options(precision="bf16", device="cuda:0")
+    (report,) = converter.convert(source, to="onnx", out=out, options=options).precision.values()
+    assert report is not None
+    assert report.device is not None
+    assert (report.status, report.device.status) == ("passed", "not run")
+    assert "CUDAExecutionProvider" in report.device.reason
+    options = Options(precision="bf16", device="cuda:0", require="device")
+    with pytest.raises(EnvironmentFault):
+        converter.convert(source, to="onnx", out=tmp_path / "again.onnx", options=options)
+    assert not (tmp_path / "again.onnx").exists()
 
 
 def test_what_costs_too_much_is_refused(tmp_path: Path) -> None:
