@@ -1,6 +1,6 @@
 """One TensorFlow, or torch, that answers the questions of many tests: starting it takes seconds.
 
-    python tensorflow_server.py SOCKET tensorflow|torch     with a Python that has it
+    python tensorflow_server.py SOCKET tensorflow|torch|exporter    with a Python that has it
 
 Each connection sends a line, the folder of a question, and gets a text back: nothing, or what went
 wrong. A fork answers, so that what a graph does to its framework ends with it. `stand_in` makes an
@@ -19,7 +19,12 @@ import traceback
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-VERIFY = Path(__file__).parents[1] / "converter" / "verify"
+CONVERTER = Path(__file__).parents[1] / "converter"
+SCRIPTS = {
+    "tensorflow": CONVERTER / "verify" / "runner_tensorflow.py",
+    "torch": CONVERTER / "verify" / "runner_torch.py",
+    "exporter": CONVERTER / "capture" / "exporter_torch.py",
+}
 IMPORTED = {
     "tensorflow": ("tensorflow",),
     "torch": (
@@ -28,11 +33,12 @@ IMPORTED = {
         "torch.export.pt2_archive._package",
         "torch._export.serde.serialize",
     ),
+    "exporter": ("torch", "torch.export", "torch.onnx", "onnx", "onnx.checker", "onnxscript"),
 }
 SECONDS = 300  # for a question
 ASKS = """#!{python}
 import socket, sys
-assert sys.argv[-2].endswith("runner_{framework}.py"), sys.argv
+assert sys.argv[-2].endswith({script!r}), sys.argv
 with socket.socket(socket.AF_UNIX) as s:
     s.connect({path!r})
     s.sendall(sys.argv[-1].encode() + b"\\n")
@@ -45,7 +51,7 @@ def serve(path: str, framework: str) -> None:
     """Answer until the process that started this one has ended."""
     for module in IMPORTED[framework]:  # so that questions find it imported
         importlib.import_module(module)
-    runner = runpy.run_path(str(VERIFY / f"runner_{framework}.py"))
+    runner = runpy.run_path(str(SCRIPTS[framework]))
     with socket.socket(socket.AF_UNIX) as s:
         s.bind(path)
         s.listen()
@@ -95,7 +101,8 @@ def stand_in(python: str, folder: Path, framework: str = "tensorflow"):
             time.sleep(0.1)
         assert path.exists(), f"{framework} does not start"
         asks = folder / "python"
-        asks.write_text(ASKS.format(python=sys.executable, path=str(path), framework=framework))
+        script = SCRIPTS[framework].name
+        asks.write_text(ASKS.format(python=sys.executable, path=str(path), script=script))
         asks.chmod(0o755)
         yield asks
     finally:

@@ -7,7 +7,6 @@ among the source's own, so that a bundle holds each weight once and under the so
 import importlib.util
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, NoReturn
 from converter import child
 from converter.capture import examples
 from converter.capture.examples import Example
-from converter.capture.matching import matched
+from converter.capture.matching import Kept, matched
 from converter.child import TORCH_PYTHON_VARIABLE, Allowance
 from converter.lower.graph import Attribute, Graph, Shape
 from converter.lower.onnx.lowering import lower
@@ -91,12 +90,12 @@ def capture(source: Path, bundle: Bundle, request: Request) -> Captured:
     """
     form = _form(bundle, request)
     # What is left of the exported file is read when weights are written: it goes with them.
-    folder = tempfile.TemporaryDirectory(prefix="convert-capture-")
-    here = Path(folder.name)
+    folder = Kept()
+    here = folder.path
     known = () if request.inputs else examples.beside(source)
     question = {
         "form": form,
-        "source": str(source.absolute()),
+        "source": str(_on_cpu(source, form, bundle, here, request.limits).absolute()),
         "arch": _plain(request.arch),
         "trusted": plain(request.trust),
         "root": str(ROOT),
@@ -134,6 +133,23 @@ def _form(bundle: Bundle, request: Request) -> str:
             hint="--arch package.module:factory says who makes the module that they are of",
         )
     return STATE_DICT
+
+
+def _on_cpu(source: Path, form: str, bundle: Bundle, folder: Path, limits: Limits) -> Path:
+    """Return the source, or a copy of it that names no other device than the CPU."""
+    if form not in ("torchscript", "exported_program") or bundle.topology is None:
+        return source
+    named = {*bundle.metadata.devices}
+    for key in ("devices_in_code", "devices"):  # of TorchScript, and of an exported program
+        said = bundle.topology.summary.get(key)
+        named.update(said if isinstance(said, Mapping) else ())
+    if named <= {"cpu"}:
+        return source
+    from converter.write_torch import exported, script
+
+    move = script.moved_copy if form == "torchscript" else exported.moved_copy
+    move(Artifact(source, limits), "cpu", folder / source.name)
+    return folder / source.name
 
 
 def _plain(arch: Arch | None) -> dict[str, Any] | None:

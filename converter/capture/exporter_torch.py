@@ -22,6 +22,7 @@ and ``answer.json`` has ``status`` and what goes with it:
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import io
 import json
 import logging
@@ -44,7 +45,7 @@ NOISE = (
     "no signature found", "is deprecated", "legacy TorchScript-based", "will be removed",
     "is not installed", "constant folding", "torch.onnx.utils", "Manually populate",
     "Exporting a model to ONNX with a batch_size", "Pred is a Python constant",
-    "The tensor attributes self.",
+    "The tensor attributes self.", "A model attribute `lifted_tensor",
 )
 # fmt: on
 DEPRECATED = (DeprecationWarning, FutureWarning, PendingDeprecationWarning)
@@ -95,6 +96,7 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
     loading = _beside("torch_loading")
     logging.disable(logging.ERROR)
     answer: dict[str, Any] = {"versions": {"torch": torch.__version__}}
+    torch.backends.mha.set_fastpath_enabled(False)  # an operator that no exporter knows
     try:
         loaded = loading.load(torch, question)
     except loading.RefusedError as e:
@@ -121,8 +123,9 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
             with quiet(), torch.no_grad():
                 names = output_names(torch, source)
                 made = export(torch, source, question["opset"], names, folder / "model.onnx")
+                check(folder / "model.onnx")
         except Exception as e:  # noqa: BLE001 - likewise: there may be another exporter
-            said.append(f"{CALLED[exporter]}: {loading.one_line(e)}")
+            said.append(f"{CALLED[exporter]}: {reason(e)}")
             continue
         notes = [*loaded.notes, *(f"not exported by {words}" for words in said)]
         return {
@@ -134,6 +137,13 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
 
 SPATIAL: Mapping[int, list[Any]] = {3: ["length"], 4: [224, 224], 5: [16, 112, 112]}
 CALLED = {"export": "torch.export", "torchscript": "torch.jit"}
+
+
+def reason(error: BaseException) -> str:
+    """Return what an exporter says in one line: of a report, what it is about."""
+    text = str(error).partition("## Exception summary")[2] or str(error)
+    words = " ".join(part for part in text.split() if part.isascii())
+    return f"{type(error).__name__}: {words}"[:400]
 
 
 # -- inputs --------------------------------------------------------------------------------------
@@ -285,6 +295,40 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from flat(item, f"{name}.{key}" if name else str(key))
 
 
+def output_axes(torch: Any, source: Source, names: list[str]) -> dict[str, dict[int, str]]:
+    """Return which axes of outputs are as long as dynamic ones of inputs, found by trying."""
+    found: dict[str, dict[int, str]] = {}
+    values = dict(zip(source.names, (*source.args, *source.kwargs.values()), strict=True))
+    before = [v.shape for v in tensors(torch, source.loaded.module(*source.args, **source.kwargs))]
+    for axis in sorted({a for axes in source.axes.values() for a in axes.values()}):
+        longer = dict(values)
+        size = 0
+        for name, axes in source.axes.items():
+            for i in (i for i, a in axes.items() if a == axis):
+                size = values[name].shape[i]
+                longer[name] = torch.cat([longer[name], longer[name].narrow(i, 0, 1)], i)
+        places = len(source.args)
+        given = [*longer.values()]
+        named = dict(zip(source.kwargs, given[places:], strict=True))
+        try:
+            result = source.loaded.module(*given[:places], **named)
+        except Exception:  # noqa: BLE001, S112 - it takes no such size: the axis stays unnamed
+            continue
+        after = [v.shape for v in tensors(torch, result)]
+        for name, old, new in zip(names, before, after, strict=False):
+            for i, (m, n) in enumerate(zip(old, new, strict=False)):
+                if (m, n) == (size, size + 1):
+                    found.setdefault(name, {})[i] = axis
+    return found
+
+
+def tensors(torch: Any, result: Any) -> list[Any]:
+    """Return the tensors of what a program returns."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [value for _, value in flat(result) if isinstance(value, torch.Tensor)]
+
+
 # -- the two exporters ---------------------------------------------------------------------------
 
 
@@ -316,40 +360,66 @@ def keep_normalisations() -> None:
         rewriter._DEFAULT_REWRITE_RULES = tuple(r for r in known if id(r) not in unwanted)
 
 
+def check(path: Path) -> None:
+    """Raise where a file is none that a runtime would take: exporters write such, too.
+
+    Raises:
+        Exception: What onnx says of it.
+    """
+    if importlib.util.find_spec("onnx") is None:
+        return
+    checker: Any = importlib.import_module("onnx.checker")
+    checker.check_model(str(path), full_check=True)
+
+
 def exported(torch: Any, source: Source) -> Any:
     """Return a module, or a TorchScript program, as an exported program."""
     module = source.loaded.module
     shapes = dynamic_shapes(torch, source)
     if isinstance(module, torch.jit.ScriptModule):
-        converter = importlib.import_module("torch._export.converter").TS2EPConverter
-        program = converter(module, source.args, source.kwargs).convert()
-        if not shapes:
-            return program
-        module = program.module()
+        return _followed(torch, source, shapes)
+    if shapes is not None:
+        places = len(source.args)
+        named = dict(zip(source.kwargs, shapes[places:], strict=True))
+        parameters = [*inspect.signature(module.forward).parameters][:places]
+        shapes = {**dict(zip(parameters, shapes, strict=False)), **named}
     return torch.export.export(
-        module, source.args, source.kwargs, dynamic_shapes=shapes or None, strict=False
+        module, source.args, source.kwargs, dynamic_shapes=shapes, strict=False
     )
 
 
+def _followed(torch: Any, source: Source, shapes: Any) -> Any:
+    """Return a TorchScript program as an exported program."""
+    interpreter = _beside("torch_interpreter")
+    script = source.loaded.module
+    given = interpreter.arguments(script, source.args, source.kwargs)
+    module = interpreter.follow(torch, script)
+    expected, found = (tensors(torch, m(*given)) for m in (script, module))
+    for one, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(other, one, equal_nan=True)
+    if shapes is not None:
+        known = dict(zip(source.names, shapes, strict=True))
+        names = [argument.name for argument in script.forward.schema.arguments[1:]]
+        by_place = [*source.names[: len(source.args)], *names[len(source.args) :]]
+        shapes = (tuple(known.get(name) for name in by_place),)
+    return torch.export.export(module, tuple(given), dynamic_shapes=shapes, strict=False)
+
+
 def dynamic_shapes(torch: Any, source: Source) -> Any:
-    """Return which axes are dynamic, as torch.export wants it said."""
+    """Return which axes of each input are dynamic, as torch.export wants it said; None if none."""
     if not any(source.axes.values()):
         return None
     made = {n: torch.export.Dim(n) for axes in source.axes.values() for n in axes.values()}
-    found = [{i: made[n] for i, n in source.axes[name].items()} or None for name in source.names]
-    places = len(source.args)
-    if not source.kwargs:
-        return tuple(found)
-    return {"args": tuple(found[:places]), **dict(zip(source.kwargs, found[places:], strict=True))}
+    return [{i: made[n] for i, n in source.axes[name].items()} or None for name in source.names]
 
 
 def _torchscript(
     torch: Any, source: Source, opset: int, outputs: list[str], path: Path
 ) -> dict[str, Any]:
     """Export through TorchScript: traced, or as it is."""
-    axes = source.axes
     if source.loaded.program is not None and any(recorded_axes(source).values()):
         raise ValueError("it would fix the dynamic sizes of an exported program")
+    axes = {**source.axes, **output_axes(torch, source, outputs)}
     torch.onnx.export(
         source.loaded.module, source.args, str(path), kwargs=source.kwargs or None, dynamo=False,
         opset_version=opset, input_names=source.names, output_names=outputs, dynamic_axes=axes,

@@ -5,9 +5,12 @@ tensor of the source, or one of two axes with these swapped, is that tensor; a s
 the graph, and a large one is added to the bundle under a name that nobody has.
 """
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -20,12 +23,19 @@ SMALL = 1 << 10  # bytes
 PREFIX = "graph."  # of tensors that an exporter made
 
 
-def matched(
-    graph: Graph,
-    exported: Mapping[str, Tensor],
-    bundle: Bundle,
-    folder: "tempfile.TemporaryDirectory[str]",
-) -> Bundle:
+class Kept:
+    """A folder that is there as long as anything refers to it.
+
+    Attributes:
+        path: Of the folder.
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="convert-capture-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def matched(graph: Graph, exported: Mapping[str, Tensor], bundle: Bundle, folder: Kept) -> Bundle:
     """Let a graph name a bundle's tensors; return the bundle with those that are not there yet.
 
     Args:
@@ -49,7 +59,7 @@ class _Matcher:
         self,
         exported: Mapping[str, Tensor],
         weights: Mapping[str, Tensor],
-        folder: "tempfile.TemporaryDirectory[str]",
+        folder: Kept,
     ) -> None:
         self.exported = exported
         self.weights = weights
@@ -109,12 +119,7 @@ class _Matcher:
         """Return a digest; those of the bundle's tensors, which have a name here, are kept."""
         key = (name or f"\0{tensor.origin}", turned)
         if key not in self._digests:
-            if turned:
-                tensor = Tensor.computed(
-                    tensor.dtype, tensor.shape[::-1],
-                    lambda: [np.ascontiguousarray(tensor.numpy().T).tobytes()],
-                )  # fmt: skip
-            self._digests[key] = digests.of_tensor(tensor)
+            self._digests[key] = digests.of_tensor(_turned(tensor) if turned else tensor)
         return self._digests[key]
 
     def _add(self, exported: str) -> str:
@@ -122,10 +127,10 @@ class _Matcher:
         name, number = f"{PREFIX}{exported}", 1
         while name in self.weights or name in self.added:
             name, number = f"{PREFIX}{exported}_{number}", number + 1
-        tensor, folder = self.exported[exported], self.folder
+        tensor = self.exported[exported]
 
-        def pieces() -> Iterator[Piece]:
-            assert folder is not None  # it is here as long as this function is
+        def pieces(folder: Kept = self.folder) -> Iterator[Piece]:
+            del folder  # which is there as long as this function is
             yield from tensor.pieces()
 
         self.added[name] = Tensor.computed(tensor.dtype, tensor.shape, pieces, origin=name)
@@ -137,3 +142,12 @@ class _Matcher:
         while name in graph.initializers or name in graph.specs:
             name += "_"
         return name
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    """Return a tensor of two axes with these swapped."""
+
+    def make() -> list[Piece]:
+        return [np.ascontiguousarray(tensor.numpy().T).tobytes()]
+
+    return Tensor.computed(tensor.dtype, tensor.shape[::-1], make)
