@@ -197,7 +197,8 @@ def _flat(bundle: Bundle, artifact: Artifact, storages: Storages, options: Optio
         raise UnsupportedError("holds no tensors", where=artifact.path)
     generators = frozenset(n for n, t in mapped.weights.items() if id(t.data) in random)
     made = state_dict(mapped, storages, generators)
-    contents = storages.settle()
+    storages.settle()
+    pickle = dumps(_with_versions(made, bundle, before, renamed))
     about = mapped.metadata
     apart = [
         Normalisation("kept apart", 1, f"{name}: {why}") for name, why in made.kept_apart.items()
@@ -224,7 +225,7 @@ def _flat(bundle: Bundle, artifact: Artifact, storages: Storages, options: Optio
     warnings = _warnings(storages) + ((unmapped,) if unmapped else ())
     return Checkpoint(
         issued, warnings, storages.device, storages,
-        Archive(dumps(_with_versions(made, bundle, before, renamed)), contents),
+        Archive(pickle, storages.contents()),
         keys, changes, artifact.name, artifact.limits,
     )  # fmt: skip
 
@@ -243,7 +244,8 @@ def _kept(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
     if not storages.views:
         why = f"; left out: {made.left_out[0].reason}" if made.left_out else ""
         raise UnsupportedError(f"holds no tensors that can be kept{why}", where=artifact.path)
-    contents = storages.settle()
+    storages.settle()
+    pickle = dumps(made.value)
     left_out = list(made.left_out)
     # Bytes behind the last storage and the like, which the first reading named.
     left_out += [x for x in bundle.metadata.left_out if x.name == artifact.name]
@@ -254,7 +256,7 @@ def _kept(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
     )
     return Checkpoint(
         replace(bundle, metadata=metadata), _warnings(storages), storages.device, storages,
-        Archive(dumps(made.value), contents), None, {}, artifact.name, artifact.limits,
+        Archive(pickle, storages.contents()), None, {}, artifact.name, artifact.limits,
     )  # fmt: skip
 
 

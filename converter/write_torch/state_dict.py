@@ -169,8 +169,8 @@ class _Builder:
         parts: list[object] = [self._tensor(n, weights[n]) for n in encoding.parts.values()]
         if encoding.kind == "nested":
             return Call(Name(UTILS, "_rebuild_nested_tensor"), tuple(parts))
-        flag = encoding.parameters.get("coalesced")
-        return sparse_call(encoding.kind, parts, encoding.shape, flag)
+        layout = self.storages.layout(encoding.kind)
+        return sparse_call(layout, parts, encoding.shape, encoding.parameters.get("coalesced"))
 
     def _quantized(self, encoding: Encoding) -> Call:
         weights, parts = self.bundle.weights, encoding.parts

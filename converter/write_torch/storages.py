@@ -27,6 +27,7 @@ from formats.weights import DTYPES, ByteOrder, Piece, Tensor, split, swapped
 Description: TypeAlias = "tuple[str, tuple[int, ...], tuple[int, ...], int | None, str]"
 BYTES = DTYPES["uint8"]
 EMPTY = Tensor.inline(BYTES, (0,), b"")
+UNNAMED = -1  # number of a storage that the pickle has not named yet
 UNTYPED = Name("torch.storage", "UntypedStorage")
 # Types with a storage class of their own; tensors of the others name theirs beside the storage.
 TYPED = {
@@ -72,9 +73,9 @@ class Slot:
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """A storage in the file: its number, and the slots that view it."""
+    """A storage in the file, the slots that view it, and its number, once the pickle has one."""
 
-    number: int
+    number: int = UNNAMED
     slots: list[Slot] = field(default_factory=list)
     span: Span | None = None
 
@@ -132,8 +133,8 @@ class Storages:
         self._crcs = crcs
         self._slots: list[Slot] = []
         self._same: dict[object, Slot] = {}
-        self._objects: list[tuple[Outside, Slot]] = []
-        self._entries: list[Entry] = []
+        self._numbered: list[Entry] = []
+        self._layouts: dict[str, Call] = {}
 
     def slot(
         self, span: Span | None, type_: TorchType, byteorder: ByteOrder, key: object, *, stays: bool
@@ -157,10 +158,13 @@ class Storages:
         return found
 
     def outside(self, slot: Slot) -> Outside:
-        """Return a storage as an object of its own."""
-        found = Outside(())
-        self._objects.append((found, slot))
-        return found
+        """Return a storage as the pickle names it."""
+        return Outside(lambda: self._id(slot))
+
+    def layout(self, name: str) -> Call:
+        """Return a layout, such as ``sparse_coo``: in torch, each is one object."""
+        function = Name("torch.serialization", "_get_layout")
+        return self._layouts.setdefault(name, Call(function, (f"torch.{name}",)))
 
     def tensor(self, view: View) -> Call:
         """Return the call that makes a tensor; it is filled in by `settle`."""
@@ -173,20 +177,24 @@ class Storages:
         view.requires_grad = False
         return Call(Name("torch._utils", "_rebuild_device_tensor_from_cpu_tensor"), moved)
 
-    def settle(self) -> list[Content]:
-        """Number the storages, fill all calls in, and return what the storages hold.
+    def settle(self) -> None:
+        """Fill all calls in.
 
         Raises:
             UnsupportedError: Tensors share bytes in a way that no storage can give them.
         """
-        self._entries = self._joined()
+        self._join()
         for view in self.views:
             self._fill(view)
-        for outside, slot in self._objects:
-            outside.id = self._id(slot)
         for fill in self.later:
             fill()
-        return [self._content(entry) for entry in self._entries]
+
+    def contents(self) -> list[Content]:
+        """Return what the storages hold, in the order in which the pickle named them.
+
+        torch reckons with that order where it computes their places.
+        """
+        return [self._content(entry) for entry in self._numbered]
 
     def described(self, records: Sequence[Record]) -> Counter[Description]:
         """Return what a reader of the file must find: each tensor's type, shape and place.
@@ -213,24 +221,24 @@ class Storages:
             seen[id(view.slot.entry)] = seen.get(id(view.slot.entry), 0) + 1
         return sum(count > 1 for count in seen.values())
 
-    def _joined(self) -> list[Entry]:
-        """Return the storages in the order in which the pickle will name them."""
-        groups: list[list[Slot]] = []
+    def _join(self) -> None:
+        """Make one storage of all that share bytes."""
         of_span: dict[int, list[Slot]] = {}
         for slot in self._slots:
             if slot.span is None or not slot.span.length:
-                groups.append([slot])
+                _enter([slot])
             else:
                 of_span.setdefault(id(slot.span.storage), []).append(slot)
         for slots in of_span.values():
-            groups += _overlapping(slots)
-        order = {id(slot): i for i, slot in enumerate(self._slots)}
-        groups.sort(key=lambda group: min(order[id(slot)] for slot in group))
-        return [_entry(number, group) for number, group in enumerate(groups)]
+            for group in _overlapping(slots):
+                _enter(group)
 
     def _id(self, slot: Slot) -> tuple[object, ...]:
         entry = slot.entry
         assert entry is not None
+        if entry.number == UNNAMED:
+            entry.number = len(self._numbered)
+            self._numbered.append(entry)
         kind, size = TYPED.get(slot.type.name, UNTYPED), slot.type.itemsize
         if not entry.is_typed:
             kind, size = UNTYPED, 1
@@ -244,7 +252,7 @@ class Storages:
         offset, rest = divmod(view.slot.shift, view.type.itemsize)
         if rest or (view.quantizer is not None and not entry.is_typed):
             raise UnsupportedError("tensors that share bytes as elements of different sizes")
-        storage = Outside(self._id(view.slot))
+        storage = self.outside(view.slot)
         args: list[object] = [storage, view.offset + offset, view.shape, view.strides]
         if view.quantizer is not None:
             args += [view.quantizer, view.requires_grad, hooks()]
@@ -289,8 +297,9 @@ def _overlapping(slots: list[Slot]) -> Iterator[list[Slot]]:
         yield group
 
 
-def _entry(number: int, slots: list[Slot]) -> Entry:
-    entry = Entry(number, slots)
+def _enter(slots: list[Slot]) -> None:
+    """Make slots views of one storage."""
+    entry = Entry(slots=slots)
     spans = [slot.span for slot in slots if slot.span is not None]
     if spans:
         start = min(span.offset for span in spans)
@@ -299,7 +308,6 @@ def _entry(number: int, slots: list[Slot]) -> Entry:
     for slot in slots:
         slot.entry = entry
         slot.shift = slot.span.offset - entry.span.offset if slot.span and entry.span else 0
-    return entry
 
 
 def _turned(entry: Entry) -> int:

@@ -21,7 +21,7 @@ from itertools import islice
 
 from converter.write_torch.devices import Device
 from converter.write_torch.storages import Storages, torch_name
-from converter.write_torch.tensors import SPARSE, Refused, Tensors, layout_call, size_call
+from converter.write_torch.tensors import SPARSE, Refused, Tensors, size_call
 from formats.bundle import LeftOut
 from formats.containers.pickle_values import NOTHING, Global, Map, Odd, Record, SetOf
 from formats.containers.pickle_writer import MAX_INTEGER, Call, Key, Name, integer_bytes
@@ -247,7 +247,7 @@ class _Walk:
         if module == "torch" and (name in TYPES or name in CONSTANTS):
             return torch_name(TYPES[name].name if name in TYPES else name)
         if module == "torch" and (name in SPARSE or name == "strided"):
-            return layout_call(name)
+            return self._tensors.storages.layout(name)
         raise Refused(f"{value.name}, which torch.load(weights_only=True) refuses")
 
     def _storage(self, ref: StorageRef) -> object:

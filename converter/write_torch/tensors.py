@@ -21,22 +21,19 @@ class Refused(Exception):  # noqa: N818 - caught where it is named, never shown 
     """What torch would not load; the text says why."""
 
 
-def layout_call(name: str) -> Call:
-    """Return a layout, such as ``sparse_coo``."""
-    return Call(Name("torch.serialization", "_get_layout"), (f"torch.{name}",))
-
-
 def size_call(shape: tuple[object, ...]) -> Call:
     """Return a ``torch.Size``."""
     return Call(Name("torch", "Size"), (tuple(shape),))
 
 
-def sparse_call(layout: str, parts: list[object], shape: tuple[int, ...], flag: object) -> Call:
+def sparse_call(
+    layout: Call, parts: list[object], shape: tuple[int, ...], coalesced: object
+) -> Call:
     """Return a sparse tensor of its indices and values."""
     data = [*parts, size_call(shape)]
-    if layout == "sparse_coo" and isinstance(flag, bool):
-        data.append(flag)
-    return Call(Name(UTILS, "_rebuild_sparse_tensor"), (layout_call(layout), tuple(data)))
+    if isinstance(coalesced, bool):  # which only coordinates are, or are not
+        data.append(coalesced)
+    return Call(Name(UTILS, "_rebuild_sparse_tensor"), (layout, tuple(data)))
 
 
 class Tensors:
@@ -86,8 +83,8 @@ class Tensors:
             return self._quantized(value, where, stays=stays)
         parts = [self._part(p, where, stays=stays) for p in value.parts.values()]
         if value.layout in SPARSE:
-            flag = value.parameters.get("coalesced")
-            return sparse_call(value.layout, list(parts), value.shape, flag)
+            layout = self.storages.layout(value.layout)
+            return sparse_call(layout, [*parts], value.shape, value.parameters.get("coalesced"))
         if value.layout == "nested" and "layout" not in value.parameters and len(parts) == 4:
             return Call(Name(UTILS, "_rebuild_nested_tensor"), tuple(parts))
         kind = value.cls or f"{value.parameters.get('layout', value.layout)} tensor"

@@ -10,7 +10,7 @@ Opcodes: https://github.com/python/cpython/blob/v3.13.0/Lib/pickletools.py
 """
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 from formats.errors import InternalError
@@ -67,11 +67,11 @@ class Key:
 
 
 class Outside:
-    """Something outside the pickle, by its persistent id."""
+    """Something outside the pickle, by its persistent id, which is asked for as it is written."""
 
     __slots__ = ("id",)
 
-    def __init__(self, id_: tuple[object, ...]) -> None:
+    def __init__(self, id_: Callable[[], tuple[object, ...]]) -> None:
         self.id = id_
 
 
@@ -143,7 +143,7 @@ class _Writer:
                 self.save(value.state)
                 out += b"b"
         elif isinstance(value, Outside):
-            self.save(value.id)
+            self.save(value.id())
             out += b"Q"
         elif isinstance(value, bytes):
             self._name(ENCODE)
@@ -227,4 +227,4 @@ def integer_bytes(value: int) -> int:
     """Return how many bytes a whole number takes, its sign included."""
     size = (value.bit_length() >> 3) + 1
     # Python's own does without the last byte where that only repeats the sign.
-    return size - 1 if value < 0 and value == -(1 << (8 * size - 9)) else size
+    return size - 1 if size > 1 and value == -(1 << (8 * size - 9)) else size

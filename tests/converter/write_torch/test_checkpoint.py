@@ -226,11 +226,12 @@ def _file(path: Path, shapes: dict[str, tuple[int, ...]], *, state: object, dump
         slot = storages.made(tensor, TYPES["float32"], name, stays=False)
         view = View(hooks(), slot, TYPES["float32"], 0, shape, (1,), requires_grad=False)
         pairs[name] = storages.tensor(view)
-    contents = storages.settle()
+    storages.settle()
     root = hooks()
     root.pairs, root.state = pairs, state
     with Output(path) as out:
-        list(Archive(dumps(root), contents).write(out, Blocks()))
+        pickle = dumps(root)
+        list(Archive(pickle, storages.contents()).write(out, Blocks()))
     return path
 
 
