@@ -1,0 +1,45 @@
+"""Where tests of a device run: on the CPU always, on a GPU where there is one.
+
+A test of ``cuda:0`` has the marker ``gpu``; without a GPU it is skipped, and says what is missing.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from converter.verify import runner_cuda
+from converter.verify.runners import ONNX_PYTHON_VARIABLE
+
+GPU = "cuda:0"
+
+
+@pytest.fixture(params=["cpu", pytest.param(GPU, marks=pytest.mark.gpu)])
+def device(request):
+    """Return the name of a device that is here."""
+    if request.param == GPU and (lacks := runner_cuda.lacks(0)):
+        pytest.skip(lacks)
+    return request.param
+
+
+@pytest.fixture
+def torch(device):
+    """Return torch, if it can use the device."""
+    found = pytest.importorskip("torch")
+    if device == GPU and not found.cuda.is_available():
+        pytest.skip(f"torch {found.__version__} cannot use the GPU")
+    return found
+
+
+@pytest.fixture
+def onnxruntime(device):
+    """Skip unless the onnxruntime that verification runs is built for the device."""
+    python = os.environ.get(ONNX_PYTHON_VARIABLE) or sys.executable
+    if python == sys.executable and importlib.util.find_spec("onnxruntime") is None:
+        pytest.skip("onnxruntime is not installed")
+    command = "import onnxruntime; print(onnxruntime.get_available_providers())"
+    said = subprocess.run([python, "-c", command], capture_output=True, text=True, check=True)
+    if device == GPU and "CUDAExecutionProvider" not in said.stdout:
+        pytest.skip(f"this onnxruntime is built for {said.stdout.strip()}")
