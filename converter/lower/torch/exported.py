@@ -14,7 +14,7 @@ from math import inf, nan
 from typing import Any
 
 from converter.lower.gap import Gap
-from converter.lower.graph import Dim, Graph, Shape, needed
+from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.tf import sizes
 from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.torch import calls
@@ -289,9 +289,19 @@ class _Lowering:
                 self.unknown.update(_all_names(outputs))
                 return
             self._bind(outputs, self._made(target, args))
+            self._trace(_called(short(target), node.get("metadata")), outputs)
         except Gap as gap:
             self.gaps.add(short(target), str(gap), where)
             self.unknown.update(_all_names(outputs))
+
+    def _trace(self, called: str, outputs: Sequence[Any]) -> None:
+        """Note which values a node's outputs are: in torch's own graph they have these names."""
+        for name in _all_names(outputs):
+            thing = self.values.get(name)
+            if isinstance(thing, Reference):
+                value = thing.read()
+                trace = Trace(name, called, 0, value.name, value.stored)
+                self.op.graph.traces.append(trace)
 
     def _made(self, target: str, args: Sequence[Object]) -> Thing:
         things = [(str(a.get("name") or ""), self._argument(a.get("arg"))) for a in args]
@@ -299,9 +309,23 @@ class _Lowering:
             raise Gap("not in the table")
         if not target.startswith("torch.ops."):
             return calls.call(self.op, target, [t for _, t in things], overload="default")
+        if target.startswith("torch.ops.aten.as_strided."):
+            self._check_order(args)
+            target = "aten.as_strided.in_order"
         positional = [t for name, t in things if not name]
         named = {name: t for name, t in things if name}
         return calls.call(self.op, target, positional, named, overload=_overload(target))
+
+    def _check_order(self, args: Sequence[Object]) -> None:
+        """Raise Gap unless torch records that the elements of a node's tensor lie in order."""
+        meta = self.metas.get(next(_names(args[0].get("arg")), "")) if args else None
+        shape = self._shape(meta) if isinstance(meta, dict) else ()
+        strides = [self._dim(n) for n in _list(meta.get("strides"))] if meta else []
+        apart: Dim = 1
+        for n, step in zip(reversed(shape), reversed(strides), strict=True):
+            if n != 1 and step != apart:
+                raise Gap("a view of memory in which the elements do not lie in order")
+            apart = sizes.mul(apart, n)
 
     def _argument(self, arg: Any) -> Thing:
         """Return an argument of a node.
@@ -510,6 +534,14 @@ def _output_name(output: Any) -> str:
         return _output_name({"as_tensor": content[0]}) if content else ""
     name = (content.get("name") or content.get("as_name")) if isinstance(content, dict) else None
     return name if isinstance(name, str) else ""
+
+
+def _called(op: str, metadata: Any) -> str:
+    """Return an op, and the module it is of: the stack is ``key,path,class`` from the outermost."""
+    stack = metadata.get("nn_module_stack") if isinstance(metadata, dict) else None
+    innermost = stack.rpartition(";")[2].split(",") if isinstance(stack, str) else []
+    path = innermost[1] if len(innermost) == 3 and innermost[0].startswith("L__self__") else ""
+    return f"{op} in {path}" if path else op
 
 
 def _all_names(outputs: Sequence[Any]) -> set[str]:

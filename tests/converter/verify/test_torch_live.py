@@ -474,6 +474,25 @@ def test_the_first_difference_is_named(tmp_path, monkeypatch, form, wrong):
     assert report.first_difference.layer == layers[wrong]
 
 
+def test_the_first_difference_of_what_we_lower_is_named(artifacts, tmp_path):
+    source, path = artifacts["pt2"], tmp_path / "m.onnx"
+    bundle = converter.read(source)
+    converter.convert(source, to="onnx", out=path)
+    assert verify_graph(source, bundle, path).status == "passed"
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.shape in ((4, 6), (6, 4)):  # the last of them is that of the second layer
+            wrong = tensor
+    changed = one_percent(numpy_helper.to_array(wrong).copy())
+    wrong.CopyFrom(numpy_helper.from_array(changed, wrong.name))
+    onnx.save(model, path)
+    report = verify_graph(source, bundle, path)
+    assert report.status == "failed"
+    assert str(report.first_difference).startswith("'linear_1' (aten.linear in second)")
+    assert report.first_difference.last_equal == "mul"
+
+
 # -- programs that name a device -----------------------------------------------------------------
 
 

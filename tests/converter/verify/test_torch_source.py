@@ -180,6 +180,16 @@ def test_what_a_source_is_to_torch():
     assert form_of(checkpoint, Arch("nets:Heads")) == "state_dict"
 
 
+def test_values_are_known_by_the_names_that_torch_has_for_them():
+    graph = lower(converter.read(FIXTURES / "heads.pt2"))
+    traces = {trace.layer: trace for trace in graph.traces}
+    assert [*traces] == ["linear", "tanh", "mul", "linear_1", "sub"]
+    assert traces["linear"].class_name == "aten.linear in first"
+    assert traces["linear_1"].class_name == "aten.linear in second"
+    assert traces["tanh"].class_name == "aten.tanh"
+    assert all(trace.value in graph.specs for trace in graph.traces)
+
+
 # -- devices -------------------------------------------------------------------------------------
 
 
