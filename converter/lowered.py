@@ -129,7 +129,7 @@ def _lowered(
 ) -> "Graph":
     """Lower with the usual operators, and where they do not reach with those that do."""
     try:
-        return lower(bundle, opset or OPSET, trust, name)
+        return lower(bundle, opset, trust, name)
     except UnsupportedError as e:
         newer = [int(n) for n in ASKED.findall(e.found)]
         if opset is not None or not newer:

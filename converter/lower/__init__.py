@@ -28,7 +28,7 @@ DAMAGE = (
 
 def lower(
     bundle: Bundle,
-    opset: int = OPSET,
+    opset: int | None = None,
     trust: "Sequence[Trusted]" = (),
     signature: str | None = None,
     inputs: "Sequence[TensorSpec]" = (),
@@ -37,7 +37,7 @@ def lower(
 
     Args:
         bundle: The model.
-        opset: Version of ONNX's operators.
+        opset: Version of ONNX's operators; None for the usual one, or an ONNX file's own.
         trust: Modules of the user's, whose code may supply layers that we have not.
         signature: Which one of TensorFlow's, where there are several; by default the default one.
         inputs: Of a torch program that does not record them.
@@ -56,22 +56,23 @@ def lower(
         raise UnsupportedError("the source records no computation, only weights", hint=hint)
     if bundle.topology.kind not in KINDS:
         raise UnsupportedError(f"graphs of kind {bundle.topology.kind} are not converted yet")
+    usual = opset or OPSET
     try:
         if bundle.topology.kind == "graphdef":
             from converter.lower.tf.lowering import lower as lower_tf
 
-            return lower_tf(bundle, opset=opset, signature=signature)
+            return lower_tf(bundle, opset=usual, signature=signature)
         if bundle.topology.kind == "keras_config":
             from converter.lower.keras.lowering import lower as lower_keras
 
-            return lower_keras(bundle, opset=opset, trust=trust)
+            return lower_keras(bundle, opset=usual, trust=trust)
         if bundle.topology.kind == "onnx":
             from converter.lower.onnx.lowering import lower as lower_onnx
 
-            return lower_onnx(bundle)
+            return lower_onnx(bundle, opset=opset)
         from converter.lower.torch.lowering import lower as lower_torch
 
-        return lower_torch(bundle, opset=opset, inputs=inputs)
+        return lower_torch(bundle, opset=usual, inputs=inputs)
     except DAMAGE as e:
         raise CorruptError(
             f"the configuration does not add up ({type(e).__name__}: {e!s:.200})",

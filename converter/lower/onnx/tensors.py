@@ -14,7 +14,7 @@ from converter.lower.graph import Folded, Weight
 from converter.lower.onnx.attributes import Opener, array
 from formats.containers import onnx_tensors
 from formats.containers.protobuf import Message
-from formats.errors import LimitError, UnsupportedError
+from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
 from formats.strings import Strings
 from formats.weights import DTYPES, Tensor, numpy_dtype
@@ -96,8 +96,13 @@ class Tensors:
         def make() -> np.ndarray:
             dense = np.zeros(sizes, numpy_dtype(values.dtype))
             places = indices.numpy()
-            flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), sizes)
-            dense.reshape(-1)[flat] = values.numpy()
+            try:
+                flat = places if places.ndim == 1 else np.ravel_multi_index(tuple(places.T), sizes)
+                if (flat < 0).any():
+                    raise ValueError("one below zero")  # noqa: TRY301 - as the others
+                dense.reshape(-1)[flat] = values.numpy()
+            except (ValueError, IndexError, TypeError) as e:
+                raise CorruptError(f"a sparse tensor's indices: {e}", where=origin) from e
             return dense
 
         return Folded(values.dtype.name, sizes, make)

@@ -241,7 +241,9 @@ def test_a_factory_with_arguments(tmp_path):
     torch.save({"state_dict": state, "epoch": 3}, tmp_path / "m.pt")
     arch = Arch("torch_programs:make", {"dim": 4, "tall": True})
     made = captured(tmp_path / "m.pt", "input:float32:n,4", arch=arch)
-    agree(made, lambda input: model(input), tmp_path / "out", {"input": torch.randn(3, 4)})
+    agree(
+        made, lambda **given: model(given["input"]), tmp_path / "out", {"input": torch.randn(3, 4)}
+    )
     assert made.graph.trusted.keys() == {"torch_zoo", "torch_programs"}
     with pytest.raises(UsageError, match="have other shapes"):
         captured(tmp_path / "m.pt", "input:float32:n,4", arch=Arch("torch_programs:make"))
@@ -256,7 +258,9 @@ def test_an_example_lies_beside(tmp_path):
     torch.jit.trace(model, torch.randn(2, 4)).save(tmp_path / "data" / "model.pth")
     (tmp_path / "input_example.json").write_text('{"inputs": [[1.5, 2, 3, 4]]}')
     made = captured(tmp_path / "data" / "model.pth")
-    agree(made, lambda input: model(input), tmp_path / "out", {"input": torch.randn(3, 4)})
+    agree(
+        made, lambda **given: model(given["input"]), tmp_path / "out", {"input": torch.randn(3, 4)}
+    )
 
 
 # -- devices ---------------------------------------------------------------------------------------
@@ -271,7 +275,7 @@ def test_programs_of_a_gpu(name, tmp_path):
     agree(made, lambda x: load(str(on_cpu))(x), tmp_path / "out", {"x": torch.randn(3, 3)})
 
 
-# -- what is asked for, and what is refused ----------------------------------------------------------
+# -- what is asked for, and what is refused --------------------------------------------------------
 
 
 def refusal(error, source, *inputs, **more):

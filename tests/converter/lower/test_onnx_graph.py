@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -225,6 +226,15 @@ def test_refused(change, error, words, tmp_path):
     assert not (tmp_path / "o.onnx").exists()
 
 
+def test_opsets_stay(tmp_path):
+    source = saved(tmp_path, plain())
+    with pytest.raises(UnsupportedError, match="is written for opset 18, not 21"):
+        converter.convert(
+            source, to="onnx", out=tmp_path / "o.onnx", options=replace(QUIET, opset=21)
+        )
+    converter.convert(source, to="onnx", out=tmp_path / "o.onnx", options=replace(QUIET, opset=18))
+
+
 def test_a_function_that_calls_itself(tmp_path):
     model = functions()
     again = helper.make_node("block", ["u", "w", "flag"], ["l"], domain="own")
@@ -316,3 +326,15 @@ def test_tied_weights_are_one(tmp_path):
     made = converter.convert(source, to="portable", out=tmp_path / "o", options=QUIET)
     agree(source, made.path / "model.onnx")
     assert (made.path / "model.safetensors").stat().st_size < 2 * 40 * 40 * 4
+
+
+@pytest.mark.parametrize("at", [[0, 12], [-1, 2]])
+def test_sparse_places_outside(at, tmp_path):
+    model = MODELS["sparse"]()
+    model.graph.sparse_initializer[0].indices.CopyFrom(
+        numpy_helper.from_array(np.array([*at, 3], "i8"), "i")
+    )
+    source = saved(tmp_path, model)
+    with pytest.raises(CorruptError, match="indices"):
+        converter.convert(source, to="onnx", out=tmp_path / "o.onnx", options=QUIET)
+    assert not (tmp_path / "o.onnx").exists()

@@ -1,0 +1,43 @@
+"""What is said where torch is not, of programs that only torch can export."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import converter
+from converter.capture import Request, capture
+from converter.options import Options
+from formats.bundle import TensorSpec
+from formats.errors import EnvironmentFault, UnsupportedError
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+TRACED = FIXTURES / "torch_moved" / "traced-cuda0.pt"
+X = TensorSpec("x", "float32", ("n", 3))
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is not None, reason="torch is here"
+)
+
+
+@pytest.mark.parametrize("exporter", ["auto", "export", "torchscript"])
+def test_the_extra_is_named(exporter):
+    with pytest.raises(EnvironmentFault) as caught:
+        capture(TRACED, converter.read(TRACED), Request(exporter=exporter, inputs=(X,)))
+    assert "a graph of it takes torch" in caught.value.found
+    assert caught.value.hint == 'pip install "model-convert[torch]"'
+
+
+def test_a_target_that_is_a_graph(tmp_path):
+    options = Options(exporter="export", inputs=(X,))
+    with pytest.raises(EnvironmentFault):
+        converter.convert(TRACED, to="onnx", out=tmp_path / "o.onnx", options=options)
+    assert not (tmp_path / "o.onnx").exists()
+
+
+def test_weights_alone_are_no_program():
+    source = FIXTURES / "torch" / "torch1.0-checkpoint.pth"
+    with pytest.raises(UnsupportedError) as caught:
+        capture(source, converter.read(source), Request())
+    assert caught.value.found == "holds weights and no program"
+    assert "--arch" in caught.value.hint
