@@ -8,6 +8,7 @@ where names or layouts are, stands in the archive as ``convert.json``, which tor
 
 import json
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from formats import torch_structure
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, LeftOut, Normalisation
 from formats.containers.pickle_writer import Call, dumps
-from formats.errors import UnsupportedError, VerificationError
+from formats.errors import CorruptError, UnsupportedError, VerificationError
 from formats.limits import Limits
 from formats.output import Output
 from formats.storage import Blocks, File, Span
@@ -241,11 +242,11 @@ def _kept(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
         )
     found = torch_structure.read(artifact)
     made = keep(found.value, storages, artifact.limits)
+    storages.settle()
+    pickle = dumps(made.value)
     if not storages.views:
         why = f"; left out: {made.left_out[0].reason}" if made.left_out else ""
         raise UnsupportedError(f"holds no tensors that can be kept{why}", where=artifact.path)
-    storages.settle()
-    pickle = dumps(made.value)
     left_out = list(made.left_out)
     # Bytes behind the last storage and the like, which the first reading named.
     left_out += [x for x in bundle.metadata.left_out if x.name == artifact.name]
@@ -267,8 +268,9 @@ def _crcs(artifact: Artifact) -> dict[tuple[int, int, int], int]:
     found = {}
     for name, member in artifact.zip.members.items():
         if member.is_stored and "data/" in name and member.size:
-            run = member.raw()
-            found[id(run.storage), run.offset, run.length] = member.crc
+            with suppress(CorruptError, UnsupportedError):  # it may be none that anybody reads
+                run = member.raw()
+                found[id(run.storage), run.offset, run.length] = member.crc
     return found
 
 

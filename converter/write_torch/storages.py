@@ -109,6 +109,7 @@ class View:
     requires_grad: bool
     flags: frozenset[str] = frozenset()
     quantizer: tuple[object, ...] | None = None
+    is_written: bool = False  # what was refused half-way is in no pickle
 
 
 class Storages:
@@ -116,7 +117,6 @@ class Storages:
 
     Attributes:
         device: What they are tagged with.
-        views: The tensors so far.
         later: What is done once their calls are filled in.
     """
 
@@ -128,7 +128,7 @@ class Storages:
             crcs: Id of a file, offset and length of a run of it → CRC, where one is known.
         """
         self.device = device
-        self.views: list[View] = []
+        self._views: list[View] = []
         self.later: list[Callable[[], None]] = []
         self._crcs = crcs
         self._slots: list[Slot] = []
@@ -168,7 +168,7 @@ class Storages:
 
     def tensor(self, view: View) -> Call:
         """Return the call that makes a tensor; it is filled in by `settle`."""
-        self.views.append(view)
+        self._views.append(view)
         if self.device.has_storages or view.slot.stays:
             return view.call
         dtype = torch_name(view.type.name)
@@ -184,7 +184,7 @@ class Storages:
             UnsupportedError: Tensors share bytes in a way that no storage can give them.
         """
         self._join()
-        for view in self.views:
+        for view in self._views:
             self._fill(view)
         for fill in self.later:
             fill()
@@ -212,6 +212,11 @@ class Storages:
         stays = view.slot.stays and all(each.stays for each in entry.slots)
         device = "cpu" if stays else str(self.device)
         return (view.type.name, view.shape, view.strides, place, device)
+
+    @property
+    def views(self) -> list[View]:
+        """The tensors that the pickle has, once it is written."""
+        return [view for view in self._views if view.is_written]
 
     @property
     def shared(self) -> int:
@@ -252,7 +257,12 @@ class Storages:
         offset, rest = divmod(view.slot.shift, view.type.itemsize)
         if rest or (view.quantizer is not None and not entry.is_typed):
             raise UnsupportedError("tensors that share bytes as elements of different sizes")
-        storage = self.outside(view.slot)
+
+        def name() -> tuple[object, ...]:
+            view.is_written = True
+            return self._id(view.slot)
+
+        storage = Outside(name)
         args: list[object] = [storage, view.offset + offset, view.shape, view.strides]
         if view.quantizer is not None:
             args += [view.quantizer, view.requires_grad, hooks()]

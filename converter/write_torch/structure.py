@@ -41,7 +41,8 @@ from formats.torch_tree import MAX_NOTES, RANDOM_KEY
 from formats.torch_values import TYPES, StorageRef, TensorValue
 
 MAX_BYTES = 64 * MIB  # of one byte string; a pickle holds it as text, and so would we
-MAX_REPEATS = 1_000_000  # values converted, whatever they are
+MAX_VALUES = 5_000_000  # converted, whatever they are
+MAX_DEPTH = 100  # of containers; a level takes five of Python's own frames
 ORDERED = Name("collections", "OrderedDict")
 NAMESPACES = frozenset({"argparse.Namespace", "types.SimpleNamespace"})
 CONSTANTS = frozenset({
@@ -91,18 +92,15 @@ class _Walk:
         self.kept = Kept()
         self._tensors = Tensors(storages)
         self._device: Device = storages.device
-        self._limits = limits
+        self._depth = min(limits.max_depth, MAX_DEPTH)
         self._known: dict[int, object] = {}  # id of a value → what it became
         self._open: set[int] = set()  # of tuples and sets, which cannot hold themselves
         self._alive: list[object] = []
         self._count = 0
-        self._unnamed = 0
 
     def value(self, value: object, path: tuple[str, ...]) -> object:
         """Return what becomes of a value; `_NOTHING` where it is left out, and named."""
-        self._count += 1
-        if self._count > MAX_REPEATS:
-            raise LimitError(f"checkpoint of more than {MAX_REPEATS} values")
+        self._charge()
         kind = type(value)
         if value is None or kind is bool or kind is float or kind is str:
             return value
@@ -111,8 +109,8 @@ class _Walk:
         known = self._known.get(id(value), _NOTHING)
         if known is not _NOTHING:
             return known
-        if len(path) > self._limits.max_depth:
-            return self._refuse(path, f"nests deeper than {self._limits.max_depth} levels")
+        if len(path) > self._depth:
+            return self._refuse(path, f"nests deeper than {self._depth} levels")
         try:
             made = self._made(value, path)
         except Refused as e:
@@ -121,6 +119,11 @@ class _Walk:
             self._known[id(value)] = made
             self._alive.append(value)
         return made
+
+    def _charge(self) -> None:
+        self._count += 1
+        if self._count > MAX_VALUES:
+            raise LimitError(f"checkpoint of more than {MAX_VALUES} values")
 
     def _made(self, value: object, path: tuple[str, ...]) -> object:
         if isinstance(value, (bytes, Span)):
@@ -341,7 +344,8 @@ class _Walk:
         depth: int,
     ) -> None:
         """Collect what ``module.state_dict()`` would."""
-        if depth > self._limits.max_depth or id(module) in self._open:
+        self._charge()
+        if depth > self._depth or id(module) in self._open:
             raise Refused("a module that holds itself")
         self._open.add(id(module))
         try:
