@@ -20,6 +20,7 @@ from formats.weights import Tensor
 
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 MOST_AXES = 64  # as torch has it
+MOST_STORED = 1 << 12  # numbers of a row that is stored; longer ones are made at run time
 # Where onnxruntime has no kernel, and `kernels` names none: the types to try in turn. Each holds
 # all numbers of the one before; int64 beyond 2**53 would not be exact as float64, and is not tried.
 WIDER = {
@@ -317,12 +318,9 @@ class Context(Builder):
 
     def range(self, count: Dim, dtype: str = "int64") -> Value:
         """Return 0, 1, ... up to a size."""
-        if isinstance(count, int):
+        if isinstance(count, int) and count <= MOST_STORED:
             return self.constant(np.arange(count), dtype)
-        bounds = [
-            self.constant(0, "int64"), self.squeeze(self.vector([count]), [0]),
-            self.constant(1, "int64"),
-        ]  # fmt: skip
+        bounds = [self.scalar_of(n, "int64") for n in (0, count, 1)]
         return self.cast(self.emit("Range", *bounds, dtype="int64", shape=(count,)), dtype)
 
     def filled(self, shape: Sequence[Dim], number: Scalar, dtype: str) -> Value:

@@ -7,7 +7,7 @@ import numpy as np
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.tf import sizes
-from converter.lower.torch.context import Context
+from converter.lower.torch.context import MOST_STORED, Context
 from converter.lower.torch.promotion import DEFAULT, kind, number_type
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Number, Scalar, Size
@@ -131,11 +131,8 @@ def arange_step(
     """Steps of one size from one bound to another."""
     kinds = [number_type(n) for n in (start, end, step)]
     to = dtype or (DEFAULT if any(kind(k) == 2 for k in kinds) else "int64")
-    if all(isinstance(n, int | float) for n in (start, end, step)):
-        numbers = np.arange(start, end, step)  # type: ignore[arg-type]
-        if numbers.size > MOST:
-            raise Gap(f"a range of {numbers.size} numbers")
-        return op.constant(numbers.astype(np.float64), to)
+    if _is_short(start, end, step):
+        return op.constant(np.arange(start, end, step).astype(np.float64), to)  # type: ignore[arg-type]
     if isinstance(start, int | Size) and isinstance(end, int | Size) and isinstance(step, int):
         count: Dim = op.ceildiv(sizes.sub(end, start), step)
         bounds = [op.scalar(n, "int64") for n in (start, end, step)]
@@ -146,6 +143,15 @@ def arange_step(
     return op.cast(op.emit("Range", *bounds, dtype=inner, shape=(None,)), to)
 
 
+def _is_short(start: Scalar, end: Scalar, step: Scalar) -> bool:
+    """Tell whether a range is of known numbers, and not too many to be stored."""
+    if not isinstance(start, int | float) or not isinstance(end, int | float):
+        return False
+    if not isinstance(step, int | float) or step == 0:
+        return False
+    return abs(end - start) <= MOST_STORED * abs(step)
+
+
 @aten("linspace")
 def linspace(
     op: Context, start: Scalar, end: Scalar, steps: Int, dtype: str | None = None
@@ -154,7 +160,7 @@ def linspace(
     to = dtype or DEFAULT
     if not isinstance(start, int | float) or not isinstance(end, int | float):
         raise Gap("bounds that are computed from the inputs")
-    if isinstance(steps, int):
+    if isinstance(steps, int) and steps <= MOST_STORED:
         # As torch has it: the second half is counted from the end.
         step = (end - start) / (steps - 1) if steps > 1 else 0.0
         places = np.arange(steps)
@@ -175,6 +181,8 @@ def logspace(
     op: Context, start: float, end: float, steps: int, base: float = 10.0, dtype: str | None = None
 ) -> Value:
     """Powers of a base at equal distances of their exponents."""
+    if not 0 <= steps <= MOST_STORED:
+        raise Gap(f"{steps} powers")
     found = np.power(float(base), np.linspace(start, end, steps))
     return op.constant(found, dtype or DEFAULT)
 
@@ -209,11 +217,17 @@ def _triangle(op: Context, x: Value, diagonal: Int, *, upper: int) -> Value:
     return op.node("Trilu", inputs, [(x.dtype, x.shape)], attributes={"upper": upper})[0]
 
 
+def _check_matrix(rows: int, columns: int) -> None:
+    if rows * columns > MOST:
+        raise Gap(f"places in a matrix of {rows} by {columns}")
+
+
 @aten("tril_indices")
 def tril_indices(
     op: Context, row: int, col: int, offset: int = 0, dtype: str | None = None
 ) -> Value:
     """Places on a diagonal and below."""
+    _check_matrix(row, col)
     return op.constant(np.stack(np.tril_indices(row, offset, col)), dtype or "int64")
 
 
@@ -222,6 +236,7 @@ def triu_indices(
     op: Context, row: int, col: int, offset: int = 0, dtype: str | None = None
 ) -> Value:
     """Places on a diagonal and above."""
+    _check_matrix(row, col)
     return op.constant(np.stack(np.triu_indices(row, offset, col)), dtype or "int64")
 
 

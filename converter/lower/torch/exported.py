@@ -130,6 +130,7 @@ class _Lowering:
         self.wanted = {spec.name: spec for spec in inputs}
         self.values: dict[str, Thing] = {}
         self.unknown: set[str] = set()  # names that a gap left without a value
+        self.read: set[str] = set()  # names of values that anything reads
         self.absent: set[str] = set()  # outputs that handlers do not make
         self.gaps = Gaps()
         self.origins = {t.origin: name for name, t in bundle.weights.items()}
@@ -143,7 +144,10 @@ class _Lowering:
         outputs = [(name, arg) for name, arg in self._outputs() if name]
         self.op.reserve([name for name, _ in outputs])
         self._inputs()
-        for node in _list(self.graph.get("nodes")):
+        nodes = _list(self.graph.get("nodes"))
+        self.read = {name for node in nodes for name in _names(node.get("inputs"))}
+        self.read.update(name for _, arg in outputs for name in _names(arg))
+        for node in nodes:
             self._node(_object(node, "a node that is no object"))
         used = set(self.op.graph.inputs)
         for name, arg in outputs:
@@ -394,6 +398,8 @@ class _Lowering:
             for one, part in zip(_list(content), thing, strict=True):
                 self._name({"as_tensor": one}, part)
         elif kind == "as_tensor":
+            if content["name"] not in self.read:
+                return
             if not isinstance(thing, Reference):
                 raise Gap("an output that is no tensor")
             self.values[content["name"]] = self._checked(content["name"], thing)

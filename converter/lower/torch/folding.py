@@ -3,6 +3,10 @@
 Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.Unfold.html
 """
 
+from math import prod
+
+import numpy as np
+
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.tf import sizes
@@ -12,11 +16,13 @@ from converter.lower.torch.table import aten
 from converter.lower.torch.things import Ints, numbers
 from converter.lower.values import Value
 
+MOST = 1 << 20  # places that are computed beforehand
+
 
 def _places(op: Context, count: Dim, size: int, step: int, spread: int = 1) -> Value:
     """Return where each element of each window is: [count, size]."""
     starts = op.unsqueeze(op.mul(op.range(count), step), [1])
-    inside = op.unsqueeze(op.constant([i * spread for i in range(size)], "int64"), [0])
+    inside = op.unsqueeze(op.mul(op.range(size), spread), [0])
     return op.shaped(op.add(starts, inside), (count, size))
 
 
@@ -73,3 +79,27 @@ def col2im(
     shape = (x.shape[0], channels, *output_size)
     (made,) = op.node("Col2Im", inputs, [(x.dtype, shape)], attributes=attributes)
     return op.squeeze(made, [0]) if self.rank == 2 else made
+
+
+@aten("as_strided.in_order")
+def as_strided(
+    op: Context, self: Value, size: Ints, stride: Ints, storage_offset: int | None = None
+) -> Value:
+    """Elements at regular distances in memory, of a tensor whose elements lie there in order."""
+    x = op.named(self)
+    apart: Dim = 1
+    same = True
+    for n, step in zip(reversed(size), reversed(stride), strict=True):
+        same = same and (n == 1 or step == apart)
+        apart = sizes.mul(apart, n)
+    whole = sizes.product(x.shape)
+    if same and not storage_offset and apart == whole:
+        return op.reshape(x, size)
+    known = numbers(size, len(size), "a shape")
+    steps = numbers(stride, len(size), "a stride")
+    if prod(known) > MOST:
+        raise Gap(f"a view of {prod(known)} elements")
+    places = np.full(known, storage_offset or 0, np.int64)
+    for axis, (n, step) in enumerate(zip(known, steps, strict=True)):
+        places += np.arange(n).reshape([-1 if i == axis else 1 for i in range(len(known))]) * step
+    return op.gather(op.reshape(x, (whole,)), op.constant(places, "int64"), 0)

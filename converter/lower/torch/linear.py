@@ -154,6 +154,20 @@ def bilinear(
     return found if bias is None else op.add(found, bias)
 
 
+@aten("_trilinear")
+def trilinear(
+    op: Context, i1: Value, i2: Value, i3: Value, expand1: Sequence[int], expand2: Sequence[int],
+    expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Value:  # fmt: skip
+    """The sum of products of three tensors, each with new axes, along some axes."""
+    del unroll_dim  # how
+    wide = [
+        op.unsqueeze(x, axes) if axes else x
+        for x, axes in ((i1, expand1), (i2, expand2), (i3, expand3))
+    ]
+    return op.reduce("ReduceSum", op.mul(op.mul(wide[0], wide[1]), wide[2]), sumdim)
+
+
 @aten("einsum")
 def einsum(
     op: Context, equation: str, tensors: Tensors, path: Sequence[int] | None = None

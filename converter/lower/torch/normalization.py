@@ -13,9 +13,11 @@ from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints
 from converter.lower.values import Value
 
+MOST_CHANNELS = 1 << 20  # of which constants are made
+
 
 def _constant_vector(op: Context, number: float, channels: object, dtype: str) -> Value:
-    if not isinstance(channels, int):
+    if not isinstance(channels, int) or channels > MOST_CHANNELS:
         raise Gap("a number of channels that is not known")
     return op.constant([number] * channels, dtype)
 
@@ -139,7 +141,7 @@ def _layer(
     kept = (*x.shape[: axes[0]], *[1] * len(axes))
     if weight is None:
         sides = [n for n in shape if isinstance(n, int)]
-        if len(sides) != len(shape) or math.prod(sides) > 1 << 20:
+        if len(sides) != len(shape) or math.prod(sides) > MOST_CHANNELS:
             raise Gap("a layer normalisation of a shape that is not known")
         import numpy as np
 

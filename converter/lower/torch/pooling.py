@@ -21,6 +21,8 @@ from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, numbers
 from converter.lower.values import Value
 
+MOST = 1 << 22  # numbers of a matrix that says which elements are averaged
+
 
 @dataclass(frozen=True, slots=True)
 class Windows:
@@ -213,6 +215,8 @@ def _mean_along(op: Context, x: Value, axis: int, n: Dim, target: Dim) -> Value:
         return op.reduce("ReduceMean", x, [axis], keepdims=True)
     if not isinstance(n, int) or not isinstance(target, int):
         raise Gap("adaptive pooling of an axis of a dynamic size")
+    if n * target > MOST:
+        raise Gap(f"adaptive pooling of {n} to {target}")
     weights = np.zeros((n, target))
     for i, (start, end) in enumerate(_edges(n, target)):
         weights[start:end, i] = 1 / (end - start)

@@ -15,6 +15,7 @@ from converter.lower.torch.things import Int, Ints, Tensors, integer
 from converter.lower.values import Value
 
 END = 1 << 62  # as the end of a slice: to the end
+MOST_PARTS = 1 << 12  # that an axis is cut into
 
 
 def filled_in(op: Context, x: Value, shape: Ints) -> list[Dim]:
@@ -356,7 +357,13 @@ def unbind(op: Context, self: Value, dim: int = 0) -> list[Value]:
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
         raise Gap("as many tensors as an axis of an unknown size has elements")
+    _check_parts(n)
     return [select(op, self, dim, i) for i in range(n)]
+
+
+def _check_parts(count: int) -> None:
+    if count > MOST_PARTS:
+        raise Gap(f"an axis cut into {count}")
 
 
 @aten("split_with_sizes", "split.sizes", "split_with_sizes_copy")
@@ -379,11 +386,14 @@ def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value
     n = self.shape[axis]
     if not isinstance(split_size, int) or not isinstance(n, int):
         count = sizes.divided(n, split_size)
-        if not isinstance(count, int):
+        if not isinstance(count, int) or not 0 < count <= MOST_PARTS:
             raise Gap("as many parts as an axis of an unknown size has")
         return split_with_sizes(op, self, [split_size] * count, dim)
     if split_size == n or n == 0:
         return [self]
+    if split_size < 1:
+        raise Gap(f"parts of {split_size}")
+    _check_parts(n // split_size)
     parts = [min(split_size, n - i) for i in range(0, n, split_size)]
     return split_with_sizes(op, self, parts, dim)
 
@@ -393,11 +403,12 @@ def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
     """An axis cut into so many parts, or fewer."""
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
+        _check_parts(chunks)
         part = sizes.divided(n, chunks)
         if part is None:
             raise Gap("parts of an axis of an unknown size")
         return split_with_sizes(op, self, [integer(part)] * chunks, dim)
-    return split(op, self, max(-(-n // chunks), 1), dim)
+    return split(op, self, max(-(-n // max(chunks, 1)), 1), dim)
 
 
 @aten("tensor_split.sections")
@@ -406,6 +417,7 @@ def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
         raise Gap("parts of an axis of an unknown size")
+    _check_parts(sections)
     parts = [n // sections + (i < n % sections) for i in range(sections)]
     return split_with_sizes(op, self, parts, dim)
 

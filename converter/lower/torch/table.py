@@ -76,13 +76,21 @@ class Row:
             raise Gap(f"no argument {missing[0]}")
         return found
 
-    def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Tell whether arguments are of the kinds that this overload takes."""
+    def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, exactly: bool) -> bool:
+        """Tell whether arguments are of the kinds that this overload takes.
+
+        Args:
+            args: Positional ones.
+            kwargs: Those by name.
+            exactly: Whether a single number is no list of them.
+        """
         try:
             found = self.bound(args, kwargs)
         except Gap:
             return False
-        return all(fits(self.kinds.get(name, Any), value) for name, value in found.items())
+        return all(
+            fits(self.kinds.get(name, Any), value, exactly=exactly) for name, value in found.items()
+        )
 
 
 class Table(Mapping[str, Row]):
@@ -181,24 +189,33 @@ def resolve(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Row | 
     plain = plain_name(name)
     if "." in plain:
         return OPS.get(plain)
-    for row in OPS.overloads(plain):
-        if row.takes(args, kwargs):
-            return row
+    for exactly in (True, False):
+        for row in OPS.overloads(plain):
+            if row.takes(args, kwargs, exactly=exactly):
+                return row
     return None
 
 
-def fits(kind: Any, thing: Any) -> bool:
-    """Tell whether a thing is of the kind that an annotation says."""
+def fits(kind: Any, thing: Any, *, exactly: bool = False) -> bool:
+    """Tell whether a thing is of the kind that an annotation says.
+
+    Args:
+        kind: The annotation.
+        thing: Of the program.
+        exactly: Whether a single number is no list of them.
+    """
     if kind is Any:
         return True
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return any(fits(one, thing) for one in get_args(kind))
+        return any(fits(one, thing, exactly=exactly) for one in get_args(kind))
     if origin is not None:  # Sequence[...]
         (inner,) = get_args(kind)
         if isinstance(thing, list | tuple):
             return all(fits(inner, one) for one in thing)
-        return isinstance(thing, int | Size) and not isinstance(thing, bool) and fits(inner, thing)
+        if exactly or isinstance(thing, bool):
+            return False
+        return isinstance(thing, int | Size) and fits(inner, thing)
     if kind is None or kind is NoneType:
         return thing is None
     if kind is float:
