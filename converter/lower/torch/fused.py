@@ -75,7 +75,7 @@ def _masked(op: Context, scores: Value, mask: Value | None, mask_type: int | Non
         mask = op.cast(mask, "bool")
     if mask_type == BY_KEY:
         mask = op.unsqueeze(mask, [1, 2])
-    elif mask_type not in (BY_QUERY, BY_HEAD):
+    elif mask_type not in (None, BY_QUERY, BY_HEAD):
         raise Gap(f"a mask of type {mask_type}")
     hidden = op.where(mask, op.constant(-math.inf, scores.dtype), scores)
     return op.softmax(hidden)

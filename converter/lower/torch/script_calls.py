@@ -9,7 +9,6 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/frontend/sc
 import ast
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from converter.lower.gap import Gap
@@ -47,11 +46,6 @@ DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
     RuntimeError,
 )  # fmt: skip
-# Ops that few programs have -> where they are.
-FUSED = dict.fromkeys(
-    ("_native_multi_head_attention", "_transformer_encoder_layer_fwd"),
-    "converter.lower.torch.script_fused",
-)
 BY_FIRST = frozenset(("mul", "add"))  # ops of lists whose second argument may be the list
 RAISING = frozenset(("prim.RaiseException", "RaiseException"))
 TRUE_DIVISION = 4  # version of the ops since which integers are divided as fractions
@@ -112,8 +106,6 @@ def _called(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
         return SPECIAL["size"](walker, first, 0)
     if plain in LISTS and _is_of_lists(plain, args):
         return LISTS[plain](walker, *args, **kwargs)
-    if name in FUSED:
-        import_module(FUSED[name])
     if name in SPECIAL:
         return SPECIAL[name](walker, *args, **kwargs)
     if name == "isinstance":
