@@ -680,6 +680,39 @@ TF_KERAS_OBJECTS: Arguments = _table(
     UnitNorm: axis
     """,
 )
+# Names that configurations have for classes of tf_keras -> what the class calls itself.
+TF_KERAS_ALIASES: Mapping[str, str] = {
+    "AvgPool1D": "AveragePooling1D",
+    "AvgPool2D": "AveragePooling2D",
+    "AvgPool3D": "AveragePooling3D",
+    "BatchNormalizationV1": "BatchNormalization",
+    "BatchNormalizationV2": "BatchNormalization",
+    "Convolution1D": "Conv1D",
+    "Convolution1DTranspose": "Conv1DTranspose",
+    "Convolution2D": "Conv2D",
+    "Convolution2DTranspose": "Conv2DTranspose",
+    "Convolution3D": "Conv3D",
+    "Convolution3DTranspose": "Conv3DTranspose",
+    "GRUCellV1": "GRUCell",
+    "GRUCellV2": "GRUCell",
+    "GRUV1": "GRU",
+    "GRUV2": "GRU",
+    "GlobalAvgPool1D": "GlobalAveragePooling1D",
+    "GlobalAvgPool2D": "GlobalAveragePooling2D",
+    "GlobalAvgPool3D": "GlobalAveragePooling3D",
+    "GlobalMaxPool1D": "GlobalMaxPooling1D",
+    "GlobalMaxPool2D": "GlobalMaxPooling2D",
+    "GlobalMaxPool3D": "GlobalMaxPooling3D",
+    "LSTMCellV1": "LSTMCell",
+    "LSTMCellV2": "LSTMCell",
+    "LSTMV1": "LSTM",
+    "LSTMV2": "LSTM",
+    "MaxPool1D": "MaxPooling1D",
+    "MaxPool2D": "MaxPooling2D",
+    "MaxPool3D": "MaxPooling3D",
+    "SeparableConvolution1D": "SeparableConv1D",
+    "SeparableConvolution2D": "SeparableConv2D",
+}
 KERAS_3_ACTIVATIONS = frozenset(
     """
     celu elu exponential gelu glu hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh

@@ -18,10 +18,11 @@ from converter.doctor.keras_arguments import (
     KERAS_3_OBJECTS,
     TF_KERAS,
     TF_KERAS_ACTIVATIONS,
+    TF_KERAS_ALIASES,
     TF_KERAS_OBJECTS,
     Arguments,
 )
-from converter.doctor.keras_shapes import Misread, first_misread
+from converter.doctor.keras_shapes import misread
 
 REFERENCE = {"keras": "3.15", "tf_keras": "2.21"}
 MODELS = ("Sequential", "Functional", "Model")
@@ -54,6 +55,7 @@ class KerasFacts:
         config: The model's configuration, parsed; None where there is none.
         keras_version: As recorded; "" where it is not.
         object_graph: Of a SavedModel: whether it has one, which only TensorFlow 2 writes.
+        in_folder: Of a zip: whether all is in one folder of it, as other programs pack it.
     """
 
     container: str
@@ -61,6 +63,7 @@ class KerasFacts:
     config: Any = None
     keras_version: str = ""
     object_graph: bool = True
+    in_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ def keras_3(facts: KerasFacts) -> Failure | None:
                 "suffix", "it is a .keras zip with the name of an HDF5 file",
             )  # fmt: skip
         return _suffix(facts.suffix)
+    if facts.in_folder:
+        return _in_folder()
     if facts.config is None:
         return _no_config()
     return next(_walk(facts.config, Keras3(facts), "", top=True), None)
@@ -141,7 +146,12 @@ def tf_keras(facts: KerasFacts) -> Failure | None:
             "it has no object graph: TensorFlow 1 wrote it",
         )  # fmt: skip
     if facts.container == "zip" and facts.suffix != ".keras":
-        return Failure("OSError", "", "suffix", "tf_keras takes a zip only under the name .keras")
+        return Failure(
+            "OSError", "Unable to synchronously open file (file signature not found)", "suffix",
+            "tf_keras takes a zip only under the name .keras",
+        )  # fmt: skip
+    if facts.in_folder:
+        return _in_folder()
     if facts.config is None:
         return _no_config()
     return next(_walk(facts.config, TfKeras(facts), "", top=True), None)
@@ -151,6 +161,13 @@ def _no_config() -> Failure:
     return Failure(
         "ValueError", "No model config found in the file at", "weights-only",
         "it holds weights and no model",
+    )  # fmt: skip
+
+
+def _in_folder() -> Failure:
+    return Failure(
+        "KeyError", "\"There is no item named 'config.json' in the archive\"", "packed-again",
+        "all is in a folder of the zip, as another program packed it",
     )  # fmt: skip
 
 
@@ -200,6 +217,7 @@ class TfKeras(Loader):
     def wrapped(self, name: str, failure: Failure, *, model: str, modern: bool) -> Failure:
         """Return a layer's failure, by its name."""
         del model, modern  # it says the same everywhere
+        name = TF_KERAS_ALIASES.get(name, name)
         if name in BARE:
             return failure
         return _reworded(failure, f"Error when deserializing class '{name}' using config=")
@@ -245,12 +263,63 @@ def _walk(node: Any, loader: Loader, model: str, *, top: bool = False) -> Iterat
         )  # fmt: skip
         return
     if name in MODELS and "layers" in config:
-        for layer in config["layers"] if isinstance(config["layers"], list) else ():
+        layers = config["layers"] if isinstance(config["layers"], list) else []
+        # Keras 3 adds layer after layer to a Sequential, each to the shape before it.
+        shaped = name == "Sequential" and isinstance(loader, Keras3) and not modern
+        for layer, refusal in zip(layers, misread(layers), strict=True):
             yield from _walk(layer, loader, name)
-        if name == "Sequential" and isinstance(loader, Keras3) and not modern:
-            yield from _misread(config["layers"])
+            if shaped and refusal is not None:
+                yield Failure(
+                    refusal.error, refusal.message, "input-misread",
+                    "Keras 3 takes the recorded batch_input_shape for a shape without the batch: "
+                    f"one axis too many for {refusal.layer}",
+                )  # fmt: skip
+        if name != "Sequential" and isinstance(loader, Keras3) and not modern:
+            yield from _calls(layers, config)
         return
     yield from _layer(name, config, loader, model=model, modern=modern)
+
+
+def _calls(layers: Sequence[Any], config: Mapping[str, Any]) -> Iterator[Failure]:
+    """Yield calls of an inner Sequential that Keras 3 does not find.
+
+    Keras 2 counts the inner model's own making as its first call, Keras 3 for functional ones only.
+    """
+    calls = {
+        str(layer.get("name")): len(layer.get("inbound_nodes") or ())
+        for layer in layers
+        if isinstance(layer, Mapping) and layer.get("class_name") == "Sequential"
+    }
+    for layer in layers:
+        nodes = layer.get("inbound_nodes") if isinstance(layer, Mapping) else None
+        for inner, call in _references(nodes):
+            if call >= calls.get(inner, call + 1):
+                yield Failure(
+                    "ValueError",
+                    "Invalid Functional model configuration. The graph of the Functional model "
+                    "either has loops or disconnected nodes.", "inner-sequential",
+                    f"a layer reads call {call} of the inner Sequential {inner}, counted as "
+                    "Keras 2 did",
+                )  # fmt: skip
+                return
+    for inner, call in _references(config.get("output_layers")):
+        if call >= calls.get(inner, call + 1):
+            yield Failure(
+                "IndexError", "list index out of range", "inner-sequential",
+                f"the output is call {call} of the inner Sequential {inner}, counted as Keras 2 "
+                "did",
+            )  # fmt: skip
+
+
+def _references(nodes: Any) -> Iterator[tuple[str, int]]:
+    """Yield every ``[layer, call, output, …]`` in nested lists: the layer, and which call of it."""
+    if not isinstance(nodes, list):
+        return
+    if len(nodes) >= 3 and isinstance(nodes[0], str) and type(nodes[1]) is int:
+        yield nodes[0], nodes[1]
+        return
+    for node in nodes:
+        yield from _references(node)
 
 
 def _listed(layers: Sequence[Any], loader: Loader, name: str) -> Iterator[Failure]:
@@ -267,6 +336,9 @@ def _listed(layers: Sequence[Any], loader: Loader, name: str) -> Iterator[Failur
 def _located(node: Mapping[str, Any], name: str, loader: Loader, model: str) -> Failure | None:
     """Return the failure to find a class by its module."""
     module = str(node.get("module") or "")
+    unreachable = _unreachable(module, name, loader)
+    if unreachable is not None:
+        return unreachable
     own = module.startswith(("keras", "tf_keras", "builtins"))
     registered = node.get("registered_name")
     if own and (not registered or registered == name or name in loader.layers):
@@ -280,6 +352,26 @@ def _located(node: Mapping[str, Any], name: str, loader: Loader, model: str) -> 
     if model and isinstance(loader, Keras3):
         return loader.wrapped(name, failure, model=model, modern=True)
     return failure
+
+
+def _unreachable(module: str, name: str, loader: Loader) -> Failure | None:
+    """Return the failure to import the module of Keras' insides that a class is named by.
+
+    Keras 2.13 moved them to keras.src, Keras 3 out of its ``engine``.
+    """
+    parts = module.split(".")
+    if parts[0] != "keras" or len(parts) < 3:
+        return None  # a public name: keras.layers
+    old, new = parts[1] != "src", parts[1:3] == ["src", "models"]
+    gone = old or ("engine" in parts if isinstance(loader, Keras3) else new)
+    if not gone:
+        return None
+    place = module if isinstance(loader, Keras3) else f"tf_{module}"
+    return Failure(
+        "TypeError",
+        f"Could not deserialize class '{name}' because its parent module {place} cannot be "
+        "imported.", "module-gone", f"{name} is named by {module}, which this Keras does not have",
+    )  # fmt: skip
 
 
 def _layer(
@@ -351,7 +443,7 @@ def _arguments(
     """Return the failure of a layer's constructor."""
     accepted = loader.layers.get(name)
     three = isinstance(loader, Keras3)
-    if accepted is None:
+    if accepted is None or (three and name == "InputLayer"):  # which takes what it does not know
         return None
     given = set(config)
     if three and not modern:
@@ -467,14 +559,3 @@ def _former(name: str, loader: Loader) -> str:
     if isinstance(loader, Keras3) and name in TF_KERAS:
         return " (it was one of Keras 2)"
     return " (it is one of Keras 3)" if isinstance(loader, TfKeras) and name in KERAS_3 else ""
-
-
-def _misread(layers: Any) -> Iterator[Failure]:
-    """Yield what comes of Keras 3 taking ``batch_input_shape`` for a shape without its batch."""
-    found: Misread | None = first_misread(layers) if isinstance(layers, list) else None
-    if found is not None:
-        yield Failure(
-            found.error, found.message, "input-misread",
-            "Keras 3 takes the recorded batch_input_shape for a shape without the batch: "
-            f"one axis too many for {found.layer}",
-        )  # fmt: skip

@@ -6,7 +6,7 @@ model loads with an input that nobody meant; others refuse.
 Source: ``model_from_config`` in keras/src/legacy/saving/saving_utils.py of keras 3.15.1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Shape = list[int | None]
@@ -38,30 +38,33 @@ _SAME_SHAPE = (
 _NO_SIZE = "Shapes used to initialize variables must be fully-defined (no `None` dimensions)."
 
 
-def first_misread(layers: Sequence[Any]) -> Misread | None:
-    """Return the first layer that refuses the shape it is given; None where all take it.
+def misread(layers: Sequence[Any]) -> Iterator[Misread | None]:
+    """Yield, layer by layer, how each refuses the shape it is given; None where it takes it.
 
     Args:
         layers: Of a Sequential's configuration. Where one is not known here, the rest is taken
             for good.
     """
+    shape = _first_shape(layers)
+    for layer in layers:
+        config = layer.get("config") if isinstance(layer, Mapping) else None
+        if shape is None or not isinstance(config, Mapping):
+            yield None
+            shape = None
+            continue
+        found = _step(str(layer.get("class_name")), config, shape)
+        yield found if isinstance(found, Misread) else None
+        shape = None if isinstance(found, Misread) else found
+
+
+def _first_shape(layers: Sequence[Any]) -> Shape | None:
+    """Return the shape that the first layer is given; None where it is an input, or says none."""
     first = layers[0] if layers else None
     config = first.get("config") if isinstance(first, Mapping) else None
     if not isinstance(config, Mapping) or first is None or first.get("class_name") == "InputLayer":
         return None
     recorded = config.get("batch_input_shape")
-    if not isinstance(recorded, list):
-        return None
-    shape: Shape | None = [None, *recorded]
-    for layer in layers:
-        inner = layer.get("config") if isinstance(layer, Mapping) else None
-        if not isinstance(inner, Mapping) or shape is None:
-            return None
-        found = _step(str(layer.get("class_name")), inner, shape)
-        if isinstance(found, Misread):
-            return found
-        shape = found
-    return None
+    return [None, *recorded] if isinstance(recorded, list) else None
 
 
 def _step(name: str, config: Mapping[str, Any], shape: Shape) -> "Shape | Misread | None":

@@ -174,7 +174,8 @@ def _keras(artifact: Artifact, format_id: str, bundle: Bundle) -> KerasFacts | N
         return KerasFacts("hdf5", suffix, config, version)
     if format_id == "keras":
         container = "zip" if artifact.zip is not None else "folder"
-        return KerasFacts(container, suffix, config, version)
+        packed = artifact.zip is not None and "config.json" not in artifact.zip
+        return KerasFacts(container, suffix, config, version, in_folder=packed)
     if format_id == "savedmodel":
         graph = bundle.metadata.variant.startswith("TF 2")
         return KerasFacts("savedmodel", suffix, None, version, object_graph=graph)

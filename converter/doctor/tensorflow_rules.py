@@ -59,7 +59,7 @@ def predict(facts: TensorFlowFacts, host: Host) -> list[Prediction]:
     return [
         Prediction(
             loader, "tensorflow", version, package is not None, "fails",
-            "ValueError" if facts.kind == "graphdef" else "FileNotFoundError",
+            "NotFoundError" if facts.kind == "graphdef" else "RuntimeError",
             text, "op-unknown",
             f"it needs {', '.join(unknown[:5])}, which another library brings (tensorflow_text, "
             "an add-on, a custom op) or an older TensorFlow had",
