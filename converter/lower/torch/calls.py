@@ -50,29 +50,35 @@ def call(
         plain = f"{plain}.{overload}"
     if plain in DROPPED:
         return None
-    row = _row(plain, args, named, is_exact=overload is not None or "." in plain or _exact(name))
+    exact = overload is not None or "." in plain or name.endswith(".default")
+    row = _row(plain, args, named, is_exact=exact)
     if row is not None:
         return _called(op, row, args, named)
-    base, dot, which = plain.partition(".")
-    if base.endswith("_") and not base.endswith("__"):
-        return _in_place(op, base[:-1] + dot + which, args, named)
-    raise Gap("not in the table")
+    base = _in_place_of(plain)
+    if base is None:
+        raise Gap("not in the table")
+    return _in_place(op, base, args, named, is_exact=exact)
 
 
-def _exact(name: str) -> bool:
-    return name.endswith(".default")
+def _in_place_of(plain: str) -> str | None:
+    """Return the op of which one is the form that writes in place, or None."""
+    name, dot, overload = plain.partition(".")
+    if not name.endswith("_") or name.endswith("__"):
+        return None
+    return name[:-1] + dot + overload
 
 
 def _row(
     plain: str, args: Sequence[Thing], kwargs: Mapping[str, Thing], *, is_exact: bool
 ) -> Row | None:
-    row = handler_of(plain) if is_exact else None
-    if row is None:
-        found = resolve(
-            plain, [_values(a) for a in args], {k: _values(v) for k, v in kwargs.items()}
-        )
-        row = found
-    return row
+    """Return the row that is named, or else that which takes the arguments."""
+    if is_exact:
+        row = handler_of(plain)
+        base = _in_place_of(plain)
+        if row is not None or (base is not None and handler_of(base) is not None):
+            return row
+    given = {name: _values(thing) for name, thing in kwargs.items()}
+    return resolve(plain, [_values(thing) for thing in args], given)
 
 
 def _called(op: Context, row: Row, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
@@ -127,34 +133,33 @@ def _viewed(
     return [one(value, place) for place, value in enumerate(made)]
 
 
-def _in_place(op: Context, plain: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+def _in_place(
+    op: Context, plain: str, args: Sequence[Thing], kwargs: Mapping[str, Thing], *, is_exact: bool
+) -> Thing:
     """Write what an op yields into its first argument, and return that."""
-    named = dict(kwargs)
-    if args:
-        target = args[0]
-    else:
-        row = _row(plain, args, named, is_exact=True)
-        target = named.get(row.parameters[0] if row is not None else "self")
-    if not isinstance(target, Reference):
-        raise Gap("an operation in place, on no tensor")
-    row = _row(plain, args, named, is_exact="." in plain)
+    row = _row(plain, args, kwargs, is_exact=is_exact)
     if row is None:
         raise Gap("not in the table")
-    made = _called(op, row, args, named)
+    bound = row.bound(args, kwargs)
+    target = bound[row.parameters[0]]
+    if not isinstance(target, Reference):
+        raise Gap("an operation in place, on no tensor")
+    if plain.partition(".")[0] in RESHAPING:  # its elements stay where they are
+        before = target.copied()
+        target.become(_called(op, row, (), {**bound, row.parameters[0]: before}))
+        return target
+    made = _called(op, row, (), bound)
     if not isinstance(made, Reference):
         raise Gap("an operation in place that yields no tensor")
-    before, value = target.read(), op.cast(made.read(), target.read().dtype)
-    if value.shape != before.shape:
-        if plain.partition(".")[0] in RESHAPING:
-            raise Gap("a shape that is changed in place")
-        value = op.expand(value, op.named(before).shape, like=before)
+    old = target.read()
+    value = op.cast(made.read(), old.dtype)
+    if value.shape != old.shape:
+        value = op.expand(value, op.named(old).shape, like=old)
     target.assign(value)
     return target
 
 
-RESHAPING = frozenset((
-    "squeeze", "unsqueeze", "transpose", "t", "resize", "resize_as", "swapaxes", "swapdims",
-))  # fmt: skip
+RESHAPING = frozenset(("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims"))
 
 
 def _values(thing: Thing) -> Thing:

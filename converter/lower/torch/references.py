@@ -7,7 +7,7 @@ into its base (`converter.lower.torch.writing`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 from converter.lower.gap import Gap
 from converter.lower.values import Value
@@ -74,6 +74,15 @@ class Reference:
         made = self.view(self.base.read())
         self._seen = (self.storage.version, made)
         return made
+
+    def copied(self) -> "Reference":
+        """Return another name of the same elements."""
+        return replace(self)
+
+    def become(self, other: "Reference") -> None:
+        """Be another name of another tensor's elements from now on."""
+        for field_ in fields(self):
+            setattr(self, field_.name, getattr(other, field_.name))
 
     def told(self, value: Value) -> None:
         """Note the same value, with a shape that says more."""

@@ -128,7 +128,8 @@ class Table(Mapping[str, Row]):
 
     def overloads(self, name: str) -> Sequence[Row]:
         """Return all overloads of an op, in the order in which they are to be tried."""
-        len(self)  # those of one op may be in several families
+        while self._left:  # those of one op may be in several families
+            import_module(self._left.pop(0))
         return self._overloads.get(name, ())
 
 

@@ -143,8 +143,8 @@ def test_damaged_programs_are_refused(read, row):
 def damage(value, rng):
     """Change, drop or swap something at a random place."""
     for _ in range(rng.randint(1, 12)):
-        inner = [v for v in (value.values() if isinstance(value, dict) else value)]
-        inner = [v for v in inner if isinstance(v, dict | list) and v]
+        parts = value.values() if isinstance(value, dict) else value
+        inner = [v for v in parts if isinstance(v, dict | list) and v]
         if not inner:
             break
         value = rng.choice(inner)
@@ -215,6 +215,18 @@ def test_a_write_through_a_view_is_seen_in_its_base_and_in_other_views(op):
     assert y.read() is not before[0]
     assert flat.read() is not before[1]
     assert x.read().name == "x"
+
+
+def test_a_shape_that_is_changed_in_place(op):
+    x = Reference.to(op.input("x", "float32", (2, 3)))
+    y = calls.call(op, "aten.clone", [x])
+    z = calls.call(op, "aten.view", [y, [6]])
+    assert calls.call(op, "aten.unsqueeze_", [y, 0]) is y
+    assert y.read().shape == (1, 2, 3)
+    before = z.read()
+    calls.call(op, "aten.add_.Tensor", [y, 1])
+    assert z.read() is not before
+    assert y.read().shape == (1, 2, 3)
 
 
 def test_a_write_that_torch_might_not_show_elsewhere_is_a_gap(op):
