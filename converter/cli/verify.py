@@ -1,9 +1,9 @@
 """``convert verify SOURCE CONVERTED``: what was converted, against what it was converted from.
 
 Weights are compared bit for bit where the converted artifact keeps them under the source's names,
-or under those that `--to keras` gives them; a graph, a `.keras` file, or a SavedModel of a
-SavedModel, is computed beside the source's own. With ``--device`` both are computed there too, and
-must have been there. The figures go to standard output.
+or under those that `--to keras` gives them; a graph, a `.keras` file, or what was issued again (a
+SavedModel, a program of torch's) is computed beside the source's own. With ``--device`` both are
+computed there too, and must have been there. The figures go to standard output.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,12 @@ if TYPE_CHECKING:  # `--help` need not pay for these
     from formats.bundle import Bundle
 
 LEVELS = ("weights", "cpu", "device")
-GRAPH, MANIFEST = "model.onnx", "manifest.json"
+GRAPH, MANIFEST, TRITON = "model.onnx", "manifest.json", "config.pbtxt"
 KERAS, SAVED_MODEL = "keras", "savedmodel"
-RUN_BY_FRAMEWORKS = (KERAS, SAVED_MODEL)  # formats that are no graphs of ours, and yet are run
+MOVED = {"torchscript": "torchscript", "torch-export": "pt2"}  # formats that `--to` moves
+RUN_BY_FRAMEWORKS = (KERAS, SAVED_MODEL, *MOVED)  # formats that are no graphs of ours, and yet run
 KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
+LIKE_THE_SOURCE = ("torch", *MOVED)  # formats that do so where the source is of the same
 
 
 def verify(
@@ -108,7 +110,9 @@ def verify(
     if form == KERAS:
         weights = _keras_weights(bundle, converted, trust or ())
     else:
-        weights = _weights(bundle, converted) if form in KEEPS_WEIGHTS else None
+        is_alike = form in LIKE_THE_SOURCE and form == bundle.metadata.format
+        keeps = form in KEEPS_WEIGHTS or is_alike
+        weights = _weights(bundle, converted) if keeps else None
     reports: dict[str, GraphReport] = {}
     models = _graphs_of(converted)
     if models or form in RUN_BY_FRAMEWORKS:
@@ -149,11 +153,17 @@ def _compared(
     if models:
         from converter.verify.graphs import verify_graph
 
-        return {m.name: verify_graph(source, bundle, m, options=options) for m in models}
+        top = converted if converted.is_dir() else converted.parent
+        return {
+            str(m.relative_to(top)): verify_graph(source, bundle, m, options=options)
+            for m in models
+        }
     if form == KERAS:
         from converter.verify.keras_files import verify_keras
 
         return {converted.name: verify_keras(source, bundle, converted, options=options)}
+    if form in MOVED:
+        return _moved(source, bundle, converted, form, options)
     if bundle.topology is None or bundle.topology.kind != "graphdef":
         reason = "a SavedModel is compared with what TensorFlow runs, and the source is none"
         return {converted.name: GraphReport("not run", reason)}
@@ -164,8 +174,44 @@ def _compared(
     return {name or converted.name: report for name, report in found.items()}
 
 
+def _moved(
+    source: Path, bundle: "Bundle", converted: Path, form: str, options: "Options"
+) -> "dict[str, GraphReport]":
+    """Compare a program of torch's with the same, moved to the device that it names itself."""
+    from converter import options as conversion
+    from converter import reissue
+    from converter.verify.device_names import parse_device
+    from converter.verify.report import GraphReport
+    from formats import catalog
+    from formats.artifact import Artifact
+
+    if form != bundle.metadata.format:
+        reason = f"{converted.name} is {form}, and is compared with a source of the same format"
+        return {converted.name: GraphReport("not run", reason)}
+    asked = options.device
+    device = parse_device(asked).torch if asked not in (None, "none") else ""
+    if not device:
+        recorded = catalog.read(Artifact(converted), form).metadata.devices
+        device = next((name for name in recorded if name != "cpu"), "cpu")
+    told = conversion.Options(
+        to=MOVED[form],  # type: ignore[arg-type]  # one of them
+        device=device,
+        inputs=tuple(options.specs),
+        trust=tuple(options.trust),
+        comparison=conversion.Comparison(
+            options.atol, options.rtol, options.inputs, options.seed, options.samples,
+            options.allow_tf32, options.allow_cpu_nodes,
+        ),
+    )  # fmt: skip
+    made = reissue.plan(bundle, Artifact(source), told)
+    found = made.compare(source, converted, told)
+    return {name or converted.name: report for name, report in found.items()}
+
+
 def _graphs_of(converted: Path) -> list[Path]:
     """Return the ONNX files that an artifact is, or holds, the default one first."""
+    if (converted / TRITON).is_file():
+        return sorted(converted.glob(f"*/{GRAPH}"))
     if converted.is_dir():
         found = sorted(converted.glob("model*.onnx"), key=lambda p: (p.name != GRAPH, p.name))
         return found if (converted / GRAPH).is_file() else []
@@ -224,7 +270,7 @@ def _weights(bundle: "Bundle", converted: Path) -> Weights | None:
 
     artifact = Artifact(converted)
     match = catalog.detect(artifact)
-    if match.format.id not in KEEPS_WEIGHTS or not bundle.weights:
+    if not bundle.weights:
         return None
     from converter.compare import diff
 
