@@ -13,7 +13,7 @@ from converter.lower.torch.script_fixing import Fixed
 from converter.lower.torch.script_inputs import Arguments, Learned, Met, flattened
 from converter.lower.torch.script_numbers import tensor_of
 from converter.lower.torch.script_source import Source
-from converter.lower.torch.script_things import Callee, Raised, Stop, Thing, Unknown
+from converter.lower.torch.script_things import Callee, Raised, Stop, Thing, Unknown, leaves
 from converter.lower.torch.script_walk import Walker
 from converter.lower.values import Value
 from formats.bundle import Bundle, TensorSpec
@@ -143,6 +143,7 @@ def _tell(walker: Walker, arguments: Arguments) -> None:
 
 def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
     op = walker.op
+    leaves(made)  # not too many, and none in itself
     outputs = [(n, t) for n, t in flattened(made) if not isinstance(t, Unknown)]
     if not outputs:
         raise UnsupportedError(f"the program yields no tensor, but {returns or 'nothing'}")

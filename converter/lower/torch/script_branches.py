@@ -74,12 +74,23 @@ def branch(walker: "Walker", condition: Value, node: ast.If) -> "Result | None":
     """
     outcomes = []
     for body, other in ((node.body, node.orelse), (node.orelse, node.body)):
+        if any(_raises(statement) for statement in body):
+            walker.notes.setdefault(CHECKS)
+            return walker.block(other)
+    for body, other in ((node.body, node.orelse), (node.orelse, node.body)):
         outcome = built(walker, partial(walker.block, body))
         if outcome is None:
             walker.notes.setdefault(CHECKS)
             return walker.block(other)
         outcomes.append(outcome)
     return _merged(walker, condition, outcomes)
+
+
+def _raises(node: ast.stmt) -> bool:
+    """Tell whether a statement is one that raises, as the text shows."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return False
+    return isinstance(node.value.func, ast.Attribute) and node.value.func.attr == "RaiseException"
 
 
 def chosen(walker: "Walker", condition: Value, taken: ast.expr, other: ast.expr) -> Thing:

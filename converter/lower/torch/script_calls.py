@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # What arguments raise that do not go together: a damaged file, or torch knows better.
 DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
-    RuntimeError,
+    RuntimeError, MemoryError,
 )  # fmt: skip
 BY_FIRST = frozenset(("mul", "add"))  # ops of lists whose second argument may be the list
 RAISING = frozenset(("prim.RaiseException", "RaiseException"))
@@ -75,7 +75,8 @@ def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
     if short in RAISING:
         said = next((a for a in args if is_text(a)), "")
         raise Raised(said)
-    inside = [one for a in (*args, *kwargs.values()) for one in leaves(a)]
+    inside = leaves([*args, *kwargs.values()])
+    walker.read(len(inside))
     if short != "append" and any(isinstance(one, Unknown) for one in inside):
         return UNKNOWN
     if any(isinstance(a, Probe) for a in args):

@@ -242,8 +242,7 @@ def list_of(walker: "Walker", items: Thing) -> Thing:
 def joined(walker: "Walker", a: Thing, b: Thing) -> Thing:
     """One list or text after another."""
     if isinstance(a, str) and isinstance(b, str):
-        if len(a) + len(b) > MOST_ITEMS:
-            raise Gap("a text that grows without end")
+        _check_length(len(a) + len(b))
         return a + b
     return Items([*known(a), *known(b)], walker.depth)
 
@@ -372,7 +371,22 @@ def _spoken(thing: Thing) -> str:
 def join(walker: "Walker", between: str, parts: Thing) -> str:
     """Texts with another one between them."""
     del walker
-    return between.join(known(parts))
+    found = known(parts)
+    _check_length(sum(len(part) for part in found) + len(between) * len(found))
+    return between.join(found)
+
+
+def _check_length(count: int) -> None:
+    if count > MOST_ITEMS:
+        raise Gap("a text that grows without end")
+
+
+@on_lists("replace")
+def replaced(walker: "Walker", text: str, old: str, new: str, times: int = -1) -> str:
+    """A text with others in place of some of it."""
+    del walker
+    _check_length(len(text) + (text.count(old) if old else len(text) + 1) * len(new))
+    return text.replace(old, new, times)
 
 
 def _text(name: str, method: Callable[..., Any]) -> None:
@@ -385,7 +399,7 @@ def _text(name: str, method: Callable[..., Any]) -> None:
 
 for _name, _method in (
     ("lower", str.lower), ("upper", str.upper), ("strip", str.strip), ("split", str.split),
-    ("startswith", str.startswith), ("endswith", str.endswith), ("replace", str.replace),
+    ("startswith", str.startswith), ("endswith", str.endswith),
     ("find", str.find), ("lstrip", str.lstrip), ("rstrip", str.rstrip), ("isdigit", str.isdigit),
 ):  # fmt: skip
     _text(_name, _method)

@@ -1,6 +1,6 @@
 """What a TorchScript program computes with beside tensors: lists, functions, what is not known."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from converter.lower.torch.references import Reference
 from converter.lower.torch.script_source import Function
 from converter.lower.torch.things import Number, Size
 from converter.lower.values import Value
+from formats.errors import LimitError
 from formats.torch_script_objects import DeviceName, Instance, Opaque
 
 MOST_ITEMS = 100_000  # of a list, or letters of a text, that a program makes
@@ -95,16 +96,27 @@ def is_text(thing: Thing) -> bool:
     return isinstance(thing, str) and not isinstance(thing, Size)
 
 
-def leaves(thing: Thing) -> Iterator[Thing]:
-    """Yield what is inside of lists, tuples and dicts, or the thing itself."""
-    if isinstance(thing, list | tuple):
-        for one in thing:
-            yield from leaves(one)
-    elif isinstance(thing, dict):
-        for one in thing.values():
-            yield from leaves(one)
-    else:
-        yield thing
+def leaves(thing: Thing) -> list[Thing]:
+    """Return what is inside of lists, tuples and dicts, or the thing itself.
+
+    Raises:
+        LimitError: That is too much, or a list is in itself.
+    """
+    if not isinstance(thing, list | tuple | dict):
+        return [thing]
+    found: list[Thing] = []
+    left = [thing]
+    for _ in range(MOST_ITEMS):
+        if not left:
+            return found
+        one = left.pop()
+        if isinstance(one, dict):
+            left += reversed(one.values())
+        elif isinstance(one, list | tuple):
+            left += reversed(one)
+        else:
+            found.append(one)
+    raise LimitError(f"lists of more than {MOST_ITEMS} elements in each other", where="forward")
 
 
 def has_tensors(thing: Thing) -> bool:
@@ -124,4 +136,6 @@ def words(thing: Thing) -> str:
         return f"device {thing.name}"
     if isinstance(thing, Opaque):
         return thing.what
+    if isinstance(thing, Named):
+        return f"{thing.name}, which is not there"
     return f"{type(thing).__name__} {thing!r:.40}"
