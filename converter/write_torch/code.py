@@ -32,7 +32,10 @@ TOKEN = re.compile(
 # Operators that have kernels for some devices only.
 ON_CPU = re.compile(rb"ops\.(quantized|mkldnn\w*|prepacked)\.\w+|torch\.(mkldnn_\w+|to_mkldnn)")
 ON_GPU = re.compile(rb"torch\.(_?cudnn_\w+|miopen_\w+)")
+PINNED = re.compile(rb"\bpin_memory=True|\btorch\.pin_memory\(")
 RELEVANT = (
+    b"pin_memory=True",
+    b"torch.pin_memory(",
     b"ops.quantized.",
     b"mkldnn",
     b"ops.prepacked.",
@@ -98,6 +101,8 @@ def moved(code: bytes, device: Device, home: AbstractSet[str], said: Said) -> li
     """
     if not any(word in code for word in RELEVANT):
         return []
+    if device.kind != "cpu" and (pinned := len(PINNED.findall(code))):
+        said.warnings["pins memory, which only the CPU has"] += pinned
     edits: list[Edit] = []
     calls: list[_Call] = []
     lengths = _lengths(code)

@@ -43,6 +43,7 @@ STAYS = [
     ("a = ops.prim.is_cuda(x)", "cuda:0", "cpu", "asks ops.prim.is_cuda(…)"),
     ("a = torch.device(s)", "cpu", "cuda:0", "computes a device"),
     ('print("cuda:0")', "cuda:0", "cpu", 'has the text "cuda:0"'),
+    ("a = torch.pin_memory(x, )", "cpu", "cuda:0", "pins memory, which only the CPU has"),
     ("op_version_set = 0\na = torch.ones([2], dtype=6, device=[6, 0])", "cpu", "cuda:0",
      "names a device as device=[6, 0]"),
 ]  # fmt: skip

@@ -1,5 +1,6 @@
 """TorchScript archives that are moved: tags, devices, code, source maps; without torch."""
 
+import importlib.util
 import io
 import json
 import os
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from converter.child import TORCH_PYTHON_VARIABLE
 from converter.options import Options
 from converter.pipeline import convert
+from converter.verify.runners import TORCH_EXTRA
 from converter.write_torch import script
 from converter.write_torch.devices import parse_device
 from converter.write_torch.tags import retagged
@@ -22,6 +25,7 @@ from formats.containers.pickle_rewriting import Tracer
 from formats.errors import (
     ConvertError,
     CorruptError,
+    EnvironmentFault,
     UnsupportedError,
     UsageError,
     VerificationError,
@@ -324,6 +328,19 @@ def _umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="torch is here")
+def test_without_torch_nothing_is_run_and_that_is_said(tmp_path, monkeypatch):
+    monkeypatch.delenv(TORCH_PYTHON_VARIABLE, raising=False)
+    source, out = MOVED / "traced-cuda0.pt", tmp_path / "out.pt"
+    result = convert(source, to="torchscript", out=out, options=Options(device="cpu"))
+    assert result.graph is not None
+    assert result.graph.status == "not run"
+    assert result.graph.lacking == TORCH_EXTRA
+    options = Options(device="cpu", require="cpu", force=True)
+    with pytest.raises(EnvironmentFault, match="not compared, as was asked"):
+        convert(source, to="torchscript", out=out, options=options)
 
 
 def test_what_stays_is_said(tmp_path):

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from converter.options import Options
+from converter.pipeline import convert
 from converter.write_torch import script
 from formats.artifact import Artifact
+from formats.bundle import TensorSpec
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -173,3 +176,21 @@ def test_files_that_were_added_stay(tmp_path):
     torch.jit.load(move(move(source, "cuda:0", tmp_path), "cpu", tmp_path, "b.pt"),
                    _extra_files=made)  # fmt: skip
     assert made == extra
+
+
+def test_inputs_that_are_not_recorded_are_asked_for(tmp_path):
+    out = tmp_path / "out.pt"
+    source = MOVED / "scripted-cuda0.pt"
+    result = convert(source, to="torchscript", out=out, options=Options(device="cpu"))
+    assert result.graph.status == "not run"
+    assert "does not record its inputs (x): --input NAME:DTYPE:SIZES" in result.graph.reason
+
+
+def test_a_program_that_nobody_runs_says_why(tmp_path):
+    """Inputs that it does not take: the comparison is not run, and nothing is claimed."""
+    wrong = (TensorSpec("x", "float32", (7, 7)),)
+    source, out = MOVED / "traced-cuda0.pt", tmp_path / "out.pt"
+    options = Options(device="cpu", inputs=wrong)
+    result = convert(source, to="torchscript", out=out, options=options)
+    assert result.graph.status == "not run"
+    assert "7x7: RuntimeError" in result.graph.reason
