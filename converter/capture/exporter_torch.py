@@ -140,8 +140,10 @@ CALLED = {"export": "torch.export", "torchscript": "torch.jit"}
 
 
 def reason(error: BaseException) -> str:
-    """Return what an exporter says in one line: of a report, what it is about."""
+    """Return what torch says in one line: of a report or a traceback, what it is about."""
     text = str(error).partition("## Exception summary")[2] or str(error)
+    if "Traceback of TorchScript" in text:
+        text = text.rstrip().rpartition("\n")[2]
     words = " ".join(part for part in text.split() if part.isascii())
     return f"{type(error).__name__}: {words}"[:400]
 
@@ -190,7 +192,7 @@ def _source(
             continue
         return Source(loaded, [s["name"] for s in ordered], by_place, by_name, axes)
     assert failure is not None
-    raise InputsError(f"it does not run on them: {loading.one_line(failure)}") from failure
+    raise InputsError(f"it does not run on them: {reason(failure)}") from failure
 
 
 def _bound(

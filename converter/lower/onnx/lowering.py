@@ -14,6 +14,7 @@ import numpy as np
 
 from converter.lower.graph import Folded, Graph, Node, Spec
 from converter.lower.onnx.attributes import Opener, attribute, spec
+from converter.lower.onnx.dtypes import infer_dtypes
 from converter.lower.onnx.functions import Call, Function, Key, inlined
 from converter.lower.onnx.tensors import SHAPED_BY_NUMBERS, Initializer, Tensors
 from formats.bundle import Bundle
@@ -98,6 +99,7 @@ class _Reader:
                     f"{name!r:.80} is an input or output of no type",
                     hint="onnx.shape_inference.infer_shapes gives outputs their types",
                 )
+        infer_dtypes(graph)
         used = _domains(graph)
         missing = sorted(used - set(versions))
         if missing:

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 import converter
+from converter.lower.builder import ELEMENT_TYPES
 from converter.lower.graph import Folded, Weight
 from converter.lower.onnx.lowering import lower
 from converter.options import Options
@@ -177,6 +178,34 @@ def test_random_outputs_are_not_comparable(tmp_path):
     made = converter.convert(saved(tmp_path, model), to="onnx", out=tmp_path / "o.onnx")
     assert made.graph.status == "not run"
     assert "'y' of the source itself differs" in made.graph.reason
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_types_are_those_that_onnx_infers(name, tmp_path):
+    """As far as we know any: never another."""
+    model = MODELS[name]()
+    source = saved(tmp_path, model)
+    made = converter.convert(source, to="onnx", out=tmp_path / "o.onnx", options=QUIET)
+    known = {v.name: v.type.tensor_type.elem_type
+             for v in onnx.shape_inference.infer_shapes(onnx.load(made.path)).graph.value_info
+             if v.type.HasField("tensor_type")}  # fmt: skip
+    graph = lower(converter.read(source))
+    mine = {n: ELEMENT_TYPES[s.dtype] for n, s in graph.specs.items() if not s.type}
+    assert {n: t for n, t in mine.items() if n in known} == {
+        n: t for n, t in known.items() if n in mine
+    }
+    if name in ("plain", "opset_7", "branches", "functions"):
+        assert known.keys() <= mine.keys()
+
+
+def test_precision(tmp_path):
+    """Values that the file says nothing of are narrow, too."""
+    options = Options(precision="fp16")
+    source = saved(tmp_path, plain())
+    made = converter.convert(source, to="onnx", out=tmp_path / "o.onnx", options=options)
+    assert made.graph.status == "passed"
+    kinds = {t.data_type for t in onnx.load(made.path).graph.initializer if t.name != "y"}
+    assert TensorProto.FLOAT16 in kinds
 
 
 # -- what is refused -----------------------------------------------------------------------------
