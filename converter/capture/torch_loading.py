@@ -84,6 +84,7 @@ PARALLEL = {
 ANYWHERE = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 MAX_DEPTH = 4  # of dicts that a state dict lies in
 SHOWN = 5  # names in a message
+MAX_HEADER_BYTES = 100 << 20  # of a .safetensors file, as its own library has it
 SAFETENSORS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
     "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
@@ -371,20 +372,23 @@ def state_of(torch: Any, source: str) -> Any:
 
 
 def _safetensors(torch: Any, path: Path) -> dict[str, Any]:
-    data = bytearray(path.read_bytes())
-    begin = 8 + int.from_bytes(data[:8], "little")
     found = {}
-    for name, entry in json.loads(data[8:begin]).items():
-        if name == "__metadata__":
-            continue
-        start, end = entry["data_offsets"]
-        dtype = getattr(torch, SAFETENSORS[entry["dtype"]])
-        empty = torch.empty(entry["shape"], dtype=dtype)
-        if start == end:
-            found[name] = empty
-            continue
-        piece = data[begin + start : begin + end]  # a copy of its own: aligned
-        found[name] = torch.frombuffer(piece, dtype=dtype).reshape(entry["shape"])
+    with path.open("rb") as f:
+        length = int.from_bytes(f.read(8), "little")
+        if length > min(MAX_HEADER_BYTES, path.stat().st_size):
+            raise ValueError(f"{path.name} has a header of {length} bytes")
+        header = json.loads(f.read(length))
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            start, end = entry["data_offsets"]
+            dtype = getattr(torch, SAFETENSORS[entry["dtype"]])
+            if start == end:
+                found[name] = torch.empty(entry["shape"], dtype=dtype)
+                continue
+            f.seek(8 + length + start)
+            data = bytearray(f.read(end - start))  # its own, and so aligned
+            found[name] = torch.frombuffer(data, dtype=dtype).reshape(entry["shape"])
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from converter.lower.gap import Gap
-from converter.lower.graph import Graph
+from converter.lower.graph import Graph, Trace
 from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
@@ -183,6 +183,7 @@ class _Chain:
     def __init__(self, walker: Walker, modules: Modules) -> None:
         self.walker = walker
         self.modules = modules
+        self.base = modules.root()  # what torch runs: within the wrappers around it
 
     def module(self, path: str, x: Thing, depth: int = 0) -> Thing:
         """Return what a module yields."""
@@ -197,10 +198,12 @@ class _Chain:
             self._check_hooks(path, entry)
             if kind in SEQUENCES or kind in WRAPPERS:
                 return self._inside(path, entry, kind, x, depth)
-            return self._layer(path, entry, kind, x)
+            made = self._layer(path, entry, kind, x)
         except Gap as gap:
             self.walker.found(kind, str(gap))
             return UNKNOWN
+        self._trace(path, kind, made)
+        return made
 
     def _inside(
         self, path: str, entry: Mapping[str, Any], kind: str, x: Thing, depth: int
@@ -216,8 +219,19 @@ class _Chain:
         if unknown and kind not in WRAPPERS:
             raise Gap(f"attribute {unknown[0]}")
         for name in names:
-            x = self.module(_joined(path, name), x, depth + 1)
+            inside = _joined(path, name)
+            if kind in WRAPPERS and path == self.base:
+                self.base = inside
+            x = self.module(inside, x, depth + 1)
         return x
+
+    def _trace(self, path: str, kind: str, made: Thing) -> None:
+        """Note which value a layer's output is: torch knows the layer by this path."""
+        if isinstance(made, Reference):
+            value = made.read()
+            layer = path.removeprefix(f"{self.base}.") if path != self.base else ""
+            trace = Trace(layer, kind, 0, value.name, value.stored)
+            self.walker.op.graph.traces.append(trace)
 
     def _check_hooks(self, path: str, entry: Mapping[str, Any]) -> None:
         for hook in HOOKS:

@@ -493,6 +493,27 @@ def test_the_first_difference_of_what_we_lower_is_named(artifacts, tmp_path):
     assert report.first_difference.last_equal == "mul"
 
 
+@pytest.mark.parametrize("wrap", [lambda m: m, nn.DataParallel, lambda m: {"net": m, "epoch": 1}])
+def test_the_first_difference_of_a_pickle_is_named(tmp_path, wrap):
+    torch.manual_seed(0)
+    inner = nn.Sequential(nn.Linear(6, 5), nn.ReLU())
+    model = nn.Sequential(inner, nn.Linear(5, 7), nn.ReLU(inplace=True), nn.Linear(7, 3)).eval()
+    source, path = tmp_path / "m.pt", tmp_path / "m.onnx"
+    torch.save(wrap(model), source)
+    options = converter.Options(inputs=(TensorSpec("input", "float32", ("n", 6)),))
+    converter.convert(source, to="onnx", out=path, options=options)
+    bundle = converter.read(source)
+    assert verify_graph(source, bundle, path).status == "passed"
+    file = onnx.load(path)
+    (wrong,) = (t for t in file.graph.initializer if sorted(t.dims) == [5, 7])
+    changed = one_percent(numpy_helper.to_array(wrong).copy())
+    wrong.CopyFrom(numpy_helper.from_array(changed, wrong.name))
+    onnx.save(file, path)
+    report = verify_graph(source, bundle, path)
+    assert str(report.first_difference) == "'1' (Linear)"
+    assert report.first_difference.last_equal == "0.1"
+
+
 # -- programs that name a device -----------------------------------------------------------------
 
 
