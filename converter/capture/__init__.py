@@ -25,7 +25,6 @@ from formats import onnx_files
 from formats.artifact import Artifact
 from formats.bundle import Bundle, TensorSpec
 from formats.errors import (
-    CorruptError,
     EnvironmentFault,
     InternalError,
     SafetyError,
@@ -92,7 +91,11 @@ def capture(source: Path, bundle: Bundle, request: Request) -> Captured:
     # What is left of the exported file is read when weights are written: it goes with them.
     folder = Kept()
     here = folder.path
-    known = () if request.inputs else examples.beside(source)
+    if form == "exported_program" and request.inputs:
+        raise UsageError(
+            "an exported program records its inputs", where=source.name, hint="Leave --input away"
+        )
+    known = [] if request.inputs or form == "exported_program" else examples.beside(source)
     question = {
         "form": form,
         "source": str(_on_cpu(source, form, bundle, here, request.limits).absolute()),
@@ -145,9 +148,9 @@ def _on_cpu(source: Path, form: str, bundle: Bundle, folder: Path, limits: Limit
         named.update(said if isinstance(said, Mapping) else ())
     if named <= {"cpu"}:
         return source
-    from converter.write_torch import exported, script
+    from converter.write_torch import exported_members, script_members
 
-    move = script.moved_copy if form == "torchscript" else exported.moved_copy
+    move = script_members.moved_copy if form == "torchscript" else exported_members.moved_copy
     move(Artifact(source, limits), "cpu", folder / source.name)
     return folder / source.name
 
@@ -224,9 +227,9 @@ def _tell(graph: Graph, answer: Mapping[str, Any], request: Request) -> None:
         for axis, called in axes.items():
             found = shape[int(axis)] if int(axis) < len(shape) else None
             if not isinstance(found, str):
-                raise CorruptError(
-                    f"torch's exporter fixed axis {axis} of {name!r} at {found}, "
-                    f"which was to be dynamic"
+                raise UnsupportedError(
+                    f"torch's exporter fixed axis {axis} of {name!r} at {found}",
+                    hint=f"Give it that size in --input, in place of {called!r}",
                 )
             symbols.setdefault(found, called)
     _rename_axes(graph, symbols)

@@ -92,9 +92,12 @@ def moved(asked: Torch, device: str, folder: Path) -> tuple[Torch, tuple[str, ..
     elsewhere = sorted(asked.devices - {device, device.removesuffix(":0")})
     if not elsewhere:
         return asked, ()
-    from converter.write_torch import exported, script
+    from converter.write_torch import exported_members, script_members
 
-    copy = {"torchscript": script.moved_copy, "exported_program": exported.moved_copy}[asked.form]
+    copy = {
+        "torchscript": script_members.moved_copy,
+        "exported_program": exported_members.moved_copy,
+    }[asked.form]
     path = folder / f"moved-to-{device.replace(':', '-')}{asked.path.suffix}"
     try:
         if not path.exists():

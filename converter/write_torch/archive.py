@@ -1,13 +1,12 @@
 """A program's archive, moved to a device: what ``--to torchscript`` and ``--to pt2`` share.
 
-The archive is the source's own: members that name devices are replaced, all others are copied by
-the kernel, in their order and with torch's alignment. torch identifies an archive by a hash over
-the CRCs of its members; it is computed anew, so that what torch would have written comes out.
+The archive is the source's own, with the members replaced that name devices. It is planned without
+a look at the weights, written, and read again: by its format's own reader for the weights, and once
+more as a source for devices that it must not name.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
 
@@ -17,32 +16,17 @@ from converter.sizes import readable_size
 from converter.verify.report import GraphReport
 from converter.verify.weights import WeightsReport
 from converter.write_torch.devices import Device, parse_device
+from converter.write_torch.members import Changes, rewritten
 from formats.artifact import Artifact
-from formats.bundle import Bundle, Normalisation
-from formats.containers.zip_rewriting import Content, Pieces, Rewriter
+from formats.bundle import Bundle
+from formats.containers.zip_rewriting import Pieces
 from formats.errors import UnsupportedError, VerificationError
 from formats.limits import Limits
 from formats.output import STRIDE, Output
 from formats.storage import Blocks, Span
 from formats.weights import Strided, Tensor
 
-IDENTITY = ".data/serialization_id"
 Compare = Callable[[Path, Path, Options], Mapping[str, GraphReport]]
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What becomes of an archive's members.
-
-    Attributes:
-        replaced: Member → its new content.
-        normalisations: What was changed, counted.
-        warnings: What could not be decided, and stays.
-    """
-
-    replaced: dict[str, Content] = field(default_factory=dict)
-    normalisations: list[Normalisation] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,65 +145,6 @@ def plan(
         check=check,
         run=run,
     )
-
-
-def rewritten(artifact: Artifact, replaced: Mapping[str, Content]) -> Pieces:
-    """Return an archive with members replaced, and the hash that torch keeps of it.
-
-    Raises:
-        CorruptError: It is damaged.
-    """
-    archive = artifact.zip
-    if archive is None:
-        raise UnsupportedError("is no zip archive", where=artifact.path)
-    rewriter = Rewriter(archive, artifact.span)
-    return rewriter.rewritten(identified(rewriter, dict(replaced)) if replaced else {})
-
-
-def identified(rewriter: Rewriter, replaced: dict[str, Content]) -> dict[str, Content]:
-    """Return the replaced members, with that which identifies the archive, where it has one.
-
-    It is two numbers of 20 digits: a hash of the members' names, and one of their CRCs in the order
-    in which they were written. The first is kept; the second is computed as torch does, where it
-    was computed so for the source.
-    """
-    name = next((n for n, _ in rewriter.crcs({}) if n.endswith(IDENTITY)), None)
-    if name is None:
-        return replaced
-
-    def combined(content: Mapping[str, Content]) -> bytes:
-        before = takewhile(lambda row: row[0] != name, rewriter.crcs(content))
-        return b"%020d" % _combined(crc for _, crc in before)
-
-    old = rewriter.content(name, 40)
-    if old[20:] != combined({}):
-        return replaced
-    return {**replaced, name: Content.of(old[:20] + combined(replaced))}
-
-
-def _combined(crcs: Iterable[int]) -> int:
-    """Return torch's hash of hashes, 64 bits wide.
-
-    Source: https://github.com/pytorch/pytorch/blob/v2.13.0/c10/util/hash.h (hash_combine), for
-    caffe2/serialize/inline_container.cc (writeSerializationId)
-    """
-    combined = 0
-    for crc in crcs:
-        combined ^= crc + 0x9E3779B9 + (combined << 6) + (combined >> 2)
-        combined &= (1 << 64) - 1
-    return combined
-
-
-def write_copy(artifact: Artifact, replaced: Mapping[str, Content], path: Path) -> None:
-    """Write an archive with members replaced to a file that does not exist yet.
-
-    Raises:
-        StorageError: It cannot be written.
-        CorruptError: The source is damaged.
-    """
-    with Output(path) as out:
-        for _ in out.append(rewritten(artifact, replaced), Blocks()):
-            pass
 
 
 def compare_weights(source: Bundle, output: Bundle) -> WeightsReport | None:

@@ -101,7 +101,7 @@ def test_a_fault_in_a_moved_program_is_caught(tmp_path, monkeypatch):
     """A program that moving has changed computes something else, and convert fails."""
     from converter import pipeline
     from converter.options import Options
-    from converter.write_torch import script
+    from converter.write_torch import script_members as script
     from formats.containers.zip_rewriting import Content
     from formats.errors import VerificationError
 

@@ -10,7 +10,7 @@ import pytest
 
 from converter.options import Options
 from converter.pipeline import convert
-from converter.write_torch import exported
+from converter.write_torch import exported_members as exported
 from converter.write_torch.devices import parse_device
 from formats import torch_export
 from formats.artifact import Artifact

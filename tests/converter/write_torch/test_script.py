@@ -15,7 +15,7 @@ from converter.child import TORCH_PYTHON_VARIABLE
 from converter.options import Options
 from converter.pipeline import convert
 from converter.verify.runners import TORCH_EXTRA
-from converter.write_torch import script
+from converter.write_torch import script_members as script
 from converter.write_torch.devices import parse_device
 from converter.write_torch.tags import retagged
 from formats import torch_script

@@ -8,7 +8,7 @@ import pytest
 
 from converter.options import Options
 from converter.pipeline import convert
-from converter.write_torch import script
+from converter.write_torch import script_members as script
 from formats.artifact import Artifact
 from formats.bundle import TensorSpec
 
