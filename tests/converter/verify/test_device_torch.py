@@ -46,7 +46,10 @@ def test_what_is_for_another_device_is_verified_on_the_cpu(files, capsys):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_the_device_it_is_not_run_there(files, capsys):
-    code, found = verify(capsys, files / "model.pt", files / "model-cuda.pt", "--device", "GPU:0")
+    asked = ("--device", "mps")
+    if torch.backends.mps.is_available():
+        asked = ("--device", "cuda:0")
+    code, found = verify(capsys, files / "model.pt", files / "model-cuda.pt", *asked)
     assert (code, found["verified"]) == (0, "cpu")
     assert found["graph"]["device"]["status"] == "not run"
     assert "torch" in found["graph"]["device"]["reason"]
