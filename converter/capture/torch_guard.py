@@ -16,17 +16,24 @@ import ast
 import io
 import json
 import re
+import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 MAX_TEXT_BYTES = 256 << 20  # of one member that is read as text
+PROGRAM = re.compile(r"(.*/)?(models/.+|serialized_exported_program)\.json", re.DOTALL)
+CONFIG = re.compile(r"(.*/)?data/(weights|constants)/.+_config\.json", re.DOTALL)
 PICKLED = re.compile(
-    r"(.*/)?(data/(weights|constants|sample_inputs)/[^/]+\.pt|serialized_[a-z_]+\.pt)"
+    r"(.*/)?(data/(weights|constants|sample_inputs)/.+\.pt"
+    r"|serialized_(state_dict|constants|example_inputs)\.(pt|json))",
+    re.DOTALL,
 )
-CONFIG = re.compile(r"(.*/)?data/(weights|constants)/[^/]+_config\.json")
-PROGRAM = re.compile(r"(.*/)?(models/[^/]+|serialized_exported_program)\.json")
+# Data of other kinds is compiled code: data/aotinductor is a library that loading runs.
+OTHER = re.compile(r"(.*/)?data/(?!(weights|constants|sample_inputs)/).+", re.DOTALL)
+END = struct.Struct("<4s4H2LH")  # APPNOTE 4.3.16, end of central directory record
+UNTOLD = 0xFFFFFFFF  # in a 32-bit field: zip64 says it
 
 # -- TorchScript ---------------------------------------------------------------------------------
 
@@ -80,6 +87,7 @@ def refuse_script(path: str) -> None:
         RefusedError: It does.
     """
     with zipfile.ZipFile(path) as archive:
+        _check_archive(archive, path)
         for info in archive.infolist():
             if "/code/" not in f"/{info.filename}" or not info.filename.endswith(".py"):
                 continue
@@ -119,15 +127,38 @@ def refuse_exported(torch: Any, path: str) -> None:
         RefusedError: It has.
     """
     with zipfile.ZipFile(path) as archive:
+        _check_archive(archive, path)
         for info in archive.infolist():
             name = info.filename
+            config = CONFIG.fullmatch(name)
             if PROGRAM.fullmatch(name):
                 _check_program(_json(archive, info), name)
-            elif CONFIG.fullmatch(name):
-                folder = name.rpartition("/")[0]
+            elif config is not None:
+                folder = f"{config[1] or ''}data/{config[2]}"
                 _check_payloads(torch, archive, folder, _json(archive, info))
             elif PICKLED.fullmatch(name):
                 _check_pickle(torch, archive, name)
+            elif OTHER.fullmatch(name):
+                raise RefusedError(f"{name} may be compiled code")
+
+
+def _check_archive(archive: zipfile.ZipFile, path: str) -> None:
+    """Refuse an archive in which torch's own reader may see others than these members.
+
+    It knows neither comments nor bytes in front, and takes names of either case for the same.
+    """
+    names = [info.filename.casefold() for info in archive.infolist()]
+    if len(set(names)) < len(names):
+        raise RefusedError("two members of the archive have one name")
+    with Path(path).open("rb") as f:
+        f.seek(-END.size, io.SEEK_END)
+        mark, *_, offset, comment = END.unpack(f.read(END.size))
+    is_told = offset in (archive.start_dir, UNTOLD)
+    if mark != b"PK\5\6" or comment or not is_told:
+        raise RefusedError("there are bytes in front of the archive, or behind it")
+    first = min((info.header_offset for info in archive.infolist()), default=0)
+    if first:
+        raise RefusedError("there are bytes in front of the archive")
 
 
 def _text(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:

@@ -294,6 +294,43 @@ def test_programs_of_torchs_own_are_loaded(program):
     assert far.shape == near.shape == (6, 4)
 
 
+def added(name, data=b"x"):
+    def copy(source, path):
+        with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as new:
+            for info in old.infolist():
+                new.writestr(info.filename, old.read(info))
+            folder = old.namelist()[0].partition("/")[0]
+            new.writestr(name.format(folder), data)
+
+    return copy
+
+
+def surrounded(before, after):
+    def copy(source, path):
+        path.write_bytes(before + source.read_bytes() + after)
+
+    return copy
+
+
+ARCHIVES = {
+    "a library": (added("{}/data/aotinductor/model/model.so"), "may be compiled code"),
+    "a name twice": (added("{}/models/MODEL.json"), "two members"),
+    "bytes in front": (surrounded(b"x" * 8, b""), "bytes in front"),
+    "bytes behind": (surrounded(b"", b"x"), "bytes in front of the archive, or behind"),
+    "an old pickle": (added("serialized_state_dict.json", b"cos\nsystem\n."), "no pickle of plain"),
+    "a program deeper": (added("{}/models/a/b.json", b"{"), "is no JSON"),
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_archives_that_torch_may_read_otherwise_are_refused(tmp_path, program, name):
+    change, said = ARCHIVES[name]
+    path = tmp_path / "p.pt2"
+    change(program, path)
+    with pytest.raises(RefusedError, match=said):
+        load("exported_program", path)
+
+
 def in_guard(text):
     torch_guard._check_expression(text, "here", is_guard=True)
 
