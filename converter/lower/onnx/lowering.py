@@ -7,13 +7,13 @@ Spec: https://github.com/onnx/onnx/blob/v1.23.0/docs/IR.md
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from converter.lower.graph import Folded, Graph, Node, Spec
-from converter.lower.onnx.attributes import Opener, attribute, spec
+from converter.lower.onnx.attributes import Opener, Reference, attribute, spec
 from converter.lower.onnx.dtypes import infer_dtypes
 from converter.lower.onnx.functions import Call, Function, Key, inlined
 from converter.lower.onnx.tensors import SHAPED_BY_NUMBERS, Initializer, Tensors
@@ -234,7 +234,10 @@ def _check_names(graph: Graph, outside: frozenset[str]) -> None:
         for name in node.inputs:
             if name and name not in known:
                 raise CorruptError(f"{node.op_type} reads {name!r:.80}, which nothing makes")
-        for value in node.attributes.values():
+        values: Iterable[object] = node.attributes.values()
+        for value in values:
+            if isinstance(value, Reference):
+                raise CorruptError(f"{node.op_type} has a function's attribute, and is in none")
             if isinstance(value, Graph):
                 _check_names(value, known)
     for name in graph.outputs:

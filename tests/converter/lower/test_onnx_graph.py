@@ -238,6 +238,10 @@ def _graphs(model):
     model.graph.node[0].attribute.append(helper.make_attribute("many", [inner]))
 
 
+def _reference(model):
+    model.graph.node[1].attribute[0].ref_attr_name = "epsilon"
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
@@ -245,6 +249,7 @@ def _graphs(model):
         (_dangling, CorruptError, "Relu reads 'nobody', which nothing makes"),
         (_no_version, CorruptError, "operators of domain 'com.acme', and no version of it"),
         (_untyped, UnsupportedError, "'y' is an input or output of no type"),
+        (_reference, CorruptError, "BatchNormalization has a function's attribute"),
         (_graphs, UnsupportedError, "an attribute that is a list of graphs"),
     ],
 )
@@ -253,6 +258,37 @@ def test_refused(change, error, words, tmp_path):
     with pytest.raises(error, match=words):
         converter.convert(source, to="onnx", out=tmp_path / "o.onnx", options=QUIET)
     assert not (tmp_path / "o.onnx").exists()
+
+
+def test_names_of_weights_that_are_stripped(tmp_path):
+    """``module.`` goes from names of tensors, and the graph still finds them; typed ones, too."""
+    model = plain()
+    for t in model.graph.initializer:
+        for node in model.graph.node:
+            for i, name in enumerate(node.input):
+                node.input[i] = f"module.{t.name}" if name == t.name else name
+        t.name = f"module.{t.name}"
+    big = numpy_helper.to_array(model.graph.initializer[0])
+    model.graph.initializer[0].CopyFrom(
+        helper.make_tensor("module.w", TensorProto.FLOAT, big.shape, big.reshape(-1))
+    )
+    source = saved(tmp_path, model)
+    options = replace(QUIET, strip_prefix="module.")
+    made = converter.convert(source, to="portable", out=tmp_path / "o", options=options)
+    assert {*made.bundle.weights} == {"w", "b", "scale", "bias", "mean", "spread"}
+    agree(source, made.path / "model.onnx")
+    assert not any(t.HasField("raw_data")
+                   for t in onnx.load(made.path / "model.onnx", load_external_data=False)
+                   .graph.initializer)  # fmt: skip
+
+
+def test_an_initializer_that_is_an_output(tmp_path):
+    model = plain()
+    model.graph.output.append(_info("w", [4, 3, 3, 3]))
+    model.graph.output.append(_info("image", ["batch", 3, 8, 8]))
+    source = saved(tmp_path, model)
+    made = converter.convert(source, to="portable", out=tmp_path / "o", options=QUIET)
+    agree(source, made.path / "model.onnx")
 
 
 def test_opsets_stay(tmp_path):
