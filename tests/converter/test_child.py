@@ -41,6 +41,16 @@ def test_a_child_answers(answer_of):
     assert (found["gpu"], found["v"]) == ("-1", "7")
 
 
+@pytest.mark.parametrize("ours", ["0,2", None])
+def test_gpus_are_hidden_unless_a_child_shall_see_what_we_see(answer_of, monkeypatch, ours):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if ours is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ours)
+    text = ANSWER.format("{'seen': os.environ.get('CUDA_VISIBLE_DEVICES')}")
+    assert answer_of(text)["seen"] == "-1"
+    assert answer_of(text, environment={"CUDA_VISIBLE_DEVICES": None})["seen"] == ours
+
+
 def test_modules_lying_where_the_user_stands_are_not_imported(answer_of, tmp_path, monkeypatch):
     (tmp_path / "numpy.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(tmp_path)
