@@ -7,13 +7,14 @@ wrote: it is called in its safe mode, and not at all where our reader found code
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from converter.child import Allowance, ask
 from converter.doctor.findings import Prediction
 from converter.doctor.host import Host, numbers
-from converter.doctor.probe import users_environment
+from converter.doctor.probe import AT_ONCE, users_environment
 from converter.doctor.source import Source
 from converter.doctor.torch_rules import WEIGHTS_ONLY_SINCE
 from formats.errors import EnvironmentFault
@@ -27,12 +28,14 @@ def confirm(
     predictions: list[Prediction], source: Source, host: Host, *, seconds: float = SECONDS
 ) -> Iterator[Prediction]:
     """Yield each prediction with what its loader really did, or with why it was not run."""
-    for prediction in predictions:
-        reason = refusal(prediction, source)
-        if reason:
-            yield replace(prediction, check=f"not run: {reason}")
-        else:
-            yield _run(prediction, source.path, host.executable, seconds)
+    reasons = [refusal(p, source) for p in predictions]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = [
+            None if reason else pool.submit(_run, p, source.path, host.executable, seconds)
+            for p, reason in zip(predictions, reasons, strict=True)
+        ]
+        for prediction, reason, run in zip(predictions, reasons, runs, strict=True):
+            yield run.result() if run else replace(prediction, check=f"not run: {reason}")
 
 
 def refusal(prediction: Prediction, source: Source) -> str:

@@ -92,6 +92,10 @@ def predict(facts: KerasFacts, host: Host) -> list[Prediction]:
         version = package.version if package else REFERENCE[module]
         loader = f"{'keras' if legacy else module}.models.load_model(path)"
         found.append(_prediction(loader, module, version, failure, installed=installed))
+    if facts.config is None and facts.container == "hdf5":
+        found = [
+            replace(p, mends="model.load_weights(path), of a model made by code") for p in found
+        ]
     if found[0].outcome == "fails" and found[1].outcome == "loads":
         found[0] = replace(found[0], mends="tf_keras.models.load_model(path)")
     return found

@@ -1,5 +1,6 @@
 """What an artifact records, and does not; and what of it decides how official loaders end."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -12,6 +13,7 @@ from formats import catalog
 from formats.artifact import Artifact
 from formats.bundle import JSON, Bundle, Finding
 from formats.limits import DEFAULT, Limits
+from formats.storage import Span
 
 _NO_TORCH = (
     "the versions of torch, CUDA, cuDNN and the driver it was saved with: no torch file does"
@@ -105,6 +107,10 @@ def _not_recorded(format_id: str, bundle: Bundle) -> tuple[str, ...]:
     return tuple(found)
 
 
+# A device in the JSON of an exported graph.
+_DEVICE = re.compile(rb'"type":\s*"(cuda|cpu|mps|xpu|hpu|meta)",\s*"index":\s*(\d+|null)')
+
+
 # -- torch ----------------------------------------------------------------------------------------
 
 
@@ -114,8 +120,26 @@ def _torch(artifact: Artifact, format_id: str, bundle: Bundle) -> TorchFacts | N
     if format_id == "torchscript":
         return _script(artifact, bundle)
     if format_id == "torch-export":
-        return TorchFacts("exported", (), dict(bundle.metadata.devices))
+        return _exported(bundle)
     return None
+
+
+def _exported(bundle: Bundle) -> TorchFacts:
+    """Return the facts of a .pt2 archive: where its tensors are, and what its nodes name."""
+    about, topology = bundle.metadata, bundle.topology
+    content = topology.content if topology and isinstance(topology.content, dict) else {}
+    devices: dict[str, int] = {}
+    for name, span in content.items():
+        if isinstance(span, Span) and name.endswith(".json") and "_config" not in name:
+            for kind, index in _DEVICE.findall(span.read(0, min(span.length, MAX_BYTES))):
+                device = kind.decode() + (f":{index.decode()}" if index != b"null" else "")
+                devices[device] = devices.get(device, 0) + 1
+    return TorchFacts(
+        "exported-old" if about.variant.endswith("2.6") else "exported",
+        tuple(Event("storage", device) for device in about.devices),
+        devices,
+        schema=about.recorded.get("schema_version", ""),
+    )
 
 
 def _torch_file(artifact: Artifact) -> TorchFacts:
@@ -148,8 +172,7 @@ def _script(artifact: Artifact, bundle: Bundle) -> TorchFacts:
     sets_state = any(
         b"__setstate__" in span.read(0, min(span.length, MAX_BYTES))
         for name, span in content.items()
-        if name.endswith(".py") and not isinstance(span, str | int | float | list | dict)
-        and span is not None
+        if name.endswith(".py") and isinstance(span, Span)
     )  # fmt: skip
     prefix = find_prefix(archive) if archive is not None else None
     if archive is None or prefix is None:
@@ -214,7 +237,6 @@ def _ops(bundle: Bundle) -> dict[str, int]:
 
 def _own_functions(artifact: Artifact, format_id: str) -> frozenset[str]:
     """Return the names of a graph's own functions, which nodes may call like ops."""
-    from formats.storage import Span
     from formats.tf_graphdef import SAVED_MODEL, kind_of, open_graph, parse
 
     if format_id == "graphdef":

@@ -13,6 +13,7 @@ from converter.doctor.host import Host, numbers
 from converter.doctor.torch_stream import Event
 
 REFERENCE = "2.13"  # whose rules are applied
+EXPORT_SCHEMA = 8  # major version of graphs that it reads
 WEIGHTS_ONLY_SINCE = (2, 6)  # weights_only=True is the default of torch.load
 UNSAFE = (
     "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` "
@@ -61,17 +62,20 @@ class TorchFacts:
     """What of an artifact decides how torch's loaders end.
 
     Attributes:
-        container: ``zip``, ``stream``, ``tar``, ``script``, ``script-json``, ``exported`` or
-            ``other``, which torch itself opens with no one call.
+        container: ``zip``, ``stream``, ``tar``, ``script``, ``script-json``, ``exported``,
+            ``exported-old`` (before torch 2.7), or ``other``, which torch itself opens with no one
+            call.
         events: What the pickle makes the loader do, in order.
         code_devices: Devices named in TorchScript code, or in an exported graph → how often.
         sets_state: Whether TorchScript code has a ``__setstate__``, which loading runs.
+        schema: Version of an exported program's graph, as recorded.
     """
 
     container: str
     events: tuple[Event, ...] = ()
     code_devices: Mapping[str, int] = field(default_factory=dict)
     sets_state: bool = False
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +242,7 @@ def predict(facts: TorchFacts, host: Host) -> list[Prediction]:
         found = [_jit(facts, here, mapped=False), _jit(facts, here, mapped=True), *found[:1]]
         if found[0].outcome == "loads" or found[1].outcome == "fails":
             del found[1]
-    if facts.container == "exported":
+    if facts.container.startswith("exported"):
         found.append(_export(facts, here))
     return found
 
@@ -334,19 +338,59 @@ def _jit_device(location: str, here: View) -> Refusal | None:
 
 
 def _export(facts: TorchFacts, here: View) -> Prediction:
-    """Predict ``torch.export.load``, which takes no map_location."""
-    refusal = None
-    for location in facts.code_devices:
-        taken = device_refusal(location, here)
-        if taken is not None and refusal is None:
-            refusal = Refusal(
-                taken.error, taken.message, taken.cause,
-                f"constants or nodes of the program sit on {location}, which is not here",
-            )  # fmt: skip
+    """Predict ``torch.export.load``, which takes no map_location.
+
+    What nodes name is only looked at when the program runs; weights and constants are put where
+    they are recorded.
+    """
+    loader = "torch.export.load(path)"
+    recorded = facts.schema.split(".")
+    if facts.schema and recorded[0] != str(EXPORT_SCHEMA):
+        old = facts.container == "exported-old"
+        return _predicted(
+            loader, here,
+            Refusal(
+                "RuntimeError",
+                f"Serialized version {recorded} does not match our current schema version"
+                if old else "Serialized schema version ", "schema-age",
+                f"its graph is of schema {facts.schema}; torch {REFERENCE} reads {EXPORT_SCHEMA}.x "
+                "alone",
+            ), "",
+        )  # fmt: skip
     for event in facts.events:
-        if refusal is None and event.kind == "storage":
-            refusal = device_refusal(event.value, here)
-    return _predicted("torch.export.load(path)", here, refusal, "")
+        refusal = _export_device(event.value, here) if event.kind == "storage" else None
+        if refusal is not None:
+            return _predicted(loader, here, refusal, "")
+    if any(device.startswith("hpu") for device in facts.code_devices):
+        absent = Refusal(
+            "AttributeError", "module 'torch' has no attribute 'hpu'", "device-absent",
+            "nodes of the program name hpu (Gaudi), which is not here",
+        )  # fmt: skip
+        return _predicted(loader, here, absent, "")
+    return _predicted(loader, here, None, "")
+
+
+def _export_device(location: str, here: View) -> Refusal | None:
+    """Return what ``torch.export.load`` says to a weight's or constant's device."""
+    taken = device_refusal(location, here)
+    if taken is None:
+        return None
+    kind = location.partition(":")[0]
+    why = f"weights or constants of the program sit on {location}, which is not here"
+    if kind == "cuda" and here.cuda_built:
+        error = "RuntimeError"
+        message = (
+            "CUDA error: invalid device ordinal" if here.cuda_devices
+            else "Found no NVIDIA driver on your system."
+        )  # fmt: skip
+    elif kind in ("cuda", "xpu"):
+        error, message = "AssertionError", f"Torch not compiled with {kind.upper()} enabled"
+    elif kind == "hpu":
+        error, message = "ModuleNotFoundError", "No module named 'torch.hpu'"
+    else:
+        error = "RuntimeError"
+        message = "We ran into an error when deserializing the saved file."
+    return Refusal(error, message, taken.cause, why)
 
 
 def _predicted(loader: str, here: View, refusal: Refusal | None, mends: str) -> Prediction:
@@ -363,7 +407,8 @@ def placements(facts: TorchFacts, devices: Mapping[str, int], host: Host) -> lis
     found = []
     here = view(host)
     absent = {d: n for d, n in facts.code_devices.items() if device_refusal(d, here)}
-    if absent and facts.container.startswith("script"):
+    if absent and facts.container.startswith(("script", "exported")):
+        target = "torchscript" if facts.container.startswith("script") else "pt2"
         first = next(iter(absent))
         kind = first.partition(":")[0].upper()
         found.append(
@@ -373,7 +418,7 @@ def placements(facts: TorchFacts, devices: Mapping[str, int], host: Host) -> lis
                 "map_location moves tensors and not the code: it loads, and fails when it runs "
                 f"(\"Could not run 'aten::empty.memory_format' with arguments from the '{kind}' "
                 'backend", or no such device)',
-                "convert SOURCE --to torchscript --device cpu",
+                f"convert SOURCE --to {target} --device cpu",
             )
         )  # fmt: skip
     elsewhere = {d for d in devices if not d.startswith(("cpu", "meta"))}

@@ -160,12 +160,31 @@ def test_a_mixed_checkpoint_and_code_that_names_devices():
     assert torch_rules.placements(code, {}, host(TORCH_CUDA, seen=torch_seen(1))) == []
 
 
-def test_exported_programs_take_no_map_location():
-    program = TorchFacts("exported", (), {"cuda:0": 4})
-    (only,) = torch_rules.predict(program, CPU)
-    assert (only.loader, only.outcome, only.mends) == ("torch.export.load(path)", "fails", "")
-    (there,) = torch_rules.predict(program, host(TORCH_CUDA, seen=torch_seen(1)))
+@pytest.mark.parametrize("name", OUTCOMES["exported"])
+def test_exported_programs_end_as_predicted(name, tmp_path):
+    said = OUTCOMES["exported"][name]
+    place, _, device = name.partition(" on ")
+    if device:
+        tensors = () if place == "models/" else (Event("storage", device),)
+        facts = TorchFacts("exported", tensors, {device: 3}, schema="8.20")
+    else:
+        facts = sources.look(str(FIXTURES / "torch" / name)).torch
+    (prediction,) = torch_rules.predict(facts, CPU)
+    assert (prediction.loader, prediction.mends) == ("torch.export.load(path)", "")
+    assert agrees(prediction, said, exact=20), (prediction, said)
+
+
+def test_what_an_exported_program_names_is_found():
+    source = sources.look(str(FIXTURES / "torch_moved" / "exported-cuda0.pt2"))
+    assert [e.value for e in source.torch.events] == ["cuda:0"]
+    assert "cuda:0" in source.torch.code_devices
+    (prediction,) = torch_rules.predict(source.torch, CPU)
+    assert prediction.cause == "device-absent"
+    (there,) = torch_rules.predict(source.torch, host(TORCH_CUDA, seen=torch_seen(1)))
     assert there.outcome == "loads"
+    nodes = TorchFacts("exported", (), {"cuda:0": 4}, schema="8.20")
+    (found,) = torch_rules.placements(nodes, {}, CPU)
+    assert (found.code, found.fix) == ("device-in-code", "convert SOURCE --to pt2 --device cpu")
 
 
 # -- the walk through pickles ---------------------------------------------------------------------
