@@ -207,6 +207,23 @@ def extreme(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) -> 
     return apply(op, op_type, a, b, dtype=dtype)
 
 
+def _passing(name: str, op_type: str, which: str) -> None:
+    def handler(op: Context, self: Value, other: Value) -> Value:
+        dtype = result_type(self, other)
+        if kind(dtype) < 2:
+            return extreme(op, op_type, self, other)
+        a, b = together(op, [self, other], dtype)
+        found = op.where(op.unary("IsNaN", b), a, op.elementwise(op_type, a, b))
+        return op.where(op.unary("IsNaN", a), b, found)
+
+    handler.__doc__ = f"The {which} one, or the one that is a number."
+    aten(name)(handler)
+
+
+_passing("fmax", "Max", "larger")
+_passing("fmin", "Min", "smaller")
+
+
 @aten("clamp", "clip", "clamp.Tensor", "clip.Tensor")
 def clamp(
     op: Context, self: Value, min: Value | Scalar | None = None, max: Value | Scalar | None = None

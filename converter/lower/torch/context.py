@@ -5,7 +5,8 @@ quotient of two sizes, an element of a tensor) is kept here, and becomes nodes o
 operator wants the size as a tensor.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +42,16 @@ class Context(Builder):
         super().__init__(graph, weights)
         self._atoms: dict[str, Callable[[], Value]] = {}
         self._fresh_sizes = 0
+
+    @contextmanager
+    def body(self, name: str) -> Iterator[Graph]:
+        """Build an inner graph; sizes that are measured in it are not known outside."""
+        atoms = dict(self._atoms)
+        try:
+            with super().body(name) as graph:
+                yield graph
+        finally:
+            self._atoms = atoms
 
     # -- nodes in dtypes that onnxruntime has --------------------------------------------------
 

@@ -259,3 +259,24 @@ def tensor(op: Context, data: Scalar | Sequence[object], dtype: str | None = Non
     if usual is None:
         raise Gap("a tensor of what are no numbers")
     return op.constant(found, dtype or (usual if found.size else DEFAULT))
+
+
+@aten("diag_embed")
+def diag_embed(op: Context, self: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
+    """Matrices with vectors on a diagonal, and zeros."""
+    x = op.named(self)
+    rank = x.rank + 1
+    n = sizes.add(x.shape[-1], abs(offset))
+    # Element j of the vector, moved along by the offset, is in the column or the row j.
+    moved = op.pad(x, [0] * (x.rank - 1) + [abs(offset)], [0] * x.rank) if offset else x
+    moved = op.shaped(moved, (*x.shape[:-1], n))
+    rows, columns = op.unsqueeze(op.range(n), [1]), op.unsqueeze(op.range(n), [0])
+    here = op.elementwise("Equal", op.add(rows, offset) if offset else rows, columns)
+    wide = op.unsqueeze(moved, [-2] if offset >= 0 else [-1])
+    made = op.where(here, wide, op.constant(0, x.dtype))
+    first, second = dim1 % rank, dim2 % rank
+    rest = iter(range(rank - 2))
+    order = [
+        rank - 2 if i == first else rank - 1 if i == second else next(rest) for i in range(rank)
+    ]
+    return made.transposed(order)

@@ -17,7 +17,7 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.tf import sizes
 from converter.lower.tf.merge_equal import merge_equal
-from converter.lower.torch import calls
+from converter.lower.torch import calls, higher_order
 from converter.lower.torch.context import Context
 from converter.lower.torch.expressions import parsed
 from converter.lower.torch.references import Reference
@@ -144,11 +144,7 @@ class _Lowering:
         outputs = [(name, arg) for name, arg in self._outputs() if name]
         self.op.reserve([name for name, _ in outputs])
         self._inputs()
-        nodes = _list(self.graph.get("nodes"))
-        self.read = {name for node in nodes for name in _names(node.get("inputs"))}
-        self.read.update(name for _, arg in outputs for name in _names(arg))
-        for node in nodes:
-            self._node(_object(node, "a node that is no object"))
+        self._walk([arg for _, arg in outputs])
         used = set(self.op.graph.inputs)
         for name, arg in outputs:
             self._output(name, arg, used)
@@ -281,6 +277,37 @@ class _Lowering:
         found = self.op.measured(value, axis)
         return self.op.div(self.op.sub(found, offset), times)
 
+    def _walk(self, outputs: Sequence[Any]) -> None:
+        """Build all nodes of the graph, of which these outputs are wanted."""
+        nodes = _list(self.graph.get("nodes"))
+        self.read = {name for node in nodes for name in _names(node.get("inputs"))}
+        self.read.update(name for arg in outputs for name in _names(arg))
+        for node in nodes:
+            self._node(_object(node, "a node that is no object"))
+
+    def inner(self, graph: Any, given: Sequence[Thing]) -> list[Thing]:
+        """Return what an inner graph yields of these things.
+
+        Raises:
+            Gap: It holds what is not supported; that is noted where it is.
+        """
+        before = self.graph, self.metas, self.values, self.read, self.unknown, self.absent
+        self.graph = _object(graph, "an inner graph that is no object")
+        names = [_output_name(arg) for arg in _list(self.graph.get("inputs"))]
+        outputs = _list(self.graph.get("outputs"))
+        if len(names) != len(given):
+            raise CorruptError(f"a graph of {len(names)} inputs is given {len(given)}")
+        self.metas = _object(self.graph.get("tensor_values"), "a graph without its values")
+        self.values = dict(zip(names, given, strict=True))
+        self.unknown, self.absent = set(), set()
+        try:
+            self._walk(outputs)
+            if any(name in self.unknown for arg in outputs for name in _names(arg)):
+                raise Gap("holds what is not supported")
+            return [self.argument(arg) for arg in outputs]
+        finally:
+            self.graph, self.metas, self.values, self.read, self.unknown, self.absent = before
+
     # -- nodes ---------------------------------------------------------------------------------
 
     def _node(self, node: Object) -> None:
@@ -308,9 +335,10 @@ class _Lowering:
                 self.op.graph.traces.append(trace)
 
     def _made(self, target: str, args: Sequence[Object]) -> Thing:
-        things = [(str(a.get("name") or ""), self._argument(a.get("arg"))) for a in args]
-        if target.startswith("torch.ops.higher_order."):
-            raise Gap("not in the table")
+        if target.startswith(higher_order.PREFIX):
+            given = [_object(a.get("arg"), "an argument that says nothing") for a in args]
+            return higher_order.lowered(self, target, given)
+        things = [(str(a.get("name") or ""), self.argument(a.get("arg"))) for a in args]
         if not target.startswith("torch.ops."):
             return calls.call(self.op, target, [t for _, t in things], overload="default")
         if target.startswith("torch.ops.aten.as_strided."):
@@ -331,7 +359,7 @@ class _Lowering:
                 raise Gap("a view of memory in which the elements do not lie in order")
             apart = sizes.mul(apart, n)
 
-    def _argument(self, arg: Any) -> Thing:
+    def argument(self, arg: Any) -> Thing:
         """Return an argument of a node.
 
         Raises:
@@ -353,9 +381,9 @@ class _Lowering:
                 raise Gap(f"dtype {content}")
             return SCALAR_TYPES[content]
         if kind in ("as_tensor", "as_optional_tensor"):
-            return self._named(content) if "name" in content else self._argument(content)
+            return self._named(content) if "name" in content else self.argument(content)
         if kind in ("as_tensors", "as_optional_tensors"):
-            return [self._named(t) if "name" in t else self._argument(t) for t in _list(content)]
+            return [self._named(t) if "name" in t else self.argument(t) for t in _list(content)]
         if kind in SYMBOLS:
             return self._symbol(content)
         if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
@@ -379,7 +407,8 @@ class _Lowering:
     def _bind(self, outputs: Sequence[Any], made: Thing) -> None:
         """Give what a node yields its names."""
         if len(outputs) == 1 and isinstance(outputs[0], dict):
-            self._name(outputs[0], made)
+            alone = isinstance(made, list) and len(made) == 1 and "as_tensor" in outputs[0]
+            self._name(outputs[0], made[0] if alone else made)
             return
         if not outputs:
             return
@@ -484,7 +513,7 @@ class _Lowering:
         if name in self.unknown:
             return
         try:
-            thing = calls.values(self._argument(arg))
+            thing = calls.values(self.argument(arg))
         except Gap as gap:
             self.gaps.add("output", str(gap), name)
             return

@@ -1,13 +1,13 @@
 """Order: the largest, sorted elements, and running sums."""
 
 from converter.lower.gap import Gap
-from converter.lower.graph import Attribute
+from converter.lower.graph import Attribute, Dim
 from converter.lower.tf import sizes
 from converter.lower.torch.arithmetic import compared
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind, together
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Scalar
+from converter.lower.torch.things import Int, Scalar, integer
 from converter.lower.values import Value
 
 MOST_STEPS = 256  # of what has an operator for each step
@@ -48,11 +48,7 @@ def sort_stable(
     x = op.named(self)
     if x.rank == 0:
         return [x, op.constant(0, "int64")]
-    k = x.shape[x.axis(dim)]
-    assert k is not None
-    from converter.lower.torch.things import integer
-
-    return _top(op, x, integer(k), dim, largest=descending, in_order=True)
+    return _top(op, x, integer(op.axis_of(x, dim)), dim, largest=descending, in_order=True)
 
 
 @aten("argsort")
@@ -76,26 +72,25 @@ def msort(op: Context, self: Value) -> Value:
 
 
 @aten("kthvalue")
-def kthvalue(op: Context, self: Value, k: int, dim: int = -1, keepdim: bool = False) -> list[Value]:
+def kthvalue(op: Context, self: Value, k: Int, dim: int = -1, keepdim: bool = False) -> list[Value]:
     """The k-th smallest element, and where it is."""
     if self.rank == 0:
         return [self, op.constant(0, "int64")]
     values = _top(op, self, k, dim, largest=False, in_order=True)
-    return [_taken(op, v, dim, k - 1, keepdim=keepdim) for v in values]
+    return [_last(op, v, dim, k, keepdim=keepdim) for v in values]
 
 
-def _taken(op: Context, x: Value, dim: int, place: int, *, keepdim: bool) -> Value:
-    cut = op.cut(x, x.axis(dim), place, place + 1)
+def _last(op: Context, x: Value, dim: int, count: Dim, *, keepdim: bool) -> Value:
+    """Return the last of so many elements of an axis."""
+    cut = op.cut(x, x.axis(dim), sizes.sub(count, 1), count)
     return cut if keepdim else op.squeeze(cut, [dim])
 
 
 @aten("median.dim")
 def median_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
     """The middle element, of two the smaller one, and where it is."""
-    n = self.shape[self.axis(dim)] if self.rank else 1
-    if not isinstance(n, int):
-        raise Gap("the median of an axis of a dynamic size")
-    return kthvalue(op, self, (n + 1) // 2, dim, keepdim)
+    n = op.axis_of(self, dim) if self.rank else 1
+    return kthvalue(op, self, integer(op.floordiv(sizes.add(n, 1), 2)), dim, keepdim)
 
 
 @aten("median")
@@ -132,6 +127,32 @@ def cumprod(op: Context, self: Value, dim: int, dtype: str | None = None) -> Val
     for part in parts[1:]:
         found.append(op.mul(found[-1], part))
     return op.concat(found, axis)
+
+
+def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:
+    """Return the extreme of each element and those before it; where it is stays a gap."""
+    if x.rank == 0:
+        return [x]
+    axis = x.axis(dim)
+    n = x.shape[axis]
+    if not isinstance(n, int) or not 0 < n <= MOST_STEPS:
+        raise Gap(f"running extremes along an axis of {n}")
+    found = op.split(x, axis, [1] * n) if n > 1 else [x]
+    for i in range(1, n):
+        found[i] = op.elementwise(which, found[i - 1], found[i])
+    return [op.concat(found, axis)]
+
+
+@aten("cummax")
+def cummax(op: Context, self: Value, dim: int) -> list[Value]:
+    """The largest so far; not where it is."""
+    return _running(op, "Max", self, dim)
+
+
+@aten("cummin")
+def cummin(op: Context, self: Value, dim: int) -> list[Value]:
+    """The smallest so far; not where it is."""
+    return _running(op, "Min", self, dim)
 
 
 @aten("logcumsumexp")

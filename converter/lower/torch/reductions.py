@@ -343,6 +343,29 @@ def vector_norm(
     return norm_of(op, x, _power(ord), dim, keepdim=keepdim)
 
 
+@aten("linalg_norm")
+def linalg_norm(
+    op: Context, self: Value, ord: Scalar | None = None, dim: Axes = None,
+    keepdim: bool = False, dtype: str | None = None,
+) -> Value:  # fmt: skip
+    """The p-norm of vectors, or the root of the sum of a matrix's squares."""
+    axes = axes_of(self, dim)
+    if ord is not None and len(axes) != 1:
+        raise Gap(f"a matrix's norm of {ord!r}")
+    return vector_norm(op, self, 2 if ord is None else ord, dim, keepdim, dtype)
+
+
+@aten("linalg_norm.ord_str")
+def linalg_norm_by_name(
+    op: Context, self: Value, ord: str = "fro", dim: Axes = None, keepdim: bool = False,
+    dtype: str | None = None,
+) -> Value:  # fmt: skip
+    """The root of the sum of a matrix's squares."""
+    if ord != "fro":
+        raise Gap(f"a matrix's norm of {ord!r}")
+    return vector_norm(op, self, 2, dim, keepdim, dtype)
+
+
 @aten("frobenius_norm.dim")
 def frobenius_norm(op: Context, self: Value, dim: Axes, keepdim: bool = False) -> Value:
     """The root of the sum of squares along axes."""

@@ -117,6 +117,26 @@ def unsqueeze(op: Context, self: Value, dim: int) -> Value:
     return op.unsqueeze(self, [dim])
 
 
+@aten("atleast_1d")
+def atleast_1d(op: Context, self: Value) -> Value:
+    """The elements with an axis, if there is none."""
+    return op.reshape(self, (1,)) if self.rank == 0 else self
+
+
+@aten("atleast_2d")
+def atleast_2d(op: Context, self: Value) -> Value:
+    """The elements with two axes, if there are less."""
+    x = atleast_1d(op, self)
+    return op.unsqueeze(x, [0]) if x.rank == 1 else x
+
+
+@aten("atleast_3d")
+def atleast_3d(op: Context, self: Value) -> Value:
+    """The elements with three axes, if there are less."""
+    x = atleast_2d(op, self)
+    return op.unsqueeze(x, [2]) if x.rank == 2 else x
+
+
 @aten("permute", "permute_copy")
 def permute(op: Context, self: Value, dims: Sequence[int]) -> Value:
     """The axes in another order."""
