@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from converter.write_torch.storages import Description
-from formats.containers.pickle_values import Record, SetOf
+from formats.containers.pickle_values import Odd, Record, SetOf
 from formats.errors import VerificationError
 from formats.torch_values import TensorValue
 from formats.weights import row_major
@@ -44,6 +44,7 @@ def tensors(root: object) -> Iterator[TensorValue]:
                 yield value
             waiting += [*value.parts.values(), *value.state]
         elif isinstance(value, dict):
+            waiting += [key.value for key in value if isinstance(key, Odd)]
             waiting += value.values()
             waiting.append(getattr(value, "state", None))
         elif isinstance(value, (list, tuple)):

@@ -137,8 +137,7 @@ class _Walk:
         if isinstance(value, dict):
             return self._dict(value, path)
         if isinstance(value, SetOf):
-            items = self._items(value, value.items, path)
-            return Call(Name("__builtin__", "set"), (items,))
+            return self._set(value, path)
         if isinstance(value, complex):
             return value
         if isinstance(value, StorageRef):
@@ -187,6 +186,20 @@ class _Walk:
         finally:
             self._open.discard(id(owner))
 
+    def _set(self, value: SetOf, path: tuple[str, ...]) -> Call:
+        """Return a set of what is kept: there, nothing stands for what is not."""
+        if id(value) in self._open:
+            raise Refused("holds itself")
+        self._open.add(id(value))
+        try:
+            found = [self.value(x, (*path, str(i))) for i, x in enumerate(value.items)]
+        finally:
+            self._open.discard(id(value))
+        kept = [x for x in found if x is not _NOTHING and _has_hash(x)]
+        if len(kept) < len(found):
+            self._refuse(path, f"{len(found) - len(kept)} of its members")
+        return Call(Name("__builtin__", "set"), (kept,))
+
     def _or_none(self, value: object, path: tuple[str, ...]) -> object:
         made = self.value(value, path)
         return None if made is _NOTHING else made
@@ -225,9 +238,9 @@ class _Walk:
         if not isinstance(key, (Odd, bytes)):
             return key
         made = self.value(key.value if isinstance(key, Odd) else key, path)
-        if isinstance(made, (list, dict)):
-            return self._refuse(path, "a key that has no hash")
-        return made if made is _NOTHING or isinstance(made, (bytes, int, float)) else Key(made)
+        if made is _NOTHING or isinstance(made, (bytes, int, float)):
+            return made
+        return Key(made) if _has_hash(made) else self._refuse(path, "a key that has no hash")
 
     # -- numpy -----------------------------------------------------------------------------------
 
@@ -402,6 +415,15 @@ def _holds_tensor(value: object, depth: int) -> bool:
         inside = value.values() if isinstance(value, dict) else value
         return any(_holds_tensor(part, depth + 1) for part in islice(inside, 1000))
     return as_tensor(value) is not None
+
+
+def _has_hash(made: object) -> bool:
+    """Tell whether what a value became can be the key of a dict."""
+    if isinstance(made, tuple):
+        return all(_has_hash(part) for part in made)
+    if isinstance(made, Call):
+        return made.function.name not in ("OrderedDict", "Counter", "set", "bytearray")
+    return not isinstance(made, (list, dict))
 
 
 def _detached(value: object) -> object:

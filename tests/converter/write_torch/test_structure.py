@@ -103,12 +103,15 @@ def test_dicts_keep_their_classes_as_far_as_torch_has_them() -> None:
 def test_keys_of_any_kind() -> None:
     value: dict[object, object] = {Odd((1, "x")): 1, b"k": 2, 1 << 70: 3, None: 4, 2.5: 5}
     value[Odd(record("lib.Enum", 1))] = 6
-    value[Odd([1])] = 7
+    value[Odd([1])] = value[Odd((Map("collections.OrderedDict"),))] = 7
+    value[Odd(Size((2,)))] = 8
     made = kept(value)
     keys = [k.value if isinstance(k, Key) else k for k in made.value]
-    assert keys == [(1, "x"), b"k", 1 << 70, None, 2.5]
+    assert keys[:-1] == [(1, "x"), b"k", 1 << 70, None, 2.5]
+    assert keys[-1].args == ((2,),)
     assert [x.reason for x in made.left_out] == [
         "a lib.Enum, which torch.load(weights_only=True) refuses", "a key that has no hash",
+        "a key that has no hash",
     ]  # fmt: skip
 
 
@@ -128,6 +131,15 @@ def test_what_is_refused_is_named_and_leaves_its_place(value: object, reason: st
     made = kept({"a": value, "l": [value, 1], "t": (value,)})
     assert pickle.loads(made.pickle) == {"l": [None, 1], "t": (None,)}
     assert {x.name: x.reason for x in made.left_out} == dict.fromkeys(("a", "l.0", "t.0"), reason)
+
+
+def test_sets_hold_what_is_kept_and_has_a_hash() -> None:
+    made = kept({"s": SetOf([1, record("lib.Thing"), (2, "x"), [3]])})
+    assert pickle.loads(made.pickle) == {"s": {1, (2, "x")}}
+    assert {x.name: x.reason for x in made.left_out} == {
+        "s.1": "a lib.Thing, which torch.load(weights_only=True) refuses",
+        "s": "2 of its members",
+    }
 
 
 def test_a_size_a_dtype_a_layout_and_a_device() -> None:
