@@ -120,7 +120,7 @@ def capture(source: Path, bundle: Bundle, request: Request) -> Captured:
         _refuse(source, answer, request)
     exported = onnx_files.read(Artifact(here / "model.onnx", request.limits))
     graph = lower(exported, limits=request.limits)
-    _tell(graph, answer, request)
+    _tell(graph, answer, request.trust if form in ("torch_modules", STATE_DICT) else ())
     made = matched(graph, exported.weights, bundle, folder)
     return Captured(made, graph)
 
@@ -210,14 +210,14 @@ def _command(answer: Mapping[str, Any]) -> str:
     return " ".join(f"--input {name}:{dtype}:{sizes}" for name in names)
 
 
-def _tell(graph: Graph, answer: Mapping[str, Any], request: Request) -> None:
+def _tell(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted]) -> None:
     """Say who made a graph, and call its axes what they were called."""
     versions = answer["versions"]
     graph.exporter = f"{answer['exporter']} {versions['torch']}"
     graph.notes = [str(note) for note in answer["notes"]]
     graph.metadata = {}
     graph.name = "main_graph"
-    for trusted in request.trust:
+    for trusted in trust:
         file = trusted.path or _origin(trusted.module)
         if file is not None:
             graph.trusted[trusted.module] = digest(file / "__init__.py" if file.is_dir() else file)

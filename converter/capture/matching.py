@@ -8,13 +8,13 @@ the graph, and a large one is added to the bundle under a name that nobody has.
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from converter.lower.graph import Graph, Node, Weight
+from converter.lower.graph import Folded, Graph, Node, Weight
 from formats import digests
 from formats.bundle import Bundle
 from formats.weights import Piece, Tensor
@@ -75,6 +75,8 @@ class _Matcher:
         """Let a graph, and those inside it, name the bundle's tensors."""
         moved: list[Node] = []
         for name, value in [*graph.initializers.items()]:
+            if isinstance(value, Folded):
+                graph.initializers[name] = replace(value, make=self._kept(value.make))
             if not isinstance(value, Weight):
                 continue
             tensor = self.exported[value.tensor]
@@ -136,6 +138,15 @@ class _Matcher:
         self.added[name] = Tensor.computed(tensor.dtype, tensor.shape, pieces, origin=name)
         self._found[exported] = (name, False)
         return name
+
+    def _kept(self, make: "Callable[[], np.ndarray]") -> "Callable[[], np.ndarray]":
+        """Return what makes an array out of the file, and keeps the file until it is gone."""
+
+        def made(folder: Kept = self.folder) -> np.ndarray:
+            del folder
+            return make()
+
+        return made
 
     @staticmethod
     def _fresh(name: str, graph: Graph) -> str:

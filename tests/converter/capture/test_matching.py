@@ -6,7 +6,7 @@ import numpy as np
 
 from converter.capture.examples import beside
 from converter.capture.matching import Kept, matched
-from converter.lower.graph import Graph, Node, Spec, Weight
+from converter.lower.graph import Folded, Graph, Node, Spec, Weight
 from formats.bundle import Bundle, Metadata, TensorSpec
 from formats.weights import DTYPES, Tensor
 
@@ -136,4 +136,17 @@ def test_the_folder_is_kept_as_long_as_a_tensor_is():
     del folder
     assert path.is_dir()
     del made
+    assert not path.exists()
+
+
+def test_what_is_computed_out_of_the_file_keeps_it():
+    folder = Kept()
+    path = folder.path / "a.npy"
+    np.save(path, BIG)
+    graph = Graph("g", 18, [Node("Relu", ["w"], ["y"])])
+    graph.initializers["w"] = Folded("float32", BIG.shape, lambda: np.load(path))
+    matched(graph, {}, Bundle(Metadata("torch", ""), {}), folder)
+    del folder
+    assert np.array_equal(graph.initializers["w"].make(), BIG)
+    graph.initializers.clear()
     assert not path.exists()
