@@ -149,7 +149,7 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
         raise UnsupportedError(f"the program yields no tensor, but {returns or 'nothing'}")
     used = set(op.graph.inputs)
     for name, thing in outputs:
-        value: Value = thing.read() if isinstance(thing, Reference) else tensor_of(op, thing)
+        value = thing.read() if isinstance(thing, Reference) else _number(op, thing)
         while name in used:
             name += "_out"
         used.add(name)
@@ -158,6 +158,12 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
     graph = needed(op.graph)
     merge_equal(graph)
     return graph
+
+
+def _number(op: Context, thing: Thing) -> Value:
+    """Return a number as a tensor of the dtype that Python's own would have."""
+    value = tensor_of(op, thing)
+    return op.cast(value, "float64") if value.is_float else value
 
 
 def _spelled(spec: TensorSpec) -> str:

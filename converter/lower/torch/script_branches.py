@@ -30,7 +30,7 @@ from converter.lower.torch.script_things import (
     is_number,
     words,
 )
-from converter.lower.torch.things import Number, Size
+from converter.lower.torch.things import Number
 from converter.lower.values import Value
 
 if TYPE_CHECKING:
@@ -247,16 +247,16 @@ class _Merge:
 
     def _partly(self, thing: Thing, missing: Missing, *, is_first: bool) -> Make:
         """What one branch never sets: something takes its place that nothing will read."""
-        if not isinstance(thing, Tensor):
-            if isinstance(thing, int | float | str) and not isinstance(thing, Size):
-                return _always(thing)
-            return _always(missing)
+        if not isinstance(thing, Tensor | Number):
+            return _always(thing if is_number(thing) or isinstance(thing, str) else missing)
         value = thing.value
         nothing = np.zeros((1,) * value.rank, np.int64)
         filler = self.walker.op.cast(self.walker.op.constant(nothing), value.dtype)
         filler = replace(filler, shape=value.shape)
         pair = (filler, value) if is_first else (value, filler)
         place = self.value(*pair)
+        if isinstance(thing, Number):
+            return lambda made: Number(made[place])
         return lambda made: self.walker.reference(made[place])
 
 

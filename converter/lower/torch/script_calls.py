@@ -49,6 +49,7 @@ DAMAGE = (
 BY_FIRST = frozenset(("mul", "add"))  # ops of lists whose second argument may be the list
 RAISING = frozenset(("prim.RaiseException", "RaiseException"))
 TRUE_DIVISION = 4  # version of the ops since which integers are divided as fractions
+TYPED_FULL = 5  # since which a tensor full of an integer is one of integers
 
 
 def short_name(name: str) -> str:
@@ -158,6 +159,8 @@ def tensor_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, 
         return SPECIAL["prim.NumToTensor"](walker, known)
     if name in ("div", "div_") and walker.version < TRUE_DIVISION and _of_integers(args):
         kwargs = {**kwargs, "rounding_mode": "trunc"}
+    if name == "full" and walker.version < TYPED_FULL and kwargs.get("dtype") is None:
+        args = [args[0], *(SPECIAL["float"](walker, one) for one in args[1:2]), *args[2:]]
     found = bound(name, args, kwargs)
     if found is None:
         if not schemas(name):
@@ -179,10 +182,11 @@ def _of_integers(args: Sequence[Thing]) -> bool:
 def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thing:
     """Call an op with arguments by name, those left out that say nothing."""
     base = schema.name
-    row = handler_of(schema.full)
-    if row is None and base.endswith("_") and not base.endswith("__"):
+    row = None
+    if base.endswith("_") and not base.endswith("__"):
         base = base[:-1]
         row = handler_of(f"{base}.{schema.overload}" if schema.overload else base)
+    row = row or handler_of(schema.full)
     overload: str | None = schema.overload or "default"
     if row is None:  # an overload that the table has under another name
         rows = [r for r in OPS.overloads(base) if set(r.parameters[: r.required]) <= set(named)]
@@ -212,6 +216,8 @@ def _argument(walker: "Walker", thing: Thing, kind: str) -> Thing:
     """Return an argument as handlers take it."""
     if isinstance(thing, Reference) and _inner(kind) in NUMBERS:
         return number_of(walker, thing)
+    if isinstance(thing, Number) and kind.startswith("SymInt["):
+        return _as_size(walker, thing)
     if isinstance(thing, Items) and thing.grown is not None:
         raise Gap("a list of as many elements as a loop has rounds")
     if isinstance(thing, list | tuple):
@@ -219,6 +225,12 @@ def _argument(walker: "Walker", thing: Thing, kind: str) -> Thing:
     if isinstance(thing, DeviceName):
         return thing.name
     return thing
+
+
+def _as_size(walker: "Walker", number: Number) -> Size:
+    """Return a number that the graph computes as the size that it is used for."""
+    op = walker.op
+    return op.define(f"n__{number.value.name}", lambda: op.unsqueeze(number.value, [0]))
 
 
 def _plain(walker: "Walker", thing: Thing) -> Thing:

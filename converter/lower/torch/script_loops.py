@@ -9,15 +9,18 @@ Spec: https://onnx.ai/onnx/operators/onnx__Loop.html
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
-from converter.lower.graph import Graph, Shape
+from converter.lower.graph import Dim, Graph, Shape
+from converter.lower.tf import sizes
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script_branches import inside
+from converter.lower.torch.script_names import needed_from_before
 from converter.lower.torch.script_numbers import tensor_of, truth
 from converter.lower.torch.script_things import Fields, Items, Raised, Thing, is_number, leaves
 from converter.lower.torch.things import Number, Size
@@ -71,13 +74,8 @@ def loop(
         Gap: What goes from round to round is no tensor or number.
     """
     frame = walker.activations[-1]
-    assigned = {
-        inner.id
-        for statement in body
-        for inner in ast.walk(statement)
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
-    }
-    kept = {n: t for n, t in frame.names.items() if n in assigned}
+    wanted = needed_from_before(body, test, frame.function.body)
+    kept = {n: t for n, t in frame.names.items() if n in wanted}
     carried = Carried(kept)
     carried.shapes = [v.shape for v in _values(walker, carried)]
     gaps = len(walker.gaps)
@@ -162,7 +160,9 @@ def _built(
             for storage, value in zip(carried.storages, rest, strict=True):
                 storage.value, storage.version = value, storage.version + 1
             if isinstance(target, ast.Name):
-                frame.names[target.id] = Number(number)
+                name = f"round__{len(walker.counters)}"
+                walker.counters.append(name)
+                frame.names[target.id] = op.define(name, partial(op.unsqueeze, number, [0]))
             walker.rounds.append(Round(walker.depth))
             try:
                 if walker.block(body) is not None:
@@ -216,7 +216,17 @@ def _after(
 def _row(walker: "Walker", items: Items, appended: Sequence[Thing]) -> tuple[Items, Value]:
     if len(appended) != 1 or not isinstance(appended[0], Reference):
         raise Gap("a list that a loop appends something else to than one tensor each round")
-    return items, walker.op.plain(appended[0].read())
+    value = walker.op.plain(appended[0].read())
+    if any(atom in walker.counters for n in value.shape for atom in _atoms(n)):
+        raise Gap("a list of tensors whose sizes change from round to round")
+    return items, value
+
+
+def _atoms(size: Dim) -> set[str]:
+    """Return the names that a size is made of."""
+    if not isinstance(size, str):
+        return set()
+    return {name for names in sizes.terms(size) for name in names}
 
 
 def _finish(

@@ -105,7 +105,7 @@ def leaves(thing: Thing) -> list[Thing]:
     if not isinstance(thing, list | tuple | dict):
         return [thing]
     found: list[Thing] = []
-    left = [thing]
+    left: list[Thing] = [thing]
     for _ in range(MOST_ITEMS):
         if not left:
             return found

@@ -136,6 +136,7 @@ class Walker:
         self.depth = 0
         self.activations: list[Activation] = []
         self.rounds: list[Round] = []
+        self.counters: list[str] = []  # sizes that number a loop's rounds
         self.doubts: list[tuple[Storage, int]] = []  # written to later, they are a gap
         self.unkept: dict[str, None] = {}
         self.fields: dict[tuple[Instance, str], Thing] = {}
@@ -426,7 +427,10 @@ class Walker:
         at = int(number) if number.isdigit() and len(number) < 10 else -1
         if not 0 <= at < len(self.objects.constants):
             raise CorruptError(f"text that reads a constant c{number[:20]} that is not there")
-        return self.stored(self.objects.constants[at])
+        key = (self.objects.root, f"CONSTANTS.c{at}")
+        if key not in self.fields:
+            self.fields[key] = self.stored(self.objects.constants[at])
+        return self.fields[key]
 
     def attribute(self, owner: Thing, name: str) -> Thing:
         """Return an attribute of a module or another object."""
