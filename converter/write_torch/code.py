@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from converter.write_torch.devices import KINDS, Device
-from formats.errors import UnsupportedError
+from formats.errors import LimitError, UnsupportedError
 
-TEXT = rb'"(?:[^"\\]|\\.)*"'
+TEXT = rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)'  # one that has no end is one to the end
 TOKEN = re.compile(
     rb"(?<![\w.])torch\.device\((?:(?P<kind>\"[a-z]+(?::\d+)?\")(?:, (?P<index>\d+))?\))"
     rb"|(?P<text>" + TEXT + rb")"
@@ -52,6 +52,10 @@ COMPARES = frozenset({b"torch.eq", b"torch.ne", b"torch.__is__", b"torch.__isnot
 TRANSFERS = {b"torch.cpu": "cpu", b"torch.cuda": "cuda"}
 LENGTHS = b"torch._pack_padded_sequence"  # wants the lengths on the CPU, wherever the rest is
 ASKS = frozenset({b"ops.prim.is_cuda", b"ops.prim.is_cpu", b"ops.prim.is_xpu", b"ops.prim.is_mps"})
+MAX_TOKENS = 5_000_000  # of one archive, at a microsecond each
+MAX_DEPTH = 1000  # calls in calls; torch's own parser takes fewer
+STR_OF_DEVICE = b"str(ops.prim.device("
+ASSIGNED = re.compile(rb" *(\w+) = ")
 OLDEST = b"op_version_set = 0\n"  # texts of torch 1.0, where a device is a list of two numbers:
 # https://github.com/pytorch/pytorch/blob/v1.0.0/tools/jit/gen_jit_dispatch.py (IntList of a Device)
 TYPES = {0: "cpu", 1: "cuda"}  # enum DeviceType, c10/core/DeviceType.h
@@ -73,8 +77,10 @@ class Said:
         literals: Device → how often it was named.
         kept: Device → how often a comparison with it stays.
         warnings: What could not be decided → how often.
+        tokens: Calls, texts and devices looked at.
     """
 
+    tokens: int = 0
     literals: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
@@ -98,6 +104,7 @@ def moved(code: bytes, device: Device, home: AbstractSet[str], said: Said) -> li
     Raises:
         UnsupportedError: The code would take another branch there, or has operators that do not
             run there.
+        LimitError: It nests too deeply.
     """
     if not any(word in code for word in RELEVANT):
         return []
@@ -107,6 +114,9 @@ def moved(code: bytes, device: Device, home: AbstractSet[str], said: Said) -> li
     calls: list[_Call] = []
     lengths = _lengths(code)
     for token in TOKEN.finditer(code):
+        said.tokens += 1
+        if said.tokens > MAX_TOKENS:
+            raise LimitError(f"code of more than {MAX_TOKENS} calls and texts")
         start, end = token.span()
         if token["close"]:
             if calls and (call := calls.pop()).name in TRANSFERS:
@@ -128,6 +138,8 @@ def moved(code: bytes, device: Device, home: AbstractSet[str], said: Said) -> li
                 raise UnsupportedError(f"not supported: {name} on {device}, where it does not run")
             if token["none"] is None:
                 calls.append(_Call(token["name"], start, end))
+                if len(calls) > MAX_DEPTH:
+                    raise LimitError(f"code with calls nested {MAX_DEPTH} deep")
     return sorted(edits)
 
 
@@ -209,8 +221,7 @@ def _text(
         return []
     name = token["text"].decode().strip('"')
     call = calls[-1] if calls else _Call(b"", 0, 0)
-    before = code[call.arguments : start]
-    if call.name not in COMPARES or not before.startswith(b"str(ops.prim.device("):
+    if call.name not in COMPARES or not code.startswith(STR_OF_DEVICE, call.arguments):
         said.warnings[f'has the text "{name}"'] += 1
         return []
     wanted = _compared(name, device, home, said)
@@ -254,5 +265,5 @@ def _lengths(code: bytes) -> set[bytes]:
 def _assigned(code: bytes, at: int) -> bytes:
     """Return the variable that the statement around a position assigns to."""
     start = code.rfind(b"\n", 0, at) + 1
-    found = re.match(rb" *(\w+) = ", code[start:at])
+    found = ASSIGNED.match(code, start, at)
     return found[1] if found else b""

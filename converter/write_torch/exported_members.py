@@ -72,7 +72,7 @@ class Program:
         self.name = artifact.name
         self.device = device
         self.limits: Limits = artifact.limits
-        self.budget = Budget(4 * artifact.limits.max_pickle_opcodes)
+        self.budget = Budget(artifact.limits.max_pickle_opcodes)
         self.found = Found()
         self.graphs = Graphs()
         self.objects = 0

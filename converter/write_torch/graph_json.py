@@ -20,7 +20,7 @@ from formats.errors import UnsupportedError
 
 # A quote inside a text is escaped, so none of these can begin in one.
 DEVICE = re.compile(
-    rb'(?<!\\)"(?P<key>device|as_device)"\s*:\s*(?P<value>\{(?:[^{}"]|"(?:[^"\\]|\\.)*")*\})'
+    rb'(?<!\\)"(?P<key>device|as_device)"\s*:\s*(?P<value>\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\})'
 )
 TYPE = re.compile(rb'(?<!\\)"type"\s*:\s*"(?P<type>[^"\\]*)"')
 INDEX = re.compile(rb'(?<!\\)"index"\s*:\s*(?P<index>null|\d+)')

@@ -29,7 +29,7 @@ from formats.errors import CorruptError, UnsupportedError, VerificationError
 from formats.limits import MIB, Limits
 
 PICKLES = ("data.pkl", "constants.pkl", "bytecode.pkl", "traced_inputs.pkl", "attributes.pkl")
-MAX_CODE_BYTES = 256 * MIB
+MAX_CODE_BYTES = 64 * MIB  # of all source texts
 TABLE = re.compile(rb'(?<!\\)"device"\s*:\s*"([a-z]+(?::\d+)?)"')
 
 
@@ -70,7 +70,8 @@ class Program:
         self.name = artifact.name
         self.device = device
         self.limits: Limits = artifact.limits
-        self.budget = Budget(4 * artifact.limits.max_pickle_opcodes)
+        self.budget = Budget(artifact.limits.max_pickle_opcodes)
+        self.map_budget = Budget(artifact.limits.max_pickle_opcodes)
         self.found = Found()
         self.said = Said()
         self.rows: Counter[str] = Counter()
@@ -137,11 +138,12 @@ class Program:
 
     def _codes(self, home: set[str]) -> None:
         """Rewrite source texts, and the maps that lead from them to the author's."""
-        start = f"{self.prefix}code/"
+        start, left = f"{self.prefix}code/", MAX_CODE_BYTES
         for name in self.archive.members:
             if not name.startswith(start) or not name.endswith(".py"):
                 continue
-            code = self.archive.read(name, MAX_CODE_BYTES)
+            code = self.archive.read(name, left)
+            left -= len(code)
             edits = moved(code, self.device, home, self.said)
             if not edits:
                 continue
@@ -152,7 +154,7 @@ class Program:
     def _map(self, name: str, edits: list[Edit]) -> None:
         if name in self.archive:
             data = self.archive.read(name, self.limits.max_pickle_bytes)
-            self._replace(name, data, shifted(data, edits, self.limits, self.budget, name))
+            self._replace(name, data, shifted(data, edits, self.limits, self.map_budget, name))
 
     def _replace(self, name: str, before: bytes, after: bytes) -> None:
         if after != before:

@@ -1,10 +1,12 @@
 """Devices in TorchScript's text: every spelling, and what only looks like one."""
 
+import contextlib
+
 import pytest
 
 from converter.write_torch.code import Said, applied, moved
 from converter.write_torch.devices import parse_device
-from formats.errors import UnsupportedError
+from formats.errors import LimitError, UnsupportedError
 
 # text, home, device, text afterwards
 ROWS = [
@@ -139,3 +141,35 @@ def test_megabytes_of_code():
     edits = moved(code, parse_device("cpu"), {"cuda:0"}, said)
     assert len(edits) == 30_000
     assert len(applied(code, edits)) == len(code) - 3 * 30_000
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "code",
+    [
+        b'device "' + b'\\"' * 2_000_000,
+        b"device " + b'"' * 1_000_001,
+        b"device torch.device(" * 200_000,
+        b"device" + b"(" * 2_000_000,
+        b"device" + b")" * 1_000_000,
+        b"torch._pack_padded_sequence(a, b," + b' = torch.device("cpu")' * 50_000,
+    ],
+    ids=["escapes", "quotes", "calls", "open", "closed", "one long line"],
+)
+def test_hostile_texts_take_their_length(code):
+    for device in ("cpu", "cuda:0"):
+        with contextlib.suppress(LimitError):
+            applied(code, moved(code, parse_device(device), {"cuda:0"}, Said()))
+
+
+def test_tokens_are_counted_over_all_texts(monkeypatch):
+    monkeypatch.setattr("converter.write_torch.code.MAX_TOKENS", 1000)
+    said = Said()
+    moved(b"device" + b")" * 900, parse_device("cpu"), {"cuda:0"}, said)
+    with pytest.raises(LimitError, match="more than 1000"):
+        moved(b"device" + b")" * 900, parse_device("cpu"), {"cuda:0"}, said)
+
+
+def test_calls_nest_only_so_deep():
+    with pytest.raises(LimitError, match="nested 1000 deep"):
+        moved(b"device" + b"torch.add(" * 1001, parse_device("cpu"), {"cuda:0"}, Said())

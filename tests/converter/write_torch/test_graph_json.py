@@ -142,3 +142,14 @@ def test_damage():
             move(data, "cpu")
     with pytest.raises(LimitError):
         move(b"[" + b"1," * (1 << 20) + b"1]", "cpu")
+
+
+@pytest.mark.timeout(60)
+def test_hostile_documents_take_their_length():
+    for text in (
+        '{"device": {' + ", ".join(f'"k{i}": "{{"' for i in range(40_000)) + "}}",
+        '{"device": {"a": "' + '\\"' * 300_000 + '"}}',
+        "[" + ", ".join(['{"device": {"type": "cuda", "index": 0}}'] * 20_000) + "]",
+        '{"device": "' + '{\\"device\\": ' * 50_000 + '"}',
+    ):
+        move(text, "cpu")
