@@ -89,7 +89,7 @@ def computed(
     ran = [case["chosen"] for case in cases if case["chosen"] is not None]
     if device is not None and ran:
         inputs = framework.inputs(model, folder, ran[0], question["inputs"])
-        placement = {"placement": device.answer(framework.places(model, inputs))}
+        placement = {"placement": device.answer(framework.places(model, inputs), "a tf.function")}
     return placement | {
         "status": "done",
         "cases": cases,

@@ -107,7 +107,7 @@ def answered(runner: "Runner", cases: list[list[int]], device: Any) -> dict[str,
     ran = [case["chosen"] for case in found if case["chosen"] is not None]
     if device.name and ran:
         rows = runner.source.places(runner.inputs(ran[0]))
-        places = {"placement": device.answer(rows)}
+        places = {"placement": device.answer(rows, runner.source.ran)}
     return places | {
         "status": "done",
         "cases": found,
@@ -139,7 +139,10 @@ class Sessions:
         random: Operations that draw random numbers, of those that the outputs need.
         is_stateful: Whether running it changes variables: each run then has a Session of its own.
         notes: What was done otherwise than usual.
+        ran: What shows where things are: a Session is what TensorFlow Serving has, too.
     """
+
+    ran = "a Session"
 
     def __init__(
         self,
@@ -242,7 +245,10 @@ class Eager:
     Attributes:
         random: As of `Sessions`.
         notes: Likewise.
+        ran: Likewise.
     """
+
+    ran = "a signature's function"
 
     def __init__(
         self,
@@ -292,11 +298,11 @@ class Eager:
 
     def called(self, arrays: list[Any]) -> list[tuple[Any, Any]]:
         """Return the outputs and their dtypes, whatever has been run before."""
-        given = {
-            name: self.tf.constant(array, self.specs[name].dtype)
-            for name, array in zip(self.names, arrays, strict=True)
-        }
         with self.placed.scope():
+            given = {
+                name: self.tf.constant(array, self.specs[name].dtype)
+                for name, array in zip(self.names, arrays, strict=True)
+            }
             found = self.function(**given)
         return [(found[name].numpy(), found[name].dtype) for name in self.outputs]
 

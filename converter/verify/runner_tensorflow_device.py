@@ -85,8 +85,8 @@ class Device:
             self.tf.config.experimental.enable_op_determinism()
             self.deterministic = True
 
-    def answer(self, places: list[tuple[str, str, str]]) -> dict[str, Any]:
-        """Return the evidence."""
+    def answer(self, places: list[tuple[str, str, str]], ran: str) -> dict[str, Any]:
+        """Return the evidence, and what ran that gave it."""
         about = self.tf.sysconfig.get_build_info()
         facts = {f"built_for_{k.partition('_')[0]}": about[k] for k in
                  ("cuda_version", "cudnn_version") if k in about}  # fmt: skip
@@ -100,7 +100,7 @@ class Device:
             facts |= beside("runner_cuda").facts(self.index)
         return {
             "device": self.name,
-            "how": "partition graphs",
+            "how": f"partition graphs of {ran}",
             "places": [list(row) for row in dict.fromkeys(places)],
             "facts": facts,
             "switches": {"tf32": self.tf32, "deterministic": self.deterministic},

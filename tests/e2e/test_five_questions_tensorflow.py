@@ -109,7 +109,7 @@ def test_verify_names_the_variables_that_are_on_the_cpu(trained, capsys):
     assert "variable 'bias' on CPU:0, variable 'kernel' on CPU:0" in found["graph"]["reason"]
     side = found["graph"]["device"]["converted"]
     assert side["placement"]["counts"]["variable"] == {"CPU:0": 2}
-    assert side["placement"]["how"] == "partition graphs"
+    assert side["placement"]["how"] == "partition graphs of a Session"
     assert found["graph"]["outputs"][0]["passed"] is True  # its numbers are good, and no excuse
     assert verify(capsys, trained, trained, "--device", "CPU:1", "--allow-cpu-nodes", "99")[0] == 1
 
