@@ -178,8 +178,13 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> Checkpoint:
         UsageError: torch knows no such device.
         UnsupportedError: Torch has no place for what the source holds.
         CorruptError: The source is damaged.
+        VerificationError: More is asked for than weights can be verified by.
     """
     device = parse_device(options.device)
+    if "cpu" in (options.require, options.verify):
+        raise VerificationError(
+            "a state dict has nothing that runs, as was asked", expected="--require weights"
+        )
     storages = Storages(device, _crcs(artifact))
     if options.keep_structure:
         return _kept(bundle, artifact, storages)

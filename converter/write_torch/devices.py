@@ -32,6 +32,17 @@ KINDS = {
     "privateuseone": "a backend of one's own",
 }
 # fmt: on
+# What people call them who come from elsewhere.
+OTHERWISE = {
+    "gpu": "cuda",
+    "rocm": "cuda",
+    "hip": "cuda",
+    "tpu": "xla",
+    "metal": "mps",
+    "none": "cpu",
+    "gaudi": "hpu",
+    "ascend": "npu",
+}  # fmt: skip
 ALONE = frozenset({"cpu", "mps"})  # of which a host has one, and whose locations have no number
 WITHOUT_STORAGE = frozenset({"xla", "mtia", "maia"})
 _NAME = re.compile(r"(?P<kind>[a-zA-Z_]+)(?::(?P<index>0|[1-9][0-9]*))?")
@@ -78,7 +89,8 @@ def parse_device(text: str | None) -> Device:
     named = _NAME.fullmatch(text)
     kind = named["kind"] if named else text.partition(":")[0]
     if named is None or kind not in KINDS:
-        near = difflib.get_close_matches(kind.lower(), KINDS, 1)
+        known = OTHERWISE.get(kind.lower())
+        near = [known] if known else difflib.get_close_matches(kind.lower(), KINDS, 1)
         expected = f"one of {', '.join(KINDS)}, with a number where there are several (cuda:1)"
         hint = f"Perhaps {near[0]}" if near and near[0] != kind else None
         if kind == "meta":

@@ -343,6 +343,13 @@ def test_an_impossible_device_is_wrong_usage(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["verify", "require"])
+def test_running_what_does_not_run_is_no_success(tmp_path: Path, option: str) -> None:
+    with pytest.raises(VerificationError, match="nothing that runs"):
+        convert(DEVICES / "cuda1.pt", tmp_path / "o.pt", **{option: "cpu"})
+    convert(DEVICES / "cuda1.pt", tmp_path / "o.pt", require="weights")
+
+
 def planned(device: str = "cuda:0", **others: object) -> checkpoint.Checkpoint:
     artifact = Artifact(DEVICES / "cuda1.pt")
     options = Options(to="torch", device=device, **others)

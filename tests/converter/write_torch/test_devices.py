@@ -52,6 +52,8 @@ def test_the_message_names_what_there_is() -> None:
         parse_device("CUDA:1")
     assert all(kind in str(caught.value) for kind in KINDS)
     assert str(caught.value).endswith("Perhaps cuda")
+    with pytest.raises(UsageError, match=r"Perhaps cuda$"):
+        parse_device("gpu:0")
     with pytest.raises(UsageError, match="no elements"):
         parse_device("meta")
     with pytest.raises(UsageError, match="expected a number up to 127"):
