@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -38,7 +39,7 @@ def look(python: str = "", *, frameworks: Iterable[str] = tuple(ASKED)) -> Host:
     """Describe this host and one Python on it.
 
     Args:
-        python: Its interpreter; by default the one that runs us.
+        python: Its interpreter, a path or the name of a command; by default the one that runs us.
         frameworks: Modules to ask, in children, where they are installed; none asks none.
 
     Raises:
@@ -47,6 +48,7 @@ def look(python: str = "", *, frameworks: Iterable[str] = tuple(ASKED)) -> Host:
     environment = os.environ
     version, folders = platform.python_version(), list(sys.path)
     if python:
+        python = interpreter(python)
         version, folders = _other_python(python)
     packages = probe_packages.look(folders)
     variables = probe_machine.variables(environment)
@@ -99,6 +101,15 @@ def users_environment(environment: Mapping[str, str]) -> dict[str, str | None]:
     """
     names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "JAX_PLATFORMS")
     return {name: environment.get(name) for name in names if name in ENVIRONMENT}
+
+
+def interpreter(python: str) -> str:
+    """Return where an interpreter is, for children that run in another folder.
+
+    Links are not followed: a virtual environment is one.
+    """
+    found = shutil.which(python)
+    return str(Path(found or python).absolute())
 
 
 def _installed(packages: Mapping[str, tuple[Package, ...]], names: Iterable[str]) -> bool:

@@ -202,6 +202,14 @@ def environments(host: Host) -> Iterator[Finding]:
             "Its packages are not those listed here",
             f"convert doctor --python {active}/bin/python",
         )  # fmt: skip
+    for variable in ("CONVERT_TENSORFLOW_PYTHON", "CONVERT_TORCH_PYTHON"):
+        other = host.variables.get(variable)
+        if other and other != host.executable:
+            yield Finding(
+                "other-python", "note", "python",
+                f"{variable}={other}: what convert verifies with runs there",
+                "Its packages are not those listed here", f"convert doctor --python {other}",
+            )  # fmt: skip
 
 
 RULES = (

@@ -211,6 +211,25 @@ def test_every_command_that_is_advised_is_one_that_convert_takes(
             assert code in (0, 4), (row, code)  # 4: a gap of ours, all named; 2 would be a bug here
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["torch/torch2.13-zip.pth", "torch/torch2.13-script.pt", "torch/torch2.13-export.pt2",
+     "keras/keras2_sequential.h5", "keras/keras315_functional.keras"],
+)  # fmt: skip
+def test_the_base_install_is_enough(name):
+    code = (
+        "import sys\n"
+        "for m in ('onnx', 'onnxruntime', 'h5py', 'safetensors', 'torch', 'tensorflow', 'keras',"
+        " 'packaging'): sys.modules[m] = None\n"
+        "from converter.cli.app import run\n"
+        f"sys.exit(run(['doctor', {str(FIXTURES / name)!r}, '--fast']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert "what convert does" in done.stdout
+    assert done.returncode in (0, 7)  # with torch or Keras beside us, or without
+
+
 def test_help_imports_nothing_of_the_doctor():
     code = (
         "import sys, contextlib, io\n"

@@ -343,6 +343,13 @@ ROWS = [
     ),
     ("backend-missing", "keras", "error", "tensorflow is not installed", host(KERAS, TORCH)),
     ("backend-unknown", "keras", "error", "theano", host(KERAS, keras_backend="theano")),
+    (
+        "other-python",
+        "python",
+        "note",
+        "/tf/bin/python",
+        host(variables={"CONVERT_TENSORFLOW_PYTHON": "/tf/bin/python"}),
+    ),
     ("other-environment", "python", "note", "/other", host(variables={"VIRTUAL_ENV": "/other"})),
 ]
 

@@ -304,6 +304,14 @@ def test_another_python_is_looked_at(tmp_path):
     assert found.package("torch").version == "9.9.9"
 
 
+def test_a_python_is_found_from_where_the_user_stands(tmp_path, monkeypatch):
+    write(tmp_path / "bin" / "mine", f'#!/bin/sh\nexec {sys.executable} "$@"\n').chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert probe.look("bin/mine", frameworks=()).executable == str(tmp_path / "bin" / "mine")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    assert probe.look("mine", frameworks=()).executable == str(tmp_path / "bin" / "mine")
+
+
 def test_a_python_that_is_none_is_the_environments_fault(tmp_path):
     with pytest.raises(EnvironmentFault, match="cannot be run"):
         probe.look(str(tmp_path / "no" / "python"))
