@@ -354,7 +354,7 @@ def test_expressions_as_torch_writes_them():
 
 
 def fill(module, value):
-    return loading.fill(torch, module, value)
+    return loading.states.fill(torch, module, value)
 
 
 def state():
@@ -405,4 +405,4 @@ def test_code_in_a_state_dicts_pickle_does_not_run(tmp_path):
     path = tmp_path / "s.pt"
     torch.save(state() | {"x": Calls(exec, "raise AssertionError('it was run')")}, path)
     with pytest.raises(pickle.UnpicklingError):
-        loading.state_of(torch, str(path))
+        loading.states.state_of(torch, str(path))
