@@ -21,6 +21,11 @@ from formats.errors import UnsupportedError
 from formats.limits import Limits
 
 DEVICE = re.compile(rf"({'|'.join(KINDS)})(:\d{{1,3}})?")
+# (array or tensor of the CPU, dtype, device, …): devices without storages are saved so
+BESIDE = frozenset((
+    "torch._utils._rebuild_device_tensor_from_numpy",
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor",
+))  # fmt: skip
 KEPT = "meta"  # a storage without elements: there is nothing to be moved
 
 
@@ -58,6 +63,8 @@ class _Pickle(Tracer):
         if isinstance(function, Global) and isinstance(args, tuple):
             if function.name == "torch.device":
                 self._device(args)
+            elif function.name in BESIDE:
+                self._beside(args)
             elif function.name.endswith("._load_from_bytes"):
                 raise UnsupportedError(
                     "a storage that was pickled by itself, in a program", where=self.where
@@ -78,6 +85,15 @@ class _Pickle(Tracer):
             if location != KEPT:
                 self.say(location, self.device.location)
         return Global("storage")
+
+    def _beside(self, args: tuple[object, ...]) -> None:
+        """Change where a tensor goes that is stored as one of the CPU."""
+        place = args[2] if len(args) > 2 else None
+        if not isinstance(place, Text):
+            raise self.corrupt("names a device in a way that we do not know")
+        self.found.devices[f"{place}"] += 1
+        self.own.add(place.start)
+        self.say(place, f"{self.device}")
 
     def _device(self, args: tuple[object, ...]) -> None:
         kind, index = (*args, None, None)[:2]

@@ -296,6 +296,15 @@ def test_meta_storages_stay():
     assert retag(data, "cuda:0")[0] == data
 
 
+def test_tensors_of_devices_without_storages():
+    """xla, maia: an array, and beside it the device that it goes to."""
+    data = (b"\x80\x02ctorch._utils\n_rebuild_device_tensor_from_numpy\n("
+            b"NX\x07\0\0\0float32X\x05\0\0\0xla:1\x89tR.")  # fmt: skip
+    made, found = retag(data, "cpu")
+    assert made == data.replace(b"\x05\0\0\0xla:1", b"\x03\0\0\0cpu")
+    assert found.devices == {"xla:1": 1}
+
+
 def test_a_storage_that_was_pickled_by_itself_is_a_named_gap():
     data = b"\x80\x02ctorch.storage\n_load_from_bytes\nC\x01x\x85R."
     with pytest.raises(UnsupportedError, match="pickled by itself"):
