@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import random
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from formats import torch_script
 from formats.artifact import Artifact
 from formats.containers.pickle import Budget
 from formats.containers.pickle_rewriting import Tracer
+from formats.containers.zip_rewriting import Content, Rewriter
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -31,6 +34,8 @@ from formats.errors import (
     VerificationError,
 )
 from formats.limits import DEFAULT
+from formats.output import Output
+from formats.storage import File, Span
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 MOVED = FIXTURES / "torch_moved"
@@ -446,6 +451,39 @@ def test_a_source_map_that_is_none_is_an_error(tmp_path):
     )
     with pytest.raises(CorruptError):
         move(source, "cpu", tmp_path)
+
+
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from converter.write_torch.script_members import moved_copy
+from formats.artifact import Artifact
+moved_copy(Artifact(sys.argv[1]), "cuda:1", Path(sys.argv[2]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_weights(tmp_path):
+    """A storage of 600 MB, most of it a hole in its file: none of it passes through us."""
+    source = MOVED / "traced-cpu.pt"
+    artifact = Artifact(source)
+    name = next(n for n in artifact.zip.members if n.endswith("data/1"))
+    size, whole = 600 * 10**6, artifact.zip.read(name)
+    hole = tmp_path / "hole"
+    with hole.open("wb") as file:
+        file.write(whole)
+        file.truncate(size)
+    content = Content([Span.whole(File(hole))], size, 0)
+    long = tmp_path / "long.pt"
+    with Output(long) as out:
+        for _ in out.append(Rewriter(artifact.zip, artifact.span).rewritten({name: content})):
+            pass
+    command = [sys.executable, "-c", MEASURE, str(long), str(tmp_path / "moved.pt")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 100  # MB, of which the interpreter takes a good part
+    moved = torch_script.read(Artifact(tmp_path / "moved.pt"))
+    assert moved.metadata.devices == {"cuda:1": 5}
 
 
 def test_traced_inputs():
