@@ -16,7 +16,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script import finished, walks
-from converter.lower.torch.script_calls import call_op
+from converter.lower.torch.script_calls import DAMAGE, call_op
 from converter.lower.torch.script_inputs import Arguments, Met, Probe
 from converter.lower.torch.script_source import Function, Parameter, Source
 from converter.lower.torch.script_things import UNKNOWN, Thing, Unknown
@@ -266,7 +266,7 @@ class _Chain:
         with self.walker.op.scope(path or kind):
             try:
                 return row.handler(call, own, x, **given)
-            except (TypeError, KeyError, ValueError, AttributeError) as e:
+            except DAMAGE as e:
                 if isinstance(x, Probe):
                     raise Met(x.name, kind) from e
                 raise Gap(f"does not add up: {e!r:.200}") from e

@@ -113,6 +113,7 @@ def finished(walker: Walker, made: Thing, arguments: Arguments, returns: str) ->
         UnsupportedError: There were gaps.
     """
     if any(storage.version != version for storage, version in walker.doubts):
+        walker.at = "forward"
         walker.found("if", "a write to a tensor that two branches may share")
     _tell(walker, arguments)
     graph = _with_outputs(walker, made, returns)

@@ -147,7 +147,7 @@ def _of_convolution(
 def _of_recurrent(probe: Probe, args: Sequence[Thing]) -> Told:
     """``lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first)``."""
     params = args[2]
-    if len(args) != 9:
+    if len(args) != 9 or not params:
         raise Met(probe.name, "lstm")
     if not isinstance(params, list | tuple) or not isinstance(params[0], Reference):
         raise Met(probe.name, "lstm")

@@ -13,7 +13,7 @@ from converter.lower.gap import Gap
 from converter.lower.torch.promotion import DEFAULT, FLOATS, SCALAR_TYPES
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_numbers import tensor_of, truth
-from converter.lower.torch.script_things import Items, Thing, is_number, leaves, words
+from converter.lower.torch.script_things import Items, Missing, Thing, is_number, leaves, words
 from converter.lower.torch.things import Number, Size, integer
 from converter.lower.values import Value
 from formats.torch_script_objects import DeviceName
@@ -277,6 +277,15 @@ def _gathered(walker: "Walker", data: Thing, to: str | None) -> Value:
     kinds = {p.dtype for p in parts}
     kind = to or (DEFAULT if DEFAULT in kinds else parts[0].dtype)
     return op.concat([op.unsqueeze(op.cast(p, kind), [0]) for p in parts], 0)
+
+
+@special("embedding_bag")
+def embedding_bag(walker: "Walker", *args: Thing, **named: Thing) -> Thing:
+    """Sums or means of rows; what else torch yields, only its gradients need."""
+    made = walker.tensor_op("embedding_bag", list(args), named)
+    if not isinstance(made, list):
+        return made
+    return Items([*made[:1], *[Missing("what only gradients need")] * 3], walker.depth)
 
 
 # -- what may be nothing ---------------------------------------------------------------------------

@@ -138,4 +138,6 @@ def words(thing: Thing) -> str:
         return thing.what
     if isinstance(thing, Named):
         return f"{thing.name}, which is not there"
+    if isinstance(thing, list | tuple | dict):
+        return f"{len(thing)} things together"
     return f"{type(thing).__name__} {thing!r:.40}"

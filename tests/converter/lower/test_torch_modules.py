@@ -13,7 +13,7 @@ from converter.options import parse_inputs
 from formats import torch_pickle
 from formats.artifact import Artifact
 from formats.bundle import LeftOut
-from formats.errors import UnsupportedError, UsageError
+from formats.errors import ConvertError, UnsupportedError, UsageError
 
 MODULES = [name for name, entry in PROGRAMS.items() if entry["how"] == "pickle"]
 
@@ -118,3 +118,21 @@ def test_every_layer_has_a_program():
 UNPROVEN = (
     "NonDynamicallyQuantizableLinear", "SyncBatchNorm", "FeatureAlphaDropout",
 )  # fmt: skip
+
+
+ODD = [
+    0, -1, 1 << 70, 1.5, float("nan"), "same", None, [], [0, 0], [1, 2, 3, 4, 5], True, {"a": 1},
+    [None], [10**9, 10**9],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["cnn-pickle", "lstm-pickle", "embedding-pickle"])
+def test_any_attribute_may_be_anything(name, tmp_path):
+    bundle, _ = read(name, tmp_path)
+    for path, entry in bundle.topology.content.items():
+        for attribute in entry:
+            for odd in ODD:
+                try:
+                    lower(changed(bundle, path, **{attribute: odd}), opset=OPSET)
+                except ConvertError:
+                    continue
