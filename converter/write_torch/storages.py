@@ -91,9 +91,9 @@ class Entry:
         if self.span is None:
             content = self.slots[0].content
             return content.nbytes if content is not None else 0
-        size = self.span.length
-        # A member may have bytes behind the last element; torch computes places without them.
-        return size - size % max(slot.type.itemsize for slot in self.slots)
+        # There may be bytes behind the last element; torch computes places without them.
+        spare = self.span.length % self.slots[0].type.itemsize if self.is_typed else 0
+        return self.span.length - spare
 
 
 @dataclass(eq=False, slots=True)
@@ -228,13 +228,13 @@ class Storages:
 
     def _join(self) -> None:
         """Make one storage of all that share bytes."""
-        of_span: dict[int, list[Slot]] = {}
+        files: dict[int, list[tuple[Span, Slot]]] = {}
         for slot in self._slots:
             if slot.span is None or not slot.span.length:
                 _enter([slot])
             else:
-                of_span.setdefault(id(slot.span.storage), []).append(slot)
-        for slots in of_span.values():
+                files.setdefault(id(slot.span.storage), []).append((slot.span, slot))
+        for slots in files.values():
             for group in _overlapping(slots):
                 _enter(group)
 
@@ -289,22 +289,17 @@ class Storages:
         return Content(Tensor.contiguous(BYTES, (span.length,), span, origin=span.name), crc)
 
 
-def _overlapping(slots: list[Slot]) -> Iterator[list[Slot]]:
+def _overlapping(slots: list[tuple[Span, Slot]]) -> Iterator[list[Slot]]:
     """Yield the slots of one file in groups that share no byte with each other."""
     group: list[Slot] = []
-    end = -1
-    for slot in sorted(slots, key=lambda s: s.span.offset if s.span is not None else 0):
-        if slot.span is None:
-            continue
-        if group and slot.span.offset >= end:
+    end = 0
+    for span, slot in sorted(slots, key=lambda found: found[0].offset):
+        if group and span.offset >= end:
             yield group
             group = []
-        end = max(end, slot.span.offset + slot.span.length) if group else (
-            slot.span.offset + slot.span.length
-        )  # fmt: skip
+        end = max(end if group else 0, span.offset + span.length)
         group.append(slot)
-    if group:
-        yield group
+    yield group
 
 
 def _enter(slots: list[Slot]) -> None:
@@ -326,14 +321,13 @@ def _turned(entry: Entry) -> int:
     Raises:
         UnsupportedError: Some have, and others of the same bytes have not.
     """
-    orders = {
-        (slot.type.dtype.itemsize // slot.type.dtype.parts) * (1 if slot.byteorder == "big" else 0)
-        or 1
+    widths = {
+        slot.type.dtype.itemsize // slot.type.dtype.parts if slot.byteorder == "big" else 1
         for slot in entry.slots
     }
-    if len(orders) > 1:
+    if len(widths) > 1:
         raise UnsupportedError("tensors that share bytes in both byte orders")
-    return orders.pop()
+    return widths.pop()
 
 
 def _swapped(span: Span, width: int) -> Iterator[Piece]:
