@@ -7,8 +7,6 @@ from converter.doctor.cuda_tables import minimum_driver, newest_cuda, runs_on
 from converter.doctor.findings import Finding
 from converter.doctor.host import Gpu, Host, Library, Package, numbers
 
-CUDA_BUILDS = ("torch", "tensorflow", "onnxruntime-gpu")
-
 
 def cuda_builds(host: Host) -> Iterator[tuple[Package, str]]:
     """Yield each installed framework that is built for CUDA, and that CUDA's version."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from converter.doctor.keras_rules import KerasFacts
+from converter.doctor.keras_loaders import KerasFacts
 from converter.doctor.tensorflow_rules import TensorFlowFacts
 from converter.doctor.torch_rules import TorchFacts
 from converter.doctor.torch_stream import MAX_BYTES, Event, walk, walk_stream

@@ -9,7 +9,7 @@ from hosts import KERAS, TENSORFLOW, TF_KERAS, host, package
 
 from converter.doctor import keras_rules
 from converter.doctor import source as sources
-from converter.doctor.keras_rules import KerasFacts
+from converter.doctor.keras_loaders import KerasFacts
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 CONFIGS = json.loads((FIXTURES / "doctor" / "keras_configs.json").read_text())
