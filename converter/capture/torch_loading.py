@@ -20,6 +20,7 @@ import importlib
 import importlib.util
 import inspect
 import io
+import os
 import pickle
 import re
 import sys
@@ -80,6 +81,8 @@ PARALLEL = {
 }
 
 
+# No class of an allowed library may fetch code, or weights, while a pickle is opened.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 MAX_DEPTH = 4  # of dicts that a module lies in
 
 
@@ -171,6 +174,7 @@ def _tensors(program: Any) -> Iterator[Any]:
 
 
 def _pickled(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+    os.environ.update(OFFLINE)
     finder = Finder(torch, _trusted(question))
     value = torch.load(
         question["source"],

@@ -146,7 +146,7 @@ class Runner:
         """Return the source as it is when nothing has been run in it."""
         loaded = loading.load(self.torch, self.question, self.device)
         if loaded.program is not None:
-            return sources.Program(self.torch, loaded)
+            return sources.Program(self.torch, loaded, self.question["inputs"])
         wanted = loading.parameters(loaded.module)
         return sources.Modules(self.torch, loaded, self.question["inputs"], wanted)
 

@@ -96,7 +96,7 @@ class Modules:
 class Program:
     """An exported program."""
 
-    def __init__(self, torch: Any, loaded: Any) -> None:
+    def __init__(self, torch: Any, loaded: Any, names: list[str]) -> None:
         self.torch, self.program, self.notes = torch, loaded.program, loaded.notes
         self.module = loaded.module
         self.pytree: Any = importlib.import_module("torch.utils._pytree")
@@ -108,6 +108,9 @@ class Program:
         # What is fixed in the program has no input in a converted graph.
         self.slots = [a for a in self.arguments if not hasattr(a, "value")]
         self.values = [values.get(a.name) for a in self.slots]
+        own = [a.name for a in self.slots]
+        # Where in the graph's order each input of the program is.
+        self.order = [names.index(n) for n in own] if set(own) == set(names) else [*range(len(own))]
 
     def specs(self) -> list[tuple[str | None, list[int | None] | None]]:
         """Return dtype and shape of each input: sizes that are free are None."""
@@ -118,7 +121,7 @@ class Program:
                 found.append((plain_name(value.dtype), sizes))
             else:
                 found.append(("float64" if "Float" in type(value).__name__ else "int64", []))
-        return found
+        return [found[self.order.index(i)] for i in range(len(found))]
 
     def call(self, tensors: list[Any]) -> Any:
         """Run it."""
@@ -128,7 +131,7 @@ class Program:
         """Call a function as the program was called when it was exported."""
         if len(tensors) != len(self.slots):
             raise ValueError(f"the program has {len(self.slots)} inputs")
-        left = iter(zip(self.values, tensors, strict=True))
+        left = iter(zip(self.values, (tensors[i] for i in self.order), strict=True))
         leaves = []
         for argument in self.arguments:
             if hasattr(argument, "value"):

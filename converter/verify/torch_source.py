@@ -25,9 +25,6 @@ from formats.errors import CorruptError, UnsupportedError
 
 RUNNER = HERE / "runner_torch.py"
 STATE_DICT = "state_dict"  # what is run with a factory of the user's
-MODULES = "torch_modules"
-# No class of an allowed library may fetch code, or weights, while a pickle is opened.
-OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +148,7 @@ def run_torch(
         what="torch",
         allowance=allowance,
         python=os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable,
-        environment={**(OFFLINE if asked.form == MODULES else {}), **on.environment()},
+        environment=on.environment(),
     )
     versions = dict(answer.get("versions", {}))
     name = f"torch {versions.get('torch', '')}".strip()

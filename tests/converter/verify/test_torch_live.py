@@ -198,7 +198,7 @@ def test_names_of_inputs_go_before_their_order(artifacts, tmp_path):
     model = onnx.load(path)
     model.graph.input.reverse()
     onnx.save(model, path)
-    for form in ("script", "module"):
+    for form in ("script", "module", "pt2"):
         source = artifacts[form]
         report = verify_graph(source, converter.read(source), path, options=told(form))
         assert report.status == "passed", report.reason
