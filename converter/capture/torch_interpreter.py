@@ -202,6 +202,8 @@ class _Walk:
     def operator(self, node: Any, kind: str, given: list[Any]) -> Sequence[Any]:
         """Call one of torch's operators."""
         text = node.schema()
+        if kind in FUSED:
+            return FUSED[kind](self.torch, *given)
         if kind == "aten::_convolution":  # as traces name it, with how cuDNN shall compute it
             return [self.torch.ops.aten.convolution.default(*given[:9])]
         if text not in self.schemas:
@@ -280,6 +282,65 @@ def _kind(value: Any) -> str:
 def _pairs(given: Sequence[Any]) -> list[Any]:
     return [dict(zip(given[::2], given[1::2], strict=True))]
 
+
+# -- what traces made without gradients have fused -----------------------------------------------
+
+
+def _attention(
+    torch: Any, query: Any, key: Any, value: Any, width: int, heads: int,
+    weight: Any, bias: Any, out_weight: Any, out_bias: Any,
+    mask: Any = None, need_weights: bool = True, average: bool = True, mask_type: Any = None,
+) -> Sequence[Any]:  # fmt: skip
+    """Return attention over several heads, [batch, steps, width], as nn.MultiheadAttention does."""
+    if mask is not None and mask_type not in (0, 1):
+        raise UnknownNodeError(f"attention with a mask of type {mask_type}")
+    found, weights = torch.nn.functional.multi_head_attention_forward(
+        query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1), width, heads,
+        weight, bias, None, None, False, 0.0, out_weight, out_bias,  # noqa: FBT003 - torch's own
+        training=False, need_weights=need_weights, average_attn_weights=average,
+        attn_mask=mask if mask_type == 0 else None,
+        key_padding_mask=mask if mask_type == 1 else None,
+    )  # fmt: skip
+    return [found.transpose(0, 1), weights]
+
+
+def _encoder_layer(
+    torch: Any, x: Any, width: int, heads: int, weight: Any, bias: Any, out_weight: Any,
+    out_bias: Any, gelu: bool, norm_first: bool, epsilon: float,
+    scale_1: Any, shift_1: Any, scale_2: Any, shift_2: Any,
+    weight_1: Any, bias_1: Any, weight_2: Any, bias_2: Any, mask: Any = None, mask_type: Any = None,
+) -> Sequence[Any]:  # fmt: skip
+    """Return what nn.TransformerEncoderLayer does."""
+    functional = torch.nn.functional
+    activation = functional.gelu if gelu else functional.relu
+
+    def attention(x: Any) -> Any:
+        return _attention(
+            torch, x, x, x, width, heads, weight, bias, out_weight, out_bias,
+            mask, need_weights=False, mask_type=mask_type,
+        )[0]  # fmt: skip
+
+    def feed_forward(x: Any) -> Any:
+        inner = activation(functional.linear(x, weight_1, bias_1))
+        return functional.linear(inner, weight_2, bias_2)
+
+    def norm(x: Any, scale: Any, shift: Any) -> Any:
+        return functional.layer_norm(x, (width,), scale, shift, epsilon)
+
+    if norm_first:
+        x = x + attention(norm(x, scale_1, shift_1))
+        return [x + feed_forward(norm(x, scale_2, shift_2))]
+    x = norm(x + attention(x), scale_1, shift_1)
+    return [norm(x + feed_forward(x), scale_2, shift_2)]
+
+
+FUSED: Mapping[str, Callable[..., Sequence[Any]]] = {
+    "aten::_native_multi_head_attention": _attention,
+    "aten::_transformer_encoder_layer_fwd": _encoder_layer,
+}
+
+
+# -- everything else -----------------------------------------------------------------------------
 
 # fmt: off
 # Nodes of several outputs, or of any number of inputs.

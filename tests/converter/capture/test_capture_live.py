@@ -235,6 +235,20 @@ def test_halves_and_integers(tmp_path):
     assert "weight" in named
 
 
+def test_fused_attention(tmp_path):
+    """Traced where no gradients are wanted: no exporter of torch's knows what is in it then."""
+    torch.manual_seed(8)
+    model = programs.Encoder().eval()
+    with torch.no_grad():
+        traced = torch.jit.trace(model, torch.randn(2, 5, 8))
+    kinds = {node.kind() for node in traced.inlined_graph.nodes()}
+    assert "aten::_transformer_encoder_layer_fwd" in kinds
+    assert "aten::_native_multi_head_attention" in kinds
+    traced.save(tmp_path / "m.pt")
+    made = captured(tmp_path / "m.pt", "x:float32:batch,5,8", exporter="export")
+    agree(made, model, tmp_path / "out", *({"x": torch.randn(n, 5, 8)} for n in (1, 3)))
+
+
 def test_a_factory_with_arguments(tmp_path):
     torch.manual_seed(6)
     model = programs.make(4, tall=True).eval()

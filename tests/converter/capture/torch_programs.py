@@ -82,7 +82,22 @@ class Buffers(nn.Module):
         return x @ self.weight.float() + self.shift
 
 
-PROGRAMS = {"Many": Many, "Optional": Optional, "Decides": Decides, "Rolls": Rolls}
+class Encoder(nn.Module):
+    """Attention that torch fuses where no gradients are wanted."""
+
+    def __init__(self):
+        super().__init__()
+        first = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+        second = nn.TransformerEncoderLayer(
+            8, 4, 12, batch_first=True, norm_first=True, activation="gelu"
+        )
+        self.layers = nn.ModuleList([first, second])
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.attention(x, x, x, need_weights=False)[0]
 
 
 def make(dim: int = 4, *, tall: bool = False) -> nn.Module:
