@@ -129,6 +129,7 @@ class _Lowering:
         self.names: dict[str, str] = {}  # symbols of the program -> names of axes
         self.wanted = {spec.name: spec for spec in inputs}
         self.values: dict[str, Thing] = {}
+        self.weights: dict[str, Reference] = {}  # tensors of the bundle that the program takes
         self.unknown: set[str] = set()  # names that a gap left without a value
         self.read: set[str] = set()  # names of values that anything reads
         self.absent: set[str] = set()  # outputs that handlers do not make
@@ -145,6 +146,7 @@ class _Lowering:
         self.op.reserve([name for name, _ in outputs])
         self._inputs()
         self._walk([arg for _, arg in outputs])
+        self._note_assignments()
         used = set(self.op.graph.inputs)
         for name, arg in outputs:
             self._output(name, arg, used)
@@ -206,7 +208,8 @@ class _Lowering:
                 self.unknown.add(name)
                 return None
             raise CorruptError(f"the program takes {tensor!r}, which is not among the weights")
-        return Reference.to(self.op.weight(found))
+        self.weights[found] = Reference.to(self.op.weight(found))
+        return self.weights[found]
 
     def _rename(self, args: Iterator[Any]) -> None:
         """Give dynamic axes the names that the user's inputs have."""
@@ -276,6 +279,12 @@ class _Lowering:
     def _solved(self, value: Value, axis: int, offset: int, times: int) -> Value:
         found = self.op.measured(value, axis)
         return self.op.div(self.op.sub(found, offset), times)
+
+    def _note_assignments(self) -> None:
+        """Note weights that the program writes to: a graph keeps nothing between its runs."""
+        for tensor, reference in self.weights.items():
+            if reference.storage.version and tensor not in self.op.graph.unkept:
+                self.op.graph.unkept.append(tensor)
 
     def _walk(self, outputs: Sequence[Any]) -> None:
         """Build all nodes of the graph, of which these outputs are wanted."""

@@ -156,6 +156,19 @@ def damage(value, rng):
         value[key] = rng.choice([None, -1, 1 << 40, "nothing", [], {}, 2.5, [None], {"as_int": 7}])
 
 
+def test_a_write_to_a_weight_is_noted(read):
+    said, changed = program("states:embedding.train")
+    graph = said["graph_module"]["graph"]
+    name = graph["inputs"][0]["as_tensor"]["name"]
+    arguments = [
+        {"name": "self", "arg": {"as_tensor": {"name": name}}, "kind": 1},
+        {"name": "other", "arg": {"as_int": 1}, "kind": 1},
+    ]
+    write = {"target": "torch.ops.aten.add_.Tensor", "inputs": arguments, "outputs": []}
+    graph["nodes"].insert(0, write)
+    assert lower(read(changed(said)), opset=18).unkept == ["weight"]
+
+
 def test_lowering_imports_no_torch(tmp_path):
     source = tmp_path / "model.pt2"
     source.write_bytes(archive("elementwise")["abs.train.pt2"])
