@@ -186,6 +186,7 @@ def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thi
     if base.endswith("_") and not base.endswith("__"):
         base = base[:-1]
         row = handler_of(f"{base}.{schema.overload}" if schema.overload else base)
+        named = _as_functional(schema, base, named)
     row = row or handler_of(schema.full)
     overload: str | None = schema.overload or "default"
     if row is None:  # an overload that the table has under another name
@@ -200,7 +201,7 @@ def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thi
             if argument.name in IGNORED or _is_default(argument, given[argument.name]):
                 del given[argument.name]
     kinds = {a.name: a.kind for a in schema.arguments}
-    given = {k: _argument(walker, v, kinds[k]) for k, v in given.items()}
+    given = {k: _argument(walker, v, kinds.get(k, "")) for k, v in given.items()}
     return calls.call(walker.op, schema.name, (), given, overload=overload)
 
 
@@ -210,6 +211,15 @@ NUMBERS = frozenset(("Scalar", "int", "SymInt", "float", "bool"))
 def _inner(kind: str) -> str:
     """Return the type of a list's elements, or of what may be nothing."""
     return kind.removesuffix("?").partition("[")[0].removesuffix("?")
+
+
+def _as_functional(schema: Schema, base: str, named: dict[str, Thing]) -> dict[str, Thing]:
+    """Return the arguments of an op in place under the names that they have where it is not."""
+    for other in schemas(base):
+        if other.overload == schema.overload and len(other.arguments) == len(schema.arguments):
+            pairs = zip(schema.arguments, other.arguments, strict=True)
+            return {new.name: named[old.name] for old, new in pairs if old.name in named}
+    return named
 
 
 def _argument(walker: "Walker", thing: Thing, kind: str) -> Thing:
