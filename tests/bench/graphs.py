@@ -71,7 +71,7 @@ rng = np.random.default_rng(0)
 sessions = [ort.InferenceSession(p, o, providers=["CPUExecutionProvider"]) for p in sys.argv[1:]]
 def fed(s):
     make = lambda i: [d if isinstance(d, int) else 1 for d in i.shape]
-    return {i.name: rng.integers(0, 99, make(i)).astype("i4") if "int" in i.type else rng.standard_normal(make(i)).astype("f4") for i in s.get_inputs()}
+    return {i.name: rng.integers(0, 99, make(i)).astype("i8" if "int64" in i.type else "i4") if "int" in i.type else rng.standard_normal(make(i)).astype("f4") for i in s.get_inputs()}
 feeds, times = [fed(s) for s in sessions], [[] for _ in sessions]
 for r in range(28):
     for s, f, t in zip(sessions, feeds, times):
