@@ -54,6 +54,7 @@ def torch(module: Any) -> Described:
     if available:  # a kernel that is not in the build fails here, not before
         try:
             (module.ones(8, device="cuda") * 2).sum().item()
+            facts["kernel_ran"] = True
         except Exception as e:  # noqa: BLE001 - what torch raises is its answer
             facts["kernel_problem"] = f"{type(e).__name__}: {e}"[:500]
     return [*devices, "cpu"], facts

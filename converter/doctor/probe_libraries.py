@@ -34,7 +34,7 @@ def look(
             _collect(found, Path(folder), "LD_LIBRARY_PATH")
     for library in wheels(packages):
         found.setdefault(f"{library.origin} {library.name}", library)
-    for place in _system_folders(root):
+    for place in _system_folders(root, variables):
         _collect(found, place, "system")
     return tuple(found.values())
 
@@ -49,8 +49,15 @@ def wheels(packages: Mapping[str, tuple[Package, ...]]) -> Iterable[Library]:
                 yield Library(library, package.version, f"wheel {name}", package.folder)
 
 
-def _system_folders(root: Path) -> list[Path]:
+def _system_folders(root: Path, variables: Mapping[str, str]) -> list[Path]:
+    """Return where the loader looks besides: its own settings, conda's folder, toolkits."""
     folders = [root / place for place in _SYSTEM]
+    if variables.get("CONDA_PREFIX"):
+        folders.append(Path(variables["CONDA_PREFIX"]) / "lib")
+    with suppress(OSError, UnicodeDecodeError):
+        for settings in sorted((root / "etc" / "ld.so.conf.d").glob("*.conf")):
+            lines = [line.strip() for line in settings.read_text().splitlines()]
+            folders += [root / line.lstrip("/") for line in lines if line.startswith("/")]
     with suppress(OSError):
         toolkits = sorted((root / "usr" / "local").glob("cuda*"))
         folders += [t / lib for t in toolkits for lib in ("lib64", "targets/x86_64-linux/lib")]

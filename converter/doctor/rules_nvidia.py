@@ -20,6 +20,21 @@ def cuda_builds(host: Host) -> Iterator[tuple[Package, str]]:
             yield package, cuda
 
 
+def works(package: Package, host: Host) -> bool:
+    """Whether a framework itself uses a GPU here, whatever records and versions suggest.
+
+    NVIDIA's compatibility packages, conda's libraries, odd paths: its own word counts.
+    """
+    if package.name == "torch":
+        seen = host.seen.get("torch")
+        return bool(seen and seen.facts.get("kernel_ran"))
+    if package.name.startswith("onnxruntime"):
+        seen = host.seen.get("onnxruntime")
+        return bool(seen and "CUDAExecutionProvider" in seen.devices)
+    seen = host.seen.get("tensorflow")
+    return bool(seen and seen.facts.get("gpus"))
+
+
 def _onnxruntime_cuda(package: Package) -> str:
     """Return the CUDA that a release of onnxruntime-gpu is built for.
 
@@ -68,7 +83,7 @@ def driver_age(host: Host) -> Iterator[Finding]:
         return
     for package, cuda in cuda_builds(host):
         needed = minimum_driver(cuda)
-        if needed and numbers(version) < numbers(needed):
+        if needed and not works(package, host) and numbers(version) < numbers(needed):
             can = host.nvidia.cuda or newest_cuda(version)
             found = f"{can[0]}.{can[1]}" if can else "an older one"
             yield Finding(
@@ -111,6 +126,8 @@ def architectures(host: Host) -> Iterator[Finding]:
     """A framework has no code for a GPU that is here."""
     torch = host.seen.get("torch")
     built = {"torch": torch.facts.get("architectures") if torch else None}
+    if torch and torch.facts.get("kernel_ran") and len(host.visible_gpus) == 1:
+        built["torch"] = None  # it has run on the one that there is
     if host.tensorflow:
         built["tensorflow"] = host.tensorflow.build.get("architectures")
     for name, known in built.items():
@@ -163,8 +180,8 @@ def missing_libraries(host: Host) -> Iterator[Finding]:
     if not host.visible_gpus or not host.system.startswith("Linux"):
         return
     for package, cuda in cuda_builds(host):
-        if package.name == "torch":
-            continue  # depends on its wheels, or carries them
+        if package.name == "torch" or works(package, host):  # the former carries or requires them
+            continue
         wanted = {
             "cudart": numbers(cuda)[:1],
             "cudnn": numbers(str(package.build.get("cudnn") or 9))[:1],

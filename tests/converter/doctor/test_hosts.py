@@ -376,6 +376,17 @@ def test_a_host_with_nothing_has_no_findings():
     assert host_findings(host()) == []
 
 
+def test_a_frameworks_own_word_counts_against_tables():
+    """Compatibility packages and odd paths: what runs is not said to fail."""
+    old = nvidia(BLACKWELL, driver="525.60.13", cuda=(12, 0))
+    seen = torch_seen(1, ("sm_90",), kernel_ran=True) | {
+        "tensorflow": Seen("2.21.0", ("GPU:0",), {"gpus": 1}),
+        "onnxruntime": Seen("1.31.1", ("CUDAExecutionProvider",)),
+    }
+    made = host(TORCH_CUDA, TENSORFLOW, KERAS, ONNXRUNTIME_GPU, gpus=old, seen=seen)
+    assert [f.code for f in host_findings(made)] == []
+
+
 def test_every_rule_has_a_row():
     rules = {rule: rule for rule in (*NVIDIA_RULES, *PACKAGE_RULES)}
     for row in ROWS:

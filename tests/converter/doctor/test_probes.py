@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,14 @@ def test_libraries_of_paths_wheels_and_toolkits(tmp_path):
     ]
 
 
+def test_libraries_of_conda_and_of_the_loaders_settings(tmp_path):
+    write(tmp_path / "conda" / "lib" / "libcudnn.so.9", "")
+    write(tmp_path / "opt" / "cuda" / "libcudart.so.12", "")
+    write(tmp_path / "etc" / "ld.so.conf.d" / "cuda.conf", "# CUDA\n/opt/cuda\n")
+    found = probe_libraries.look({}, {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
+    assert {(x.name, x.version) for x in found} == {("cudnn", "9"), ("cudart", "12")}
+
+
 # -- the machine ----------------------------------------------------------------------------------
 
 
@@ -212,6 +221,45 @@ def test_an_nvidia_smi_that_hangs_ends(tmp_path, monkeypatch, empty):
     assert "longer than 1 s" in probe_nvidia.look(**empty).problem
 
 
+NVML = """
+#include <string.h>
+int nvmlInit_v2(void) { return STATUS; }
+int nvmlShutdown(void) { return 0; }
+const char *nvmlErrorString(int code) { return "Driver/library version mismatch"; }
+static int put(char *to, unsigned n, const char *text) { strncpy(to, text, n); return 0; }
+int nvmlSystemGetDriverVersion(char *to, unsigned n) { return put(to, n, "535.104.05"); }
+int nvmlSystemGetCudaDriverVersion(int *v) { *v = 12020; return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = 1; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = (void *)0x1000000000; return 0; }
+int nvmlDeviceGetName(void *d, char *to, unsigned n) { return put(to, n, "Fake A100"); }
+int nvmlDeviceGetCudaComputeCapability(void *d, int *a, int *b) { *a = 8; *b = 0; return 0; }
+int nvmlDeviceGetMemoryInfo(void *d, unsigned long long *m) { m[0] = 40ULL << 30; return 0; }
+int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *next) { *now = 1; return 0; }
+"""
+CUDA = "int cuDriverGetVersion(int *v) { *v = 12020; return 0; }"
+
+
+@no_nvml
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.parametrize("status", [0, 18])
+def test_a_library_that_answers_like_nvml(tmp_path, monkeypatch, empty, status):
+    for name, text in (("libnvidia-ml.so.1", NVML), ("libcuda.so.1", CUDA)):
+        source = write(tmp_path / f"{name}.c", text.replace("STATUS", str(status)))
+        command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / name), str(source)]
+        subprocess.run(command, check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
+    found = probe_nvidia.look(**empty)
+    assert found.libcuda
+    assert found.cuda == (12, 2)
+    if status:
+        assert found.problem == "NVML does not start: Driver/library version mismatch (18)"
+        assert found.gpus == ()
+    else:
+        assert (found.driver, found.via, found.problem) == ("535.104.05", "nvml", "")
+        assert found.gpus == (Gpu("Fake A100", (8, 0), 40 << 30, mig=True),)
+
+
 def test_a_child_that_crashes_is_a_finding(tmp_path, monkeypatch, empty):
     crash = write(tmp_path / "crash.py", "import os\nos.abort()\n")
     monkeypatch.setattr(probe_nvidia, "SCRIPT", crash)
@@ -270,6 +318,95 @@ def test_a_framework_is_asked_with_the_users_own_variables(tmp_path, monkeypatch
     assert (found.version, found.devices) == ("2.13.0", ("mps", "cpu"))
     assert found.facts["architectures"] == ["sm_90"]
     assert found.facts["cuda_available"] is False
+    assert "kernel_ran" not in found.facts
+
+
+# Frameworks as they answer where there is a GPU: module -> its text, its devices, some facts.
+WITH_GPU = {
+    "torch": (
+        """
+__version__ = "2.13.0"
+class Tensor:
+    def __mul__(self, other): return self
+    def sum(self): return self
+    def item(self): raise RuntimeError("CUDA error: no kernel image is available")
+def ones(size, device): return Tensor()
+class cuda:
+    is_available = staticmethod(lambda: True)
+    device_count = staticmethod(lambda: 2)
+    get_arch_list = staticmethod(lambda: ["sm_90"])
+    get_device_name = staticmethod(lambda i: "RTX 5090")
+    get_device_capability = staticmethod(lambda i: (12, 0))
+class version: cuda, hip = "12.6", None
+class backends:
+    class cudnn:
+        is_available = staticmethod(lambda: True)
+        version = staticmethod(lambda: 91002)
+class xpu: is_available = staticmethod(lambda: False)
+""",
+        ("cuda:0 RTX 5090 (sm_120)", "cuda:1 RTX 5090 (sm_120)", "cpu"),
+        {"cuda_devices": 2, "cudnn": 91002, "mps_available": False,
+         "kernel_problem": "RuntimeError: CUDA error: no kernel image is available"},
+    ),
+    "tensorflow": (
+        """
+__version__ = "2.21.0"
+class Device:
+    def __init__(self, kind): self.device_type, self.name = kind, f"/physical_device:{kind}:0"
+class sysconfig:
+    get_build_info = staticmethod(lambda: {"is_cuda_build": True, "cuda_version": "12.5.1"})
+class config:
+    list_physical_devices = staticmethod(lambda: [Device("CPU"), Device("GPU")])
+    class experimental:
+        get_device_details = staticmethod(lambda d: {"device_name": "H100"})
+""",
+        ("CPU:0", "GPU:0 H100"),
+        {"gpus": 1, "cuda": "12.5.1"},
+    ),
+    "jax": (
+        """
+__version__ = "0.7.0"
+class Device: platform, id, device_kind = "gpu", 0, "NVIDIA H100"
+devices = lambda: [Device]
+default_backend = lambda: "gpu"
+""",
+        ("gpu:0 NVIDIA H100",),
+        {"backend": "gpu"},
+    ),
+    "onnxruntime": (
+        """
+__version__ = "1.31.1"
+set_default_logger_severity = lambda n: None
+get_available_providers = lambda: ["TensorrtExecutionProvider", "CUDAExecutionProvider",
+                                   "CPUExecutionProvider"]
+class InferenceSession:
+    def __init__(self, model, providers):
+        assert isinstance(model, bytes)
+        self.got = [p for p in providers if p.startswith("CUDA")] + ["CPUExecutionProvider"]
+    def get_providers(self): return self.got
+""",
+        ("CUDAExecutionProvider", "CPUExecutionProvider"),
+        {},
+    ),
+    "keras": (
+        """
+__version__ = "3.15.1"
+class backend: backend = staticmethod(lambda: "jax")
+""",
+        (),
+        {"backend": "jax"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_GPU)
+def test_what_frameworks_say_of_a_gpu(tmp_path, monkeypatch, name):
+    text, devices, facts = WITH_GPU[name]
+    fake_python(tmp_path, monkeypatch, name, text)
+    found = probe.ask_framework(name, sys.executable)
+    assert found.problem == ""
+    assert found.devices == devices
+    assert {k: found.facts[k] for k in facts} == facts
 
 
 @pytest.mark.parametrize(
