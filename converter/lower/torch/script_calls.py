@@ -20,7 +20,7 @@ from converter.lower.torch.script_fixing import check
 from converter.lower.torch.script_inputs import Probe, probed
 from converter.lower.torch.script_lists import LISTS
 from converter.lower.torch.script_numbers import KNOWN
-from converter.lower.torch.script_ops import SPECIAL, as_number, number_of
+from converter.lower.torch.script_ops import SPECIAL, as_constant, as_number, number_of
 from converter.lower.torch.script_things import (
     UNKNOWN,
     Items,
@@ -154,11 +154,14 @@ def tensor_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, 
     Raises:
         Gap: It is not in the table, or not for these arguments.
     """
+    if name in ("div", "div_") and walker.version < TRUE_DIVISION and _of_integers(args):
+        kwargs = {**kwargs, "rounding_mode": "trunc"}
     known = as_number(walker, name, args, kwargs)
     if known is not None:
         return SPECIAL["prim.NumToTensor"](walker, known)
-    if name in ("div", "div_") and walker.version < TRUE_DIVISION and _of_integers(args):
-        kwargs = {**kwargs, "rounding_mode": "trunc"}
+    folded = as_constant(walker, name, args, kwargs)
+    if folded is not None:
+        return folded
     if name == "full" and walker.version < TYPED_FULL and kwargs.get("dtype") is None:
         args = [args[0], *(SPECIAL["float"](walker, one) for one in args[1:2]), *args[2:]]
     found = bound(name, args, kwargs)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from converter.lower.gap import Gap
-from converter.lower.torch.promotion import DEFAULT, FLOATS, SCALAR_TYPES
+from converter.lower.torch.promotion import (
+    DEFAULT,
+    FLOATS,
+    SCALAR_TYPES,
+    floating,
+    result_type,
+)
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_numbers import tensor_of, truth
 from converter.lower.torch.script_things import Items, Missing, Thing, is_number, leaves, words
@@ -431,3 +437,44 @@ def _integer(walker: "Walker", thing: Thing) -> Thing:
         return None if array is None else int(array)
     is_integer = isinstance(thing, int | Size) and not isinstance(thing, bool)
     return thing if is_integer else None
+
+
+# What traces of before torch 1.6 compute of sizes, to resize by a factor.
+FOLDED: dict[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floor": np.floor,
+    "ceil": np.ceil, "to": np.asarray,
+}  # fmt: skip
+
+
+def as_constant(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    """Return an operation of known tensors without axes as a constant, or None for others."""
+    count = 2 if name in ("add", "sub", "mul", "div") else 1
+    if name not in FOLDED or kwargs or len(args) < count:
+        return None
+    if name == "to":
+        if len(args) < 2 or args[1] not in SCALAR_TYPES or isinstance(args[1], bool):
+            return None
+    elif args[count:] not in ([], [1]):
+        return None
+    known = [_element(walker, one) for one in args[:count]]
+    if None in known or not any(isinstance(one, Reference) for one in args[:count]):
+        return None
+    things = [one.read() if isinstance(one, Reference) else one for one in args[:count]]
+    dtype = SCALAR_TYPES[args[1]] if name == "to" else result_type(*things)
+    dtype = floating(dtype) if name == "div" else dtype
+    if dtype not in ("float32", "float64", "int64", "int32"):
+        return None
+    with np.errstate(all="ignore"):
+        made = np.asarray(FOLDED[name](*(np.asarray(n, dtype) for n in known)), dtype)
+    return walker.reference(walker.op.constant(made, dtype)) if np.isfinite(made) else None
+
+
+def _element(walker: "Walker", thing: Thing) -> Thing:
+    """Return the known number that a tensor without axes, or a number, is."""
+    if isinstance(thing, Reference):
+        number = walker.numbers.get(thing)
+        if number is None and thing.read().rank == 0:
+            array = walker.op.array(thing.read())
+            number = None if array is None else array.item()
+        thing = number
+    return thing if type(thing) in (int, float) else None

@@ -127,3 +127,35 @@ def test_packed_quantised_layers_are_a_named_gap(age):
     bundle = torch_script.read(Artifact(path))
     with pytest.raises(UnsupportedError, match="quantized"):
         lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:batch,3"]))
+
+
+OLD_RESIZE = """class Branches(Module):
+  training : bool
+  def forward(self: __torch__.programs.Branches,
+    x: Tensor) -> Tensor:
+    n = ops.prim.NumToTensor(torch.size(x, 2))
+    half = torch.tensor(2.5, dtype=7, device=torch.device("cpu"), requires_grad=False)
+    two = torch.tensor(2, dtype=4, device=torch.device("cpu"), requires_grad=False)
+    wide = torch.to(torch.mul(torch.to(n, 6, False, False), half), 6, False, False)
+    return torch.upsample_nearest2d(x, [int(torch.floor(wide)), int(torch.div(n, two))])
+"""
+
+
+@pytest.mark.parametrize(("height", "rows", "cut"), [(5, 12, 2), ("h", None, "(h)//(2)")])
+def test_sizes_that_old_traces_compute(height, rows, cut, tmp_path):
+    """Before version 4 of the ops, a division of integers cuts off; sizes stay sizes."""
+    path, _ = unpacked("scripts.zip", "branches-script", tmp_path)
+    old = tmp_path / "old.pt"
+    with zipfile.ZipFile(path) as held, zipfile.ZipFile(old, "w") as made:
+        for name in held.namelist():
+            data = OLD_RESIZE if name.endswith("programs.py") else held.read(name)
+            made.writestr(name, "3" if name.endswith("/version") else data)
+    bundle = torch_script.read(Artifact(old))
+    graph = lower(bundle, opset=OPSET, inputs=parse_inputs([f"x:float32:n,3,{height},4"]))
+    shape = graph.specs["output"].shape
+    assert shape[3] == cut
+    assert rows is None or shape[2] == rows
+    x = np.arange(2 * 3 * 5 * 4, dtype=np.float32).reshape(2, 3, 5, 4)
+    (got,) = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
+    at = np.arange(12) * 5 // 12, np.arange(2) * 4 // 2
+    np.testing.assert_array_equal(got, x[:, :, at[0]][:, :, :, at[1]])
