@@ -25,7 +25,7 @@ from converter.verify.inputs import Case, Hint
 from converter.verify.placement import CPU, On
 from converter.verify.report import CaseReport, GraphReport, Measure
 from converter.verify.runners import NoRun, Prepared, SourceRun, output, prepare
-from converter.verify.torch_source import Torch, form_of, run_torch
+from converter.verify.torch_source import Torch, form_of, named_devices, run_torch
 from converter.write_torch.devices import Device
 from formats.artifact import Artifact
 from formats.bundle import Bundle, TensorSpec
@@ -130,13 +130,17 @@ class _Both:
 
     def _source(self, prepared: Prepared) -> tuple[SourceRun | NoRun, list[str]]:
         """Run the source on the CPU, as it is or moved there."""
-        found = self._run(self.source, prepared)
-        if not isinstance(found, NoRun) or found.is_missing:
-            return found, []
+        named = sorted(named_devices(self.bundle) - {"cpu"})
+        why = f"it names {', '.join(named)}"
+        if not named:
+            found = self._run(self.source, prepared)
+            if not isinstance(found, NoRun) or found.is_missing:
+                return found, []
+            why = found.reason
         moved = self._run(self._on_cpu(self.source, "source"), prepared)
         if isinstance(moved, NoRun):
             return moved, []
-        return moved, [f"the source was run moved to the CPU, for as it is: {found.reason}"]
+        return moved, [f"the source was run moved to the CPU, for as it is: {why}"]
 
     def _run(self, path: Path, prepared: Prepared, on: On = CPU) -> SourceRun | NoRun:
         asked = Torch(path, self.form, tuple(s.dtype for s in self.specs), self.how.trust)

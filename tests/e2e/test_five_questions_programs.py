@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.torch,
+    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="the questions are of hosts without CUDA"),
