@@ -415,9 +415,10 @@ def placements(facts: TorchFacts, devices: Mapping[str, int], host: Host) -> lis
             Finding(
                 "device-in-code", "error", "source",
                 "its code names " + ", ".join(f"{d} ({n} times)" for d, n in absent.items()),
-                "map_location moves tensors and not the code: it loads, and fails when it runs "
-                f"(\"Could not run 'aten::empty.memory_format' with arguments from the '{kind}' "
-                'backend", or no such device)',
+                ("map_location moves tensors and not the code: it loads, and fails"
+                 if target == "torchscript" else "Even where its weights load, it fails")
+                + f" when it runs (\"Could not run 'aten::empty.memory_format' with arguments from "
+                f"the '{kind}' backend\", or no such device)",
                 f"convert SOURCE --to {target} --device cpu",
             )
         )  # fmt: skip
