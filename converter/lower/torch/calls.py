@@ -95,7 +95,14 @@ def _called(op: Context, row: Row, args: Sequence[Thing], kwargs: Mapping[str, T
     source = bound.get(row.parameters[0]) if row.parameters else None
     if view is not None and isinstance(source, Reference):
         return _viewed(op, row, view, source, given, made)
-    return references(made)
+    # What torch computes of elements that lie in another order may lie so, too.
+    return references(made, is_contiguous=all(_lies_in_order(thing) for thing in bound.values()))
+
+
+def _lies_in_order(thing: Thing) -> bool:
+    if isinstance(thing, list | tuple):
+        return all(_lies_in_order(one) for one in thing)
+    return not isinstance(thing, Reference) or thing.is_contiguous
 
 
 def _viewed(
@@ -121,7 +128,8 @@ def _viewed(
             return view.write(op, base, value, rest, place)
 
         if view.kind == "same":
-            return source if now is source.read() else Reference.to(now)
+            is_copy = now is not source.read() or bool(given.get("copy"))
+            return Reference.to(now) if is_copy else source
         return source.viewed(
             now, again, None if view.write is None else write,
             is_contiguous=source.is_contiguous and view.keeps_order,
@@ -171,12 +179,17 @@ def _values(thing: Thing) -> Thing:
     return thing
 
 
-def references(thing: Thing) -> Thing:
-    """Return what a handler made with references for values."""
+def references(thing: Thing, *, is_contiguous: bool = True) -> Thing:
+    """Return what a handler made with references for values.
+
+    Args:
+        thing: Of values.
+        is_contiguous: Whether torch has the elements of all of them in order.
+    """
     if isinstance(thing, Value):
-        return Reference.to(thing)
+        return Reference.to(thing, is_contiguous=is_contiguous)
     if isinstance(thing, list | tuple):
-        return [references(one) for one in thing]
+        return [references(one, is_contiguous=is_contiguous) for one in thing]
     return thing
 
 

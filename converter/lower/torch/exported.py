@@ -13,6 +13,8 @@ from functools import partial
 from math import inf, nan
 from typing import Any
 
+import numpy as np
+
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.tf import sizes
@@ -80,7 +82,8 @@ def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] =
     program = _program(bundle)
     graph = Graph("forward", opset)
     module = _object(program.get("graph_module"), "a program without a graph")
-    return _Lowering(bundle, graph, module, inputs).lowered()
+    with np.errstate(all="ignore"):  # numbers beyond what a dtype holds, as torch has them
+        return _Lowering(bundle, graph, module, inputs).lowered()
 
 
 def _program(bundle: Bundle) -> Object:

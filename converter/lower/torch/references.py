@@ -46,9 +46,9 @@ class Reference:
     _seen: tuple[int, Value] | None = field(default=None, repr=False)
 
     @classmethod
-    def to(cls, value: Value) -> "Reference":
+    def to(cls, value: Value, *, is_contiguous: bool = True) -> "Reference":
         """Return a tensor with a storage of its own."""
-        return cls(Storage(value))
+        return cls(Storage(value), is_contiguous=is_contiguous)
 
     def viewed(
         self, now: Value, view: Callable[[Value], Value], write: Write | None, *,

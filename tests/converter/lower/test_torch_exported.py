@@ -230,6 +230,23 @@ def test_a_write_through_a_view_is_seen_in_its_base_and_in_other_views(op):
     assert x.read().name == "x"
 
 
+def test_a_cast_to_the_same_dtype_is_the_tensor_itself_unless_a_copy_is_asked_for(op):
+    x = Reference.to(op.input("x", "float32", (2, 3)))
+    same = calls.call(op, "aten.to.dtype", [x, "float32"])
+    copy = calls.call(op, "aten.to.dtype", [x, "float32"], {"copy": True})
+    calls.call(op, "aten.relu_", [same])
+    assert x.read().name != "x"
+    assert copy.read().name == "x"
+
+
+def test_what_is_computed_of_elements_in_another_order_may_lie_so(op):
+    x = Reference.to(op.input("x", "float32", (2, 3)))
+    turned = calls.call(op, "aten.relu", [calls.call(op, "aten.t", [x])])
+    flat = calls.call(op, "aten.reshape", [turned, [6]])
+    with pytest.raises(Gap, match="in place"):
+        calls.call(op, "aten.relu_", [flat])
+
+
 def test_a_shape_that_is_changed_in_place(op):
     x = Reference.to(op.input("x", "float32", (2, 3)))
     y = calls.call(op, "aten.clone", [x])
