@@ -294,6 +294,52 @@ def embedding_bag(walker: "Walker", *args: Thing, **named: Thing) -> Thing:
     return Items([*made[:1], *[Missing("what only gradients need")] * 3], walker.depth)
 
 
+@special("where")
+def where(walker: "Walker", condition: Reference, *rest: Thing) -> Thing:
+    """One or the other, by a condition; or where one holds, an index for each axis."""
+    if rest:
+        return walker.tensor_op("where", [condition, *rest], {})
+    return walker.tensor_op("unbind", [walker.tensor_op("nonzero", [condition], {}), 1], {})
+
+
+@special("slice")
+def part(
+    walker: "Walker", x: Reference, dim: int = 0, start: Thing = None, end: Thing = None,
+    step: Thing = 1,
+) -> Thing:  # fmt: skip
+    """A part of a tensor along an axis."""
+    if not any(isinstance(n, Number) for n in (start, end)) or not isinstance(step, int):
+        return walker.tensor_op("slice", [x, dim, start, end, step], {})
+    op = walker.op
+    low, high = (0 if start is None else start), (_LAST if end is None else end)
+    bounds = [op.unsqueeze(op.cast(tensor_of(op, n), "int64"), [0]) for n in (low, high)]
+
+    def taken(base: Value) -> Value:
+        at = base.axis(dim)
+        places = [op.constant([n], "int64") for n in (base.stored.index(at), step)]
+        shape = tuple(None if i == at else n for i, n in enumerate(base.shape))
+        (made,) = op.node(
+            "Slice", [base, *bounds, *places], [(base.dtype, shape)], stored=base.stored
+        )
+        return made
+
+    # Bounds are as Python's in both; nothing is written through such a view.
+    return x.viewed(taken(x.read()), taken, None, is_contiguous=False)
+
+
+_LAST = (1 << 63) - 1
+
+
+@special("narrow")
+def narrowed(walker: "Walker", x: Reference, dim: int, start: Thing, length: Thing) -> Thing:
+    """A part of a tensor along an axis, from a place on."""
+    if not any(isinstance(n, Number) for n in (start, length)):
+        return walker.tensor_op("narrow", [x, dim, start, length], {})
+    if isinstance(start, Number) or (isinstance(start, int) and start < 0):
+        raise Gap("a part of a tensor from a place that may count from its end")
+    return part(walker, x, dim, start, walker.number("add", [start, length]))
+
+
 # -- what may be nothing ---------------------------------------------------------------------------
 
 
@@ -357,9 +403,14 @@ def range_length(walker: "Walker", low: Thing, high: Thing, step: Thing) -> Thin
     """How many numbers a range has."""
     if all(isinstance(n, int) for n in (low, high, step)):
         return len(range(low, high, step))
-    if step != 1:
-        raise Gap("a range in steps whose end depends on the inputs")
-    return walker.number("max", [walker.number("sub", [high, low]), 0])
+    if not isinstance(step, int) or step == 0:
+        raise Gap("a range in steps that depend on the inputs")
+    bounds = [high, low] if step > 0 else [low, high]
+    length = walker.number("sub", bounds)
+    if abs(step) != 1:
+        rounded = walker.number("add", [length, abs(step) - 1])
+        length = walker.number("floordiv", [rounded, abs(step)])
+    return walker.number("max", [length, 0])
 
 
 @special("__derive_index")
