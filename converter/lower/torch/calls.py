@@ -163,6 +163,8 @@ def _in_place(
     value = op.cast(made.read(), old.dtype)
     if value.shape != old.shape:
         value = op.expand(value, op.named(old).shape, like=old)
+    if target.is_doubtful and op.is_outermost:
+        target.part()
     target.assign(value)
     return target
 

@@ -17,10 +17,17 @@ Write = Callable[[Value, Value], Value]  # base, what its view is now -> base as
 
 @dataclass(slots=True, eq=False)
 class Storage:
-    """What a tensor's elements are, at present."""
+    """What a tensor's elements are, at present.
+
+    Attributes:
+        value: They.
+        version: How often they were written to.
+        is_in_doubt: Whether something was written that torch may or may not have put here.
+    """
 
     value: Value
     version: int = 0
+    is_in_doubt: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -33,8 +40,8 @@ class Reference:
         view: Makes it from the base's value.
         write: Writes it back into the base's value; None where that cannot be done here.
         is_contiguous: Whether its elements lie in order, so that a reshape of it is a view.
-        is_doubtful: Whether torch might have copied it: then nothing can be written through it,
-            nor may what it was made from change before it is read.
+        is_doubtful: Whether torch might have copied it: then nothing can be written through it
+            (but see `part`), nor may what it was made from change before it is read.
     """
 
     storage: Storage
@@ -65,6 +72,8 @@ class Reference:
         Raises:
             Gap: Whether torch shows here what was written elsewhere is not known.
         """
+        if self.storage.is_in_doubt:
+            raise Gap("a tensor that may share memory with one that was changed")
         if self.base is None or self.view is None:
             return self.storage.value
         if self._seen is not None and self._seen[0] == self.storage.version:
@@ -90,6 +99,12 @@ class Reference:
             self.storage.value = value
         else:
             self._seen = (self.storage.version, value)
+
+    def part(self) -> None:
+        """Have a storage of its own, as a copy would; what it was made from is in doubt."""
+        value = self.read()
+        self.storage.is_in_doubt = True
+        self.become(Reference.to(value))
 
     def assign(self, value: Value) -> None:
         """Write the tensor's elements, all of them.
