@@ -1,7 +1,6 @@
 """What comparisons found, said in steps; and whether that is as much as was asked for."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from converter.events import Step
 from converter.options import Options
@@ -9,21 +8,6 @@ from converter.verify.device_report import DeviceReport
 from converter.verify.report import GraphReport
 from converter.verify.weights import WeightsReport
 from formats.errors import EnvironmentFault, VerificationError
-
-if TYPE_CHECKING:
-    from converter.verify.graphs import Options as Verification
-
-
-def verification_of(options: Options, signature: str | None = None) -> "Verification":
-    """Return how the graph of a signature is compared with its source."""
-    from converter.verify.graphs import Options as Verification
-
-    how = options.comparison
-    return Verification(
-        how.atol, how.rtol, how.inputs, how.seed, how.samples,
-        trust=options.trust, signature=signature, arch=options.arch, specs=options.inputs,
-        device=options.device, allow_tf32=how.allow_tf32, allow_cpu_nodes=how.allow_cpu_nodes,
-    )  # fmt: skip
 
 
 def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
@@ -34,6 +18,8 @@ def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
     """
     if report.status == "failed":
         where = report.first_difference
+        if report.device is not None and report.device.status == "failed":
+            raise VerificationError(report.reason)
         raise VerificationError(
             f"the graph does not compute what the source does: {report.reason}",
             where=None if where is None else f"layer {where}",
@@ -53,7 +39,9 @@ def _judged_there(report: DeviceReport) -> Step:
     if report.status != "passed":
         return Step("not run", f"comparison on {report.device}: {report.reason}")
     text = f"on {report.device}: {len(report.pairs)} pairs, max rel {report.max_rel:.1e}, "
-    return Step("verified", f"{text}{report.converted.runtime}", report.seconds)
+    found = report.converted.placement
+    left = f"; {len(found.elsewhere)} parts on the CPU" if found and found.elsewhere else ""
+    return Step("verified", f"{text}{report.converted.runtime}{left}", report.seconds)
 
 
 def judged_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iterator[Step]:

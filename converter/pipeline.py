@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from converter import write
 from converter.events import Progress, Step
-from converter.evidence import check_reached, judged, verification_of
+from converter.evidence import check_reached, judged
 from converter.lowered import graphs_of, reason_of
 from converter.normalise import select, strip_prefixes
 from converter.options import Options, Target, check

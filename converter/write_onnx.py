@@ -7,11 +7,12 @@ from time import perf_counter
 
 from converter import passes, write_graph
 from converter.events import Progress, Step
-from converter.evidence import judged_precision, verification_of
+from converter.evidence import judged_precision
 from converter.lower.graph import Graph, needed
 from converter.options import Options
 from converter.passes.reduce_precision import NARROW, Reduced, reduce_precision
 from converter.sizes import readable_size
+from converter.verify.asked import verification_of
 from converter.verify.report import GraphReport
 from formats.bundle import Bundle
 from formats.output import Output

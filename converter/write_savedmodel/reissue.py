@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from converter.events import Progress, Step
-from converter.evidence import verification_of
 from converter.options import Options
 from converter.sizes import readable_size
+from converter.verify.asked import verification_of
 from converter.verify.report import GraphReport
 from converter.verify.weights import WeightsReport
 from converter.write_savedmodel import folder

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from converter.evidence import verification_of
 from converter.lower import lower
 from converter.options import Options
 from converter.verify import graph_hints, inputs
+from converter.verify.asked import verification_of
 from converter.verify.comparison import Tolerance, coarsest, compare, joined
 from converter.verify.device import Question, beside, place, verify_on_device
 from converter.verify.device_sides import framework_party
