@@ -404,6 +404,7 @@ def _verify_graphs(
     """
     if options.verify in ("none", "weights"):
         return {graph.signature: None for graph in graphs}
+    from converter.verify.asked import verification_of
     from converter.verify.graphs import verify_graph
     from converter.write_graph import names
 
@@ -437,6 +438,7 @@ def _write_keras(
     made, report = yield from archive.write(file, payload, verify=verify, sync=sync)
     if options.verify in ("none", "weights"):
         return made, report, None
+    from converter.verify.asked import verification_of
     from converter.verify.keras_files import verify_keras
 
     compared = verify_keras(source, bundle, made, options=verification_of(options))
