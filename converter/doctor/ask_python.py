@@ -7,5 +7,6 @@ import json
 import os
 import sys
 
-with open(os.path.join(sys.argv[1], "answer.json"), "w") as f:  # noqa: PTH118, PTH123 - any Python
-    json.dump({"path": sys.path, "version": sys.version.split()[0], "prefix": sys.prefix}, f)
+if __name__ == "__main__":
+    with open(os.path.join(sys.argv[1], "answer.json"), "w") as f:  # noqa: PTH118, PTH123 - any Python
+        json.dump({"path": sys.path, "version": sys.version.split()[0], "prefix": sys.prefix}, f)

@@ -5,6 +5,7 @@ One process of torch answers all.
 
 import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -529,7 +530,7 @@ def baked(tmp_path, kind):
         torch.export.save(torch.export.export(Placed(), (torch.ones(2, 3),)), source)
         before, after = b'"type": "cpu", "index": null', b'"type": "cuda", "index": 1'
     else:
-        source, member = tmp_path / "m.pt", "test_torch_live.py"
+        source, member = tmp_path / "m.pt", Path(__file__).name
         torch.jit.trace(Placed(), torch.ones(2, 3)).save(str(source))
         before, after = b'torch.device("cpu")', b'torch.device("cuda:1")'
     path = source.with_name(f"baked{source.suffix}")
