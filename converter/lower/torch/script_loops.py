@@ -39,11 +39,13 @@ class Carried:
     Attributes:
         names: Names of the program -> what they were before.
         storages: What is written in place.
+        pinned: Names that each round writes to and leaves with the same memory.
         shapes: Of all of these tensors and numbers, in order: as they must be taken.
     """
 
     names: dict[str, Thing]
     storages: list[Storage] = field(default_factory=list)
+    pinned: dict[str, Storage] = field(default_factory=dict)
     shapes: list[Shape] = field(default_factory=list)
 
 
@@ -55,6 +57,14 @@ class Built:
     after: list[Value]
     rows: list[tuple[Items, Value]]
     written: list[Storage]
+
+
+class Pinned(Exception):  # noqa: N818 - the body is built again with what it learned
+    """A round writes in place to what a name stands for, and leaves it there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 def loop(
@@ -81,7 +91,13 @@ def loop(
     gaps = len(walker.gaps)
     for _ in range(MOST_TRIES):
         del walker.gaps[gaps:]
-        built = _built(walker, carried, target, test, body)
+        try:
+            built = _built(walker, carried, target, test, body)
+        except Pinned as pinned:
+            first = carried.names.pop(pinned.name)
+            carried.pinned[pinned.name] = first.storage
+            carried.shapes = [v.shape for v in _values(walker, carried)]
+            continue
         new = [s for s in built.written if s not in carried.storages]
         if new:
             carried.storages += new
@@ -125,7 +141,8 @@ def _rebuilt(walker: "Walker", thing: Thing, values: "list[Value]") -> Thing:
     if isinstance(thing, Fields):
         return Fields([_rebuilt(walker, one, values) for one in thing], thing.names)
     if isinstance(thing, Items):
-        return Items([_rebuilt(walker, one, values) for one in thing], walker.depth)
+        # As if made before the loop: what changes it in a round would change it for all names.
+        return Items([_rebuilt(walker, one, values) for one in thing], walker.depth - 1)
     if isinstance(thing, tuple):
         return tuple(_rebuilt(walker, one, values) for one in thing)
     if isinstance(thing, dict):
@@ -157,6 +174,12 @@ def _built(
             rest = list(given)
             for name, thing in carried.names.items():
                 frame.names[name] = _rebuilt(walker, thing, rest)
+            starts = {
+                one.storage: one.storage.value
+                for name in carried.names
+                for one in leaves(frame.names[name])
+                if isinstance(one, Reference)
+            }
             for storage, value in zip(carried.storages, rest, strict=True):
                 storage.value, storage.version = value, storage.version + 1
             if isinstance(target, ast.Name):
@@ -171,6 +194,7 @@ def _built(
                 raise Gap(f"a loop that raises {str(raised)[:80]!r}") from raised
             finally:
                 appended = walker.rounds.pop().appended
+            _check_shared(carried, starts, storages, frame.names, appended)
             after = _after(walker, carried, given, frame.names)
             rows = [_row(walker, *entry) for entry in appended.values()]
             goes_on = op.constant(np.asarray(1), "bool")
@@ -190,6 +214,37 @@ def _built(
             if storage.value is not value:
                 storage.value, storage.version = value, storage.version + 1
     return Built(graph, after, rows, written)
+
+
+def _check_shared(
+    carried: Carried,
+    starts: dict[Storage, Value],
+    before: dict[Storage, Value],
+    names: dict[str, Thing],
+    appended: dict[int, tuple[Items, list[Thing]]],
+) -> None:
+    """Look whether rounds share memory that one of them writes to: here they pass on values.
+
+    Raises:
+        Gap: They do.
+    """
+    changed = {storage for storage, value in starts.items() if storage.value is not value}
+    for name, first in carried.names.items():
+        now = names[name]
+        is_whole = isinstance(first, Reference) and first.base is None
+        if is_whole and isinstance(now, Reference) and now.storage in changed and now.base is None:
+            raise Pinned(name)
+    if changed:
+        raise Gap("a loop that writes in place to a tensor that it also assigns")
+    for name, storage in carried.pinned.items():
+        now = names[name]
+        if not isinstance(now, Reference) or now.storage is not storage or now.base is not None:
+            raise Gap("a loop that writes in place to a tensor that it also assigns")
+    written = {s for s, value in before.items() if s.value is not value}
+    passed = [one for name in carried.names for one in leaves(names[name])]
+    passed += [one for _, things in appended.values() for thing in things for one in leaves(thing)]
+    if any(isinstance(one, Reference) and one.storage in written for one in passed):
+        raise Gap("a loop that keeps a tensor of one round that later rounds write to")
 
 
 def _after(

@@ -123,6 +123,17 @@ def test_what_no_program_does(what, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["hostile.pt"]
 
 
+def test_one_tensor_that_every_round_of_a_loop_changes_and_keeps(tmp_path):
+    """Torch's list holds that tensor as it is in the end, several times."""
+    zeros = 'torch.zeros([3], dtype=6, layout=0, device=torch.device("cpu"), pin_memory=False)'
+    code = text(
+        f"h = {zeros}", "l = annotate(List[Tensor], [])", "for i in range(torch.size(x, 0)):",
+        "  _0 = torch.add_(h, 1)", "  _1 = torch.append(l, h)", "return torch.stack(l, 0)",
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError, match="later rounds write to"):
+        lowered(tmp_path, code)
+
+
 def test_text_cut_anywhere_is_an_error_or_a_program(tmp_path):
     whole = text("y = torch.add(x, 1)", "if bool(torch.sum(x)):", "  y = x", "return y")
     for end in range(0, len(whole), 7):
