@@ -14,7 +14,9 @@ import formats
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax", "onnxruntime"}
 # What lowers, writes and checks graphs works on arrays; the rest only where elements must move.
-GRAPHS = ("converter.lower.", "converter.passes", "converter.write_", "converter.verify.")
+GRAPHS = (
+    "converter.capture", "converter.lower.", "converter.passes", "converter.verify.", "converter.write_",
+)  # fmt: skip
 HEAVY = FRAMEWORKS | {"h5py", "onnx", "google.protobuf", "pandas"}
 
 
