@@ -122,7 +122,8 @@ def run(
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                env=_variables(environment),
+                # What a framework leaves among temporary files goes with the folder.
+                env={**_variables(environment), "TMPDIR": str(folder.absolute())},
                 start_new_session=True,
             )
         except OSError as e:

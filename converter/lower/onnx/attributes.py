@@ -33,6 +33,7 @@ FIELDS: Mapping[int, tuple[str, int]] = {
 }
 # fmt: on
 GRAPHS = 10
+MOST_AXES = 64
 BY_FIELD = {name: kind for kind, (name, _) in FIELDS.items()}
 
 
@@ -183,8 +184,14 @@ def spec(value: Message) -> Spec | None:
 
 
 def shape(proto: Message) -> Shape:
-    """Return sizes, names of dynamic ones, and None for what is not said."""
+    """Return sizes, names of dynamic ones, and None for what is not said.
+
+    Raises:
+        CorruptError: There are more axes than anything computes with.
+    """
     found: list[int | str | None] = []
+    if len(proto.dim) > MOST_AXES:
+        raise CorruptError(f"a value of {len(proto.dim)} axes", expected=f"at most {MOST_AXES}")
     for dim in proto.dim:
         if dim.which("value") == "dim_value" and dim.dim_value >= 0:
             found.append(int(dim.dim_value))

@@ -92,6 +92,8 @@ class _Reader:
         if model.functions:
             functions = {_key(f): self.function(f, versions) for f in model.functions}
             graph = inlined(graph, functions, limits)
+        if not graph.outputs:
+            raise UnsupportedError("the graph has no outputs")
         _check_names(graph, frozenset())
         for name in (*graph.inputs, *graph.outputs):
             if name not in graph.specs:

@@ -242,6 +242,16 @@ def _reference(model):
     model.graph.node[1].attribute[0].ref_attr_name = "epsilon"
 
 
+def _silent(model):
+    del model.graph.output[:]
+
+
+def _deep(model):
+    model.graph.input[0].type.tensor_type.shape.dim.extend(
+        [onnx.TensorShapeProto.Dimension(dim_value=1)] * 100
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
@@ -250,6 +260,8 @@ def _reference(model):
         (_no_version, CorruptError, "operators of domain 'com.acme', and no version of it"),
         (_untyped, UnsupportedError, "'y' is an input or output of no type"),
         (_reference, CorruptError, "BatchNormalization has a function's attribute"),
+        (_silent, UnsupportedError, "the graph has no outputs"),
+        (_deep, CorruptError, "a value of 104 axes"),
         (_graphs, UnsupportedError, "an attribute that is a list of graphs"),
     ],
 )
