@@ -121,6 +121,8 @@ def attention_math(
     """softmax(q @ k.T * scale + mask) @ v; what only training reads is left out."""
     if dropout_mask is not None:
         raise Gap("dropout in attention")
+    if attn_mask is not None:  # truth values are ones and zeros to this op, and are added
+        attn_mask = op.cast(attn_mask, query.dtype)
     return [
         scaled_dot_product_attention(
             op, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa

@@ -36,8 +36,14 @@ def _named(name: str, dtype: str) -> None:
     def handler(op: Context, self: Value) -> Value:
         return converted(op, self, dtype)
 
-    handler.__doc__ = f"The tensor as {dtype}."
+    def old(op: Context, self: Value, non_blocking: bool = False) -> Value:
+        del non_blocking
+        return converted(op, self, dtype)
+
+    handler.__doc__ = old.__doc__ = f"The tensor as {dtype}."
     aten(name)(handler)
+    if name in ("float", "double", "half", "long", "int", "short", "char", "byte"):
+        aten(f"_cast_{name.capitalize()}")(old)
 
 
 for _name, _dtype in (
@@ -48,7 +54,7 @@ for _name, _dtype in (
     _named(_name, _dtype)
 
 
-@aten("convert_element_type", "_cast_Float", "_cast_Double", "_cast_Long", "_cast_Int")
+@aten("convert_element_type")
 def convert_element_type(op: Context, a: Value, dtype: str) -> Value:
     """The tensor in another dtype."""
     return converted(op, a, dtype)

@@ -31,11 +31,17 @@ def nonzero(op: Context, self: Value) -> Value:
     return nonzero_of(op, self)
 
 
-@aten("nonzero_numpy", "where")
+@aten("nonzero_numpy")
 def nonzero_numpy(op: Context, self: Value) -> list[Value]:
     """The places of what is not zero, a vector for each axis."""
     places = op.plain(nonzero_of(op, self))
     return [_column(op, places, i) for i in range(self.rank)]
+
+
+@aten("where")
+def where(op: Context, condition: Value) -> list[Value]:
+    """The places where a condition holds, a vector for each axis."""
+    return nonzero_numpy(op, condition)
 
 
 def _column(op: Context, places: Value, i: int) -> Value:
