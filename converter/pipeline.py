@@ -327,7 +327,7 @@ def _lowered(
     if options.to == "portable":
         try:
             return _graphs(bundle, artifact, options, is_file=False)
-        except (UnsupportedError, CorruptError, SafetyError, EnvironmentFault) as e:
+        except (UnsupportedError, CorruptError, SafetyError, EnvironmentFault, UsageError) as e:
             if options.asks_for_graph:
                 raise
             reason = reason_of(e)  # the weights are no worse for it
