@@ -328,7 +328,8 @@ def _lowered(
         try:
             return _graphs(bundle, artifact, options, is_file=False)
         except (UnsupportedError, CorruptError, SafetyError, EnvironmentFault, UsageError) as e:
-            if options.asks_for_graph:
+            # Usage is at fault where a trusted module is; of a torch program it lacks inputs.
+            if options.asks_for_graph or (isinstance(e, UsageError) and options.trust):
                 raise
             reason = reason_of(e)  # the weights are no worse for it
     elif options.to == "keras":
