@@ -11,7 +11,7 @@ from bases import fixtures, generated
 from mutate import cuts, damaged
 
 BASES = {base.name: base for base in (*generated(), *fixtures())}
-CUTS, DAMAGES = 4, 8  # of each base, in one round
+CUTS, DAMAGES = 3, 6  # of each base, in one round
 # Both conversions read the same: one artifact meets the one, the next artifact the other.
 TURNS = (OPERATIONS,) if DEEP else (("inspect", "safetensors"), ("inspect", "portable"))
 
