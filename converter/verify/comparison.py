@@ -21,6 +21,7 @@ RELATIVE: Mapping[str, float] = {
     "float16": 1e-2,
     "bfloat16": 5e-2,
 }
+EMPTY = "has no element to compare"
 LEAST_SCALE = 1e-10  # of an output: what saturated to almost nothing is all noise
 
 
@@ -80,7 +81,7 @@ def compare(
     if problems:
         return replace(measure, problems=tuple(problems))
     if not expected.data.size:
-        return replace(measure, problems=("has no element to compare",))
+        return replace(measure, problems=(EMPTY,))
     if expected.data.dtype.kind not in "fiub":
         return _texts(measure, expected.data, found.data)
     return _numbers(measure, expected, found, tolerance)
@@ -192,11 +193,27 @@ def says_little(outputs: "list[np.ndarray]", atol: float) -> bool:
     return bool(batches) and all(bool(np.all(np.abs(a - a[:1]) <= step)) for a in batches)
 
 
+def settled(measures: "Mapping[str, list[Measure]]") -> dict[str, Measure]:
+    """Return one measure for each output.
+
+    An output that is empty on both sides is no failure as long as another one has elements; where
+    none has, nothing was compared.
+    """
+    outputs = {name: joined(found) for name, found in measures.items()}
+    if any(measure.elements for measure in outputs.values()):
+        for name, found in measures.items():
+            if all(measure.problems == (EMPTY,) for measure in found):
+                outputs[name] = replace(outputs[name], problems=())
+    return outputs
+
+
 def joined(measures: "list[Measure]") -> Measure:
     """Return one measure of an output for all its cases: the worst of each figure.
 
-    Where cases have different scales, the worst is what uses most of what it is allowed.
+    Where cases have different scales, the worst is what uses most of what it is allowed; a case in
+    which it is empty counts where it always is.
     """
+    measures = [m for m in measures if m.problems != (EMPTY,)] or measures
     worst = max(measures, key=lambda m: (not m.passed, _used(m)))
     problems: dict[str, None] = {}
     for m in measures:

@@ -16,7 +16,7 @@ from time import perf_counter
 
 import numpy as np
 
-from converter.verify.comparison import Array, Tolerance, coarsest, compare, joined
+from converter.verify.comparison import Array, Tolerance, coarsest, compare, settled
 from converter.verify.device_names import parse_device
 from converter.verify.device_report import DeviceReport, Side
 from converter.verify.placement import On, Placement
@@ -176,14 +176,14 @@ def _measured(found: Outputs, expected: Outputs, question: Question, on: On) -> 
     tolerance = question.tolerance
     if on.allow_tf32:
         tolerance = replace(tolerance, precision=coarsest({tolerance.precision, TF32}))
-    return {
-        name: joined([
+    return settled({
+        name: [
             compare(name, expected(number, i), found(number, i), tolerance, case)
             for number, case in question.cases.items()
-        ])
+        ]
         for i, name in enumerate(question.outputs)
         if i not in question.skipped
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 def beside(prepared: Prepared, chosen: Sequence[int], name: str) -> Prepared:

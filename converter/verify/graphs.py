@@ -16,7 +16,7 @@ from converter.child import Allowance
 from converter.options import Arch
 from converter.trust import Trusted
 from converter.verify import inputs, locate
-from converter.verify.comparison import Tolerance, coarsest, compare, joined, says_little
+from converter.verify.comparison import Tolerance, coarsest, compare, says_little, settled
 from converter.verify.device import Question, place, verify_on_device
 from converter.verify.device_sides import framework_party, onnx_party
 from converter.verify.onnx_values import Declared, declared
@@ -278,8 +278,12 @@ def _compared(
             measures.setdefault(spec.name, []).append(measure)
             arrays.setdefault(spec.name, []).append(expected.data)
     outputs = {
-        name: replace(joined(found), says_little=says_little(arrays[name], found[0].atol))
-        for name, found in measures.items()
+        name: replace(
+            measure,
+            says_little=bool(measure.elements)
+            and says_little(arrays[name], measures[name][0].atol),
+        )
+        for name, measure in settled(measures).items()
     }
     failed = [m for m in outputs.values() if not m.passed]
     if not failed and there.unstable:

@@ -17,7 +17,7 @@ from converter.lower.keras.model import Model, references
 from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import compute_dtype
 from converter.verify import inputs
-from converter.verify.comparison import Array, Tolerance, coarsest, compare, joined, says_little
+from converter.verify.comparison import Array, Tolerance, coarsest, compare, says_little, settled
 from converter.verify.device import Question, place, verify_on_device
 from converter.verify.device_sides import framework_party
 from converter.verify.graphs import (
@@ -253,8 +253,12 @@ def compared(
             measures.setdefault(name, []).append(measure)
             arrays.setdefault(name, []).append(expected.data)
     outputs = {
-        name: replace(joined(found), says_little=says_little(arrays[name], found[0].atol))
-        for name, found in measures.items()
+        name: replace(
+            measure,
+            says_little=bool(measure.elements)
+            and says_little(arrays[name], measures[name][0].atol),
+        )
+        for name, measure in settled(measures).items()
     }
     failed = [m for m in outputs.values() if not m.passed]
     if not outputs:

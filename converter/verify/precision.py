@@ -13,7 +13,7 @@ from time import perf_counter
 from converter.child import Allowance
 from converter.lower.graph import Graph
 from converter.verify import graph_hints, inputs
-from converter.verify.comparison import Tolerance, compare, joined
+from converter.verify.comparison import Tolerance, compare, settled
 from converter.verify.device import Question, place, verify_on_device
 from converter.verify.device_sides import onnx_party
 from converter.verify.graphs import Options
@@ -155,7 +155,7 @@ def _compared(
             measures.setdefault(spec.name, []).append(
                 compare(spec.name, expected, found, tolerance, name)
             )
-    outputs = {name: joined(found) for name, found in measures.items()}
+    outputs = settled(measures)
     failed = [m for m in outputs.values() if not m.passed]
     if not failed:
         return replace(report, status="passed", outputs=outputs)

@@ -16,7 +16,7 @@ from converter.lower import lower
 from converter.options import Options
 from converter.verify import graph_hints, inputs
 from converter.verify.asked import verification_of
-from converter.verify.comparison import Tolerance, coarsest, compare, joined
+from converter.verify.comparison import Tolerance, coarsest, compare, settled
 from converter.verify.device import Question, beside, place, verify_on_device
 from converter.verify.device_sides import framework_party
 from converter.verify.graphs import Options as Verification
@@ -210,7 +210,7 @@ class _Both:
                     name, expected, found, self._tolerance(), prepared.cases[case].name
                 )
                 measures.setdefault(name, []).append(measure)
-        outputs = {name: joined(found) for name, found in measures.items()}
+        outputs = settled(measures)
         wrong = [m for m in outputs.values() if not m.passed]
         if wrong:
             reason = f"{len(wrong)} of {len(outputs)} outputs differ: {wrong[0].problems[0]}"

@@ -6,7 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from converter.verify.comparison import Array, Tolerance, coarsest, compare, joined, says_little
+from converter.verify.comparison import (
+    Array,
+    Tolerance,
+    coarsest,
+    compare,
+    joined,
+    says_little,
+    settled,
+)
 from converter.verify.report import CaseReport, GraphReport, LayerDifference, Runtime
 
 STRICT = Tolerance(atol={"": 0.0})
@@ -101,6 +109,19 @@ def test_nothing_compared_is_a_failure():
     )
     all_nan = measured(f4(math.nan), f4(math.nan))
     assert all_nan.problems == ("has no finite element to compare",)
+
+
+def test_what_is_empty_on_both_sides_is_no_failure_beside_what_is_compared():
+    empty, full = np.zeros((0, 3), "f4"), f4(1, 2)
+    measures = {"none": [measured(empty, empty)] * 2, "some": [measured(full, full)]}
+    outputs = settled(measures)
+    assert all(m.passed for m in outputs.values())
+    assert outputs["none"].elements == 0
+    assert not settled({"none": measures["none"]})["none"].passed
+    at_times = settled({"at times": [measured(empty, empty), measured(full, full)]})
+    assert at_times["at times"].passed
+    wrong = settled({"some": measures["some"], "none": [measured(empty, full)]})
+    assert not wrong["none"].passed
 
 
 def test_dtype_and_shape_must_be_the_same():
