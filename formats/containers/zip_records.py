@@ -31,17 +31,20 @@ class Record:
         name: In the archive.
         offset: Of its local header.
         size: Of its data, in bytes.
+        spare: Further bytes of padding before the data, a multiple of `ALIGNMENT`.
     """
 
     name: str
     offset: int
     size: int
+    spare: int = 0
 
     @property
     def header(self) -> bytes:
         """The local header with its padding; the data follows."""
         name, wide = self.name.encode(), self._wide
         padding = -(self.offset + LOCAL.size + len(name) + len(wide) + 4) % ALIGNMENT
+        padding += self.spare
         extra = wide + struct.pack("<2sH", b"FB", padding) + b"Z" * padding
         return (
             LOCAL.pack(LOCAL_MAGIC, 0, self._flags, 0, 0, 0, 0, 0, 0, len(name), len(extra))

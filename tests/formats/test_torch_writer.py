@@ -86,6 +86,24 @@ def test_a_known_crc_is_taken_and_files_are_copied_by_the_kernel(tmp_path: Path)
             assert z.read("archive/data/0") == span.read()
 
 
+@pytest.mark.parametrize("offset", [0, 64, 4096 + 640, 4095 - 63])
+def test_storages_stand_in_their_pages_as_at_the_source(tmp_path: Path, offset: int) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(bytes(range(251)) * 2000)
+    span = Span.whole(File(source)).sub(offset, 200_000)
+    archive = Archive(
+        dumps([1]), [Content(Tensor.contiguous(BYTES, (span.length,), span)), content(b"x")]
+    )
+    assert (archive.start - offset) % 4096 == 0
+    path = tmp_path / "a.pt"
+    written(archive, path)
+    assert path.stat().st_size == archive.nbytes
+    with zipfile.ZipFile(path) as z:
+        assert z.testzip() is None
+        assert z.read("archive/data/0") == span.read()
+        assert z.read("archive/data/1") == b"x"
+
+
 @pytest.mark.parametrize(
     ("offset", "size", "extra", "footer"),
     [
