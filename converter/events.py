@@ -1,6 +1,10 @@
 """What a conversion says of itself while it runs."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from formats.bundle import Bundle
+from formats.storage import File
 
 
 class Step(NamedTuple):
@@ -24,3 +28,19 @@ class Progress(NamedTuple):
     name: str
     done: int
     total: int
+
+
+class Opened(NamedTuple):
+    """The source, as it was read: what reports say of it, whatever becomes of the conversion.
+
+    Attributes:
+        format: Row id of the source's format.
+        evidence: Why it was taken for that.
+        bundle: As read, nothing taken out or renamed yet.
+        files: The source's, by name, as far as they were opened.
+    """
+
+    format: str
+    evidence: str
+    bundle: Bundle
+    files: Mapping[str, File]

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from converter import write
-from converter.events import Progress, Step
+from converter.events import Opened, Progress, Step
 from converter.evidence import check_reached, judged
 from converter.lowered import graphs_of, reason_of
 from converter.normalise import select, strip_prefixes
@@ -60,6 +60,7 @@ class Result:
             the default signature's, where there are several.
         others: The same for each other signature.
         precision: What reducing the precision has cost, by signature.
+        source_digest: Of the source's files, where it was taken on the way.
         format: Row id of the source's format.
         evidence: Why it was taken for that.
     """
@@ -73,6 +74,7 @@ class Result:
     graph: "GraphReport | None" = None
     others: "Mapping[str, GraphReport | None]" = field(default_factory=dict)
     precision: "Mapping[str, GraphReport | None]" = field(default_factory=dict)
+    source_digest: str | None = None
     steps: tuple[Step, ...] = field(default=())
 
 
@@ -139,7 +141,7 @@ def default_out(source: Path, to: Target, device: str | None = None) -> Path:
 
 def steps(
     source: str | Path, out: str | Path | None, options: Options, *, dry_run: bool = False
-) -> Iterator[Step | Progress | Result]:
+) -> Iterator[Step | Progress | Opened | Result]:
     """Convert one artifact, yielding each step as it is done, and the result last.
 
     Raises:
@@ -174,6 +176,7 @@ def steps(
         bundle = catalog.read_joined(artifact, Artifact(options.from_checkpoint, options.limits))
     catalog.check_expansion(bundle, artifact)
     yield Step("read", _read_line(bundle), perf_counter() - clock)
+    yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
     for finding in bundle.metadata.findings:
         yield Step("warning", f"{finding.kind}: {finding.subject} in {finding.where}")
     if options.strict_safety and bundle.metadata.findings:
@@ -229,6 +232,7 @@ def steps(
         report: WeightsReport | None = None
         compared: Reports = {}
         precision: Reports = {}
+        digest: str | None = None
         if options.to in ("onnx", "triton"):
             aside = folder / "aside"
             aside.mkdir()
@@ -248,7 +252,7 @@ def steps(
             )
             compared = {"": alone}
         else:
-            report, compared = yield from _write_weights(
+            report, compared, digest = yield from _write_weights(
                 source, bundle, graphs, layout, artifact, payload, options, sync=sync
             )
             is_one_file = options.to == "safetensors" and layout.index is None
@@ -260,7 +264,8 @@ def steps(
         for one in (*compared.values(), *precision.values()) or (None,):
             check_reached(options, report, one)
         publish(made, target, force=options.force)
-    yield replace(_result(target, source, bundle, match, report, compared), precision=precision)
+    result = _result(target, source, bundle, match, report, compared)
+    yield replace(result, precision=precision, source_digest=digest)
 
 
 def _reissued(
@@ -363,14 +368,14 @@ def _write_weights(
     options: Options,
     *,
     sync: bool,
-) -> Generator[Step | Progress, None, tuple[WeightsReport | None, "Reports"]]:
+) -> Generator[Step | Progress, None, tuple[WeightsReport | None, Reports, str | None]]:
     verify = options.verify != "none"
     blocks = Blocks()
     if options.to == "safetensors":
         report = yield from write.transfer(
             bundle, layout, payload, blocks, None, verify=verify, sync=sync
         )
-        return report, {}
+        return report, {}, None
     sources = digests.FileDigests(artifact.opened, blocks)
     report = yield from write.transfer(
         bundle, layout, payload, blocks, sources, verify=verify, sync=sync
@@ -385,11 +390,11 @@ def _write_weights(
             write_graph.beside_weights(graph, bundle, layout, payload, name, sync=sync)
             described.append(write_graph.described(graph, name))
         compared = yield from _verify_graphs(source, bundle, graphs, payload, options)
-    write.manifest(
+    digest = write.manifest(
         bundle, layout, artifact, payload, sources, report,
         verify=verify, graphs=described, compared=compared, sync=sync,
     )  # fmt: skip
-    return report, compared
+    return report, compared, digest
 
 
 def _verify_graphs(

@@ -125,8 +125,8 @@ def manifest(
     graphs: Sequence[Mapping[str, JSON]],
     compared: "Mapping[str, GraphReport | None]",
     sync: bool,
-) -> None:
-    """Write the manifest of a bundle whose other files are there."""
+) -> str:
+    """Write the manifest of a bundle whose other files are there; return the source's digest."""
     verified = report is not None and verify
     weights: dict[str, JSON] = {
         "status": "passed" if verified else "not run",
@@ -168,6 +168,7 @@ def manifest(
         others=graphs[1:],
     )
     portable.write_manifest(document, payload, sync=sync)
+    return str(document["source"]["digest"]["value"])
 
 
 def _reached(weights: bool, graph: "GraphReport | None") -> str:

@@ -171,7 +171,7 @@ def manifest(
             "framework": about.framework,
             "size": sum(f.size for f in source_files),
             "files": len(source_files),
-            "digest": _files_digest(source_files),
+            "digest": files_digest(source_files),
             "recorded": dict(about.recorded),
             "devices": dict(about.devices),
             "distribution": dict(about.distribution),
@@ -243,7 +243,7 @@ def _strict(value: Any) -> Any:
 _PLAIN = frozenset({int, bool, type(None)})  # of which nothing has to be changed
 
 
-def _files_digest(files: Sequence[Resource]) -> dict[str, str]:
+def files_digest(files: Sequence[Resource]) -> dict[str, str]:
     """Return the digest of one file, or the root over several."""
     if len(files) == 1:
         return _digest(digests.ALGORITHM, files[0].digest)

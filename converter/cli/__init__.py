@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-COMMANDS = frozenset({"inspect", "verify", "diff", "doctor", "formats", "ops"})
+COMMANDS = frozenset({"batch", "inspect", "verify", "diff", "doctor", "formats", "ops"})
 GLOBAL = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
 DEFAULT = "SOURCE"  # stands for the main job in --help, and is put in front of its arguments
 

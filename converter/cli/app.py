@@ -9,20 +9,39 @@ from typing import Annotated, Any
 
 import typer
 
+from converter.cli.batch import batch
 from converter.cli.doctor import doctor
 from converter.cli.parameters import (
     Arguments,
     Bounds,
     CpuNodes,
+    Device,
     Examples,
+    Exporter,
     Factory,
+    Force,
+    From,
+    Include,
     Inputs,
+    Json,
+    KeepStructure,
+    Opset,
+    Precision,
+    Quiet,
+    Require,
     Samples,
     Seed,
+    ShardSize,
     Signature,
+    StrictSafety,
+    StripPrefix,
+    Sync,
     Tf32,
+    To,
     Trust,
-    bounds,
+    Verbose,
+    Verify,
+    options_of,
 )
 from converter.cli.terminal import say
 from converter.cli.verify import verify
@@ -38,18 +57,6 @@ app = typer.Typer(
     "convert model.h5 --to portable",
     epilog="A file that is named like a command is reached as ./inspect, or after --.",
 )
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show tracebacks of errors.")]
-From = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="FORMAT",
-        help="The source's format (see `convert formats`); by default its content decides.",
-    ),
-]
 
 
 def _version(wanted: bool) -> None:
@@ -74,34 +81,10 @@ def convert(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", help="A file, a folder, or a checkpoint's prefix.")
     ],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="TARGET",
-            help="portable (default), safetensors, onnx, keras, savedmodel, torch, torchscript, pt2 or triton.",
-        ),
-    ] = "portable",
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DEV",
-            help="What the output is for: cpu, cuda, cuda:1, mps, …; of a SavedModel none (default), cpu, GPU:1, or a full name.",
-        ),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            metavar="fp16|bf16",
-            help="Of an ONNX graph's numbers; by default they stay as they are.",
-        ),
-    ] = None,
-    keep_structure: Annotated[
-        bool,
-        typer.Option(
-            "--keep-structure", help="--to torch: keep the checkpoint's nesting, and all in it."
-        ),
-    ] = False,
+    to: To = "portable",
+    device: Device = None,
+    precision: Precision = None,
+    keep_structure: KeepStructure = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -122,32 +105,11 @@ def convert(
     arch: Factory = None,
     arch_args: Arguments = None,
     input: Inputs = None,
-    exporter: Annotated[
-        str,
-        typer.Option(
-            metavar="auto|native|export|torchscript",
-            help="Who makes the graph of a torch program: convert itself, or one of torch's exporters.",
-        ),
-    ] = "auto",
-    include: Annotated[
-        str, typer.Option(metavar="GROUP,...", help="Keep training state: optimizer, training.")
-    ] = "",
-    strip_prefix: Annotated[
-        str, typer.Option(metavar="auto|none|P", help="Wrapper prefix to take off tensor names.")
-    ] = "auto",
-    verify: Annotated[
-        str,
-        typer.Option(
-            metavar="none|weights|cpu|device|auto",
-            help="How far to verify; auto is the most that this machine can do.",
-        ),
-    ] = "auto",
-    require: Annotated[
-        str | None,
-        typer.Option(
-            metavar="weights|cpu|device", help="Fail (exit 1) unless that much was verified."
-        ),
-    ] = None,
+    exporter: Exporter = "auto",
+    include: Include = "",
+    strip_prefix: StripPrefix = "auto",
+    verify: Verify = "auto",
+    require: Require = None,
     atol: Bounds = None,
     rtol: Bounds = None,
     inputs: Examples = None,
@@ -155,32 +117,13 @@ def convert(
     samples: Samples = 1,
     allow_tf32: Tf32 = False,
     allow_cpu_nodes: CpuNodes = 0,
-    max_shard_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Cut safetensors files there: 500MB, 5GB, 2GiB.")
-    ] = "50GB",
-    opset: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Version of ONNX's operators, 18 to 22; default 18, or what the model needs.",
-        ),
-    ] = None,
+    max_shard_size: ShardSize = "50GB",
+    opset: Opset = None,
     signature: Signature = None,
     trust: Trust = None,
-    strict_safety: Annotated[
-        bool,
-        typer.Option(
-            "--strict-safety", help="Refuse a source that names code or files outside it (exit 5)."
-        ),
-    ] = False,
-    sync: Annotated[
-        bool,
-        typer.Option(
-            "--sync",
-            help="Wait until the output is on the disk; what replaces an output always does.",
-        ),
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
+    strict_safety: StrictSafety = False,
+    sync: Sync = False,
+    force: Force = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and plan; write nothing.")
     ] = False,
@@ -196,44 +139,10 @@ def convert(
     verbose: Verbose = False,
 ) -> None:
     """Convert SOURCE."""
-    del verbose, config  # `run` and `_defaults` read them
+    options = options_of(locals())  # before anything else is a local
     from converter.cli import follow
-    from converter.options import Comparison, Options, parse_arch, parse_inputs
     from converter.pipeline import steps
-    from converter.sizes import parse_size
-    from converter.trust import parse_trust
 
-    options = Options(
-        to=to,  # type: ignore[arg-type]  # steps() checks it
-        device=device,
-        precision=precision,
-        keep_structure=keep_structure,
-        from_format=from_format,
-        from_checkpoint=from_checkpoint,
-        arch=parse_arch(arch, arch_args),
-        inputs=parse_inputs(input or ()),
-        exporter=exporter,
-        include=tuple(x.strip() for x in include.split(",") if x.strip()),
-        strip_prefix=strip_prefix,
-        verify=verify,
-        require=require,
-        comparison=Comparison(
-            bounds("--atol", atol),
-            bounds("--rtol", rtol),
-            inputs,
-            seed,
-            samples,
-            allow_tf32,
-            allow_cpu_nodes,
-        ),
-        max_shard_bytes=parse_size(max_shard_size),
-        opset=opset,
-        signatures=tuple(signature or ()),
-        trust=parse_trust(trust or ()),
-        strict_safety=strict_safety,
-        force=force,
-        sync=sync,
-    )
     follow.conversion(steps(source, out, options, dry_run=dry_run), as_json=json, quiet=quiet)
 
 
@@ -258,6 +167,8 @@ def inspect(
 app.command()(verify)
 
 app.command()(doctor)
+
+app.command()(batch)
 
 
 @app.command()

@@ -8,12 +8,14 @@ from typing import Any
 
 from converter.cli.render import document
 from converter.cli.terminal import say
-from converter.events import Progress, Step
+from converter.events import Opened, Progress, Step
 from converter.pipeline import Result
 from converter.sizes import readable_size
 
 
-def conversion(events: Iterator[Step | Progress | Result], *, as_json: bool, quiet: bool) -> None:
+def conversion(
+    events: Iterator[Step | Progress | Opened | Result], *, as_json: bool, quiet: bool
+) -> None:
     """Follow a conversion: a line for each step, then the path written."""
     bar = _Bar(enabled=not quiet and not as_json and sys.stderr.isatty())
     done: list[Step] = []

@@ -1,0 +1,1 @@
+"""Whole registries: plan, run, remember. `driver.run` is the whole of it."""

@@ -1,0 +1,47 @@
+"""What a batch is asked to do."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from converter.job import Needs
+from converter.options import Options
+from converter.registries.filters import Filters
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a batch is asked to do.
+
+    Attributes:
+        registries: References.
+        destination: Reference.
+        options: Of every conversion.
+        filters: Which artifacts.
+        ledger: Its file; None for one beside the destination.
+        engine: Who runs the jobs.
+        jobs: How many at a time; None for the engine's own choice.
+        needs: What each takes of a machine.
+        address: Of a cluster.
+        retries: How often a job is tried again whose worker was lost.
+        patience: Seconds without progress after which a cluster is given up.
+        shard: Which part of how many, counted from one; (1, 1) for all.
+        limit: How many artifacts at most; None for all.
+        retry_failed: Do again what failed, though nothing has changed.
+        fail_fast: Stop at the first failure.
+    """
+
+    registries: tuple[str, ...]
+    destination: str
+    options: Options
+    filters: Filters = field(default_factory=Filters)
+    ledger: Path | None = None
+    engine: str = "processes"
+    jobs: int | None = None
+    needs: Needs = field(default_factory=Needs)
+    address: str | None = None
+    retries: int = 2
+    patience: float = 600.0
+    shard: tuple[int, int] = (1, 1)
+    limit: int | None = None
+    retry_failed: bool = False
+    fail_fast: bool = False

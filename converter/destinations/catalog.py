@@ -1,0 +1,26 @@
+"""THE table of destinations: which module writes to which references.
+
+A module has ``open_destination(reference) -> Destination``.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import cast
+
+from converter.destinations.place import Destination
+from converter.registries.catalog import scheme_of
+
+# Scheme of a reference to the module in `converter.destinations`; "*" stands for all others.
+MODULES = {"": "folder", "models": "mlflow", "*": "url"}
+
+
+def open_destination(reference: str) -> Destination:
+    """Open a destination.
+
+    Raises:
+        UsageError: The reference is malformed.
+        EnvironmentFault: It takes an extra that is not installed.
+    """
+    module = MODULES.get(scheme_of(reference), MODULES["*"])
+    opener = getattr(import_module(f"converter.destinations.{module}"), "open_destination")  # noqa: B009
+    return cast(Callable[[str], Destination], opener)(reference)

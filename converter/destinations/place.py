@@ -1,0 +1,45 @@
+"""What a destination does for a worker that made an output, and for the plan before it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from converter.job import Job
+from converter.registries.entry import Staged
+
+
+class Destination(Protocol):
+    """A place for outputs; made anew in each process from its reference."""
+
+    def prepare(self) -> None:
+        """Make it ready, in the driver, before anything is converted.
+
+        Raises:
+            StorageError: It cannot be made or written.
+        """
+
+    def holds(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Tell whether the output that a record tells of is still there, as it was left."""
+
+    def local(self, name: str, scratch: Path) -> Path:
+        """Return where the conversion writes: in the place itself, or in the scratch folder.
+
+        Raises:
+            StorageError: Its folder cannot be made.
+        """
+
+    def publish(self, made: Path, job: Job, staged: Staged, record: Mapping[str, Any]) -> str:
+        """Put what was converted and verified where it belongs, whole or not at all.
+
+        Args:
+            made: As `local` said.
+            job: Which.
+            staged: Its source.
+            record: What is known of it.
+
+        Returns:
+            A reference to it.
+
+        Raises:
+            StorageError: It cannot be put there.
+        """

@@ -1,0 +1,28 @@
+"""THE table of executors: a module of this package with ``open_executor(settings)``."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import cast
+
+from converter.executors.engine import Executor, Settings
+from formats.errors import UsageError
+
+# What --engine says, and what it is.
+ENGINES = {
+    "processes": "crash-isolated children on this machine",
+    "inline": "this process, one job after another, nothing isolated",
+    "ray": "a Ray cluster that is there already",
+}
+
+
+def open_executor(engine: str, settings: Settings) -> Executor:
+    """Return an executor.
+
+    Raises:
+        UsageError: There is none of that name.
+        EnvironmentFault: It takes an extra that is not installed, or cannot be reached.
+    """
+    if engine not in ENGINES:
+        raise UsageError(f"--engine {engine}", expected=", ".join(ENGINES))
+    module = import_module(f"converter.executors.{engine}")
+    return cast(Callable[[Settings], Executor], module.open_executor)(settings)

@@ -1,0 +1,50 @@
+"""What every executor promises: each job given has one outcome, and none costs another one."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from converter.job import Job, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an executor is told.
+
+    Attributes:
+        jobs: How many run at a time; None for as many as there are cores, or as a cluster takes.
+        scratch: Folder for temporary files, the executor's own; the caller removes it.
+        address: Of a cluster, or None for the one that the environment names.
+        retries: How often a job is tried again whose worker was lost.
+        patience: Seconds without any progress after which a cluster is given up.
+    """
+
+    jobs: int | None
+    scratch: Path
+    address: str | None = None
+    retries: int = 2
+    patience: float = 600.0
+
+
+class Executor(Protocol):
+    """Runs jobs. A context manager: its end stops whatever still runs, and waits for that."""
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Yield the outcome of each job as it ends, in any order.
+
+        Jobs are taken from ``jobs`` as there is room for them, and never raise.
+
+        Raises:
+            EnvironmentFault: The executor itself cannot work: no cluster, no process.
+        """
+
+    def __enter__(self) -> "Executor": ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

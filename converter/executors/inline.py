@@ -1,0 +1,36 @@
+"""Jobs one after another in this process: what a debugger wants, and what tests compare with."""
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+
+from converter.executors.engine import Executor, Settings
+from converter.job import Job, Outcome
+from converter.worker import work
+
+
+class Inline:
+    """No other process; a crash is a crash of the whole batch, and there are no limits."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Yield the outcome of each job in turn."""
+        for job in jobs:
+            yield work(job, self._settings.scratch)
+
+    def __enter__(self) -> "Inline":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+def open_executor(settings: Settings) -> Executor:
+    """Return the executor; ``jobs`` and limits mean nothing to it."""
+    return Inline(settings)

@@ -1,0 +1,1 @@
+"""Where artifacts come from: folders, lists, object stores, MLflow. `catalog` has the table."""

@@ -1,0 +1,83 @@
+"""What a registry says of each thing in it, before anything is read."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from formats.bundle import JSON, TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An artifact that can be converted, or a file that says it is one and will fail.
+
+    Attributes:
+        source: As any process finds it: an absolute path, a URL, ``models:/name/3``.
+        name: Relative to the registry, with ``/`` between folders: ``team/model.h5``.
+        nbytes: Size of all its files; None where the registry does not say.
+        token: What changes when the artifact does (sizes and times, an ETag); "" for unknown.
+        format: Row id of `formats.catalog`, as far as looking from outside tells; "" for unknown.
+        evidence: Why.
+    """
+
+    source: str
+    name: str
+    nbytes: int | None
+    token: str
+    format: str = ""
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something in a registry that is no artifact, or belongs to another one.
+
+    Attributes:
+        source: As an entry's.
+        reason: In a few words that many have in common: ``no model``, ``a second copy of …``.
+    """
+
+    source: str
+    reason: str
+
+
+Found: TypeAlias = "Entry | Skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """An artifact as a local path, with what its registry knows of it.
+
+    Attributes:
+        path: Of the artifact; in the scratch folder where the registry is elsewhere.
+        inputs: Of its program, as the registry declares them, where the artifact may not.
+        example: A ``.npz`` with an array for each input.
+        facts: What a destination wants to know again: ids, signature, tags.
+    """
+
+    path: Path
+    inputs: tuple[TensorSpec, ...] = ()
+    example: Path | None = None
+    facts: Mapping[str, JSON] = field(default_factory=dict)
+
+
+class Registry(Protocol):
+    """A place with artifacts in it."""
+
+    @property
+    def label(self) -> str:
+        """What to call it beside others: the last part of its reference."""
+
+    def find(self) -> Iterator[Found]:
+        """Yield what is there, in an order that is the same each time.
+
+        Raises:
+            StorageError: It cannot be listed.
+            SourceError: There is no such thing.
+        """
+
+
+def no_artifacts(reference: str) -> str:
+    """Return what is said of a registry with nothing in it."""
+    return f"{reference}: no artifact in it"

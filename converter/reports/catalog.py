@@ -1,0 +1,52 @@
+"""THE table of reports: which module writes which suffix.
+
+A module has ``write(report, path)``, and replaces the file whole.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+from formats.errors import UsageError
+
+MODULES = {".jsonl": "json_lines", ".html": "html_page", ".xml": "junit_xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What there is to report.
+
+    Attributes:
+        title: Of the whole: the registries.
+        records: Of each artifact, in the order of names; made anew each time it is asked for, so
+            that they are never all in memory.
+        skipped: Reason to number of things that are no artifacts.
+        summary: Counts, seconds, options: as ``--json`` prints them.
+    """
+
+    title: str
+    records: Callable[[], Iterable[Mapping[str, Any]]]
+    skipped: Mapping[str, int]
+    summary: Mapping[str, Any]
+
+
+def check(path: Path) -> None:
+    """Refuse a file that no report is written to.
+
+    Raises:
+        UsageError: Its suffix is none of ours.
+    """
+    if path.suffix not in MODULES:
+        raise UsageError(f"--report {path}", expected=f"a file ending in {', '.join(MODULES)}")
+
+
+def write(report: Report, path: Path) -> None:
+    """Write a report.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    module = import_module(f"converter.reports.{MODULES[path.suffix]}")
+    cast(Callable[[Report, Path], None], module.write)(report, path)

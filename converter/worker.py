@@ -1,0 +1,173 @@
+"""One job from its reference to its published output, and everything that reports say of it.
+
+Runs in whatever process an executor chose. It never raises: what goes wrong is the outcome. What
+takes the process itself down, its executor tells.
+"""
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from converter.destinations.catalog import open_destination
+from converter.events import Opened, Step
+from converter.job import Job, Outcome, Status, blank_record
+from converter.pipeline import Result, steps
+from converter.registries.catalog import stage
+from formats import catalog, digests, portable
+from formats.artifact import Artifact
+from formats.errors import ConvertError
+from formats.storage import File, Span
+
+
+def work(job: Job, scratch: Path) -> Outcome:
+    """Convert one artifact.
+
+    Args:
+        job: Which, and how.
+        scratch: Folder for temporary files; what is put there is removed again.
+    """
+    record = blank_record(job)
+    record |= {"started": round(time.time(), 3), "host": socket.gethostname()}
+    begin = time.perf_counter()
+    status: Status = "failed"
+    try:
+        with _folder(scratch) as folder:
+            status = _convert(job, folder, record)
+        record["exit_code"] = 0
+    except ConvertError as e:
+        record["exit_code"] = e.exit_code
+        record["error"] = _described(e)
+    except MemoryError as e:
+        status = "memory"
+        record["exit_code"] = 7
+        record["error"] = _described(e)
+    except Exception as e:  # noqa: BLE001 - one artifact's bug of ours costs that artifact
+        record["exit_code"] = 70
+        record["error"] = _described(e)
+    record["status"] = status
+    record["seconds"] = round(time.perf_counter() - begin, 4)
+    return Outcome(job.source, job.name, status, record["exit_code"], record)
+
+
+def _convert(job: Job, folder: Path, record: dict[str, Any]) -> Status:
+    """Convert, telling the record all that is learnt as it is learnt."""
+    destination = open_destination(job.destination)
+    staged = stage(job.source, folder)
+    if job.known_digest and _digest_of(staged.path, job) == job.known_digest:
+        record["source_digest"] = job.known_digest
+        return "unchanged"
+    options = job.options
+    if staged.example is not None and options.comparison.inputs is None:
+        comparison = replace(options.comparison, inputs=staged.example)
+        options = replace(options, comparison=comparison)
+    target = destination.local(job.name, folder)
+    opened: Opened | None = None
+    for event in steps(staged.path, target, options):
+        if isinstance(event, Step):
+            _note(event, record)
+        elif isinstance(event, Opened):
+            opened = event
+            _describe_source(event, record)
+        elif isinstance(event, Result) and opened is not None:
+            _describe_result(event, record)
+            if event.source_digest is None:
+                record["source_digest"] = _files_digest(opened.files)
+            record["output"] = destination.publish(event.path or target, job, staged, record)
+    return "done"
+
+
+def _note(step: Step, record: dict[str, Any]) -> None:
+    if step.name == "warning":
+        record["warnings"].append(step.text)
+    record["steps"].append(
+        {
+            "name": step.name,
+            "text": step.text,
+            "seconds": None if step.seconds is None else round(step.seconds, 4),
+        }
+    )
+
+
+def _describe_source(opened: Opened, record: dict[str, Any]) -> None:
+    about = opened.bundle.metadata
+    weights = opened.bundle.weights
+    record |= {
+        "format": opened.format,
+        "evidence": opened.evidence,
+        "variant": about.variant,
+        "framework": about.framework,
+        "recorded": dict(about.recorded),
+        "devices": dict(about.devices),
+        "distribution": dict(about.distribution),
+        "findings": [asdict(f) for f in about.findings],
+        "bytes": sum(file.size for file in opened.files.values()),
+        "tensors": len(weights),
+        "weight_bytes": sum(t.nbytes for t in {t.identity: t for t in weights.values()}.values()),
+    }
+
+
+def _describe_result(result: Result, record: dict[str, Any]) -> None:
+    about = result.bundle.metadata
+    report = result.report
+    record |= {
+        "normalisations": [asdict(n) for n in about.normalisations],
+        "left_out": [asdict(x) for x in about.left_out],
+        "source_digest": result.source_digest,
+    }
+    if report is not None and report.digests:
+        tensors = result.bundle.weights
+        record["weights_digest"] = digests.of_weights(
+            {n: (t.dtype.name, t.shape, report.digests[n]) for n, t in tensors.items()}
+        )
+    graphs = {"": result.graph, **result.others}
+    reached = [g.reached for g in graphs.values() if g is not None and g.reached is not None]
+    record["verification"] = {
+        "reached": reached[0] if reached else ("none" if report is None else "weights"),
+        "weights": None if report is None else {"tensors": report.tensors, "bytes": report.nbytes},
+        "graphs": {name: g.plain() for name, g in graphs.items() if g is not None},
+    }
+
+
+def _digest_of(path: Path, job: Job) -> str:
+    """Return the digest of a source's files: of those that reading it opens."""
+    artifact = Artifact(path, job.options.limits)
+    catalog.read(artifact, job.options.from_format)
+    return _files_digest(artifact.opened)
+
+
+def _files_digest(files: Mapping[str, File]) -> str:
+    found = [
+        portable.Resource(name, file.size, digests.of_span(Span.whole(file)))
+        for name, file in files.items()
+    ]
+    return portable.files_digest(found)["value"]
+
+
+def _described(error: BaseException) -> dict[str, str]:
+    notes = getattr(error, "__notes__", ())
+    text = str(error) if isinstance(error, ConvertError) else f"{type(error).__name__}: {error}"
+    return {"type": type(error).__name__, "message": "\n".join([text, *notes])}
+
+
+@contextmanager
+def _folder(scratch: Path) -> Iterator[Path]:
+    """Yield a folder for all temporary files of this process, those of libraries too."""
+    before = os.environ.get("TMPDIR"), tempfile.tempdir
+    folder = Path(tempfile.mkdtemp(prefix="job-", dir=scratch))
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    try:
+        yield folder
+    finally:
+        tempfile.tempdir = before[1]
+        if before[0] is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before[0]
+        shutil.rmtree(folder, ignore_errors=True)
