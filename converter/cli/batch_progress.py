@@ -1,10 +1,12 @@
-"""A batch as it happens: the plan, a line for each artifact, the summary, reports."""
+"""A batch as it happens: the plan, a bar or a line for each artifact, the summary, reports."""
 
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
+from time import monotonic
 from typing import IO, Any
 
 from converter.batch.driver import Event, Finished, Planned, Summary
@@ -12,7 +14,11 @@ from converter.batch.plan import Plan
 from converter.batch.request import Request
 from converter.cli.render import document
 from converter.cli.terminal import say
+from converter.job import GOOD
 from converter.sizes import readable_size
+from formats.errors import StorageError
+
+INTERRUPTED = 130
 
 
 def follow(
@@ -21,34 +27,152 @@ def follow(
     *,
     reports: Sequence[Path],
     events: Path | None,
+    dry_run: bool,
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Follow a batch to its end, and return its exit code."""
-    log = None if events is None else events.open("a", encoding="utf-8")
+    """Follow a batch to its end, and return its exit code.
+
+    Raises:
+        StorageError: The file of events, or a report, cannot be written.
+    """
     plan, summary = Plan(), Summary()
-    for event in happened:
-        match event:
-            case Planned():
-                plan = event.plan
-                _tell(log, {"event": "planned", **_plan(plan)})
-                if not quiet and not as_json:
-                    say(_plan_line(plan), sys.stderr)
-            case Finished():
-                _tell(log, {"event": "finished", **event.outcome.record})
-                if not quiet and not as_json:
-                    say(_line(event), sys.stderr)
-            case Summary():
-                summary = event
+    shown = _Lines(enabled=not quiet and not as_json)
+    with _log(events) as log, closing(happened):  # type: ignore[type-var]  # a generator
+        try:
+            for event in happened:
+                match event:
+                    case Planned():
+                        plan = event.plan
+                        _tell(log, {"event": "planned", **_plan(plan)})
+                        shown.planned(plan)
+                        if dry_run and not as_json:
+                            _list(plan)
+                    case Finished():
+                        summary.counts = event.counts
+                        _tell(log, {"event": "finished", **event.outcome.record})
+                        shown.finished(event)
+                    case Summary():
+                        summary = event
+                        _tell(log, {"event": "ended", **_summary(summary)})
+        except KeyboardInterrupt:
+            summary.exit_code = INTERRUPTED
+            _tell(log, {"event": "interrupted", **_summary(summary)})
+    if dry_run:
+        if as_json:
+            jobs = [{"source": job.source, "name": job.name} for job in plan.todo]
+            document({"plan": _plan(plan) | {"jobs": jobs}})
+        return 0
+    shown.ended(summary)
     if as_json:
         document({"plan": _plan(plan), "summary": _summary(summary)})
-    elif not quiet:
-        say(_summary_line(summary), sys.stderr)
     del reports, request
     return summary.exit_code
 
 
-def _tell(log: IO[str] | None, event: dict[str, Any]) -> None:
+def _list(plan: Plan) -> None:
+    """Print what a batch would do, one artifact a line."""
+    for job in plan.todo:
+        say(f"{job.source} -> {job.name}")
+
+
+class _Lines:
+    """What is said on standard error: on a terminal a bar and the failures, else all."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._bar = enabled and sys.stderr.isatty()
+        self._shown = 0.0
+
+    def planned(self, plan: Plan) -> None:
+        if not self._enabled:
+            return
+        formats = ", ".join(f"{name} x{n}" for name, n in plan.formats.most_common())
+        text = f"{len(plan.todo)} to convert, {readable_size(plan.nbytes)}"
+        text += f"; {len(plan.done)} done already" if plan.done else ""
+        text += f"; {len(plan.failed)} failed before (--retry-failed)" if plan.failed else ""
+        text += f"; {len(plan.skipped)} no artifacts" if plan.skipped else ""
+        say(f"planned     {text}", sys.stderr)
+        say(f"            {formats}", sys.stderr)
+
+    def finished(self, event: Finished) -> None:
+        if not self._enabled:
+            return
+        failed = event.outcome.status not in GOOD
+        if failed or not self._bar:
+            self._clear()
+            say(_line(event), sys.stderr)
+        if self._bar:
+            self._show(event)
+
+    def ended(self, summary: Summary) -> None:
+        if not self._enabled:
+            return
+        self._clear()
+        counts = ", ".join(f"{n} {status}" for status, n in summary.counts.most_common())
+        text = counts or "nothing to do"
+        text += f"; {summary.done_before} done before" if summary.done_before else ""
+        text += f"; {summary.failed_before} failed before" if summary.failed_before else ""
+        text += f"; {summary.elsewhere} with another driver" if summary.elsewhere else ""
+        if summary.exit_code == INTERRUPTED:
+            say(f"interrupted {text}; run it again to go on", sys.stderr)
+        else:
+            say(f"ended       {text}; {summary.seconds:.1f} s", sys.stderr)
+
+    def _show(self, event: Finished) -> None:
+        now = monotonic()
+        if now - self._shown < 0.1:
+            return
+        self._shown = now
+        done = event.counts.total()
+        rate = done / event.seconds if event.seconds else 0.0
+        left = (event.total - done) / rate if rate else 0.0
+        failed = sum(n for status, n in event.counts.items() if status not in GOOD)
+        filled = round(30 * done / event.total)
+        text = f"[{'#' * filled}{'.' * (30 - filled)}] {done}/{event.total}  {rate:.1f}/s"
+        text += f"  {_time(left)} left" + (f"  {failed} failed" if failed else "")
+        sys.stderr.write(f"\r\x1b[2K{text}")
+        sys.stderr.flush()
+
+    def _clear(self) -> None:
+        if self._bar and self._shown:
+            sys.stderr.write("\r\x1b[2K")
+            self._shown = 0.0
+
+
+def _line(event: Finished) -> str:
+    record = event.outcome.record
+    reached = record["verification"]
+    text = f"{event.outcome.status:<11} {event.outcome.name}"
+    error = record["error"]
+    if isinstance(error, dict):
+        return f"{text}: exit {event.outcome.exit_code}: {error['message']}"
+    if isinstance(reached, dict) and event.outcome.status == "done":
+        text += f"  {record['format']}, verified: {reached['reached']}, {record['seconds']} s"
+    return text
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+# -- for machines ---------------------------------------------------------------------------------
+
+
+def _log(path: Path | None) -> Any:
+    if path is None:
+        return nullcontext()
+    if str(path) == "-":
+        return nullcontext(sys.stdout)
+    try:
+        return path.open("a", encoding="utf-8")
+    except OSError as e:
+        raise StorageError.writing(path, e) from e
+
+
+def _tell(log: IO[str] | None, event: Mapping[str, Any]) -> None:
     if log is not None:
         log.write(json.dumps(event) + "\n")
         log.flush()
@@ -74,25 +198,3 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "elsewhere": summary.elsewhere,
         "seconds": round(summary.seconds, 3),
     }
-
-
-def _plan_line(plan: Plan) -> str:
-    formats = ", ".join(f"{name} x{n}" for name, n in plan.formats.most_common())
-    return (
-        f"planned     {len(plan.todo)} to convert, {readable_size(plan.nbytes)};"
-        f" {len(plan.done)} done, {len(plan.failed)} failed before; {formats}"
-    )
-
-
-def _line(event: Finished) -> str:
-    outcome = event.outcome
-    text = f"{outcome.status:<11} {outcome.name}"
-    error = outcome.record["error"]
-    if isinstance(error, dict):
-        text += f": {error['message']}"
-    return text
-
-
-def _summary_line(summary: Summary) -> str:
-    counts = ", ".join(f"{n} {status}" for status, n in summary.counts.items())
-    return f"{counts or 'nothing to do'}; {summary.seconds:.1f} s"
