@@ -152,7 +152,7 @@ def batch(
 
     code = batch_progress.follow(
         driver.run(request, dry_run=dry_run), request, reports=report or [], events=events,
-        as_json=json, quiet=quiet,
+        dry_run=dry_run, as_json=json, quiet=quiet,
     )  # fmt: skip
     if code:
         raise typer.Exit(code)
