@@ -1,0 +1,26 @@
+"""One job in one crash-isolated child, for callers that have processes of their own (Ray's workers).
+
+The interface, fixed: ``run_isolated(job, scratch) -> Outcome``. It never raises for the job's sake:
+crashes, ``job.needs.seconds`` and ``job.needs.memory_bytes`` are outcomes (see `Outcome.status`),
+one attempt each; what comes of "lost" is the caller's. Where the caller is killed, so is all that
+it started here. The scratch folder is made where it is missing; what the job left there is gone.
+"""
+
+from pathlib import Path
+
+from converter.job import Job, Outcome
+from converter.worker import work
+
+
+def run_isolated(job: Job, scratch: Path) -> Outcome:
+    """Convert one artifact in a child process.
+
+    Args:
+        job: Which, how, and within what limits.
+        scratch: Folder for temporary files, on this machine.
+
+    Raises:
+        EnvironmentFault: No process can be started.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    return work(job, scratch)
