@@ -1,9 +1,9 @@
 """What a conversion says of itself while it runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from formats.bundle import Bundle
+from formats.bundle import JSON, Bundle, Metadata
 from formats.storage import File
 
 
@@ -28,6 +28,30 @@ class Progress(NamedTuple):
     name: str
     done: int
     total: int
+
+
+class Lowered(NamedTuple):
+    """What becomes of the source: its graphs, and what was changed and left out on the way.
+
+    Attributes:
+        graphs: Of each its ``signature``, ``nodes``, ``opset`` and ``exporter``.
+        metadata: Of the bundle as it will be written.
+    """
+
+    graphs: Sequence[dict[str, JSON]]
+    metadata: Metadata
+
+
+class Compared(NamedTuple):
+    """A graph beside its source, whatever was found: what reports say of a failure, too.
+
+    Attributes:
+        signature: Which; empty where there are none.
+        report: As manifests have it.
+    """
+
+    signature: str
+    report: dict[str, JSON]
 
 
 class Opened(NamedTuple):

@@ -97,8 +97,10 @@ def blank_record(job: Job) -> dict[str, Any]:
     """Return the record of a job of which nothing is known yet.
 
     It has every key that a record has: those of the source (``format`` to ``distribution``) as the
-    readers tell them, ``gaps`` as ``{"what", "count"}``, ``graphs`` as ``{"signature", "nodes",
-    "opset", "exporter"}``, ``verification`` as manifests have it, ``seconds`` in all and by step.
+    readers tell them; ``gaps`` as ``{"what", "count"}``: what stopped the conversion, or left it
+    without a graph, in words that are the same for every model; ``graphs`` as ``{"signature",
+    "nodes", "opset", "exporter"}``; ``verification`` with each graph's comparison, by signature, as
+    manifests have it, that of a failure too; ``seconds`` in all and by step.
     """
     return {
         "source": job.source,

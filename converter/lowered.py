@@ -18,6 +18,7 @@ from formats.errors import (
     ConvertError,
     CorruptError,
     EnvironmentFault,
+    Gaps,
     UnsupportedError,
     UsageError,
 )
@@ -71,7 +72,7 @@ def graphs_of(
             if wanted or len(names) == 1:
                 raise
             failures.append(e)
-            left_out.append(LeftOut(f"signature {name}", reason_of(e)))
+            left_out.append(LeftOut(f"signature {name}", reason_of(e), gaps_of(e)))
             continue
         if len(names) > 1:
             from converter.lower.likeness import likeness
@@ -114,11 +115,14 @@ def _of_torch(
     except (UnsupportedError, CorruptError) as e:
         if gap is not None:
             e.add_note(f"convert itself: {gap.found}")
+            e.gaps = gap.gaps
         raise
     except EnvironmentFault as e:
         if gap is None:
             raise
-        raise EnvironmentFault(f"{gap.found}; and {e.found}", where=e.where, hint=e.hint) from e
+        raise EnvironmentFault(
+            f"{gap.found}; and {e.found}", where=e.where, hint=e.hint, gaps=gaps_of(gap)
+        ) from e
     if gap is not None:
         captured.graph.notes.insert(0, f"torch exported it, for here {gap.found}")
     return captured.bundle, captured.graph
@@ -148,6 +152,13 @@ def _signatures(bundle: Bundle) -> list[str | None]:
 def reason_of(error: ConvertError) -> str:
     """Return why something was left out, as its error says."""
     return error.found if error.hint is None else f"{error.found} ({error.hint})"
+
+
+def gaps_of(error: ConvertError) -> Gaps:
+    """Return what of ours is to blame: gaps that were counted, or else what is not supported."""
+    if isinstance(error, UnsupportedError) and not error.gaps:
+        return ((error.found, 1),)
+    return error.gaps
 
 
 def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]) -> Bundle:

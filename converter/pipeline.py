@@ -12,9 +12,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
 from converter import write
-from converter.events import Opened, Progress, Step
+from converter.events import Compared, Lowered, Opened, Progress, Step
 from converter.evidence import check_reached, judged
-from converter.lowered import graphs_of, reason_of
+from converter.lowered import gaps_of, graphs_of, reason_of
 from converter.normalise import select, strip_prefixes
 from converter.options import Options, Target, check
 from converter.publish import check_target, publish, staging, sync_tree
@@ -28,6 +28,7 @@ from formats.bundle import JSON, Bundle, LeftOut
 from formats.errors import (
     CorruptError,
     EnvironmentFault,
+    Gaps,
     InternalError,
     SafetyError,
     UnsupportedError,
@@ -141,7 +142,7 @@ def default_out(source: Path, to: Target, device: str | None = None) -> Path:
 
 def steps(
     source: str | Path, out: str | Path | None, options: Options, *, dry_run: bool = False
-) -> Iterator[Step | Progress | Opened | Result]:
+) -> Iterator[Step | Progress | Opened | Lowered | Compared | Result]:
     """Convert one artifact, yielding each step as it is done, and the result last.
 
     Raises:
@@ -197,6 +198,7 @@ def steps(
         yield Step("lowered", _graph_line(graph), perf_counter() - clock)
         for note in graph.notes:
             yield Step("warning", note)
+    yield Lowered([_graph_facts(graph) for graph in graphs], bundle.metadata)
     runs = {"cpu", "device"} & {options.require, options.verify}
     if not graphs and runs and options.to != "keras":
         raise VerificationError("there is no graph to compare, as was asked", where=source)
@@ -277,7 +279,7 @@ def _reissued(
     options: Options,
     *,
     dry_run: bool,
-) -> Iterator[Step | Progress | Result]:
+) -> Iterator[Step | Progress | Lowered | Compared | Result]:
     """Write the source's own artifact again, for one device or for none."""
     from converter import reissue
 
@@ -290,6 +292,7 @@ def _reissued(
         yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
     if about.left_out:
         yield Step("left out", _left_out_line(about.left_out))
+    yield Lowered([], about)
     if dry_run:
         yield Step("planned", f"{target}: {made.planned()}", perf_counter() - clock)
         yield Result(None, source, made.bundle, None, match.format.id, match.evidence)
@@ -329,6 +332,7 @@ def _lowered(
         return _graphs(bundle, artifact, options, is_file=is_file)
     if bundle.topology is None and options.arch is None:
         return bundle, []
+    gaps: Gaps = ()
     if options.to == "portable":
         try:
             return _graphs(bundle, artifact, options, is_file=False)
@@ -336,13 +340,13 @@ def _lowered(
             # Usage is at fault where a trusted module is; of a torch program it lacks inputs.
             if options.asks_for_graph or (isinstance(e, UsageError) and options.trust):
                 raise
-            reason = reason_of(e)  # the weights are no worse for it
+            reason, gaps = reason_of(e), gaps_of(e)  # the weights are no worse for it
     elif options.to == "keras":
         return bundle, []  # the file has the configuration itself
     else:
         reason = "a safetensors file holds weights only"
     kind = "of nothing" if bundle.topology is None else bundle.topology.kind
-    entry = LeftOut(f"graph ({kind})", reason)
+    entry = LeftOut(f"graph ({kind})", reason, gaps)
     metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
     return replace(bundle, metadata=metadata), []
 
@@ -368,7 +372,7 @@ def _write_weights(
     options: Options,
     *,
     sync: bool,
-) -> Generator[Step | Progress, None, tuple[WeightsReport | None, Reports, str | None]]:
+) -> Generator[Step | Progress | Compared, None, tuple[WeightsReport | None, Reports, str | None]]:
     verify = options.verify != "none"
     blocks = Blocks()
     if options.to == "safetensors":
@@ -399,7 +403,7 @@ def _write_weights(
 
 def _verify_graphs(
     source: Path, bundle: Bundle, graphs: "Sequence[Graph]", payload: Path, options: Options
-) -> Generator[Step | Progress, None, "Reports"]:
+) -> Generator[Step | Progress | Compared, None, "Reports"]:
     """Run the source and its graphs beside each other, where both runtimes are here.
 
     Returns:
@@ -418,6 +422,7 @@ def _verify_graphs(
     for graph, name in zip(graphs, names(graphs), strict=True):
         verification = verification_of(options, graph.signature or None)
         report = verify_graph(source, bundle, payload / name, options=verification)
+        yield Compared(graph.signature, report.plain())
         yield from judged(report, graph.signature if len(graphs) > 1 else "")
         reports[graph.signature] = report
     return reports
@@ -437,7 +442,9 @@ def _write_keras(
     options: Options,
     *,
     sync: bool,
-) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None, "GraphReport | None"]]:
+) -> Generator[
+    Step | Progress | Compared, None, tuple[Path, WeightsReport | None, "GraphReport | None"]
+]:
     from converter.write_keras import archive
 
     verify = options.verify != "none"
@@ -450,6 +457,7 @@ def _write_keras(
     compared = verify_keras(source, bundle, made, options=verification_of(options))
     for note in compared.notes:
         yield Step("warning", note)
+    yield Compared("", compared.plain())
     yield from judged(compared)
     return made, report, compared
 
@@ -458,6 +466,15 @@ def _graph_line(graph: "Graph") -> str:
     of = f"signature {graph.signature}: " if graph.signature else ""
     by = f", by {graph.exporter}" if graph.exporter else ""
     return f"{of}{len(graph.nodes)} nodes, opset {graph.opset}{by}"
+
+
+def _graph_facts(graph: "Graph") -> dict[str, JSON]:
+    return {
+        "signature": graph.signature,
+        "nodes": len(graph.nodes),
+        "opset": graph.opset,
+        "exporter": graph.exporter,
+    }
 
 
 def _check_apart(source: Path, target: Path) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from converter.events import Progress, Step
+from converter.events import Compared, Progress, Step
 from converter.evidence import check_reached, judged
 from converter.options import Options
 from converter.publish import check_target, publish, staging, sync_tree
@@ -98,7 +98,7 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> Reissue:
 
 def steps(
     made: Reissue, source: Path, artifact: Artifact, target: Path, options: Options
-) -> Iterator[Step | Progress | Evidence]:
+) -> Iterator[Step | Progress | Compared | Evidence]:
     """Write what is planned, yielding each step, and last what comparisons found.
 
     Raises:
@@ -117,6 +117,7 @@ def steps(
         if options.require and not compared and (report is None or not report.tensors):
             raise VerificationError(f"--require {options.require}: there is no tensor to compare")
         for name, found in compared.items():
+            yield Compared(name, found.plain())
             yield from judged(found, name if len(compared) > 1 else "")
         for one in compared.values() or (None,):
             check_reached(options, report, one)

@@ -9,21 +9,25 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from converter.destinations.catalog import open_destination
-from converter.events import Opened, Step
+from converter.events import Compared, Lowered, Opened, Step
 from converter.job import Job, Outcome, Status, blank_record
+from converter.lowered import gaps_of
 from converter.pipeline import Result, steps
 from converter.registries.catalog import stage
 from formats import catalog, digests, portable
 from formats.artifact import Artifact
 from formats.errors import ConvertError
 from formats.storage import File, Span
+
+LONGEST_GAP = 200  # characters of what a gap is called: some hold what a framework said
 
 
 def work(job: Job, scratch: Path) -> Outcome:
@@ -44,6 +48,7 @@ def work(job: Job, scratch: Path) -> Outcome:
     except ConvertError as e:
         record["exit_code"] = e.exit_code
         record["error"] = _described(e)
+        record["gaps"] = record["gaps"] or _counted(gaps_of(e))
     except MemoryError as e:
         status = "memory"
         record["exit_code"] = 7
@@ -75,8 +80,12 @@ def _convert(job: Job, folder: Path, record: dict[str, Any]) -> Status:
         elif isinstance(event, Opened):
             opened = event
             _describe_source(event, record)
+        elif isinstance(event, Lowered):
+            _describe_graphs(event, record)
+        elif isinstance(event, Compared):
+            record["verification"]["graphs"][event.signature] = event.report
         elif isinstance(event, Result) and opened is not None:
-            _describe_result(event, record)
+            _describe_result(event, record, is_verified=options.verify != "none")
             if event.source_digest is None:
                 record["source_digest"] = _files_digest(opened.files)
             record["output"] = destination.publish(event.path or target, job, staged, record)
@@ -113,14 +122,29 @@ def _describe_source(opened: Opened, record: dict[str, Any]) -> None:
     }
 
 
-def _describe_result(result: Result, record: dict[str, Any]) -> None:
-    about = result.bundle.metadata
-    report = result.report
+def _describe_graphs(lowered: Lowered, record: dict[str, Any]) -> None:
+    about = lowered.metadata
     record |= {
         "normalisations": [asdict(n) for n in about.normalisations],
-        "left_out": [asdict(x) for x in about.left_out],
-        "source_digest": result.source_digest,
+        "left_out": [x.plain() for x in about.left_out],
+        "graphs": [*lowered.graphs],
+        "gaps": _counted(gap for x in about.left_out for gap in x.gaps),
     }
+
+
+def _counted(gaps: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Return gaps, each once, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for what, n in gaps:
+        counts[what[:LONGEST_GAP]] += n
+    return [{"what": what, "count": n} for what, n in counts.most_common()]
+
+
+def _describe_result(result: Result, record: dict[str, Any], *, is_verified: bool) -> None:
+    report = result.report
+    # Digests are taken without a comparison, too.
+    equal = report if is_verified else None
+    record["source_digest"] = result.source_digest
     if report is not None and report.digests:
         tensors = result.bundle.weights
         record["weights_digest"] = digests.of_weights(
@@ -128,10 +152,9 @@ def _describe_result(result: Result, record: dict[str, Any]) -> None:
         )
     graphs = {"": result.graph, **result.others}
     reached = [g.reached for g in graphs.values() if g is not None and g.reached is not None]
-    record["verification"] = {
-        "reached": reached[0] if reached else ("none" if report is None else "weights"),
-        "weights": None if report is None else {"tensors": report.tensors, "bytes": report.nbytes},
-        "graphs": {name: g.plain() for name, g in graphs.items() if g is not None},
+    record["verification"] |= {
+        "reached": reached[0] if reached else ("none" if equal is None else "weights"),
+        "weights": None if equal is None else {"tensors": equal.tensors, "bytes": equal.nbytes},
     }
 
 

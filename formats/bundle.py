@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from formats.errors import Gaps
 from formats.storage import Span
 from formats.weights import Tensor
 
@@ -83,10 +84,22 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something of the source that the bundle does not hold, and why."""
+    """Something of the source that the bundle does not hold, and why.
+
+    Attributes:
+        name: What it is.
+        reason: Why it is not there.
+        gaps: Of ours, where they are the reason: each with how often it is met. They are for
+            reports, and in no manifest.
+    """
 
     name: str
     reason: str
+    gaps: Gaps = ()
+
+    def plain(self) -> dict[str, JSON]:
+        """Return what manifests say of it."""
+        return {"name": self.name, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ readable as attributes. Every error pickles, notes included, so that a child can
 """
 
 import errno
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
+
+Gaps: TypeAlias = "tuple[tuple[str, int], ...]"
 
 
 class ConvertError(Exception):
@@ -30,6 +32,7 @@ class ConvertError(Exception):
         where: The file, member, layer or tensor.
         offset: Byte offset in ``where``.
         hint: What the user can do next.
+        gaps: What of the source we cannot do, each with how often it is met: for machines to count.
     """
 
     exit_code: ClassVar[int] = 70
@@ -42,6 +45,7 @@ class ConvertError(Exception):
         where: object = None,
         offset: int | None = None,
         hint: str | None = None,
+        gaps: Gaps = (),
     ) -> None:
         super().__init__(found)
         self.found = found
@@ -49,6 +53,7 @@ class ConvertError(Exception):
         self.where = None if where is None else str(where)
         self.offset = offset
         self.hint = hint
+        self.gaps = gaps
 
     def __str__(self) -> str:
         text = f"{self.where}: " if self.where else ""

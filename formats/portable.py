@@ -180,7 +180,7 @@ def manifest(
             "findings": [asdict(f) for f in about.findings],
         },
         "normalisations": [asdict(n) for n in about.normalisations],
-        "left_out": [asdict(x) for x in about.left_out],
+        "left_out": [x.plain() for x in about.left_out],
         "weights_digest": _digest(digests.ALGORITHM, digests.of_weights(tensors)),
         "tensors": [
             _tensor_entry(name, tensor, layout, tensor_digests[name], about.tensor_notes.get(name))

@@ -8,13 +8,16 @@ from typing import Any
 
 from converter.cli.render import document
 from converter.cli.terminal import say
-from converter.events import Opened, Progress, Step
+from converter.events import Compared, Lowered, Opened, Progress, Step
 from converter.pipeline import Result
 from converter.sizes import readable_size
 
 
 def conversion(
-    events: Iterator[Step | Progress | Opened | Result], *, as_json: bool, quiet: bool
+    events: Iterator[Step | Progress | Opened | Lowered | Compared | Result],
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Follow a conversion: a line for each step, then the path written."""
     bar = _Bar(enabled=not quiet and not as_json and sys.stderr.isatty())
@@ -85,7 +88,7 @@ def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
         "graph": result.graph and result.graph.plain(),
         "precision": {name: one and one.plain() for name, one in result.precision.items()},
         "normalisations": [asdict(n) for n in about.normalisations],
-        "left_out": [asdict(x) for x in about.left_out],
+        "left_out": [x.plain() for x in about.left_out],
         "findings": [asdict(f) for f in about.findings],
         "steps": [s._asdict() for s in done],
     }

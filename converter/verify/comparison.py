@@ -22,6 +22,7 @@ RELATIVE: Mapping[str, float] = {
     "bfloat16": 5e-2,
 }
 EMPTY = "has no element to compare"
+DECADES = 10.0 ** np.arange(-9, 1)  # where the figures of `Measure.decades` part
 LEAST_SCALE = 1e-10  # of an output: what saturated to almost nothing is all noise
 
 
@@ -88,8 +89,9 @@ def compare(
 
 
 def _texts(measure: Measure, expected: np.ndarray, found: np.ndarray) -> Measure:
-    measure = replace(measure, elements=expected.size)
     wrong = np.argwhere(expected != found)
+    decades = (expected.size - len(wrong), *[0] * DECADES.size, len(wrong))
+    measure = replace(measure, elements=expected.size, decades=decades)
     if not len(wrong):
         return measure
     where = tuple(int(i) for i in wrong[0])
@@ -143,8 +145,15 @@ def _numbers(measure: Measure, expected: Array, found: Array, tolerance: Toleran
         smallest_rtol=_smallest_rtol(gap, magnitude),
         atol=atol,
         rtol=rtol,
+        decades=_decades(gap, scale),
         problems=tuple(problems),
     )
+
+
+def _decades(gap: np.ndarray, scale: float) -> tuple[int, ...]:
+    there = gap[gap > 0]
+    counts = np.bincount(np.searchsorted(DECADES * scale, there, "right"), minlength=11)
+    return (gap.size - there.size, *map(int, counts))
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -226,6 +235,7 @@ def joined(measures: "list[Measure]") -> Measure:
         cosine=min(m.cosine for m in measures),
         smallest_atol=max(m.smallest_atol for m in measures),
         smallest_rtol=max(m.smallest_rtol for m in measures),
+        decades=tuple(map(sum, zip(*(m.decades for m in measures if m.decades), strict=True))),
         problems=tuple(problems),
     )
 

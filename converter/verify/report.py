@@ -54,6 +54,8 @@ class Measure:
         smallest_rtol: The least rtol that would pass with an atol of zero.
         atol: What was allowed, at the worst case's scale.
         rtol: Likewise.
+        decades: How many elements differ by how much, in parts of ``scale``: not at all; by less
+            than 1e-9; by each power of ten from there to 1; by 1 and more, or beyond all numbers.
         says_little: Whether it hardly depends on the inputs, so that it hides what goes before.
         problems: Why it failed, one text for each kind of reason; empty where it passed.
     """
@@ -74,6 +76,7 @@ class Measure:
     smallest_rtol: float = 0.0
     atol: float = 0.0
     rtol: float = 0.0
+    decades: tuple[int, ...] = ()
     says_little: bool = False
     problems: tuple[str, ...] = ()
 
@@ -249,6 +252,7 @@ def measure_plain(measure: Measure) -> JSON:
         "smallest_rtol": _number(measure.smallest_rtol),
         "atol": _number(measure.atol),
         "rtol": _number(measure.rtol),
+        "decades": [*measure.decades],
         "says_little": measure.says_little,
     }
 

@@ -1,6 +1,8 @@
 """What a model asks for and we lack: named with its place and arguments, all of it in one error."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -24,7 +26,23 @@ CODE = {("Lambda", key) for key in ("function", "function_type", "module", "outp
 SHOWN = 60  # characters of an argument
 
 
-def gaps_of(model: Model, modules: Modules) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Something that a model asks for and we lack.
+
+    Attributes:
+        what: It, by the same words in every model.
+        text: It, with its place and arguments in this one.
+    """
+
+    what: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def gaps_of(model: Model, modules: Modules) -> Iterator[Lack]:
     """Yield what neither the table nor a trusted module has."""
     for path, layer in layers_of(model):
         if layer.class_name == "InputLayer":
@@ -35,13 +53,15 @@ def gaps_of(model: Model, modules: Modules) -> Iterator[str]:
                 yield _lacking(layer, path)
             continue
         for name in unknown_arguments(row, modules.arguments(layer)):
-            yield f"argument {name} of {layer.class_name} ({'/'.join(path)})"
+            text = f"argument {name} of {layer.class_name}"
+            yield Lack(f"Keras {text}", f"{text} ({'/'.join(path)})")
         mode = quantization(layer.config.get("dtype"))
         if mode and row.handler.__module__ != quantized.__name__:
-            yield f"{mode} quantisation of {layer.class_name} ({'/'.join(path)})"
+            text = f"{mode} quantisation of {layer.class_name}"
+            yield Lack(f"Keras {text}", f"{text} ({'/'.join(path)})")
 
 
-def _lacking(layer: Layer, path: Path) -> str:
+def _lacking(layer: Layer, path: Path) -> Lack:
     """Return a layer that nobody has: what it is, where, and with which arguments."""
     table = table_of(layer.module)
     kind = "layer class" if table is LAYERS else "operation"
@@ -51,6 +71,7 @@ def _lacking(layer: Layer, path: Path) -> str:
     else:
         name = layer.class_name
         near = get_close_matches(name, table, 1)
+    what = f"{'' if is_authors(layer.module) else 'Keras '}{kind} {name}"
     hint = f", near match {near[0]}" if near else ""
     if layer.class_name == "Lambda":
         name, hint = "Lambda, whose code is never run,", ""
@@ -62,7 +83,8 @@ def _lacking(layer: Layer, path: Path) -> str:
         and not key.endswith(IGNORED_ENDINGS)
         and (layer.class_name, key) not in CODE
     )
-    return f"{kind} {name} ({'/'.join(path)}{hint})" + (f" with {arguments}" if arguments else "")
+    text = f"{kind} {name} ({'/'.join(path)}{hint})" + (f" with {arguments}" if arguments else "")
+    return Lack(what, text)
 
 
 def shortened(value: Any) -> str:
@@ -71,7 +93,7 @@ def shortened(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
-def report(gaps: Sequence[str]) -> None:
+def report(gaps: Sequence[Lack]) -> None:
     """Raise what there is of gaps, each with its count.
 
     Raises:
@@ -79,11 +101,10 @@ def report(gaps: Sequence[str]) -> None:
     """
     if not gaps:
         return
-    counts: dict[str, int] = {}
-    for gap in gaps:
-        counts[gap] = counts.get(gap, 0) + 1
+    counts = Counter(gap.text for gap in gaps)
     listed = "; ".join(f"{gap} x{n}" if n > 1 else gap for gap, n in counts.items())
     hint = None
     if any(gap.startswith(("layer class", "activation '", "cell ")) for gap in counts):
         hint = "--trust MODULE=PATH supplies lowerings, or Keras's own classes and functions"
-    raise UnsupportedError(f"{len(gaps)} gaps: {listed}", hint=hint)
+    kinds = tuple(Counter(gap.what for gap in gaps).items())
+    raise UnsupportedError(f"{len(gaps)} gaps: {listed}", hint=hint, gaps=kinds)

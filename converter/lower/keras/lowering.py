@@ -19,7 +19,7 @@ from converter.lower.keras import (
     rules_recurrent,  # noqa: F401 - importing it enters its rules
     wrappers,
 )
-from converter.lower.keras.gaps import gaps_of, report
+from converter.lower.keras.gaps import Lack, gaps_of, report
 from converter.lower.keras.model import (
     Call,
     Layer,
@@ -146,10 +146,10 @@ class _Walk:
             from converter.lower.keras.trusted_calls import Calls
 
             op.supplies = Calls(modules, self.call_traced)
-        self.gaps: list[str] = []
+        self.gaps: list[Lack] = []
         self.called: dict[Path, str] = {}  # layers -> their classes
 
-    def unused(self, graph: Graph) -> Iterator[str]:
+    def unused(self, graph: Graph) -> Iterator[Lack]:
         """Yield layers that were called and have weights that the graph does not read.
 
         Old files name a class and not whose it is. What our layer of that name has no use for
@@ -167,9 +167,10 @@ class _Walk:
                 if tensor not in known and RANDOM not in self.op.weights[tensor].origin
             ]
             if left:
-                yield (
+                yield Lack(
+                    f"layer class {class_name} that is not Keras's own",
                     f"layer class {class_name} ({'/'.join(path)}): Keras's own does not use its"
-                    f" {', '.join(left)}; perhaps it is another class of that name"
+                    f" {', '.join(left)}; perhaps it is another class of that name",
                 )
 
     def run(self, model: Model) -> None:
@@ -189,7 +190,10 @@ class _Walk:
         try:
             traced = self._call_class(layer, (layer.name,), layer.calls[0], made)
         except Gap as gap:
-            raise UnsupportedError(f"1 gaps: {gap} ({layer.class_name} {layer.name})") from gap
+            raise UnsupportedError(
+                f"1 gaps: {gap} ({layer.class_name} {layer.name})",
+                gaps=((f"{layer.class_name}: {gap}", 1),),
+            ) from gap
         names = self.op.supplies.names or [layer.name] * len(traced)
         self._outputs(names, [m.value for m in traced])
 
@@ -229,7 +233,8 @@ class _Walk:
                 with self.op.scope(layer.name):
                     results = self._call_layer(layer, (*path, layer.name), call, made)
             except Gap as gap:
-                self.gaps.append(f"{gap} ({layer.class_name} {'/'.join((*path, layer.name))})")
+                where = f"{layer.class_name} {'/'.join((*path, layer.name))}"
+                self.gaps.append(Lack(f"Keras {layer.class_name}: {gap}", f"{gap} ({where})"))
                 continue
             except (ValueError, TypeError, KeyError, IndexError, AttributeError) as e:
                 # Arguments that do not go together: a damaged file, or Keras knows better.
@@ -328,14 +333,14 @@ class _Walk:
             Gap: It has layers that we do not lower.
         """
         if gaps := list(gaps_of(model, self.modules)):
-            raise Gap("; ".join(gaps))
+            raise Gap("; ".join(map(str, gaps)))
         self.weights |= weights
         before = len(self.gaps)
         results = self._call_model(model, path, inputs, {})
         if len(self.gaps) > before:
             found = self.gaps[before:]
             del self.gaps[before:]
-            raise Gap("; ".join(found))
+            raise Gap("; ".join(map(str, found)))
         return [m.value for m in results]
 
     def _row(self, layer: Layer) -> Row:

@@ -217,7 +217,9 @@ class _Model:
         if walker.gaps:
             met = {gap.op for gap in walker.gaps}
             behind = [gap for gap in self._missing(known, wanted) if gap.op not in met]
-            raise UnsupportedError(_message([*walker.gaps, *behind]))
+            found = [*walker.gaps, *behind]
+            kinds = Counter(gap.what for gap in found)
+            raise UnsupportedError(_message(found), gaps=tuple(kinds.items()))
         if not graph.outputs:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)

@@ -96,6 +96,12 @@ class Found:
     where: str
     reason: str
 
+    @property
+    def what(self) -> str:
+        """The gap by the same words in every model."""
+        why = "" if self.reason == "not in the table" else f": {self.reason}"
+        return f"TensorFlow op {self.op}{why}"
+
 
 class Walker:
     """Lowers the nodes of a model.

@@ -55,6 +55,13 @@ class Gaps:
         """Note one."""
         self.found.setdefault((op, reason), []).append(where)
 
+    def kinds(self) -> tuple[tuple[str, int], ...]:
+        """Return all of them, by the same words in every model, each with its count."""
+        return tuple(
+            (f"torch {op}" + ("" if reason == "not in the table" else f": {reason}"), len(places))
+            for (op, reason), places in self.found.items()
+        )
+
     def message(self) -> str:
         """Return all of them, the most frequent first."""
         counts = Counter({key: len(places) for key, places in self.found.items()})
@@ -154,7 +161,7 @@ class _Lowering:
         for name, arg in outputs:
             self._output(name, arg, used)
         if self.gaps.found:
-            raise UnsupportedError(self.gaps.message())
+            raise UnsupportedError(self.gaps.message(), gaps=self.gaps.kinds())
         if not self.op.graph.outputs:
             raise UnsupportedError("the program yields no tensor")
         graph = needed(self.op.graph)

@@ -163,7 +163,10 @@ def _check_classes(modules: Modules, root: str) -> None:
     known = [c.rpartition(".")[2] for c in gaps if c.startswith("torch.nn.")]
     near = [m for k in known for m in difflib.get_close_matches(k, LAYERS, 1)]
     hint = f"Near names that are known: {', '.join(near)}" if near else TRUST
-    raise UnsupportedError(f"not supported: {named}; its code is not in the file", hint=hint)
+    raise UnsupportedError(
+        f"not supported: {named}; its code is not in the file", hint=hint,
+        gaps=tuple((f"forward of class {cls}", 1) for cls in gaps),
+    )  # fmt: skip
 
 
 def _kind(entry: Mapping[str, Any]) -> tuple[str, bool]:

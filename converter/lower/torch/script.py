@@ -139,7 +139,7 @@ def _tell(walker: Walker, arguments: Arguments) -> None:
     if arguments.learned:
         said = " ".join(f"--input {_spelled(t.spec)}" for t in arguments.learned.values())
         hint = f"Sizes that are known may help: {said}, with numbers for words"
-    raise UnsupportedError(gaps.message(), hint=hint)
+    raise UnsupportedError(gaps.message(), hint=hint, gaps=gaps.kinds())
 
 
 def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:

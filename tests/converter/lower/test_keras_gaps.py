@@ -1,5 +1,7 @@
 """What we cannot lower is said, all of it, before anything is built."""
 
+import pickle
+
 import pytest
 
 from converter.lower.keras.lowering import lower
@@ -83,3 +85,15 @@ def test_a_wrapper_that_computes_in_another_dtype_than_its_layer_is_a_gap(wrappe
     model = bundle((wrapper, {"layer": inner, "dtype": "float64"}), batch_shape=[None, 5, 4])
     with pytest.raises(UnsupportedError, match=rf"in float64, and {kind} inside it in float32"):
         lower(model)
+
+
+def test_gaps_are_counted_by_what_is_the_same_in_every_model():
+    model = bundle(("Dens", {}), ("Dens", {"units": 7}), ("Dense", {"units": 3, "shape": "round"}))
+    with pytest.raises(UnsupportedError) as caught:
+        lower(model)
+    kinds = {"Keras layer class Dens": 2, "Keras argument shape of Dense": 1}
+    assert dict(caught.value.gaps) == kinds
+    assert pickle.loads(pickle.dumps(caught.value)).gaps == caught.value.gaps
+    with pytest.raises(UnsupportedError) as caught:
+        lower(bundle(("Activation", {"activation": "loud"})))
+    assert dict(caught.value.gaps) == {"Keras Activation: activation 'loud'": 1}

@@ -205,3 +205,16 @@ def test_a_report_is_plain_json_whatever_it_holds():
     assert plain["first_difference"]["merged"] == ["c"]
     assert report.max_rel == math.inf
     assert str(report.first_difference) == "'a/b' (Dense) with 'c' folded into it"
+
+
+def test_differences_are_counted_by_their_power_of_ten():
+    m = measured(f4(*[1000] * 6), f4(1000, 1000, 1000.5, 1005, 1150, math.nan))
+    assert m.decades == (2, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1)  # 5e-4, 5e-3, 0.15, no number
+    exact = measured(f4(1, 2), f4(1, 2))
+    assert exact.decades == (2, *[0] * 11)
+    assert joined([m, exact]).decades == (4, *m.decades[1:])
+    assert measured(f4(0, 0), f4(0, 1)).decades == (1, *[0] * 10, 1)  # of no scale
+    assert measured(np.array(["a", "b"]), np.array(["a", "c"])).decades == (1, *[0] * 10, 1)
+    assert measured(f4(), f4()).decades == ()
+    assert joined([measured(f4(), f4()), exact]).decades == exact.decades
+    assert sum(m.decades) == m.elements
