@@ -63,21 +63,45 @@ def read(artifact: Artifact) -> Bundle:
         CorruptError: Files are missing, or differ in size from what the manifest says.
         UnsupportedError: A later version of this tool wrote it.
     """
+    return bundle_of(artifact, read_manifest(artifact))
+
+
+def read_manifest(artifact: Artifact) -> dict[str, Any]:
+    """Return what the manifest of a bundle says; nothing else is looked at.
+
+    Raises:
+        CorruptError: It is no JSON object.
+        SourceError: There is none, or it cannot be read.
+        UnsupportedError: A later version of this tool wrote it.
+    """
     file = artifact.member(MANIFEST)
     limit = artifact.limits.max_header_bytes
     manifest = parse(file.read(0, file.size), where=file.name, limit=limit)
+    file.close()
+    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+    if not isinstance(manifest, dict) or not isinstance(version, int):
+        raise CorruptError("does not follow its schema: no schema_version", where=file.name)
+    if version > SCHEMA_VERSION:
+        raise UnsupportedError(
+            f"schema version {version}", expected=f"at most {SCHEMA_VERSION}", where=file.name
+        )
+    return manifest
+
+
+def bundle_of(artifact: Artifact, manifest: Mapping[str, Any]) -> Bundle:
+    """Return the bundle whose manifest was read.
+
+    Raises:
+        CorruptError: As `read`.
+    """
+    where = str(artifact.path / MANIFEST)
     try:
-        return _bundle(artifact, manifest, file.name)
+        return _bundle(artifact, manifest, where)
     except (KeyError, TypeError, AttributeError, ValueError) as e:
-        raise CorruptError(f"does not follow its schema ({e!r})", where=file.name) from e
+        raise CorruptError(f"does not follow its schema ({e!r})", where=where) from e
 
 
 def _bundle(artifact: Artifact, manifest: Any, where: str) -> Bundle:
-    version = manifest["schema_version"]
-    if version > SCHEMA_VERSION:
-        raise UnsupportedError(
-            f"schema version {version}", expected=f"at most {SCHEMA_VERSION}", where=where
-        )
     for resource in manifest["resources"]:
         stored = artifact.member(resource["name"])
         stored.close()

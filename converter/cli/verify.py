@@ -39,17 +39,25 @@ KERAS, SAVED_MODEL = "keras", "savedmodel"
 MOVED = {"torchscript": "torchscript", "torch-export": "pt2"}  # formats that `--to` moves
 RUN_BY_FRAMEWORKS = (KERAS, SAVED_MODEL, *MOVED)  # formats that are no graphs of ours, and yet run
 KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
+ONE = {"source", "converted", "require", "report", "json", "verbose"}  # what a gate asks for
 LIKE_THE_SOURCE = ("torch", *MOVED)  # formats that do so where the source is of the same
 
 
 def verify(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE")],
-    converted: Annotated[
+    source: Annotated[
         Path,
         typer.Argument(
-            metavar="CONVERTED", help="An .onnx or .keras file, or what convert wrote of SOURCE."
+            metavar="SOURCE", help="What was converted; or, alone, a folder of portable bundles."
         ),
     ],
+    converted: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[CONVERTED]",
+            show_default=False,
+            help="An .onnx or .keras file, or what convert wrote of SOURCE.",
+        ),
+    ] = None,
     atol: Bounds = None,
     rtol: Bounds = None,
     inputs: Examples = None,
@@ -88,6 +96,12 @@ def verify(
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="For each of the two runtimes.")
     ] = 900,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.(jsonl|html|xml)", help="Of a folder alone: report on it; repeatable."
+        ),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document on standard output.")
     ] = False,
@@ -95,10 +109,21 @@ def verify(
         bool, typer.Option("--verbose", "-v", help="Show tracebacks of errors.")
     ] = False,
 ) -> None:
-    """Compare a converted artifact with its source: weights bit by bit, graphs by running both."""
-    del verbose
+    """Compare a converted artifact with its source: weights bit by bit, graphs by running both.
+
+    A folder alone, of portable bundles, is held against its manifests: every file's digest, and how
+    far each was verified (--require).
+    """
+    given = locals()  # before anything else is a local
     if require not in (None, *LEVELS):
         raise UsageError(f"--require {require}", expected=", ".join(LEVELS))
+    if converted is None:
+        from converter.cli import gate
+
+        gate.only_two(_chosen(given))
+        raise typer.Exit(gate.check(source, require, reports=report or (), as_json=json))
+    if report:
+        raise UsageError("--report with two arguments", expected="one: a folder of bundles")
     from converter.verify.device import place
 
     if place(device, allow_tf32=allow_tf32) is None and require == "device":
@@ -129,14 +154,25 @@ def verify(
             device=device, allow_tf32=allow_tf32, allow_cpu_nodes=allow_cpu_nodes,
         )  # fmt: skip
         reports = _compared(source, bundle, converted, form, models, options)
-    report = _worst(reports)
     level = _level(weights, reports)
-    code = _exit_code(weights, report, level, require)
+    code = _exit_code(weights, _worst(reports), level, require)
     if json:
         document(source, converted, weights, reports, level)
     else:
         lines(weights, reports, level, require)
     raise typer.Exit(code)
+
+
+def _chosen(given: "Mapping[str, object]") -> "dict[str, object]":
+    """Return options of a comparison that are not at their default."""
+    from inspect import signature
+
+    defaults = {name: p.default for name, p in signature(verify).parameters.items()}
+    return {
+        name: value
+        for name, value in given.items()
+        if name not in ONE and value not in (defaults[name], [], ())
+    }
 
 
 def _compared(

@@ -1,0 +1,223 @@
+"""``convert verify DIR``: whether outputs are what was written and verified, before they are used.
+
+Lines go to standard output, one for each output and one for each reason; the last one sums up.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from converter.cli.terminal import say
+from converter.sizes import readable_size
+from formats.errors import UsageError
+
+if TYPE_CHECKING:  # `--help` need not pay for these
+    from converter.verify.gate import Checked
+
+UNGATED = "has no record"  # how the gate's word on what is not ours begins
+
+
+def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json: bool) -> int:
+    """Check all outputs in a folder, say what was found, and return the exit code.
+
+    Raises:
+        SourceError: The folder cannot be looked at.
+        StorageError: A report cannot be written.
+        UsageError: A report's suffix is none of ours.
+        VerificationError: Nothing of ours lies in it.
+    """
+    from time import perf_counter
+
+    from converter.verify.gate import gate
+
+    if reports:
+        from converter.reports import catalog
+
+        for path in reports:
+            catalog.check(path)
+    begin = perf_counter()
+    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
+    for checked in gate(folder, require):
+        found.append(_plain(checked, folder))
+        if reports:
+            records.append(_record(checked, folder))
+        if not as_json:
+            _say(checked, folder, require)
+    summary = _summary(found, require, perf_counter() - begin)
+    if as_json:
+        from converter.cli.render import document
+
+        document({"folder": str(folder), **summary, "outputs": found})
+    else:
+        _say_summary(summary)
+    if reports:
+        _report(folder, records, summary, reports)
+    return int(summary["exit_code"])
+
+
+def only_two(given: Mapping[str, object]) -> None:
+    """Refuse options that only a comparison with a source has.
+
+    Args:
+        given: Options that are not at their default, by name.
+
+    Raises:
+        UsageError: There are some.
+    """
+    if given:
+        option = "--" + next(iter(given)).replace("_", "-")
+        raise UsageError(
+            f"{option} with one argument",
+            expected="convert verify SOURCE CONVERTED",
+            hint="With one, nothing is computed: files are held against their manifests",
+        )
+
+
+def _name(checked: "Checked", folder: Path) -> str:
+    relative = checked.path.relative_to(folder).as_posix()
+    return folder.name or str(folder) if relative == "." else relative
+
+
+def _plain(checked: "Checked", folder: Path) -> dict[str, Any]:
+    return {
+        "name": _name(checked, folder),
+        "path": str(checked.path),
+        "passed": not checked.exit_code,
+        "exit_code": checked.exit_code,
+        "verified": checked.reached,
+        "reason": checked.reason,
+        "problems": list(checked.problems),
+        "files": checked.files,
+        "bytes": checked.nbytes,
+        "seconds": round(checked.seconds, 4),
+        "source": _source(checked),
+    }
+
+
+def _source(checked: "Checked") -> dict[str, Any] | None:
+    source = checked.manifest.get("source")
+    if not isinstance(source, dict):
+        return None
+    return {key: source.get(key) for key in ("name", "format", "digest")}
+
+
+def _summary(
+    found: Sequence[Mapping[str, Any]], require: str | None, seconds: float
+) -> dict[str, Any]:
+    return {
+        "required": require,
+        "exit_code": max(one["exit_code"] for one in found),
+        "outputs_checked": len(found),
+        "failed": sum(not one["passed"] for one in found),
+        "files": sum(one["files"] for one in found),
+        "bytes": sum(one["bytes"] for one in found),
+        "seconds": round(seconds, 3),
+    }
+
+
+def _say(checked: "Checked", folder: Path, require: str | None) -> None:
+    name = _name(checked, folder)
+    size = f"{checked.files} files, {readable_size(checked.nbytes)}"
+    if not checked.exit_code:
+        say(f"passed      {name}  verified {checked.reached}; {size}")
+        return
+    say(f"FAILED      {name}")
+    for problem in checked.problems:
+        say(f"            {problem}")
+    if not checked.manifest:
+        if any(problem.startswith(UNGATED) for problem in checked.problems):
+            say(f"            compare it: convert verify SOURCE {checked.path}")
+        return
+    if checked.problems and checked.problems[-1].endswith(f"required: {require}"):
+        if checked.reason:
+            say(f"            {checked.reason}")
+        if checked.manifest.get("graph") is not None:
+            say(f"            compare again: {_again(checked, require)}")
+
+
+def _again(checked: "Checked", require: str | None) -> str:
+    """Return the command that compares an output with its source once more."""
+    source = _source(checked) or {}
+    device = " --device DEV" if require == "device" else ""
+    name, digest = source.get("name"), source.get("digest")
+    value = digest.get("value") if isinstance(digest, dict) else None
+    return (
+        f"convert verify SOURCE {checked.path}{device} --require {require}"
+        f", where SOURCE is {name} ({value})"
+    )
+
+
+def _say_summary(summary: Mapping[str, Any]) -> None:
+    size, seconds = summary["bytes"], summary["seconds"]
+    rate = f" at {readable_size(size / seconds)}/s" if seconds else ""
+    count = summary["outputs_checked"]
+    verdict = f"{summary['failed']} of {count} failed" if summary["failed"] else f"{count} passed"
+    say(f"checked     {verdict}; {summary['files']} files, {readable_size(size)}{rate}")
+
+
+def _record(checked: "Checked", folder: Path) -> dict[str, Any]:
+    """Return what reports say of an output: what its manifest keeps of the conversion."""
+    from converter.job import Job, blank_record
+    from converter.options import Options
+
+    name, manifest = _name(checked, folder), checked.manifest
+    about = manifest.get("source", {})
+    verification = manifest.get("verification", {})
+    message = "\n".join([*checked.problems, checked.reason]).strip()
+    graphs = [g for g in (manifest.get("graph"), *manifest.get("graphs", ())) if g]
+    return {
+        **blank_record(Job(str(about.get("name", "")), name, str(folder), Options())),
+        "output": str(checked.path),
+        "plan": "",
+        "status": "failed" if checked.exit_code else "done",
+        "exit_code": checked.exit_code,
+        "error": {"type": "VerificationError", "message": message} if checked.exit_code else None,
+        "bytes": checked.nbytes,
+        **{
+            key: about[key]
+            for key in ("format", "variant", "framework", "recorded", "devices", "distribution")
+            if key in about
+        },
+        "source_digest": about.get("digest", {}).get("value"),
+        "weights_digest": manifest.get("weights_digest", {}).get("value"),
+        "normalisations": manifest.get("normalisations", []),
+        "left_out": manifest.get("left_out", []),
+        "findings": about.get("findings", []),
+        "graphs": [
+            {
+                "signature": g.get("signature", ""),
+                "nodes": g.get("nodes"),
+                "opset": g.get("opset"),
+                "exporter": g.get("exporter"),
+            }
+            for g in graphs
+        ],
+        "verification": {
+            "reached": checked.reached,
+            "weights": verification.get("weights"),
+            "graphs": {
+                name: report
+                for name, report in (
+                    ("", verification.get("graph")),
+                    *verification.get("graphs", {}).items(),
+                )
+                if report
+            },
+        },
+        "seconds": round(checked.seconds, 4),
+        "tool": manifest.get("environment", {}).get("tool"),
+    }
+
+
+def _report(
+    folder: Path,
+    records: Sequence[Mapping[str, Any]],
+    summary: Mapping[str, Any],
+    reports: Sequence[Path],
+) -> None:
+    from converter.reports import catalog
+
+    for path in reports:
+        report = catalog.Report(f"convert verify {folder}", lambda: iter(records), {}, summary)
+        catalog.write(report, path)
