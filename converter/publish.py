@@ -6,16 +6,20 @@ one and remove it.
 """
 
 import errno
-import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
+from converter import locked
 from formats.errors import StorageError, UsageError
 
 MARK = ".convert-"
+PLACES = 8  # staging folders of one target that are found again by their names alone
+LONGEST_NAME = 235  # bytes of a target's name that leave room for ours around it
 
 
 @contextmanager
@@ -25,9 +29,9 @@ def staging(target: Path) -> Iterator[Path]:
     Raises:
         StorageError: The folder of the target is missing or cannot be written.
     """
-    _remove_abandoned(target)
+    sweep(target)
     try:
-        folder, lock = _locked_folder(target)
+        folder, lock = locked.make(_places(target))
     except OSError as e:
         raise StorageError.writing(target.parent, e) from e
     try:
@@ -37,22 +41,24 @@ def staging(target: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def _locked_folder(target: Path) -> tuple[Path, int]:
-    """Make a staging folder and lock it, before another run can take it for abandoned."""
-    while True:
-        folder = target.parent / f".{target.name}{MARK}{os.urandom(4).hex()}"
-        folder.mkdir()
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pass  # it is being removed
-        except OSError:  # a file system without locks: the folder just outlives a kill
-            return folder, lock
-        else:
-            if folder.exists():
-                return folder, lock
-        os.close(lock)
+def sweep(target: Path) -> bool:
+    """Remove staging folders of a target whose owners are gone; tell whether none is left."""
+    left = [p for p in islice(_places(target), PLACES) if not locked.remove_abandoned(p)]
+    return not left
+
+
+def _places(target: Path) -> Iterator[Path]:
+    """Yield where staging folders of a target may be, which is known without listing any folder.
+
+    A destination may hold many thousands of outputs, and each would list it.
+    """
+    name = target.name
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    for n in range(PLACES):
+        yield target.with_name(f".{name}{MARK}{n}")
+    while True:  # so many at once: these are found by nobody, should all be killed
+        yield target.with_name(f".{name}{MARK}{os.urandom(4).hex()}")
 
 
 def check_target(target: Path, *, force: bool) -> None:
@@ -118,23 +124,6 @@ def _is_output(folder: Path) -> bool:
         or {"convert.json", "saved_model.pb"} <= names
         or any(n.endswith(".safetensors.index.json") for n in names)
     )
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Remove staging folders of the same target whose owner is gone."""
-    with suppress(OSError):
-        for path in target.parent.glob(f".{_escaped(target.name)}{MARK}*"):
-            with suppress(OSError):
-                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(path, ignore_errors=True)
-                finally:
-                    os.close(fd)
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
 def _sync(folder: Path) -> None:

@@ -1,13 +1,16 @@
 """Outputs in a local folder: conversions write there themselves, and rename into place."""
 
+import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from converter import publish
 from converter.destinations.place import Destination
 from converter.job import Job
 from converter.registries.entry import Staged
-from formats.errors import StorageError
+from formats.errors import InternalError, StorageError
 
 
 class Folder:
@@ -20,20 +23,32 @@ class Folder:
         """Make the folder, and see whether it can be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            probe = self.path / f".convert-probe-{id(self):x}"
-            probe.touch()
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=self.path):  # which has no name that a kill would leave
+                pass
         except OSError as e:
             raise StorageError.writing(self.path, e) from e
 
     def holds(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Tell whether the output is there."""
+        """Tell whether the output is there, and with its manifest where it has one."""
+        output = self.path / name
+        if name.endswith(".portable"):
+            return (output / "manifest.json").is_file()
         del record
-        return (self.path / name).exists()
+        return output.exists()
+
+    def stands(self, name: str) -> bool:
+        """Tell whether there is anything of that name, be it a dangling link."""
+        return os.path.lexists(self.path / name)
+
+    def sweep(self, name: str) -> bool:
+        """Remove staging folders of that output which nobody holds any more."""
+        return publish.sweep(self.path / name)
 
     def local(self, name: str, scratch: Path) -> Path:
         """Return the path of the output itself."""
         del scratch
+        if name.startswith("/") or {"", ".", ".."} & set(name.split("/")):
+            raise InternalError(f"an output is called {name!r:.200}")
         target = self.path / name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

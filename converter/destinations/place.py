@@ -21,6 +21,20 @@ class Destination(Protocol):
     def holds(self, name: str, record: Mapping[str, Any]) -> bool:
         """Tell whether the output that a record tells of is still there, as it was left."""
 
+    def stands(self, name: str) -> bool:
+        """Tell whether anything is there that the output would replace, whosever it is.
+
+        Asked in the driver before a job and after a crash, so that an output which a killed run
+        published and never recorded is known for ours. A place that tells so itself (of what it
+        holds it knows the source's digest) says False.
+        """
+
+    def sweep(self, name: str) -> bool:
+        """Remove what a killed worker left half-made of an output; tell whether that is all gone.
+
+        What somebody living still writes stays.
+        """
+
     def local(self, name: str, scratch: Path) -> Path:
         """Return where the conversion writes: in the place itself, or in the scratch folder.
 

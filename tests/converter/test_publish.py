@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from converter.publish import check_target, publish, staging
+from converter.publish import check_target, publish, staging, sweep
 from formats.errors import StorageError, UsageError
 
 
@@ -88,8 +89,45 @@ def test_only_abandoned_staging_folders_are_removed(tmp_path):
         assert other != held
     child.communicate("x")
     assert held.exists()
-    with staging(target):
-        assert not held.exists()
+    with staging(target) as other:
+        assert other == held  # its place is free again, and empty
+        assert list(other.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_abandoned_folders_are_swept_and_others_are_left(tmp_path):
+    target = tmp_path / "out"
+    foreign = tmp_path / ".out.convert-3"
+    foreign.write_text("a file of somebody's")
+    link = tmp_path / ".out.convert-4"
+    link.symlink_to(tmp_path)
+    with staging(target) as held:
+        assert not sweep(target)
+        assert held.exists()
+        abandoned = tmp_path / ".out.convert-1"
+        (abandoned / "deep").mkdir(parents=True)
+        with staging(target) as other:
+            assert other == abandoned
+            assert list(other.iterdir()) == []
+        (abandoned / "deep").mkdir(parents=True)
+        sweep(target)
+        assert not abandoned.exists()
+        assert held.exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [foreign.name, link.name]
+
+
+def test_a_name_as_long_as_the_file_system_takes(tmp_path):
+    target = tmp_path / ("é" * 127)
+    with staging(target) as folder:
+        (folder / "payload").write_text("1")
+        publish(folder / "payload", target, force=False)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_more_at_once_than_there_are_places(tmp_path):
+    with ExitStack() as stack:
+        held = {stack.enter_context(staging(tmp_path / "out")) for _ in range(10)}
+        assert len(held) == 10
     assert list(tmp_path.iterdir()) == []
 
 
