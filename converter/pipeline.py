@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from converter.verify.report import GraphReport
     from converter.write_keras.archive import KerasFile
 
+NO_COMPUTATION = ("of nothing", "tf_object_graph")  # kinds of graphs that no lowering would have
 TORCH_SUFFIXES = {"torch": ".pt", "torchscript": ".pt", "pt2": ".pt2"}
 Reports: TypeAlias = "dict[str, GraphReport | None]"  # by signature, the default one first
 
@@ -346,7 +347,7 @@ def _lowered(
     else:
         reason = "a safetensors file holds weights only"
     kind = "of nothing" if bundle.topology is None else bundle.topology.kind
-    entry = LeftOut(f"graph ({kind})", reason, gaps)
+    entry = LeftOut(f"graph ({kind})", reason, () if kind in NO_COMPUTATION else gaps)
     metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
     return replace(bundle, metadata=metadata), []
 

@@ -12,11 +12,12 @@ from typing import IO, Any
 from converter.batch.driver import Event, Finished, Planned, Summary
 from converter.batch.plan import Plan
 from converter.batch.request import Request
+from converter.cli import batch_reports
 from converter.cli.render import document
 from converter.cli.terminal import say
 from converter.job import GOOD
 from converter.sizes import readable_size
-from formats.errors import StorageError
+from formats.errors import ConvertError, StorageError
 
 INTERRUPTED = 130
 
@@ -36,7 +37,8 @@ def follow(
     Raises:
         StorageError: The file of events, or a report, cannot be written.
     """
-    plan, summary = Plan(), Summary()
+    plan: Plan | None = None
+    summary = Summary()
     shown = _Lines(enabled=not quiet and not as_json)
     with _log(events) as log, closing(happened):  # type: ignore[type-var]  # a generator
         try:
@@ -58,6 +60,15 @@ def follow(
         except KeyboardInterrupt:
             summary.exit_code = INTERRUPTED
             _tell(log, {"event": "interrupted", **_summary(summary)})
+        except ConvertError as e:
+            if plan is not None:  # what is known of it by now
+                batch_reports.write(reports, plan, request, _summary(summary), ended=str(e))
+            raise
+    if plan is None:  # interrupted before there was one
+        return summary.exit_code
+    ended = "dry run" if dry_run else "finished"
+    ended = "interrupted" if summary.exit_code == INTERRUPTED else ended
+    batch_reports.write(reports, plan, request, _summary(summary), ended=ended)
     if dry_run:
         if as_json:
             jobs = [{"source": job.source, "name": job.name} for job in plan.todo]
@@ -66,7 +77,6 @@ def follow(
     shown.ended(summary)
     if as_json:
         document({"plan": _plan(plan), "summary": _summary(summary)})
-    del reports, request
     return summary.exit_code
 
 

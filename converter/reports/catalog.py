@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from converter.reports import file
 from formats.errors import UsageError
 
 MODULES = {".jsonl": "json_lines", ".html": "html_page", ".xml": "junit_xml"}
@@ -23,7 +24,8 @@ class Report:
         records: Of each artifact, in the order of names; made anew each time it is asked for, so
             that they are never all in memory.
         skipped: Reason to number of things that are no artifacts.
-        summary: Counts, seconds, options: as ``--json`` prints them.
+        summary: Of the run: ``counts``, ``seconds``, ``exit_code`` and more as ``--json`` has them;
+            ``options``: what was asked; ``ended``: ``finished``, or why it came to no end.
     """
 
     title: str
@@ -36,10 +38,12 @@ def check(path: Path) -> None:
     """Refuse a file that no report is written to.
 
     Raises:
-        UsageError: Its suffix is none of ours.
+        UsageError: Its suffix is none of ours, or it is a folder.
+        StorageError: It cannot stand there.
     """
-    if path.suffix not in MODULES:
+    if path.suffix.lower() not in MODULES:
         raise UsageError(f"--report {path}", expected=f"a file ending in {', '.join(MODULES)}")
+    file.check(path)
 
 
 def write(report: Report, path: Path) -> None:
@@ -48,5 +52,5 @@ def write(report: Report, path: Path) -> None:
     Raises:
         StorageError: It cannot be written.
     """
-    module = import_module(f"converter.reports.{MODULES[path.suffix]}")
+    module = import_module(f"converter.reports.{MODULES[path.suffix.lower()]}")
     cast(Callable[[Report, Path], None], module.write)(report, path)

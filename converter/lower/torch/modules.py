@@ -98,7 +98,10 @@ class Modules:
         ]  # fmt: skip
         if len(roots) > 1:
             named = ", ".join(repr(r) for r in roots[:5])
-            raise UnsupportedError(f"not supported: {len(roots)} modules in one file: {named}")
+            raise UnsupportedError(
+                f"not supported: {len(roots)} modules in one file: {named}",
+                gaps=(("torch: several modules in one file", 1),),
+            )
         return roots[0]
 
 

@@ -1,0 +1,164 @@
+"""Records as JUnit's XML: what Jenkins, GitLab and GitHub's actions show of a build.
+
+A suite is a format, a test an artifact. A failure is the artifact's fault, an error the machine's
+or ours; what nobody has begun is skipped. The evidence is each test's output.
+
+Spec: https://github.com/jenkinsci/xunit-plugin (src/main/resources/org/jenkinsci/plugins/xunit/
+types/model/xsd/junit-10.xsd), whose order of elements is kept.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+from xml.sax.saxutils import escape, quoteattr
+
+from converter.reports.catalog import Report
+from converter.reports.classes import ARTIFACTS, GOOD, failure, made_by
+from converter.reports.file import replacing
+from converter.version import VERSION
+
+LONGEST = 100_000  # characters of one text; CI systems load the whole file
+# What XML 1.0 cannot hold, escaped or not.
+NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(slots=True)
+class _Suite:
+    """The tests of one format: counted, while their text waits in a file for the counts."""
+
+    text: IO[str]
+    counts: dict[str, int] = field(
+        default_factory=lambda: {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    )
+    seconds: float = 0.0
+    started: float | None = None
+
+
+def write(report: Report, path: Path) -> None:
+    """Write a report.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    with replacing(path) as file, ExitStack() as spooled:
+        suites: dict[str, _Suite] = {}
+        for record in report.records():
+            name = str(record["format"] or "unknown")
+            if name not in suites:
+                text = spooled.enter_context(
+                    TemporaryFile("w+", encoding="utf-8", dir=path.resolve().parent)
+                )
+                suites[name] = _Suite(text)
+            _add(suites[name], record, name)
+        file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
+        totals = {
+            key: sum(suite.counts[key] for suite in suites.values())
+            for key in ("tests", "failures", "errors")
+        }
+        seconds = sum(suite.seconds for suite in suites.values())
+        file.write(_tag("testsuites", name=report.title, **totals, time=f"{seconds:.3f}"))
+        for name, suite in suites.items():
+            file.write(_tag("testsuite", name=f"convert {name}", **_about(suite)))
+            file.writelines(_properties(report))
+            suite.text.seek(0)
+            shutil.copyfileobj(suite.text, file)
+            file.write("</testsuite>\n")
+        file.write("</testsuites>\n")
+
+
+def _about(suite: _Suite) -> dict[str, object]:
+    found: dict[str, object] = {**suite.counts, "time": f"{suite.seconds:.3f}"}
+    if suite.started is not None:
+        begun = datetime.fromtimestamp(suite.started, UTC)
+        found["timestamp"] = begun.strftime("%Y-%m-%dT%H:%M:%S")
+    return found
+
+
+def _properties(report: Report) -> Iterator[str]:
+    yield "<properties>\n"
+    yield _tag("property", name="convert", value=VERSION, empty=True)
+    for key, value in report.summary.get("options", {}).items():
+        yield _tag("property", name=key, value=value, empty=True)
+    yield "</properties>\n"
+
+
+def _add(suite: _Suite, record: Mapping[str, Any], name: str) -> None:
+    suite.counts["tests"] += 1
+    suite.seconds += record["seconds"]
+    begun = [t for t in (suite.started, record["started"]) if t is not None]
+    suite.started = min(begun, default=None)
+    kind = _kind(record)
+    text = suite.text
+    text.write(
+        _tag("testcase", classname=f"convert.{name}", name=record["name"],
+             time=f"{record['seconds']:.3f}")
+    )  # fmt: skip
+    if kind is not None:
+        suite.counts[{"failure": "failures", "error": "errors"}.get(kind, kind)] += 1
+        text.writelines(_fault(kind, record))
+    shown = _text("\n".join(evidence(record)))
+    text.write(f"<system-out>{shown}</system-out>\n</testcase>\n")
+
+
+def _kind(record: Mapping[str, Any]) -> str | None:
+    if record["status"] in GOOD:
+        return None
+    if record["exit_code"] is None:
+        return "skipped"
+    return "failure" if record["exit_code"] in ARTIFACTS else "error"
+
+
+def _fault(kind: str, record: Mapping[str, Any]) -> Iterator[str]:
+    if kind == "skipped":
+        yield _tag("skipped", message="not begun", empty=True)
+        return
+    error = record["error"] or {"type": "", "message": record["status"]}
+    first = error["message"].partition("\n")[0]
+    message = f"exit {record['exit_code']}, {failure(record)}: {first}"
+    yield _tag(kind, message=message[:1000], type=error["type"] or record["status"]).rstrip("\n")
+    yield f"{_text(error['message'])}</{kind}>\n"
+
+
+def evidence(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is known of an artifact and of its conversion, line by line."""
+    yield f"source      {record['source']}"
+    if record["output"]:
+        yield f"output      {record['output']}"
+    if made_by(record):
+        yield f"made by     {made_by(record)}"
+    for step in record["steps"]:
+        time = "" if step["seconds"] is None else f"  ({step['seconds']} s)"
+        yield f"{step['name']:<11} {step['text']}{time}"
+    for gap in record["gaps"]:
+        yield f"gap         {gap['what']}, met {gap['count']} times"
+    for signature, found in record["verification"]["graphs"].items():
+        for measure in found["outputs"]:
+            verdict = "agrees" if measure["passed"] else "differs"
+            of = f"{signature}: " if signature else ""
+            yield (
+                f"{verdict:<11} {of}{measure['name']}: max abs {measure['max_abs']},"
+                f" max rel {measure['max_rel']}, allowed {measure['atol']} + {measure['rtol']} rel"
+            )
+    yield f"verified    {record['verification']['reached']}"
+
+
+def _tag(element: str, /, *, empty: bool = False, **attributes: object) -> str:
+    named = "".join(f" {key}={quoteattr(_clean(str(v)))}" for key, v in attributes.items())
+    return f"<{element}{named}{'/' if empty else ''}>\n"
+
+
+def _text(text: str) -> str:
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}… and {len(text) - LONGEST} characters more"
+    return escape(_clean(text))
+
+
+def _clean(text: str) -> str:
+    """Return a text with what XML cannot hold spelled as Python would."""
+    return NO_CHARACTER.sub(lambda found: ascii(found[0])[1:-1], text)
