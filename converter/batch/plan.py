@@ -12,7 +12,7 @@ from converter.destinations.place import Destination
 from converter.job import GOOD, Job, plan_digest
 from converter.registries.catalog import open_registry
 from converter.registries.entry import Entry, Skipped
-from formats.errors import UsageError
+from formats.errors import SourceError
 
 # Failures that say nothing of the artifact: its worker was lost, or the storage failed.
 PASSING = ("lost",)
@@ -45,6 +45,7 @@ def make(request: Request, known: Sequence[Row], destination: Destination) -> Pl
 
     Raises:
         UsageError: A registry is malformed.
+        SourceError: There is no artifact at all.
         StorageError: One cannot be listed.
     """
     plan = Plan()
@@ -97,7 +98,7 @@ def _entries(request: Request, plan: Plan) -> list[Entry]:
                 name = f"{registry.label}/{one.name}" if several and registry.label else one.name
                 found[one.source] = replace(one, name=name)
     if not found:
-        raise UsageError("no artifact found", where=", ".join(request.registries))
+        raise SourceError("no artifact found", where=", ".join(request.registries))
     return list(found.values())
 
 

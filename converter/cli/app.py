@@ -14,6 +14,7 @@ from converter.cli.doctor import doctor
 from converter.cli.parameters import (
     Arguments,
     Bounds,
+    Config,
     CpuNodes,
     Device,
     Examples,
@@ -127,13 +128,7 @@ def convert(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and plan; write nothing.")
     ] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="TOML file with defaults for these options; else [tool.convert] of ./pyproject.toml.",
-        ),
-    ] = None,
+    config: Config = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -285,15 +280,26 @@ def _defaults(arguments: list[str]) -> dict[str, Any] | None:
         raise UsageError(f"cannot be read: {e}", where=path) from e
     if not chosen:
         values = values.get("tool", {}).get("convert", {})
-    known = {p.name for c in app.registered_commands if c.callback for p in _parameters(c.callback)}
-    options = {k.replace("-", "_"): v for k, v in values.items()}
-    known -= {"trust", "arch", "arch_args"}  # whoever wrote that file is not the user
+    own = values.pop("batch", {})
+    if not isinstance(own, dict):
+        raise UsageError("sets batch to something else than a table", where=path)
+    shared = _known(values, convert, path)
+    if isinstance(shared.get("include"), list):  # the one list that is a single word
+        shared["include"] = ",".join(shared["include"])
+    taken = {p.name for p in _parameters(batch)} - {"include", "out"}  # globs and DEST, there
+    both = {name: value for name, value in shared.items() if name in taken}
+    return {"SOURCE": shared, "batch": both | _known(own, batch, path)}
+
+
+def _known(values: dict[str, Any], command: Any, path: Path) -> dict[str, Any]:
+    """Return defaults of a command by the names of its parameters."""
+    options = {name.replace("-", "_"): value for name, value in values.items()}
+    # Whoever wrote that file is not the user.
+    known = {p.name for p in _parameters(command)} - {"trust", "arch", "arch_args"}
     unknown = sorted(set(options) - known)
     if unknown:
         raise UsageError(f"sets the unknown option {unknown[0]!r}", where=path)
-    if isinstance(options.get("include"), list):  # the one list that is a single word
-        options["include"] = ",".join(options["include"])
-    return {"SOURCE": options}
+    return options
 
 
 def _parameters(callback: Any) -> list[Any]:

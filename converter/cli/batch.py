@@ -9,6 +9,7 @@ import typer
 from converter.cli.parameters import (
     Arguments,
     Bounds,
+    Config,
     CpuNodes,
     Device,
     Exporter,
@@ -139,6 +140,7 @@ def batch(
     strict_safety: StrictSafety = False,
     sync: Sync = False,
     force: Force = False,
+    config: Config = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -161,6 +163,7 @@ def batch(
 def _request(given: "dict[str, Any]") -> "Request":
     """Return what is asked, from the command's parameters by name."""
     from converter.batch.request import Request
+    from converter.executors.catalog import ENGINES
     from converter.job import Needs
     from converter.options import check
     from converter.registries.filters import Filters
@@ -170,9 +173,14 @@ def _request(given: "dict[str, Any]") -> "Request":
         raise UsageError("convert batch without -o", expected="-o DEST")
     for path in given["report"] or ():
         reports.check(path)
+    if given["engine"] not in ENGINES:
+        raise UsageError(f"--engine {given['engine']}", expected=", ".join(ENGINES))
+    memory, seconds = given["memory"], given["timeout"]
+    for option, value in (("--memory", memory), ("--timeout", seconds)):
+        if value is not None and not value > 0:
+            raise UsageError(f"{option} {value:g}", expected="more than zero")
     options = options_of(given | {"include": given["training_state"]})
     check(options)
-    memory = given["memory"]
     return Request(
         registries=tuple(given["registries"]),
         destination=given["out"],
@@ -186,7 +194,7 @@ def _request(given: "dict[str, Any]") -> "Request":
         needs=Needs(
             gpus=given["gpus"],
             memory_bytes=None if memory is None else int(memory * (1 << 30)),
-            seconds=given["timeout"],
+            seconds=seconds,
         ),
         address=given["address"],
         retries=given["retries"],

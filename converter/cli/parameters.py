@@ -137,6 +137,13 @@ Sync = Annotated[
         help="Wait until the output is on the disk; what replaces an output always does.",
     ),
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="TOML file with defaults for these options; else [tool.convert] of ./pyproject.toml.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
 From = Annotated[
     str | None,
