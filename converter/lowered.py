@@ -7,6 +7,7 @@ asked for by name must be lowered, or nothing is written.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ def _of_torch(
     gap: ConvertError | None = None
     if options.arch is None and options.exporter in ("auto", "native"):
         try:
-            return bundle, lower(bundle, opset, inputs=options.inputs)
+            return bundle, _natively(bundle, opset, options)
         except (UnsupportedError, CorruptError) as e:
             if options.exporter == "native":
                 raise
@@ -108,7 +109,8 @@ def _of_torch(
 
     request = Request(
         opset=opset, exporter=options.exporter, arch=options.arch,
-        inputs=options.inputs, trust=options.trust, limits=options.limits,
+        inputs=options.inputs, hinted=options.hinted_inputs, trust=options.trust,
+        limits=options.limits,
     )  # fmt: skip
     try:
         captured = capture(artifact.path, bundle, request)
@@ -126,6 +128,18 @@ def _of_torch(
     if gap is not None:
         captured.graph.notes.insert(0, f"torch exported it, for here {gap.found}")
     return captured.bundle, captured.graph
+
+
+def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
+    """Lower a torch program, with inputs as a registry declares them where it records none."""
+    hinted = options.hinted_inputs
+    records = bundle.topology is not None and bundle.topology.kind == "exported_program"
+    if hinted and not options.inputs and not records:
+        # One input is the one that there is, whatever a registry calls it.
+        given = (replace(hinted[0], name=""),) if len(hinted) == 1 else hinted
+        with suppress(UnsupportedError, CorruptError, UsageError):
+            return lower(bundle, opset, inputs=given)
+    return lower(bundle, opset, inputs=options.inputs)
 
 
 def _lowered(

@@ -59,6 +59,7 @@ class Comparison:
         samples: Draws for each combination of sizes.
         allow_tf32: Whether a GPU may round products to TF32, on either side.
         allow_cpu_nodes: How many nodes may run on the CPU where another device was asked for.
+        example: A registry's .npz, tried beside random inputs where it is of the model's inputs.
     """
 
     atol: Mapping[str, float] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class Comparison:
     samples: int = 1
     allow_tf32: bool = False
     allow_cpu_nodes: int = 0
+    example: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Options:
             variables.
         arch: Who makes the module that a state dict is of.
         inputs: Inputs of a program that does not record them.
+        hinted_inputs: The same as a registry declares them, "" for a name that it does not. Where
+            nothing comes of them, it is as though they had not been.
         exporter: Who makes a graph of a torch program: ``native`` is ours, ``export`` and
             ``torchscript`` are torch's own; ``auto`` tries them in this order.
         include: Groups of training state to keep with the weights.
@@ -115,6 +119,7 @@ class Options:
     from_checkpoint: Path | None = None
     arch: Arch | None = None
     inputs: tuple[TensorSpec, ...] = ()
+    hinted_inputs: tuple[TensorSpec, ...] = ()
     exporter: str = "auto"
     include: tuple[str, ...] = ()
     strip_prefix: str = "auto"

@@ -68,10 +68,11 @@ def _convert(job: Job, folder: Path, record: dict[str, Any]) -> Status:
     if job.known_digest and _digest_of(staged.path, job) == job.known_digest:
         record["source_digest"] = job.known_digest
         return "unchanged"
-    options = job.options
-    if staged.example is not None and options.comparison.inputs is None:
-        comparison = replace(options.comparison, inputs=staged.example)
-        options = replace(options, comparison=comparison)
+    options = replace(
+        job.options,
+        hinted_inputs=staged.inputs,
+        comparison=replace(job.options.comparison, example=staged.example),
+    )
     target = destination.local(job.name, folder)
     opened: Opened | None = None
     for event in steps(staged.path, target, options):

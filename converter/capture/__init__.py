@@ -51,6 +51,7 @@ class Request:
         exporter: ``export`` or ``torchscript``; anything else tries both, in this order.
         arch: Who makes the module that a state dict is of.
         inputs: Of a program that does not record them.
+        hinted: The same as a registry declares them, where no example of them is there.
         trust: Modules of the user's whose code may run, in the child.
         allowance: What the child may use.
         limits: What the file that it writes may ask of us.
@@ -60,6 +61,7 @@ class Request:
     exporter: str = "auto"
     arch: Arch | None = None
     inputs: tuple[TensorSpec, ...] = ()
+    hinted: tuple[TensorSpec, ...] = ()
     trust: tuple[Trusted, ...] = ()
     allowance: Allowance = field(default_factory=Allowance)
     limits: Limits = DEFAULT
@@ -95,14 +97,16 @@ def capture(source: Path, bundle: Bundle, request: Request) -> Captured:
         raise UsageError(
             "an exported program records its inputs", where=source.name, hint="Leave --input away"
         )
-    known = [] if request.inputs or form == "exported_program" else examples.beside(source)
+    records = form == "exported_program"
+    known = [] if request.inputs or records else examples.beside(source)
+    specs = request.inputs or [e.spec for e in known] or ([] if records else request.hinted)
     question = {
         "form": form,
         "source": str(_on_cpu(source, form, bundle, here, request.limits).absolute()),
         "arch": _plain(request.arch),
         "trusted": plain(request.trust),
         "root": str(ROOT),
-        "inputs": [_spec(s) for s in request.inputs or [e.spec for e in known]],
+        "inputs": [_spec(s) for s in specs],
         "values": _saved(known, here),
         "exporters": [request.exporter] if request.exporter in EXPORTERS else [*EXPORTERS],
         "opset": request.opset,

@@ -19,5 +19,5 @@ def verification_of(options: Options, signature: str | None = None) -> Verificat
         how.atol, how.rtol, how.inputs, how.seed, how.samples,
         trust=options.trust, signature=signature, arch=options.arch, specs=options.inputs,
         device=options.device if is_asked or options.verify == "auto" else None,
-        allow_tf32=how.allow_tf32, allow_cpu_nodes=allowed,
+        allow_tf32=how.allow_tf32, allow_cpu_nodes=allowed, example=how.example,
     )  # fmt: skip

@@ -60,6 +60,7 @@ class Options:
         device: Where both sides shall run as well; None for the CPU alone.
         allow_tf32: Whether a GPU may round products to TF32, on either side.
         allow_cpu_nodes: How many nodes may run on the CPU where another device was asked for.
+        example: A registry's .npz, tried beside random inputs where it is of the model's inputs.
     """
 
     atol: Mapping[str, float] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class Options:
     device: str | None = None
     allow_tf32: bool = False
     allow_cpu_nodes: int = 0
+    example: Path | None = None
 
 
 def verify_graph(
@@ -211,13 +213,14 @@ def _plan(source: Source, file: Declared, options: Options) -> list[list[inputs.
         return inputs.from_file(options.inputs, file.inputs)
     known = source.hints()
     found = [known.get(spec.name, inputs.Hint()) for spec in file.inputs]
-    return inputs.plan(
+    plan = inputs.plan(
         file.inputs,
         found,
         seed=options.seed,
         samples=max(options.samples, 1),
         is_varied=not source.has_layers,
     )
+    return [*inputs.from_example(options.example, file.inputs), *plan]
 
 
 def unable(run: NoRun, framework: str) -> GraphReport:

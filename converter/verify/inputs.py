@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -52,6 +53,7 @@ PASSING = frozenset((
     "Cast", "ExpandDims", "Squeeze", "GetItem", "SlicingOpLambda", "Concatenate",
     "ZeroPadding1D", "Cropping1D", "Cropping2D", "CenterCrop", "Resizing",
 ))  # fmt: skip
+EXAMPLE = "the registry's example"
 WORDS = ("the", "a", "of", "model", "unheard-of")
 
 
@@ -173,7 +175,7 @@ def from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             given = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, AttributeError, TypeError) as e:
+    except (OSError, ValueError, AttributeError, TypeError, BadZipFile) as e:
         raise UsageError(f"is no .npz of plain arrays: {e}", where=path) from e
     names = [spec.name for spec in specs]
     if set(given) == {f"arr_{i}" for i in range(len(specs))}:  # np.savez without names
@@ -183,6 +185,23 @@ def from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]:
             f"holds {', '.join(sorted(given)) or 'nothing'}", expected=", ".join(names), where=path
         )
     return [[Case(path.name, tuple(_fitting(given[s.name], s, path) for s in specs))]]
+
+
+def from_example(path: Path | None, specs: Sequence[TensorSpec]) -> list[list[Case]]:
+    """Return the case that a registry's .npz holds; none where it is of other inputs.
+
+    Of a model of one input it need not know the name: registries are told arrays without one.
+    """
+    if path is None:
+        return []
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            given = [archive[name] for name in archive.files]
+        if len(specs) == 1 and len(given) == 1:
+            return [[Case(EXAMPLE, (_fitting(given[0], specs[0], path),))]]
+        return [[replace(case, name=EXAMPLE) for case in cases] for cases in from_file(path, specs)]
+    except (OSError, ValueError, AttributeError, TypeError, BadZipFile, UsageError):
+        return []
 
 
 def _fitting(array: np.ndarray, spec: TensorSpec, path: Path) -> np.ndarray:

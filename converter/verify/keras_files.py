@@ -128,7 +128,8 @@ class _Comparison:
         hints = inputs.hints(self.model, vocabulary(self.bundle))
         found = [hints.get(spec.name, inputs.Hint()) for spec in specs]
         samples = max(self.options.samples, 1)
-        return inputs.plan(specs, found, seed=self.options.seed, samples=samples)
+        plan = inputs.plan(specs, found, seed=self.options.seed, samples=samples)
+        return [*inputs.from_example(self.options.example, specs), *plan]
 
     def _run_source(
         self, prepared: Prepared, layers: Sequence[str], on: On = CPU

@@ -163,7 +163,7 @@ class Arguments:
     """Makes the things that ``forward`` is given.
 
     Attributes:
-        wanted: By name, as the user says.
+        wanted: By name, as the user says; of the name "" the first one, whatever it is called.
         learned: By name, as ops said.
         fixed: Names of sizes that the program itself fixes.
     """
@@ -186,7 +186,7 @@ class Arguments:
             self._made(walker, p.name, p.kind, has_default=p.default is not None)
             for p in function.parameters[1:]
         ]
-        unknown = sorted(set(self.wanted) - set(self.names))
+        unknown = sorted(set(self.wanted) - {*self.names, ""})
         if unknown:
             known = ", ".join(self.names) or "none"
             raise UsageError(
@@ -247,7 +247,7 @@ class Arguments:
         return Number(value)
 
     def _tensor(self, walker: "Walker", name: str) -> Thing:
-        spec = self.wanted.get(name)
+        spec = self.wanted.get(name, self.wanted.get("") if name == self.names[0] else None)
         if spec is None and name in self.learned:
             spec = self.learned[name].spec
         if spec is None or spec.shape is None:
