@@ -106,6 +106,7 @@ def blank_record(job: Job) -> dict[str, Any]:
         "source": job.source,
         "name": job.name,
         "output": None,
+        "published": {},  # whatever a destination wants to know of it again
         "plan": job.plan,
         "to": job.options.to,
         "status": "failed",

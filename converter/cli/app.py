@@ -44,6 +44,7 @@ from converter.cli.parameters import (
     Verify,
     options_of,
 )
+from converter.cli.references import Given, fetching, output, said
 from converter.cli.terminal import say
 from converter.cli.verify import verify
 from formats.errors import ConvertError, UsageError
@@ -78,20 +79,25 @@ def _global(
 
 
 @app.command("SOURCE", short_help="Convert SOURCE: the default, needs no command")
+@fetching("source")
 def convert(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A file, a folder, or a checkpoint's prefix.")
+        Given,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A file, a folder, a checkpoint's prefix; s3://…, gs://…, models:/name/3.",
+        ),
     ],
     to: To = "portable",
     device: Device = None,
     precision: Precision = None,
     keep_structure: KeepStructure = False,
     out: Annotated[
-        Path | None,
+        Given | None,
         typer.Option(
             "--out",
             "-o",
-            help="Where to write. Default: SOURCE's name with the target's suffix, here.",
+            help="Where to write: a path, s3://…. Default: SOURCE's name with the target's suffix, here.",
         ),
     ] = None,
     from_format: From = None,
@@ -138,12 +144,15 @@ def convert(
     from converter.cli import follow
     from converter.pipeline import steps
 
-    follow.conversion(steps(source, out, options, dry_run=dry_run), as_json=json, quiet=quiet)
+    with output(out, force=force) as target:
+        happened = steps(source, target, options, dry_run=dry_run)
+        follow.conversion(happened, as_json=json, quiet=quiet)
 
 
 @app.command()
+@fetching("source")
 def inspect(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE")],
+    source: Annotated[Given, typer.Argument(metavar="SOURCE")],
     from_format: From = None,
     weights: Annotated[
         bool, typer.Option("--weights", help="List every tensor; by default long lists are cut.")
@@ -156,7 +165,8 @@ def inspect(
     from converter.cli import render
     from converter.inspection import inspect as describe
 
-    render.inspection(describe(source, from_format=from_format), as_json=json, every=weights)
+    found = describe(source, from_format=from_format) | {"source": said(source)}
+    render.inspection(found, as_json=json, every=weights)
 
 
 app.command()(verify)
@@ -167,9 +177,10 @@ app.command()(batch)
 
 
 @app.command()
+@fetching("a", "b")
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A")],
-    b: Annotated[Path, typer.Argument(metavar="B")],
+    a: Annotated[Given, typer.Argument(metavar="A")],
+    b: Annotated[Given, typer.Argument(metavar="B")],
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -216,12 +227,19 @@ def ops(
         raise UsageError(f"ops {source}", expected="ops keras, ops tf or ops torch")
 
 
-def run(arguments: list[str]) -> int:
-    """Run the program and return its exit code; errors are printed, never raised."""
+def run(arguments: list[str], program: typer.Typer | None = None) -> int:
+    """Run the program and return its exit code; errors are printed, never raised.
+
+    Args:
+        arguments: Its own.
+        program: Another one of ours than ``convert``.
+    """
     verbose = "-v" in arguments or "--verbose" in arguments
     try:
-        defaults = _defaults(arguments)
-        result = app(arguments, standalone_mode=False, prog_name="convert", default_map=defaults)
+        defaults = _defaults(arguments) if program is None else None
+        result = (program or app)(
+            arguments, standalone_mode=False, prog_name="convert", default_map=defaults
+        )
     except ConvertError as e:
         return _report(e, e.exit_code, verbose)
     except KeyboardInterrupt:

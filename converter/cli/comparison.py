@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from converter.cli.references import said
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # `--help` need not pay for these
@@ -35,8 +36,8 @@ def document(
         compared = {"equal": weights.equal, "different": list(weights.different)}
     first, *others = reports.values() or (None,)
     show({
-        "source": str(source),
-        "converted": str(converted),
+        "source": said(source),
+        "converted": said(converted),
         "verified": level,
         "weights": compared,
         "graph": None if first is None else first.plain(),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from converter.cli.references import Given, fetching, said
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # nothing of the doctor is imported for `convert --help`
@@ -31,9 +32,10 @@ LIBRARIES = ("cudart", "cudnn", "cublas", "nccl")  # those that a terminal is to
 SHOWN = 12  # lines of one list
 
 
+@fetching("source")
 def doctor(
     source: Annotated[
-        Path | None,
+        Given | None,
         typer.Argument(metavar="[SOURCE]", help="An artifact that does not load here."),
     ] = None,
     from_format: Annotated[
@@ -87,6 +89,8 @@ def doctor(
         from converter.doctor.confirm import confirm
 
         found = replace(found, predictions=tuple(confirm(list(found.predictions), about, host)))
+    if about is not None:
+        found = replace(found, source=replace(about, path=said(about.path)))
     if json:
         from converter.cli.render import document
 

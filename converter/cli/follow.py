@@ -6,6 +6,7 @@ from dataclasses import asdict
 from time import monotonic
 from typing import Any
 
+from converter.cli.references import said
 from converter.cli.render import document
 from converter.cli.terminal import say
 from converter.events import Compared, Lowered, Opened, Progress, Step
@@ -36,7 +37,7 @@ def conversion(
                 if as_json:
                     document(_result(event, done))
                 elif event.path is not None:
-                    say(str(event.path))
+                    say(said(event.path))
 
 
 class _Bar:
@@ -79,10 +80,10 @@ def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
     report = result.report
     about = result.bundle.metadata
     return {
-        "source": str(result.source),
+        "source": said(result.source),
         "format": result.format,
         "evidence": result.evidence,
-        "output": None if result.path is None else str(result.path),
+        "output": None if result.path is None else said(result.path),
         "tensors": len(result.bundle.weights),
         "verified": report and {"tensors": report.tensors, "bytes": report.nbytes},
         "graph": result.graph and result.graph.plain(),

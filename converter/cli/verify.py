@@ -26,6 +26,7 @@ from converter.cli.parameters import (
     Trust,
     bounds,
 )
+from converter.cli.references import Given, fetching
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # `--help` need not pay for these
@@ -43,15 +44,16 @@ ONE = {"source", "converted", "require", "report", "json", "verbose"}  # what a 
 LIKE_THE_SOURCE = ("torch", *MOVED)  # formats that do so where the source is of the same
 
 
+@fetching("source", "converted")
 def verify(
     source: Annotated[
-        Path,
+        Given,
         typer.Argument(
             metavar="SOURCE", help="What was converted; or, alone, a folder of portable bundles."
         ),
     ],
     converted: Annotated[
-        Path | None,
+        Given | None,
         typer.Argument(
             metavar="[CONVERTED]",
             show_default=False,

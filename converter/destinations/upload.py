@@ -1,0 +1,104 @@
+"""An output on its way into a store: what tells that it is complete comes last.
+
+A file is one put, which a store does whole or not at all. Of a folder the marker, such as
+`manifest.json`, is put when all else is there, and an old one is removed before anything is
+replaced. So who asks for the marker first sees the old output, then none, then the new one; who
+already reads the old one while it is replaced may find files of it missing or new, as in any store
+without transactions.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from converter.stores import urls
+from converter.stores.store import Blob, Store
+from formats.errors import ConvertError, UsageError
+
+FILES_AT_ONCE: Final = 4
+MARKERS: Final = ("manifest.json", "convert.json", "config.pbtxt", "saved_model.pb")
+INDEX: Final = ".index.json"
+
+# What is there afterwards: sizes and states by names below the output's own; "" is a file itself.
+Published: TypeAlias = dict[str, tuple[int, str]]
+
+
+def check_free(store: Store, name: str) -> None:
+    """Raise UsageError where something is in an output's place."""
+    if store.stat(name) is not None or store.find(name):
+        raise UsageError(
+            "exists",
+            where=urls.join(store.url, name),
+            hint="Choose another -o, or replace it: --force",
+        )
+
+
+def upload(store: Store, made: Path, name: str) -> Published:
+    """Put an output in its place, and remove what else is there.
+
+    Where that fails, nothing is left that looks complete.
+
+    Raises:
+        StorageError: It cannot be put there.
+    """
+    store.sweep(name)
+    old = [blob.name for blob in store.find(name)]
+    if not made.is_dir():
+        blob = store.put(made, name)
+        store.remove(old)
+        return {"": (blob.nbytes, blob.token)}
+    files = sorted(p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file())
+    marker = marker_of(files)
+    if store.stat(name) is not None:
+        store.remove([name])
+    store.remove(n for n in old if n == f"{name}/{marker}")
+    try:
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            rest = [n for n in files if n != marker]
+            blobs = list(pool.map(lambda n: store.put(made / n, f"{name}/{n}"), rest))
+        store.remove(set(old) - {f"{name}/{n}" for n in files})
+        blobs.append(store.put(made / marker, f"{name}/{marker}"))
+    except ConvertError:
+        with suppress(ConvertError):
+            store.remove(f"{name}/{n}" for n in files)
+        raise
+    return _published(name, blobs)
+
+
+def marker_of(files: Sequence[str]) -> str:
+    """Return the file of an output that is there only when all others are."""
+    found = [m for m in MARKERS if m in files] + [n for n in files if n.endswith(INDEX)]
+    return found[0] if found else files[-1]
+
+
+def clear(store: Store, name: str) -> None:
+    """Remove what a killed upload left in an output's place: a folder's files without a marker.
+
+    Raises:
+        StorageError: They cannot be removed.
+    """
+    store.sweep(name)
+    files = [blob.name[len(name) + 1 :] for blob in store.find(name)]
+    if not any(n in MARKERS or n.endswith(INDEX) for n in files):
+        store.remove(f"{name}/{n}" for n in files)
+
+
+def is_there(name: str, published: Published, found: dict[str, Blob]) -> bool:
+    """Tell whether an output is as it was left.
+
+    Args:
+        name: Its own.
+        published: What `upload` returned then.
+        found: What is in the store, by name.
+    """
+    for inside, (nbytes, token) in published.items():
+        blob = found.get(f"{name}/{inside}" if inside else name)
+        if blob is None or blob.nbytes != nbytes or (token and token != blob.token):
+            return False
+    return bool(published)
+
+
+def _published(name: str, blobs: Sequence[Blob]) -> Published:
+    return {b.name[len(name) + 1 :]: (b.nbytes, b.token) for b in blobs}

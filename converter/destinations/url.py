@@ -1,0 +1,134 @@
+"""Outputs in an object store, or wherever else fsspec reaches: made here, then uploaded.
+
+Beside the outputs, ``.convert/NAME.json`` says of each one whose it is: before its upload that it
+is ours, so that what a killed run has left may be replaced; afterwards all that the ledger has of
+it, so that another machine, with no ledger, knows what is done.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from converter.destinations.folder import Folder
+from converter.destinations.place import Destination
+from converter.destinations.upload import check_free, clear, is_there, upload
+from converter.job import Job
+from converter.registries.entry import Staged
+from converter.stores import urls
+from converter.stores.fsspec_store import open_store
+from converter.stores.store import Blob, Range
+from formats.errors import StorageError
+
+NOTES: Final = ".convert"
+NOTE_BYTES: Final = 16 << 20  # of one note; they hold a record each
+
+
+class Remote:
+    """What is below a URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._store = open_store(url)
+        self._found: dict[str, Blob] | None = None
+
+    def prepare(self) -> None:
+        """See whether it can be written."""
+        probe = f"{NOTES}/probe-{os.urandom(4).hex()}"
+        self._write(probe, {})
+        self._store.remove([probe])
+
+    def holds(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Tell whether the output is there as it was left, by one listing for all of them."""
+        files = record.get("published") or {}
+        return is_there(name, {k: (v[0], v[1]) for k, v in files.items()}, self._listing)
+
+    def stands(self, name: str) -> bool:
+        """Say no: notes tell which outputs are ours."""
+        del name
+        return False
+
+    def sweep(self, name: str) -> bool:
+        """Remove what a killed worker left of an upload; tell whether that is all gone."""
+        try:
+            if self._store.stat(self._note(name)) is not None:
+                clear(self._store, name)
+        except StorageError:
+            return False
+        return True
+
+    def local(self, name: str, scratch: Path) -> Path:
+        """Return a place in the scratch folder."""
+        folder = scratch / "output"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as e:
+            raise StorageError.writing(folder, e) from e
+        return folder / PurePosixPath(name).name
+
+    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
+        """Upload the output, and note what it is."""
+        del staged
+        note = self._note(job.name)
+        if not job.options.force and self._store.stat(note) is None:
+            check_free(self._store, job.name)
+        about = {"name": job.name, "source": job.source, "plan": job.plan, "token": job.token}
+        self._write(note, about | {"record": None})
+        record["published"] = upload(self._store, made, job.name)
+        output = urls.join(self._store.url, job.name)
+        kept = dict(record) | {"status": "done", "exit_code": 0, "output": output}
+        self._write(note, about | {"record": kept})
+        return output
+
+    def recall(self, known: frozenset[str]) -> Iterator[dict[str, Any]]:
+        """Yield the notes of outputs that are here, whole, and that a ledger does not know.
+
+        Args:
+            known: Names that the ledger knows.
+
+        Raises:
+            StorageError: The store cannot be listed.
+        """
+        names = [b for n, b in self._listing.items() if n.startswith(f"{NOTES}/")]
+        wanted = [
+            Range(b.name, 0, b.nbytes)
+            for b in names
+            if b.name[len(NOTES) + 1 : -len(".json")] not in known and 0 < b.nbytes <= NOTE_BYTES
+        ]
+        for data in self._store.read(wanted):
+            with suppress(ValueError, TypeError, KeyError, AttributeError):  # it may be anything
+                note = json.loads(data or b"")
+                if note["record"] and self.holds(note["name"], note["record"]):
+                    yield note
+
+    @staticmethod
+    def _note(name: str) -> str:
+        return f"{NOTES}/{name}.json"
+
+    @property
+    def _listing(self) -> dict[str, Blob]:
+        if self._found is None:
+            self._found = {blob.name: blob for blob in self._store.find()}
+        return self._found
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            self._store.put(Path(file.name), name)
+
+
+def open_destination(reference: str) -> Destination:
+    """Open a URL for outputs.
+
+    Raises:
+        EnvironmentFault: Its package is not installed.
+        UsageError: It holds a password, or nobody knows such URLs.
+    """
+    urls.check(reference)
+    if (path := urls.local_path(reference)) is not None:
+        return Folder(Path(path))
+    return Remote(reference)

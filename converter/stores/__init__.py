@@ -1,0 +1,1 @@
+"""Object stores and remote file systems, behind a few methods of ours."""

@@ -1,0 +1,106 @@
+"""What goes wrong with stores, in one line each: their libraries have an exception for every case.
+
+They are told by their names, so that none of those libraries is imported for it.
+"""
+
+import errno
+
+from converter.stores.urls import masked
+from formats.errors import ConvertError, EnvironmentFault, StorageError
+
+LONGEST = 300  # characters of a library's own words
+
+# Of botocore, google.auth and azure.identity, by the name of the class or of one that it is.
+_CREDENTIALS = frozenset(
+    {
+        "NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "SSOError",
+        "TokenRetrievalError", "ProfileNotFound", "GoogleAuthError", "ClientAuthenticationError",
+    }
+)  # fmt: skip
+_UNREACHABLE = frozenset(
+    {
+        "EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError",
+        "ProxyConnectionError",
+        "ConnectionClosedError", "HTTPClientError", "SSLError", "FSTimeoutError",
+        "ClientConnectionError", "ClientPayloadError", "ServerTimeoutError", "IncompleteReadError",
+        "ResponseStreamingError",
+    }
+)  # fmt: skip
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_OURS = (*_FULL, errno.EROFS, errno.ENAMETOOLONG, errno.EMFILE)  # of this machine's own disk
+_PASSING = (errno.EBUSY, errno.EREMOTEIO, errno.EIO, errno.EAGAIN, errno.ECONNRESET, errno.EPIPE)
+_HINTS = {
+    "s3": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; "
+    "FSSPEC_S3_ANON=true for a public bucket",
+    "gs": "Set GOOGLE_APPLICATION_CREDENTIALS; FSSPEC_GS_TOKEN=anon for a public bucket",
+}
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
+
+
+def fault(e: BaseException, url: str) -> ConvertError:
+    """Return the error for what a store's library raised.
+
+    Args:
+        e: What.
+        url: Of what was asked for.
+    """
+    if isinstance(e, ConvertError):
+        return e
+    where, scheme = masked(url), url.partition(":")[0]
+    kinds = {kind.__name__ for kind in type(e).__mro__}
+    cause = e.__cause__
+    if cause is not None:
+        kinds |= {kind.__name__ for kind in type(cause).__mro__}
+    if isinstance(e, ImportError):
+        return missing(url, e)
+    if kinds & _CREDENTIALS:
+        return StorageError("no credentials", where=where, hint=_HINTS.get(scheme))
+    if isinstance(e, FileNotFoundError):
+        bucket = "bucket" in str(e).lower() or "NoSuchBucket" in kinds
+        return StorageError("no such bucket" if bucket else "not found", where=where)
+    if isinstance(e, PermissionError):
+        return StorageError(f"access denied{_said(e)}", where=where)
+    if kinds & _UNREACHABLE or isinstance(e, ConnectionError | TimeoutError):
+        return StorageError(f"cannot be reached{_said(e)}", where=where)
+    if isinstance(e, OSError) and e.errno in _FULL:
+        return StorageError.writing(where, e)
+    return StorageError(f"{type(e).__name__}{_said(e)}", where=where)
+
+
+def is_passing(e: BaseException) -> bool:
+    """Tell whether the same may well succeed in a moment.
+
+    Not so what cannot be connected to at all: the libraries have tried that for seconds.
+    """
+    if isinstance(e, ConvertError | ImportError | FileNotFoundError | PermissionError):
+        return False
+    kinds = {kind.__name__ for kind in type(e).__mro__}
+    if kinds & {"EndpointConnectionError", "ProxyConnectionError", "ClientConnectorError"}:
+        return False
+    if kinds & _UNREACHABLE or isinstance(e, ConnectionError | TimeoutError):
+        return not isinstance(e, ConnectionRefusedError)
+    return isinstance(e, OSError) and e.errno in _PASSING
+
+
+def is_local(e: BaseException) -> bool:
+    """Tell whether it is this machine's disk that failed."""
+    return isinstance(e, OSError) and e.errno in _OURS
+
+
+def missing(url: str, e: ImportError | None = None) -> EnvironmentFault:
+    """Return the error for a scheme whose package is not installed."""
+    scheme = url.partition(":")[0]
+    extra = _EXTRAS.get(scheme)
+    said = f": {' '.join(str(e).split())[:LONGEST]}" if e is not None and extra is None else ""
+    return EnvironmentFault(
+        f"{scheme}:// takes a package that is not installed{said}",
+        where=masked(url),
+        hint=f'pip install "model-convert[{extra}]"'
+        if extra
+        else "pip install fsspec, and what it asks for",
+    )
+
+
+def _said(e: BaseException) -> str:
+    text = masked(" ".join(str(e).split()))
+    return f": {text[:LONGEST]}" if text else ""

@@ -1,0 +1,75 @@
+"""What a store does for registries and destinations: names below a URL, with bytes and a state.
+
+Names are relative to the store's URL, with ``/`` between folders; "" is the URL itself. A store
+has no folders and no renaming: a name either has its bytes, all of them, or is not there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """One object or remote file.
+
+    Attributes:
+        name: Below the store's URL.
+        nbytes: Its size.
+        token: What changes when its bytes do: an ETag, a version, a time; "" for unknown.
+    """
+
+    name: str
+    nbytes: int
+    token: str
+
+
+class Range(NamedTuple):
+    """Some bytes of a blob."""
+
+    name: str
+    start: int
+    end: int
+
+
+class Store(Protocol):
+    """A place that is reached over a network, below one URL.
+
+    All methods raise `StorageError` (no such bucket, access denied, unreachable) and
+    `EnvironmentFault` (a missing extra), in one line without secrets.
+    """
+
+    @property
+    def url(self) -> str:
+        """Where it is, without secrets."""
+
+    def find(self, under: str = "", *, starting: str = "") -> list[Blob]:
+        """Return all that is below a name, by name; nothing where there is no such thing.
+
+        Args:
+            under: A folder's name.
+            starting: Only what begins so, in that folder itself and not below it.
+        """
+
+    def stat(self, name: str = "") -> Blob | None:
+        """Return what has this very name; None for a folder or nothing."""
+
+    def read(self, ranges: Sequence[Range]) -> list[bytes | None]:
+        """Return some bytes of many blobs, several at a time; None for what cannot be read."""
+
+    def get(self, blob: Blob, path: Path) -> None:
+        """Write a blob to a local file.
+
+        Raises:
+            SourceError: It is not there any more, or has another size.
+        """
+
+    def put(self, path: Path, name: str) -> Blob:
+        """Upload a local file: afterwards the name has all of its bytes, or what it had before."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove blobs; those that are gone already are no error."""
+
+    def sweep(self, name: str) -> None:
+        """Remove what killed uploads to a name have left, which nobody sees and somebody pays."""

@@ -1,0 +1,63 @@
+"""URLs of stores: their parts, and what of them may be said.
+
+They are not RFC 3986's: an S3 key may hold ``?``, ``#``, ``%`` and blanks, and means them.
+"""
+
+import re
+
+from formats.errors import UnsupportedError, UsageError
+
+_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/\s]*@")
+_QUERY = re.compile(r"\b(https?://[^\s?]+)\?[^\s'\")]+")
+_SECRET = re.compile(r"(?i)\b(\w*(?:signature|token|secret|password|sig))=[^\s&'\")]+")
+
+
+def masked(text: str) -> str:
+    """Return a text without the passwords and signatures of the URLs in it."""
+    text = _PASSWORD.sub(r"\1:***@", text)
+    return _SECRET.sub(r"\1=***", _QUERY.sub(r"\1?***", text))
+
+
+def check(url: str) -> None:
+    """Raise for URLs that no batch may keep, in a ledger and in reports, and for chained ones.
+
+    Raises:
+        UnsupportedError: It is chained (``simplecache::s3://``).
+        UsageError: It holds a password or a signature.
+    """
+    if "::" in url:
+        raise UnsupportedError("not supported: chained URLs", where=masked(url))
+    if masked(url) != url:
+        scheme = url.partition(":")[0].upper()
+        raise UsageError(
+            "holds a password or a signature, which would stand in the ledger and in reports",
+            where=masked(url),
+            hint=f"Give it where fsspec looks: FSSPEC_{scheme}_PASSWORD, or ~/.config/fsspec",
+        )
+
+
+def join(url: str, name: str) -> str:
+    """Return the URL of a name below another one."""
+    return f"{url.rstrip('/')}/{name}" if name else url
+
+
+def last(url: str) -> str:
+    """Return the last part of a URL's path: what a file of it is called here."""
+    path = url.partition("://")[2]
+    if url.startswith(("http://", "https://")):
+        path = re.split(r"[?#]", path, maxsplit=1)[0]
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def parent(url: str) -> str:
+    """Return the URL of the folder that something is in."""
+    if url.startswith(("http://", "https://")):
+        url = re.split(r"[?#]", url, maxsplit=1)[0]
+    head, _, _ = url.rstrip("/").rpartition("/")
+    return head if len(head) > len(url.partition("://")[0]) + 2 else url
+
+
+def local_path(url: str) -> str | None:
+    """Return the path that a ``file://`` URL is; None for any other."""
+    scheme, _, path = url.partition("://")
+    return path if scheme in ("file", "local") else None
