@@ -1,9 +1,208 @@
-"""Crash-isolated children on this machine."""
+"""Crash-isolated children on this machine: a job that crashes, hangs or swells costs itself alone.
 
+A fork server does the work (`fork_server`); here is who gets which job, and who gets another try.
+Only what is no fault of the job's is tried again, ``Settings.retries`` times, and alone, so that a
+job which takes others down with it is found out:
+
+- a job whose server went away is tried again, and is ``lost`` in the end;
+- so is one that was killed (SIGKILL) by somebody else. A person, a scheduler or the kernel may have
+  done it. Killed again although it was alone, it is its own fault: ``memory`` where the kernel
+  says that it ran out of it, else ``crashed``, and not tried in later runs unless that is asked.
+"""
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from converter.executors import leftovers
 from converter.executors.engine import Executor, Settings
-from converter.executors.inline import Inline
+from converter.executors.orders import WORK, Charter, Word
+from converter.executors.server import Server, ServerLostError
+from converter.job import Job, Outcome, Status, died
+from formats.errors import EnvironmentFault
+
+QUEUED = 8  # jobs that a server has ready for each that runs
+LOST = str(EnvironmentFault("the process that ran it went away", hint="Run the batch again"))
+
+
+@dataclass(slots=True)
+class Try:
+    """One job, and how often it was begun.
+
+    Attributes:
+        job: Which.
+        begun: How often.
+        is_running: Whether it was begun on the server that there is.
+        began: When it was last begun, by the monotonic clock.
+    """
+
+    job: Job
+    begun: int = 0
+    is_running: bool = False
+    began: float = 0.0
+
+
+class Processes:
+    """Runs each job in a child of its own."""
+
+    def __init__(self, settings: Settings, task: str = WORK) -> None:
+        """Keep what is asked; processes are started by the first job.
+
+        Args:
+            settings: As every executor has them.
+            task: What a child does with its job, ``module:function``.
+        """
+        self._settings = settings
+        self._task = task
+        self._jobs = settings.jobs or cores()
+        self._server: Server | None = None
+        self._numbers = 0
+        self._sent: dict[int, Try] = {}  # by order
+        self._again: deque[Try] = deque()
+        self._suspects: deque[Try] = deque()  # tried again one at a time
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Yield the outcome of each job as it ends.
+
+        Raises:
+            EnvironmentFault: No process can be started.
+        """
+        rest = iter(jobs)
+        while True:
+            try:
+                self._send(rest)
+                if not self._sent:
+                    return
+                news = self._server.hear() if self._server is not None else []
+            except ServerLostError:
+                yield from self._lost()
+                continue
+            for word in news:
+                outcome = self._take(word)
+                if outcome is not None:
+                    yield outcome
+
+    def _send(self, rest: Iterator[Job]) -> None:
+        """Give orders, as many as the server shall have."""
+        if self._suspects:
+            if not self._sent:
+                self._order(self._suspects.popleft())
+            return
+        while len(self._sent) < self._jobs * (1 + QUEUED):
+            if self._again:
+                self._order(self._again.popleft())
+                continue
+            job = next(rest, None)
+            if job is None:
+                return
+            self._order(Try(job))
+
+    def _order(self, one: Try) -> None:
+        if self._server is None:
+            scratch = str(self._settings.scratch)
+            self._server = Server(Charter(scratch, self._jobs, one.job, self._task))
+        self._numbers += 1
+        one.is_running = False
+        self._sent[self._numbers] = one
+        self._server.send(self._numbers, one.job)
+
+    def _take(self, word: Word) -> Outcome | None:
+        """Return the outcome that a word of the server's is, if it is one."""
+        one = self._sent[word.number]
+        if word.end == "begun":
+            one.begun += 1
+            one.is_running = True
+            one.began = time.monotonic()
+            return None
+        del self._sent[word.number]
+        if word.end == "answered":
+            return _answered(one, word)
+        if word.end in ("killed", "oom"):
+            return self._killed(one, word)
+        return _died(one, status_of(word), word.message, word.seconds)
+
+    def _killed(self, one: Try, word: Word) -> Outcome | None:
+        """Try a job again that somebody has killed, unless it was alone with who did it."""
+        is_own_fault = word.end == "oom" and one.begun > 1
+        if one.begun <= self._settings.retries and not is_own_fault:
+            self._suspects.append(one)
+            return None
+        status = status_of(word)
+        if one.begun > 1 and status == "lost":
+            status = "crashed"
+            word = word._replace(message=f"{word.message} ({one.begun} times)")
+        return _died(one, status, word.message, word.seconds)
+
+    def _lost(self) -> Iterator[Outcome]:
+        """Sort what was with a server that is gone."""
+        pid = self._stop()
+        sent, self._sent = self._sent, {}
+        for number, one in sent.items():
+            if not one.is_running:
+                self._again.append(one)
+                continue
+            leftovers.remove(one.job, leftovers.folder_of(self._settings.scratch, pid, number))
+            if one.begun <= self._settings.retries:
+                self._suspects.append(one)
+            else:
+                yield _died(one, "lost", LOST, time.monotonic() - one.began)
+
+    def _stop(self) -> int:
+        """End the server, and return the pid that it had."""
+        server, self._server = self._server, None
+        if server is None:
+            return 0
+        server.stop()
+        return server.pid
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+        self._sent.clear()
 
 
 def open_executor(settings: Settings) -> Executor:
     """Return the executor."""
-    return Inline(settings)
+    return Processes(settings)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def status_of(word: Word) -> Status:
+    """Return the status of a job that gave no answer and is not tried again."""
+    if word.end == "oom":
+        return "memory"
+    if word.end in ("timeout", "memory", "crashed"):
+        return word.end
+    return "lost"
+
+
+def _answered(one: Try, word: Word) -> Outcome:
+    job = one.job
+    try:
+        record: dict[str, Any] = json.loads(word.record)
+    except ValueError:  # something in that process wrote where it must not
+        return _died(one, "crashed", "its answer is damaged", word.seconds)
+    record["attempts"] = one.begun
+    return Outcome(job.source, job.name, record["status"], record["exit_code"], record)
+
+
+def _died(one: Try, status: Status, message: str, seconds: float) -> Outcome:
+    return died(one.job, status, message, seconds=seconds, attempts=one.begun)

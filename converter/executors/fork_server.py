@@ -1,0 +1,327 @@
+"""The fork server: one clean process that forks a child for each job, and watches over it.
+
+``python -P -m converter.executors.fork_server ORDERS WORDS LIFELINE``, three file descriptors. It
+is started, never forked, so that it has one thread and nothing of the driver's; what conversions
+need is imported once, and a child costs a few milliseconds. Frameworks are only in children of
+those children.
+
+It does all that concerns a running child itself: limits, deaths, what is left behind. So workers
+never wait for a driver that is writing its ledger. It ends with all its children where the driver
+closes the orders' pipe, or dies.
+"""
+
+import faulthandler
+import fcntl
+import gc
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from converter.executors import endings, forked, leftovers, watching
+from converter.executors.orders import Charter, End, Order, Word, framed
+from converter.executors.preload import preload
+from converter.job import Job
+
+CHUNK_BYTES = 1 << 16
+LAST_BYTES = 8192  # of what a child prints
+TRACE_SECONDS = 0.2  # for a child to say where it is, before it is stopped
+MEMORY_SECONDS = 0.05
+SHARE_OF_TIME = 0.05  # that looking at all processes may take
+UNDYING_SECONDS = 10.0  # after which one that waits for a dead disk is not waited for
+
+
+@dataclass(slots=True)
+class Child:
+    """One job that runs.
+
+    Attributes:
+        number: The order's.
+        job: What it does.
+        pid: Of the child.
+        folder: Its temporary files.
+        answer_fd: Where its record comes from.
+        words_fd: Where all comes from that it prints.
+        began: When, by the monotonic clock.
+        ending: Why it is being stopped, where it is.
+        detail: What that took: seconds or bytes.
+        next_step: When something is to be done about it: it is told to say where it is, killed,
+            given up.
+        is_killed: Whether it was.
+        answer: What came of its record.
+        words: The last of what it printed.
+    """
+
+    number: int
+    job: Job
+    pid: int
+    folder: Path
+    answer_fd: int
+    words_fd: int
+    began: float
+    ending: End | None = None
+    detail: int = 0
+    next_step: float = float("inf")
+    is_killed: bool = False
+    answer: bytearray = field(default_factory=bytearray)
+    words: bytearray = field(default_factory=bytearray)
+
+
+class ForkServer:
+    """All that runs, and the loop that watches it."""
+
+    def __init__(self, orders: Connection, words: int, charter: Charter) -> None:
+        self._orders = orders
+        self._words = words
+        self._charter = charter
+        self._scratch = Path(charter.scratch)
+        self._task = forked.task_of(charter.task)
+        self._waiting: deque[Order] = deque()
+        self._running: dict[int, Child] = {}  # by pid
+        self._by_fd: dict[int, tuple[Child, bytearray]] = {}
+        self._given_up: set[int] = set()
+        self._out = bytearray()
+        self._poll = select.poll()
+        self._next_look = 0.0
+        self._oom_kills = watching.out_of_memory_kills()
+        self._wake, wake = os.pipe()
+        for fd in (self._wake, wake, words):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._own = (orders.fileno(), words, self._wake, wake)
+        self._poll.register(orders.fileno(), select.POLLIN)
+        self._poll.register(self._wake, select.POLLIN)
+
+    def run(self) -> None:
+        """Serve until the driver is gone."""
+        self._say(Word(-1, "ready"))
+        try:
+            while True:
+                events = self._poll.poll(self._patience())
+                ready = {fd for fd, _ in events}
+                for fd in ready & self._by_fd.keys():
+                    self._hear(fd)
+                if self._wake in ready:
+                    with suppress(BlockingIOError):
+                        os.read(self._wake, CHUNK_BYTES)
+                    self._reap()
+                if self._orders.fileno() in ready:
+                    self._take_orders()
+                self._look()
+                self._begin()
+                self._flush()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            pass  # the driver is gone, or has enough
+        finally:
+            self._end()
+
+    def _take_orders(self) -> None:
+        while self._orders.poll():
+            self._waiting.append(self._orders.recv())
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._running) < self._charter.jobs:
+            self._fork(*self._waiting.popleft())
+
+    def _fork(self, number: int, job: Job) -> None:
+        answer, to_answer = os.pipe()
+        words, to_words = os.pipe()
+        parent = os.getpid()
+        folder = leftovers.folder_of(self._scratch, parent, number)
+        pid = os.fork()
+        if not pid:
+            close = (*self._own, *self._by_fd, answer, words)
+            forked.be_the_child(self._task, job, folder, to_answer, to_words, close, parent)
+        os.close(to_answer)
+        os.close(to_words)
+        child = Child(number, job, pid, folder, answer, words, time.monotonic())
+        if job.needs.seconds is not None:
+            child.next_step = child.began + job.needs.seconds
+        self._running[pid] = child
+        for fd, buffer in ((answer, child.answer), (words, child.words)):
+            os.set_blocking(fd, False)
+            self._by_fd[fd] = child, buffer
+            self._poll.register(fd, select.POLLIN)
+        self._say(Word(number, "begun"))
+
+    def _hear(self, fd: int) -> None:
+        """Take what a child says, until it has nothing more to say or has closed its end."""
+        child, buffer = self._by_fd[fd]
+        try:
+            some = os.read(fd, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not some:
+            self._deafen(fd)
+        buffer += some
+        if fd == child.words_fd and len(buffer) > 2 * LAST_BYTES:
+            del buffer[:-LAST_BYTES]
+
+    def _deafen(self, fd: int) -> None:
+        if self._by_fd.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+            os.close(fd)
+
+    def _reap(self) -> None:
+        """Take note of every child that has ended."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            child = self._running.get(pid)
+            if child is not None:
+                self._finish(child, status)
+            self._given_up.discard(pid)
+
+    def _finish(self, child: Child, status: int | None) -> None:
+        """Say how a child ended, and remove what it left.
+
+        Args:
+            child: Which.
+            status: As ``waitpid`` tells it; None for one that does not die.
+        """
+        for fd in (child.answer_fd, child.words_fd):
+            while fd in self._by_fd:
+                before = len(self._by_fd[fd][1])
+                self._hear(fd)
+                if fd in self._by_fd and len(self._by_fd[fd][1]) == before:
+                    self._deafen(fd)  # what it left behind still has the other end
+        del self._running[child.pid]
+        answer = forked.complete(child.answer)
+        if answer is None or answer[:1] == forked.SOMETHING_LEFT:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            watching.kill_orphans({*self._running, *self._given_up})
+        if answer is None or status:
+            leftovers.remove(child.job, child.folder)
+        elif child.folder.exists():
+            shutil.rmtree(child.folder, ignore_errors=True)
+        self._say(self._last_word(child, status, answer))
+
+    def _last_word(self, child: Child, status: int | None, answer: bytes | None) -> Word:
+        seconds = time.monotonic() - child.began
+        if answer is not None:
+            return Word(child.number, "answered", "", seconds, answer[1:])
+        words, needs = bytes(child.words), child.job.needs
+        if child.ending == "timeout":
+            text = endings.of_timeout(needs.seconds or 0, words)
+            return Word(child.number, "timeout", text, seconds)
+        if child.ending == "memory":
+            text = endings.of_memory(child.detail, needs.memory_bytes or 0, words)
+            return Word(child.number, "memory", text, seconds)
+        kills = watching.out_of_memory_kills()
+        oom, self._oom_kills = kills > self._oom_kills, kills
+        end, text = endings.of_status(status or 0, words, oom=oom)
+        return Word(child.number, end, text, seconds)
+
+    def _patience(self) -> float | None:
+        """Return the milliseconds until something is due that nobody announces."""
+        due = min((child.next_step for child in self._running.values()), default=float("inf"))
+        if any(child.job.needs.memory_bytes is not None for child in self._running.values()):
+            due = min(due, self._next_look)
+        if due == float("inf"):
+            return None
+        return max(0.0, due - time.monotonic()) * 1000 + 1
+
+    def _look(self) -> None:
+        """See whether what runs keeps to its limits."""
+        now = time.monotonic()
+        for child in list(self._running.values()):
+            if now >= child.next_step:
+                self._step(child, now)
+        if now < self._next_look:
+            return
+        limited = [
+            c for c in self._running.values()
+            if c.ending is None and c.job.needs.memory_bytes is not None
+        ]  # fmt: skip
+        if limited:
+            self._look_at_memory(limited)
+        took = time.monotonic() - now
+        self._next_look = now + max(MEMORY_SECONDS, took / SHARE_OF_TIME)
+
+    def _look_at_memory(self, limited: list[Child]) -> None:
+        known = watching.processes()
+        for child in limited:
+            family = watching.descendants([child.pid], known)
+            used = sum(known[pid].resident_bytes for pid in family if pid in known)
+            if used > (child.job.needs.memory_bytes or 0):
+                child.detail = used
+                self._stop(child, "memory")
+
+    def _stop(self, child: Child, why: End) -> None:
+        """Let a child say where it is, before it is killed."""
+        child.ending = why
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGUSR1)
+        child.next_step = time.monotonic() + (TRACE_SECONDS if why == "timeout" else 0)
+
+    def _step(self, child: Child, now: float) -> None:
+        if child.ending is None:
+            self._stop(child, "timeout")
+        elif not child.is_killed:
+            child.is_killed = True
+            watching.kill(child.pid)
+            child.next_step = now + UNDYING_SECONDS
+        else:  # it hangs in the kernel, and dies as soon as that lets go of it
+            self._given_up.add(child.pid)
+            self._finish(child, None)
+
+    def _say(self, word: Word) -> None:
+        self._out += framed(word)
+
+    def _flush(self) -> None:
+        """Send what can be sent without waiting."""
+        while self._out:
+            try:
+                sent = os.write(self._words, self._out[: CHUNK_BYTES * 4])
+            except BlockingIOError:
+                self._poll.register(self._words, select.POLLOUT)
+                return
+            del self._out[:sent]
+        with suppress(KeyError):
+            self._poll.unregister(self._words)
+
+    def _end(self) -> None:
+        """End every child, and remove what it left."""
+        for pid in self._running:
+            watching.kill(pid)
+        for child in list(self._running.values()):
+            with suppress(ChildProcessError):
+                os.waitpid(child.pid, 0)
+        watching.kill_orphans(())
+        for child in self._running.values():
+            leftovers.remove(child.job, child.folder)
+
+
+def main() -> None:
+    """Serve whoever is at the other end of the pipes."""
+    orders, words = Connection(int(sys.argv[1])), int(sys.argv[2])
+    for fd in (orders.fileno(), words, int(sys.argv[3])):
+        fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+    charter: Charter = orders.recv()
+    preload(charter.first)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    watching.adopt_orphans()
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    server = ForkServer(orders, words, charter)
+    gc.collect()
+    gc.freeze()  # children share what is never visited
+    server.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What a fork server imports before its first child, so that no child has to.
+
+Never a framework, nor onnxruntime: those have threads, and run only in children of children. What
+jobs need that is not here, each child imports for itself; a test looks that nothing of ours is.
+"""
+
+import pkgutil
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
+
+from converter.job import Job
+from converter.options import WITH_GRAPH
+from converter.registries.catalog import KINDS, scheme_of
+
+ALWAYS = (
+    "numpy",
+    "blake3",
+    "ctypes",
+    "datetime",
+    "platform",
+    "converter.worker",
+    "converter.destinations.folder",
+)
+READERS = ("formats",)
+GRAPHS = ("converter.lower", "converter.passes", "converter.write_savedmodel")
+WITH_GRAPHS = ("numpy.random", "converter.write_graph", "converter.lowered")
+
+
+def preload(job: Job) -> None:
+    """Import what jobs like this one need."""
+    for name in names(job):
+        with suppress(ImportError):  # an extra that is missing; the job that needs it says so
+            import_module(name)
+
+
+def names(job: Job) -> Iterator[str]:
+    """Yield what to import, what others stand on first."""
+    yield from ALWAYS
+    for kind in KINDS:
+        if scheme_of(job.source) in kind.schemes or kind.schemes == ("*",):
+            yield f"converter.registries.{kind.module}"
+            break
+    for package in READERS:
+        yield from _whole(package)
+    if job.options.to in WITH_GRAPH:
+        yield "onnx"
+        yield from WITH_GRAPHS
+        for package in GRAPHS:
+            yield from _whole(package)
+
+
+def _whole(package: str) -> Iterator[str]:
+    yield package
+    path = import_module(package).__path__
+    yield from (module.name for module in pkgutil.walk_packages(path, f"{package}."))
