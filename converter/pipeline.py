@@ -7,6 +7,7 @@ Nothing here prints.
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
@@ -126,16 +127,19 @@ def convert(
     raise InternalError("steps() ended without a result")
 
 
+@cache
+def _suffixes() -> frozenset[str]:
+    return frozenset(s for row in catalog.FORMATS for s in row.suffixes) | {".weights"}
+
+
 def default_out(source: Path, to: Target, device: str | None = None) -> Path:
     """Return the output's path where none was given: the source's stem in the current folder.
 
     A file of torch's is called after its device, too: its source may stand in the same folder.
     """
-    name = source.name or source.resolve().name
-    known = {s for row in catalog.FORMATS for s in row.suffixes}
-    stem = name
-    while Path(stem).suffix.lower() in known | {".weights"} and Path(stem).stem:
-        stem = Path(stem).stem
+    stem = source.name or source.resolve().name
+    while 0 < (dot := stem.rfind(".")) and stem[dot:].lower() in _suffixes():
+        stem = stem[:dot]
     if to in TORCH_SUFFIXES:
         return Path(f"{stem}.{(device or 'cpu').replace(':', '-')}{TORCH_SUFFIXES[to]}")
     return Path(f"{stem}.{to}")

@@ -1,26 +1,33 @@
 """The batch: plan, give jobs to an executor, write down what comes of them."""
 
-import shutil
-import tempfile
+import os
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
 from converter.batch import plan as planning
-from converter.batch.ledger import Ledger, Row
+from converter.batch.ledger import Ledger
 from converter.batch.plan import Plan
 from converter.batch.request import Request
+from converter.batch.scratch import scratch
+from converter.batch.stopping import Stop, stopping
+from converter.batch.worklist import Worklist, clear_up
 from converter.destinations.catalog import open_destination
-from converter.executors.catalog import open_executor
+from converter.destinations.place import Destination
+from converter.executors.catalog import check, open_executor
 from converter.executors.engine import Settings
 from converter.job import GOOD, Job, Outcome
 from converter.registries.catalog import scheme_of
+from formats.errors import StorageError, UsageError
 
-CLAIMED_AT_ONCE = 64
+INTERRUPTED = 130
+POLL_SECONDS = 0.1, 1.0  # between two looks at what others do: at first, and at most
+DYING_SECONDS = 2.0  # that processes of a killed driver may take to be gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +44,31 @@ class Finished:
     Attributes:
         outcome: What came of it.
         counts: Of this run so far, by status.
+        through: How many are, those of other drivers counted.
         total: How many there were to do.
         seconds: Since the first one began.
+        is_elsewhere: Whether another driver did it, since this one has planned.
     """
 
     outcome: Outcome
     counts: Counter[str]
+    through: int
     total: int
     seconds: float
+    is_elsewhere: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """All that is left is with other drivers; if one of them dies, this one takes over.
+
+    Attributes:
+        count: How many artifacts.
+        holders: Where those drivers are.
+    """
+
+    count: int
+    holders: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -52,11 +76,13 @@ class Summary:
     """The end of a run.
 
     Attributes:
-        exit_code: The worst of all artifacts, those that failed in earlier runs counted.
+        exit_code: The worst of all artifacts, those that failed in earlier runs counted; or 130,
+            where the user has stopped it: the next run goes on.
         counts: How many of this run ended how.
         done_before: How many were done already.
         failed_before: How many had failed before and were not tried again.
-        elsewhere: How many another driver has.
+        elsewhere: How many another driver did meanwhile.
+        left: How many of the plan nobody has done: it was stopped, or they are for a later run.
         seconds: How long it all took.
     """
 
@@ -65,14 +91,18 @@ class Summary:
     done_before: int = 0
     failed_before: int = 0
     elsewhere: int = 0
+    left: int = 0
     seconds: float = 0.0
 
 
-Event: TypeAlias = "Planned | Finished | Summary"
+Event: TypeAlias = "Planned | Finished | Waiting | Summary"
 
 
 def run(request: Request, *, dry_run: bool = False) -> Iterator[Event]:
     """Do what is asked, yielding the plan, each outcome, and the summary last.
+
+    A dry run yields the plan, and writes nothing anywhere. Where the user stops it, by Ctrl-C or
+    SIGTERM, that is the summary's exit code.
 
     Raises:
         UsageError: The request contradicts itself.
@@ -80,68 +110,154 @@ def run(request: Request, *, dry_run: bool = False) -> Iterator[Event]:
         EnvironmentFault: The executor cannot work.
     """
     begin = time.monotonic()
-    destination = open_destination(request.destination)
+    check(request.engine)
+    request = _anywhere(request)
     path = request.ledger or default_ledger(request.destination)
+    destination = open_destination(request.destination)
     if dry_run:
-        known = _known(path)
-        yield Planned(planning.make(request, known, destination))
+        with Ledger(path if path.exists() else None, read_only=True) as ledger:
+            yield Planned(planning.make(request, ledger, destination))
         return
-    destination.prepare()
-    with Ledger(path) as ledger:
-        plan = planning.make(request, list(ledger.rows()), destination)
-        yield Planned(plan)
-        summary = Summary(done_before=len(plan.done), failed_before=len(plan.failed))
-        codes = [row.exit_code for row in plan.failed]
-        if plan.todo:
-            for event in _jobs(request, ledger, plan.todo, summary):
-                codes.append(event.outcome.exit_code)
-                yield event
-        summary.exit_code = max(codes, default=0)
-        summary.seconds = time.monotonic() - begin
-        yield summary
+    summary = Summary()
+    with stopping() as stop:
+        try:
+            yield from _run(request, path, destination, summary, stop)
+        except KeyboardInterrupt:
+            summary.exit_code = INTERRUPTED
+    summary.seconds = time.monotonic() - begin
+    yield summary
 
 
 def default_ledger(destination: str) -> Path:
-    """Return the ledger of a destination: beside a folder, or here for one that is elsewhere."""
+    """Return the ledger of a destination: beside a folder, or here for one that is elsewhere.
+
+    Raises:
+        UsageError: There is nothing beside it.
+    """
     if scheme_of(destination) == "":
-        folder = Path(destination).absolute()
+        folder = Path(os.path.abspath(destination))  # noqa: PTH100 - "..", too, has a name
+        if not folder.name:
+            raise UsageError(f"-o {destination}", expected="a folder of its own")
         return folder.with_name(f"{folder.name}.ledger.sqlite")
     safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in destination)
     return Path(f"{safe}.ledger.sqlite")
 
 
-def _known(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
+def _anywhere(request: Request) -> Request:
+    """Return the request in terms that hold in any process."""
+    if scheme_of(request.destination) != "":
+        return request
+    return replace(request, destination=os.path.abspath(request.destination))  # noqa: PTH100
+
+
+def _run(
+    request: Request, path: Path, destination: Destination, summary: Summary, stop: Stop
+) -> Iterator[Event]:
+    with stop.listening():
+        destination.prepare()
     with Ledger(path) as ledger:
-        return list(ledger.rows())
+        try:
+            with stop.listening():
+                clear_up(ledger, destination)
+                plan = planning.make(request, ledger, destination)
+            summary.done_before, summary.failed_before = len(plan.done), len(plan.failed)
+            summary.left = len(plan.todo) + plan.later
+            yield Planned(plan)
+            with scratch() as folder:
+                codes = [row.exit_code for row in plan.failed]
+                try:
+                    for event in _jobs(request, ledger, destination, plan, summary, folder, stop):
+                        if isinstance(event, Finished):
+                            codes.append(event.outcome.exit_code)
+                        yield event
+                finally:
+                    summary.exit_code = max(codes, default=0)
+                    stop.ending()
+        finally:
+            with suppress(StorageError):  # if that fails, so did what this ends
+                _give_back(ledger, destination)
+
+
+def _give_back(ledger: Ledger, destination: Destination) -> None:
+    """Give claims back, and wait until what dying processes hold can be removed."""
+    ledger.claims.release()
+    until = time.monotonic() + DYING_SECONDS
+    while not clear_up(ledger, destination) and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _jobs(
-    request: Request, ledger: Ledger, todo: list[Job], summary: Summary
-) -> Iterator[Finished]:
+    request: Request,
+    ledger: Ledger,
+    destination: Destination,
+    plan: Plan,
+    summary: Summary,
+    folder: Path,
+    stop: Stop,
+) -> Iterator[Finished | Waiting]:
+    """Do the jobs that no other driver does, until there is none left."""
     begin = time.monotonic()
-    run_id = ledger.driver
-    scratch = Path(tempfile.mkdtemp(prefix="convert-batch-"))
-    by_name = {job.name: job for job in todo}
-    settings = Settings(request.jobs, scratch, request.address, request.retries, request.patience)
-    try:
-        with open_executor(request.engine, settings) as executor:
-            for outcome in executor.run(_claimed(ledger, todo, summary)):
-                ledger.settle(by_name[outcome.name], outcome, run_id)
-                ledger.beat()
-                summary.counts[outcome.status] += 1
-                yield Finished(outcome, summary.counts, len(todo), time.monotonic() - begin)
-                if request.fail_fast and outcome.status not in GOOD:
+    work = Worklist(ledger, destination, plan)
+    settings = Settings(request.jobs, folder, request.address, request.retries, request.patience)
+    through = 0
+
+    def finished(outcome: Outcome, *, is_elsewhere: bool = False) -> Finished:
+        nonlocal through
+        through += 1
+        summary.left -= 1
+        if is_elsewhere:
+            summary.elsewhere += 1
+        else:
+            summary.counts[outcome.status] += 1
+        return Finished(
+            outcome, summary.counts, through, len(plan.todo), time.monotonic() - begin,
+            is_elsewhere,
+        )  # fmt: skip
+
+    def news() -> Iterator[Finished]:
+        yield from (finished(outcome, is_elsewhere=True) for outcome in work.told())
+        yield from (finished(outcome) for outcome in work.refused())
+
+    pause = POLL_SECONDS[0]
+    while True:
+        failed, before = False, through
+        with closing(_outcomes(request.engine, settings, work.jobs(), stop)) as outcomes:
+            for outcome in outcomes:
+                if outcome is not None:
+                    work.settle(outcome)
+                    yield finished(outcome)
+                    failed = failed or outcome.status not in GOOD
+                for event in news():
+                    yield event
+                    failed = failed or event.outcome.status not in GOOD
+                if failed and request.fail_fast:
+                    return
+        if through > before:
+            pause = POLL_SECONDS[0]
+        if not work.busy:
+            return
+        yield Waiting(len(work.busy), tuple(ledger.claims.holders()))
+        with stop.listening():
+            time.sleep(pause)
+        pause = min(1.5 * pause, POLL_SECONDS[1])
+
+
+def _outcomes(
+    engine: str, settings: Settings, jobs: Iterator[Job], stop: Stop
+) -> Generator[Outcome | None, None, None]:
+    """Yield outcomes as they come, and None where there may be other news.
+
+    There is an executor only where there is something for it.
+    """
+    with stop.listening():
+        first = next(jobs, None)
+    if first is not None:
+        with open_executor(engine, settings) as executor:
+            outcomes = executor.run(chain([first], jobs))
+            while True:
+                with stop.listening():
+                    outcome = next(outcomes, None)
+                if outcome is None:
                     break
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _claimed(ledger: Ledger, todo: list[Job], summary: Summary) -> Iterator[Job]:
-    """Yield the jobs that no other driver has, claimed a few at a time."""
-    rest = iter(todo)
-    while some := list(islice(rest, CLAIMED_AT_ONCE)):
-        mine = ledger.claim(some)
-        summary.elsewhere += len(some) - len(mine)
-        yield from mine
+                yield outcome
+    yield None

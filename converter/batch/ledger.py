@@ -1,99 +1,55 @@
-"""What was done, in SQLite: one row an output, and who is at it.
+"""What was done, in SQLite: one row an output, its name for good, and who is at it now.
 
 Several drivers may have it open at once. Each outcome is committed as it comes, so that whatever
-is killed, no more is forgotten than what was still running. Where a driver died, what it had
-claimed is free again: a claim holds as long as its driver's heart beats.
-
-Spec: https://www.sqlite.org/wal.html
+is killed, no more is forgotten than what was still running.
 """
 
 import json
 import os
-import socket
-import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from converter.job import Job, Outcome
+from converter.batch import schema
+from converter.batch.claims import FREE, UNRECORDED, Claims, Row, row_of
+from converter.batch.database import Database
+from converter.batch.heart import Heart
+from converter.batch.schema import COLUMNS, stored, told
+from converter.job import GOOD, Job, Outcome
 from formats.errors import StorageError
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS outputs(
-    name TEXT PRIMARY KEY,
-    source TEXT NOT NULL,
-    plan TEXT NOT NULL,
-    token TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    status TEXT NOT NULL,
-    exit_code INTEGER NOT NULL,
-    record TEXT NOT NULL,
-    run TEXT NOT NULL,
-    at REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS claims(
-    name TEXT PRIMARY KEY,
-    driver TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS drivers(
-    id TEXT PRIMARY KEY,
-    host TEXT NOT NULL,
-    pid INTEGER NOT NULL,
-    beat REAL NOT NULL
-) WITHOUT ROWID;
-"""
-BEAT_SECONDS = 5.0
-DEAD_SECONDS = 60.0  # without a beat; of a driver on another host nothing else is known
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One output, as the ledger has it.
-
-    Attributes:
-        name: In the destination.
-        source: What it was made of.
-        plan: By which options and version.
-        token: The registry's word for the state of the source then.
-        digest: Of the source, or "".
-        status: How it ended.
-        exit_code: Likewise.
-        record: All else.
-    """
-
-    name: str
-    source: str
-    plan: str
-    token: str
-    digest: str
-    status: str
-    exit_code: int
-    record: Mapping[str, Any]
+LONGEST_ERROR = 500  # characters of it in a row; the record has all
+DEATHS = frozenset({"crashed", "timeout", "memory", "lost"})  # at any moment, after publication too
+NEXT = "(SELECT coalesce(max(seq), 0) + 1 FROM outputs)"
 
 
 class Ledger:
     """A ledger that is open. A context manager: its end gives back all claims."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
         """Open a ledger, or begin one.
 
+        Args:
+            path: Its file; None for an empty one that is only thought of.
+            read_only: Leave the file, and its folder, as they are.
+
         Raises:
-            StorageError: It cannot be opened, or is none.
+            StorageError: It cannot be opened, is damaged, none, or of a newer version.
         """
         self.path = path
         self.driver = os.urandom(8).hex()
+        self._heart: Heart | None = None
+        self._db = Database(path, read_only=read_only)
+        self.claims = Claims(self._db, self.driver)
         try:
-            self._db = sqlite3.connect(path, timeout=60, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(SCHEMA)
-        except sqlite3.Error as e:
-            raise StorageError(f"the ledger cannot be used: {e}", where=path) from e
-        self._beaten = 0.0
-        self.beat()
+            schema.begin(self._db, read_only=read_only)
+            if path is not None and not read_only:
+                self._heart = Heart(path, self.driver)
+        except BaseException:
+            self._db.close()
+            raise
 
     def __enter__(self) -> "Ledger":
         return self
@@ -104,83 +60,167 @@ class Ledger:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._write("DELETE FROM claims WHERE driver = ?", (self.driver,))
-        self._write("DELETE FROM drivers WHERE id = ?", (self.driver,))
-        self._db.close()
-
-    def rows(self) -> Iterator[Row]:
-        """Yield what the ledger has, by name."""
-        for row in self._db.execute(
-            "SELECT name, source, plan, token, digest, status, exit_code, record"
-            " FROM outputs ORDER BY name"
-        ):
-            name, source, plan, token, digest, status, exit_code, record = row
-            yield Row(name, source, plan, token, digest, status, exit_code, json.loads(record))
-
-    def beat(self) -> None:
-        """Say that this driver lives, where that has not been said for a while."""
-        now = time.time()
-        if now - self._beaten > BEAT_SECONDS:
-            self._beaten = now
-            self._write(
-                "INSERT OR REPLACE INTO drivers VALUES(?, ?, ?, ?)",
-                (self.driver, socket.gethostname(), os.getpid(), now),
-            )
-
-    def claim(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return those of the jobs that are this driver's now, because no living one has them."""
-        self._forget_the_dead()
-        mine = []
-        self._write("BEGIN IMMEDIATE", ())
-        for job in jobs:
-            cursor = self._db.execute(
-                "INSERT OR IGNORE INTO claims VALUES(?, ?)", (job.name, self.driver)
-            )
-            if cursor.rowcount:
-                mine.append(job)
-        self._write("COMMIT", ())
-        return mine
-
-    def settle(self, job: Job, outcome: Outcome, run: str) -> None:
-        """Record an outcome, and give back the claim."""
-        digest = outcome.record.get("source_digest") or ""
-        self._write("BEGIN IMMEDIATE", ())
-        if outcome.status == "unchanged":
-            self._db.execute(
-                "UPDATE outputs SET token = ?, at = ? WHERE name = ?",
-                (job.token, time.time(), job.name),
-            )
-        else:
-            self._db.execute(
-                "INSERT OR REPLACE INTO outputs VALUES(?,?,?,?,?,?,?,?,?,?)",
-                (
-                    job.name, job.source, job.plan, job.token, digest, outcome.status,
-                    outcome.exit_code, json.dumps(outcome.record), run, time.time(),
-                ),
-            )  # fmt: skip
-        self._db.execute("DELETE FROM claims WHERE name = ?", (job.name,))
-        self._write("COMMIT", ())
-
-    def _forget_the_dead(self) -> None:
-        now, host = time.time(), socket.gethostname()
-        for driver, where, pid, beat in self._db.execute("SELECT * FROM drivers").fetchall():
-            gone = where == host and not _lives(pid)
-            if driver != self.driver and (gone or now - beat > DEAD_SECONDS):
-                self._write("DELETE FROM claims WHERE driver = ?", (driver,))
-                self._write("DELETE FROM drivers WHERE id = ?", (driver,))
-
-    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
         try:
-            self._db.execute(statement, values)
-        except sqlite3.Error as e:
-            raise StorageError(f"the ledger cannot be written: {e}", where=self.path) from e
+            if self._heart is not None:
+                self._heart.stop()
+                with self._db.transaction():
+                    self.claims.bury(self.driver)
+        except StorageError:
+            if error is None:  # else that one says more
+                raise
+        finally:
+            self._db.close()
 
+    # -- what is known ----------------------------------------------------------------------------
 
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    @property
+    def latest(self) -> int:
+        """Number of the newest row; what others write from now on has a higher one."""
+        (number,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM outputs").fetchone()
+        return int(number)
+
+    def rows(self, kind: str | None = None) -> Iterator[Row]:
+        """Yield what the ledger has, by name; of one kind of output, or of all."""
+        where = "" if kind is None else " JOIN names USING(name) WHERE names.kind = ?"
+        for row in self._db.select(
+            f"SELECT {COLUMNS} FROM outputs{where} ORDER BY outputs.name",  # noqa: S608 - constants
+            () if kind is None else (kind,),
+        ):
+            yield row_of(row)
+
+    def rows_with_records(self) -> Iterator[tuple[Row, dict[str, Any]]]:
+        """Yield each row with all that is known of it, by name, one by one."""
+        for *row, text in self._db.select(
+            f"SELECT {COLUMNS}, record FROM outputs JOIN records USING(name) ORDER BY outputs.name"  # noqa: S608 - constants
+        ):
+            yield row_of(row), self._decoded(text)
+
+    def record(self, name: str) -> dict[str, Any]:
+        """Return all that is known of an output; nothing, where it is not known."""
+        statement = "SELECT record FROM records WHERE name = ?"
+        for (text,) in self._db.select(statement, (stored(name),)):
+            return self._decoded(text)
+        return {}
+
+    def _decoded(self, text: str) -> dict[str, Any]:
+        try:
+            record = json.loads(text)
+        except ValueError as e:
+            raise self._db.damaged(f"a record is no JSON: {e}") from e
+        return dict(record)
+
+    # -- names ------------------------------------------------------------------------------------
+
+    def named(
+        self,
+        kind: str,
+        recalled: Mapping[str, str],
+        choose: Callable[[Mapping[str, str], Collection[str]], Mapping[str, str]],
+    ) -> Mapping[str, str]:
+        """Choose names for outputs of one kind, knowing all that are given; they are so for good.
+
+        Args:
+            kind: What an output of these is called at its end, which tells targets apart.
+            recalled: Names by source that the destination knows besides.
+            choose: Told the names of this kind by source, and the names of all others; returns
+                names by source.
+        """
+        if self._heart is None:
+            known, others = self._names(kind)
+            return choose({**recalled, **known}, others)
+        with self._db.transaction():  # two drivers choose one after the other
+            known, others = self._names(kind)
+            chosen = choose(known, others)
+            for source, name in chosen.items():
+                if source not in known:
+                    self._name(name, source, kind)
+        return chosen
+
+    def _name(self, name: str, source: str, kind: str) -> None:
+        self._db.execute(
+            "INSERT OR IGNORE INTO names VALUES(?, ?, ?)", (stored(name), stored(source), kind)
+        )
+
+    def _names(self, kind: str) -> tuple[dict[str, str], set[str]]:
+        known, others = {}, set()
+        for name, source, its in self._db.select("SELECT name, source, kind FROM names"):
+            if its == kind:
+                known[told(source)] = told(name)
+            else:
+                others.add(told(name))
+        return known, others
+
+    def adopt(self, notes: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Row]:
+        """Take over what a destination knows of outputs of one kind, and this ledger does not.
+
+        Args:
+            notes: As `Destination.recall` has them.
+            kind: As in `named`.
+
+        Returns:
+            Rows by source.
+        """
+        found = {}
+        for note in notes:
+            name, record = note["name"], note["record"]
+            if name.endswith(kind):
+                found[note["source"]] = Row(
+                    name, note["source"], note["plan"], note["token"],
+                    record.get("source_digest") or "", "done", 0, "", ours=True,
+                )  # fmt: skip
+                if self._heart is not None:
+                    with self._db.transaction():
+                        self._name(name, note["source"], kind)
+                        self._write(found[note["source"]], record)
+        return found
+
+    # -- what came of it --------------------------------------------------------------------------
+
+    def settle(self, job: Job, outcome: Outcome, *, stands: Callable[[str], bool]) -> None:
+        """Record an outcome, and give back the claim.
+
+        Args:
+            job: Which.
+            outcome: Of it.
+            stands: Tells whether anything is in an output's place.
+        """
+        key = stored(job.name)
+        with self._db.transaction():
+            if outcome.status == "unchanged":
+                self._db.execute(
+                    f"UPDATE outputs SET token = ?, at = ?, seq = {NEXT} WHERE name = ?",  # noqa: S608
+                    (stored(job.token), time.time(), key),
+                )
+            else:
+                error = outcome.record.get("error")
+                message = str(error.get("message", "")) if isinstance(error, dict) else ""
+                row = Row(
+                    job.name, job.source, str(outcome.record["plan"]), job.token,
+                    str(outcome.record.get("source_digest") or ""), outcome.status,
+                    outcome.exit_code, message[:LONGEST_ERROR],
+                    ours=self._is_ours(job, outcome, stands),
+                )  # fmt: skip
+                self._write(row, outcome.record)
+            self.claims.drop(job.name)
+
+    def _write(self, row: Row, record: Mapping[str, Any]) -> None:
+        self._db.execute(
+            f"INSERT OR REPLACE INTO outputs VALUES(?,?,?,?,?,?,?,?,?,?,{NEXT},?)",
+            (
+                stored(row.name), stored(row.source), row.plan, stored(row.token), row.digest,
+                row.status, row.exit_code, stored(row.error), row.ours, self.driver, time.time(),
+            ),
+        )  # fmt: skip
+        values = (stored(row.name), json.dumps(record))
+        self._db.execute("INSERT OR REPLACE INTO records VALUES(?, ?)", values)
+
+    def _is_ours(self, job: Job, outcome: Outcome, stands: Callable[[str], bool]) -> bool:
+        """Tell whether what stands in an output's place, if anything does, is by us."""
+        if outcome.status in GOOD:
+            return True
+        key = stored(job.name)
+        (*rows,) = self._db.select("SELECT ours FROM outputs WHERE name = ?", (key,))
+        before = self.claims.before(job.name)
+        if (1,) in rows or before == UNRECORDED:
+            return True
+        return outcome.status in DEATHS and before == FREE and stands(job.name)

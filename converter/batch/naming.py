@@ -1,64 +1,154 @@
 """What outputs are called: as their sources, without two of them ever being called the same.
 
 An output keeps the name that the ledger has of it. A new one is called as its source with the
-target's suffix; where several would be called the same, as some file system sees it, each of them
-keeps its source's suffix, and what is still the same gets a number.
+target's ending; where several would be called the same, as some file system sees it, each of them
+keeps its source's suffix, and what is still the same gets a number. No output stands inside
+another one, and no name is one that a file system cannot hold.
 """
 
+import hashlib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
 
 from converter.options import Options
 from converter.pipeline import default_out
+from converter.publish import LONGEST_NAME
 from converter.registries.entry import Entry
 
-SUFFIXES = {"onnx": ".onnx", "keras": ".keras", "safetensors": ".safetensors"}
+LONGEST_FOLDER = 255  # bytes, on every file system in use
 
 
-def names(entries: Iterable[Entry], options: Options, known: Mapping[str, str]) -> dict[str, str]:
+def ending(options: Options) -> str:
+    """Return what outputs are called at their end: ``.portable``, ``.cuda-1.pt``."""
+    return default_out(Path("x"), options.to, options.device).name[1:]
+
+
+def names(
+    entries: Iterable[Entry],
+    options: Options,
+    known: Mapping[str, str],
+    others: Collection[str] = (),
+) -> dict[str, str]:
     """Return the name of each entry's output, by its source.
 
     Args:
         entries: All of them, each once, in an order that is the same each time.
-        options: Of the conversion; they decide the suffix.
-        known: Names that the ledger has, by source.
+        options: Of the conversion; they decide the ending.
+        known: Names that the ledger has of outputs of this ending, by source.
+        others: Names that it has of other outputs.
     """
+    end = ending(options)
     entries = list(entries)
-    short = {e.source: _converted(e.name, options) for e in entries}
+    new = [e for e in entries if e.source not in known]
+    found = {e.source: known[e.source] for e in entries if e.source in known}
+    taken = _Taken((*known.values(), *others))
+    short = {e.source: _named(e.name, options, end) for e in new}
     clashes = Counter(seen_as(name) for name in short.values())
-    found: dict[str, str] = {}
-    taken = {seen_as(name) for name in known.values()}
-    for entry in entries:
-        if entry.source in known:
-            found[entry.source] = known[entry.source]
-            continue
+    for entry in new:
         name = short[entry.source]
-        if clashes[seen_as(name)] > 1 or seen_as(name) in taken:
-            name = entry.name + _suffix(name)
-        base, n = name, 1
-        while seen_as(name) in taken:
-            n += 1
-            path = PurePosixPath(base)
-            name = str(path.with_name(f"{path.stem}-{n}{path.suffix}"))
+        if clashes[seen_as(name)] > 1 or not taken.allows(name):
+            name = _fitting(entry.name, end)
+        name = taken.apart(name, end)
         found[entry.source] = name
-        taken.add(seen_as(name))
+        taken.add(name)
     return found
+
+
+class _Taken:
+    """Names that are given, and the folders that they are in."""
+
+    def __init__(self, given: Iterable[str]) -> None:
+        self._outputs: set[str] = set()
+        self._folders: set[str] = set()
+        for name in given:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        seen = seen_as(name)
+        self._outputs.add(seen)
+        self._folders.update(_folders(seen))
+
+    def allows(self, name: str) -> bool:
+        """Tell whether a name is no other's, and stands in no output nor around one."""
+        seen = seen_as(name)
+        if seen in self._outputs or seen in self._folders:
+            return False
+        return all(folder not in self._outputs for folder in _folders(seen))
+
+    def apart(self, name: str, end: str) -> str:
+        """Return a name that is allowed: this one, or one with a number."""
+        *folders, last = name.split("/")
+        path = ""
+        for folder in folders:  # one that is an output's name is called otherwise
+            path = _numbered(path + folder, "", lambda one: seen_as(one) not in self._outputs) + "/"
+        return _numbered(path + last.removesuffix(end), end, self.allows)
 
 
 def seen_as(name: str) -> str:
     """Return a name as the least discerning file system sees it."""
+    if name.isascii():
+        return name.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
-def _converted(name: str, options: Options) -> str:
-    path = PurePosixPath(name)
-    from pathlib import Path
+def _numbered(stem: str, end: str, allowed: Callable[[str], bool]) -> str:
+    name, n = stem + end, 1
+    while not allowed(name):
+        n += 1
+        name = f"{stem}-{n}{end}"
+    return name
 
-    made = default_out(Path(path.name), options.to, options.device).name
-    return str(path.with_name(made))
+
+def _folders(name: str) -> Iterator[str]:
+    """Yield the folders that a name is in, the innermost first."""
+    at = name.rfind("/")
+    while at > 0:
+        yield name[:at]
+        at = name.rfind("/", 0, at)
 
 
-def _suffix(name: str) -> str:
-    return PurePosixPath(name).suffix
+def _named(name: str, options: Options, end: str) -> str:
+    """Return the name of a source with the target's ending in place of its own."""
+    folder, slash, last = name.rpartition("/")
+    made = default_out(Path(last or "_"), options.to, options.device).name
+    return _fitting(folder + slash + made.removesuffix(end), end)
+
+
+def _fitting(stem: str, end: str) -> str:
+    """Return a name that every file system holds, and that leads nowhere else."""
+    *folders, last = (part for part in stem.split("/") if part)
+    room = LONGEST_NAME - len(end.encode()) - 8  # for a number behind it
+    path = "".join(_folder(folder) + "/" for folder in folders)
+    return path + _short(_plain(last), room) + end
+
+
+@lru_cache(maxsize=4096)
+def _folder(name: str) -> str:
+    return _short(_plain(name), LONGEST_FOLDER - 8)
+
+
+def _plain(part: str) -> str:
+    """Spell out what a name cannot hold everywhere: control characters, undecodable bytes, dots."""
+    if part in (".", ".."):
+        return part.replace(".", "%2E")
+    if part.isprintable():
+        return part
+    return "".join(c if c.isprintable() else _spelled(c) for c in part)
+
+
+def _spelled(character: str) -> str:
+    undecodable = "\udc80" <= character <= "\udcff"
+    data = character.encode("utf-8", "surrogateescape" if undecodable else "surrogatepass")
+    return "".join(f"%{byte:02X}" for byte in data)
+
+
+def _short(part: str, room: int) -> str:
+    """Return a part of a name that is no longer than so many bytes, by a digest of what is cut."""
+    data = part.encode()
+    if len(data) <= room:
+        return part
+    digest = hashlib.sha256(data).hexdigest()[:12]
+    return f"{data[: room - 13].decode(errors='ignore')}-{digest}"

@@ -2,11 +2,14 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from converter.batch.ledger import Row
-from converter.batch.naming import names
+from converter.batch.apart import Outputs
+from converter.batch.claims import Row
+from converter.batch.ledger import Ledger
+from converter.batch.naming import ending, names
 from converter.batch.request import Request
 from converter.destinations.place import Destination
 from converter.job import GOOD, Job, plan_digest
@@ -14,9 +17,10 @@ from converter.registries.catalog import open_registry
 from converter.registries.entry import Entry, Skipped
 from formats.errors import SourceError
 
-# Failures that say nothing of the artifact: its worker was lost, or the storage failed.
+# Failures that say nothing of the artifact, and are tried again unasked: its worker was lost; or
+# its output could not be stored, or something stood in its place.
 PASSING = ("lost",)
-STORAGE_EXIT = 6
+PASSING_EXITS = (2, 6)
 
 
 @dataclass(slots=True)
@@ -27,72 +31,90 @@ class Plan:
         todo: What is to be converted, in the registry's order.
         done: What is there already.
         failed: What failed before, has not changed, and is not tried again unasked.
+        later: How many are left for another run, by ``--limit``.
         skipped: What is no artifact.
         formats: How many of each format, of all artifacts.
         nbytes: Size of what is to be converted, as far as registries say.
+        digest: Of the options and the tool's version.
+        since: The ledger's newest row when this was made.
     """
 
     todo: list[Job] = field(default_factory=list)
     done: list[Row] = field(default_factory=list)
     failed: list[Row] = field(default_factory=list)
+    later: int = 0
     skipped: list[Skipped] = field(default_factory=list)
     formats: Counter[str] = field(default_factory=Counter)
     nbytes: int = 0
+    digest: str = ""
+    since: int = 0
 
 
-def make(request: Request, known: Sequence[Row], destination: Destination) -> Plan:
+def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
     """Look at all registries and at what the ledger knows.
 
     Raises:
-        UsageError: A registry is malformed.
+        UsageError: A registry is malformed, or the destination itself.
         SourceError: There is no artifact at all.
-        StorageError: One cannot be listed.
+        StorageError: One cannot be listed, or the ledger not be read.
     """
-    plan = Plan()
-    entries = _entries(request, plan)
-    digest = plan_digest(request.options)
-    rows = {row.source: row for row in known}
-    called = names(entries, request.options, _names_of(known, request))
+    plan = Plan(digest=plan_digest(request.options), since=ledger.latest)
+    kind = ending(request.options)
+    known = frozenset(row.name for row in ledger.rows())
+    entries = _entries(request, plan, Outputs(request, known))
+    recalled = ledger.adopt(destination.recall(known), kind)
+    rows = {row.source: row for row in ledger.rows(kind)} | recalled
+    called = ledger.named(
+        kind,
+        {row.source: row.name for row in recalled.values()},
+        lambda given, others: names(entries, request.options, given, others),
+    )
     part, parts = request.shard
     for entry in entries:
-        name = called[entry.source]
         if parts > 1 and _part(entry.source, parts) != part - 1:
             continue
-        if request.limit is not None and len(plan.todo) >= request.limit:
-            break
+        name = called[entry.source]
         plan.formats[entry.format or "unknown"] += 1
         row = rows.get(entry.source)
         known_digest = ""
-        if row is not None and row.plan == digest and row.name == name:
-            same = bool(entry.token) and row.token == entry.token
-            if row.status in GOOD and destination.holds(name, row.record):
-                if same:
+        if row is not None and row.plan == plan.digest:
+            is_same = bool(entry.token) and row.token == entry.token
+            is_there = row.status in GOOD and (
+                entry.source in recalled or destination.holds(name, _Record(ledger, name))
+            )
+            if is_there:
+                if is_same:
                     plan.done.append(row)
                     continue
                 known_digest = row.digest
-            elif row.status not in GOOD and same and not _is_passing(row, request):
+            elif row.status not in GOOD and is_same and not _is_tried_again(row, request):
                 plan.failed.append(row)
                 continue
-        # An output that the ledger knows is ours to replace; any other one is the user's.
-        options = replace(request.options, force=request.options.force or row is not None)
+        if request.limit is not None and len(plan.todo) >= request.limit:
+            plan.later += 1
+            continue
         plan.nbytes += entry.nbytes or 0
         plan.todo.append(
             Job(
-                entry.source, name, request.destination, options,
-                entry.token, known_digest, request.needs,
+                entry.source, name, request.destination, request.options, entry.token,
+                known_digest, request.needs,
             )
         )  # fmt: skip
     return plan
 
 
-def _entries(request: Request, plan: Plan) -> list[Entry]:
+def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
     """Return all artifacts, each once, and note what is none."""
     found: dict[str, Entry] = {}
     several = len(request.registries) > 1
     for reference in request.registries:
+        outputs.check(reference)
         registry = open_registry(reference, request.filters)
         for one in registry.find():
-            if isinstance(one, Skipped):
+            reason = outputs.reason(one.source)
+            if reason is not None:
+                plan.skipped.append(Skipped(one.source, reason))
+            elif isinstance(one, Skipped):
                 plan.skipped.append(one)
             elif one.source not in found:
                 name = f"{registry.label}/{one.name}" if several and registry.label else one.name
@@ -102,18 +124,35 @@ def _entries(request: Request, plan: Plan) -> list[Entry]:
     return list(found.values())
 
 
-def _names_of(known: Sequence[Row], request: Request) -> Mapping[str, str]:
-    """Return the names that outputs for this target have already."""
-    return {r.source: r.name for r in known if r.record.get("to") == request.options.to}
-
-
-def _is_passing(row: Row, request: Request) -> bool:
-    return request.retry_failed or row.status in PASSING or row.exit_code == STORAGE_EXIT
+def _is_tried_again(row: Row, request: Request) -> bool:
+    return request.retry_failed or row.status in PASSING or row.exit_code in PASSING_EXITS
 
 
 def _part(source: str, parts: int) -> int:
     """Return the shard of an artifact: by its name alone, so that all drivers agree."""
-    return (
-        int.from_bytes(hashlib.sha256(source.encode("utf-8", "surrogateescape")).digest()[:8])
-        % parts
-    )
+    digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8]) % parts
+
+
+class _Record(Mapping[str, Any]):
+    """The record of an output, read from the ledger when first looked at: few places ask."""
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        self._ledger = ledger
+        self._name = name
+        self._read: Mapping[str, Any] | None = None
+
+    @property
+    def _record(self) -> Mapping[str, Any]:
+        if self._read is None:
+            self._read = self._ledger.record(self._name)
+        return self._read
+
+    def __getitem__(self, key: str) -> Any:
+        return self._record[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._record)
+
+    def __len__(self) -> int:
+        return len(self._record)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from converter.batch.ledger import Ledger, Row
+from converter.batch.claims import Row
+from converter.batch.ledger import Ledger
 from converter.batch.plan import Plan
 from converter.job import Job, blank_record
 
@@ -28,16 +29,16 @@ def records(plan: Plan, ledger: Path) -> Iterator[Mapping[str, Any]]:
     todo = {job.name: job for job in plan.todo}
     waiting = iter(sorted(todo))  # in SQLite's order of texts, which is that of code points
     name = next(waiting, None)
-    for row in _rows(ledger):
+    for row, record in _rows(ledger):
         while name is not None and name < row.name:
             yield pending(todo[name])
             name = next(waiting, None)
         if name == row.name:
             job = todo[row.name]
-            yield row.record if _is_of(row, job) else pending(job)
+            yield record if _is_of(row, job) else pending(job)
             name = next(waiting, None)
         elif row.name in settled:
-            yield row.record
+            yield record
     while name is not None:
         yield pending(todo[name])
         name = next(waiting, None)
@@ -52,7 +53,7 @@ def _is_of(row: Row, job: Job) -> bool:
     return (row.source, row.plan, row.token) == (job.source, job.plan, job.token)
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def _rows(path: Path) -> Iterator[tuple[Row, Mapping[str, Any]]]:
     if path.exists():
-        with Ledger(path) as ledger:
-            yield from ledger.rows()
+        with Ledger(path, read_only=True) as ledger:
+            yield from ledger.rows_with_records()

@@ -1,6 +1,6 @@
 """What a destination does for a worker that made an output, and for the plan before it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +35,19 @@ class Destination(Protocol):
         What somebody living still writes stays.
         """
 
+    def recall(self, known: frozenset[str]) -> Iterable[Mapping[str, Any]]:
+        """Return what the place itself tells of outputs that are there, whole, and by us.
+
+        Each has ``name``, ``source``, ``plan`` and ``token``, as jobs have them, and the
+        ``record``. A place that tells nothing returns nothing: the ledger has to.
+
+        Args:
+            known: Names that the ledger knows.
+
+        Raises:
+            StorageError: It cannot be listed.
+        """
+
     def local(self, name: str, scratch: Path) -> Path:
         """Return where the conversion writes: in the place itself, or in the scratch folder.
 
@@ -42,14 +55,14 @@ class Destination(Protocol):
             StorageError: Its folder cannot be made.
         """
 
-    def publish(self, made: Path, job: Job, staged: Staged, record: Mapping[str, Any]) -> str:
+    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
         """Put what was converted and verified where it belongs, whole or not at all.
 
         Args:
             made: As `local` said.
             job: Which.
             staged: Its source.
-            record: What is known of it.
+            record: What is known of it; what `holds` will need is added as ``published``.
 
         Returns:
             A reference to it.

@@ -15,6 +15,16 @@ ENGINES = {
 }
 
 
+def check(engine: str) -> None:
+    """Refuse an engine that there is none of.
+
+    Raises:
+        UsageError: There is not.
+    """
+    if engine not in ENGINES:
+        raise UsageError(f"--engine {engine}", expected=", ".join(ENGINES))
+
+
 def open_executor(engine: str, settings: Settings) -> Executor:
     """Return an executor.
 
@@ -22,7 +32,6 @@ def open_executor(engine: str, settings: Settings) -> Executor:
         UsageError: There is none of that name.
         EnvironmentFault: It takes an extra that is not installed, or cannot be reached.
     """
-    if engine not in ENGINES:
-        raise UsageError(f"--engine {engine}", expected=", ".join(ENGINES))
+    check(engine)
     module = import_module(f"converter.executors.{engine}")
     return cast(Callable[[Settings], Executor], module.open_executor)(settings)

@@ -1,0 +1,64 @@
+"""Outputs never become sources, wherever the destination is: beside a registry, or inside it."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from converter.batch.request import Request
+from converter.publish import MARK
+from converter.registries.catalog import scheme_of
+from formats.errors import UsageError
+
+
+class Outputs:
+    """What of a local registry is a batch's own."""
+
+    def __init__(self, request: Request, names: Iterable[str]) -> None:
+        """Keep where outputs are.
+
+        Args:
+            request: With the destination, and the ledger.
+            names: Of the outputs that the ledger knows.
+        """
+        self._is_local = scheme_of(request.destination) == ""
+        self._place = os.path.realpath(request.destination) if self._is_local else ""
+        self._names = frozenset(names) if self._is_local else frozenset()
+        self._inside = False
+        self._folders: dict[str, str] = {}  # as they are called, and where they really are
+
+    def check(self, reference: str) -> None:
+        """Look at one registry before its entries.
+
+        Raises:
+            UsageError: It is the destination.
+        """
+        if not self._is_local or scheme_of(reference) != "":
+            self._inside = False
+            return
+        root = os.path.realpath(reference)
+        if root == self._place and Path(root).is_dir():
+            raise UsageError(
+                "the destination is the registry itself",
+                where=reference,
+                hint="Give -o a folder of its own; it may be inside the registry",
+            )
+        self._inside = self._place.startswith(root.rstrip("/") + "/")
+
+    def reason(self, source: str) -> str | None:
+        """Return why a source is an output of ours; None for any other."""
+        if not self._is_local or scheme_of(source) != "":
+            return None
+        folder, _, name = source.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder or "/")
+        path = f"{self._folders[folder].rstrip('/')}/{name}"
+        if not path.startswith(self._place + "/"):
+            return None
+        if self._inside:
+            return "in the destination"
+        parts = path[len(self._place) + 1 :].split("/")
+        if any(part.startswith(".") and MARK in part for part in parts):
+            return "half-written by another run"
+        if any("/".join(parts[:n]) in self._names for n in range(1, len(parts) + 1)):
+            return "an output of this batch"
+        return None

@@ -1,0 +1,48 @@
+"""The heartbeat of a driver: what others, on other machines too, know that it lives by."""
+
+import os
+import time
+from pathlib import Path
+from threading import Event, Thread
+
+from converter.batch.database import Database
+from converter.batch.liveness import BEAT_SECONDS, machine, started
+from formats.errors import StorageError
+
+
+class Heart(Thread):
+    """Says, on a thread and a connection of its own, that this driver lives."""
+
+    def __init__(self, path: Path, driver: str) -> None:
+        super().__init__(name="ledger-heart", daemon=True)
+        self._path = path
+        self._driver = driver
+        self._ends = Event()
+        database = Database(path)
+        try:
+            self._beat(database)
+        finally:
+            database.close()
+        self.start()
+
+    def run(self) -> None:
+        """Beat until it is stopped."""
+        database = Database(self._path)
+        while not self._ends.wait(BEAT_SECONDS):
+            try:
+                self._beat(database)
+            except StorageError:
+                continue  # the driver's own writing meets the same, and says so
+        database.close()
+
+    def stop(self) -> None:
+        """Beat no more."""
+        self._ends.set()
+        self.join()
+
+    def _beat(self, database: Database) -> None:
+        pid = os.getpid()
+        database.execute(
+            "INSERT OR REPLACE INTO drivers VALUES(?, ?, ?, ?, ?)",
+            (self._driver, machine(), pid, started(pid), time.time()),
+        )

@@ -1,0 +1,92 @@
+"""Whether a driver still lives: known exactly on its own machine, by its heartbeat elsewhere."""
+
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+BEAT_SECONDS = 5.0
+SILENT_SECONDS = 60.0  # of this machine's clock, without a new beat: that driver is dead
+STALE_SECONDS = 3600.0  # older than clocks of two machines can be apart: it is dead at first sight
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A driver, as it wrote itself down.
+
+    Attributes:
+        id: Its own, of all drivers there ever were.
+        machine: As `machine` says.
+        pid: There.
+        started: When its process was, as `started` says.
+        beat: Time of its last beat, by its own clock: seconds since the epoch.
+    """
+
+    id: str
+    machine: str
+    pid: int
+    started: int
+    beat: float
+
+    @property
+    def place(self) -> str:
+        """Where it is, as people say it."""
+        return f"{self.machine.partition('/')[0]}, process {self.pid}"
+
+
+@dataclass(slots=True)
+class Pulse:
+    """What one driver has seen of the others' hearts."""
+
+    seen: dict[str, tuple[float, float]] = field(default_factory=dict)  # id: its beat, our clock
+
+    def lives(self, driver: Driver) -> bool:
+        """Tell whether a driver lives, as far as anyone can know."""
+        if driver.machine == machine():
+            return started(driver.pid) == driver.started
+        now = time.monotonic()
+        beat, since = self.seen.get(driver.id, (None, now))
+        if beat != driver.beat:
+            self.seen[driver.id] = (driver.beat, now)
+            return time.time() - driver.beat < STALE_SECONDS
+        return now - since < SILENT_SECONDS
+
+
+@cache
+def machine() -> str:
+    """Return what tells this machine, since it was started, from all others.
+
+    Processes have numbers of their own in each container, so each is a machine here.
+    """
+    parts = [socket.gethostname()]
+    try:
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))  # noqa: PTH115 - it names no path
+    except OSError:  # not Linux: the name has to do
+        pass
+    return "/".join(parts)
+
+
+def started(pid: int) -> int:
+    """Return when a process of this machine was started, or 0 where there is none.
+
+    The unit is the system's own; where it tells no times (it is not Linux), a process that is
+    there was started at 1.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return 0
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return 0
+        except PermissionError:
+            pass
+        return 1
+    # Field 22, counted behind the name, which may hold anything; field 3 is the state.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return 0 if fields[0] in b"ZX" else int(fields[19])

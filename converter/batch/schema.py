@@ -1,0 +1,95 @@
+"""The tables of a ledger, whose they are and of which version, and how texts stand in them.
+
+``names`` are given for good. ``outputs`` is small, and read whole for each plan; ``records``, all
+that reports say, is streamed. ``claims`` are of living drivers, or of dead ones where only they
+tell of an output.
+"""
+
+from converter.batch.database import Database
+from formats.errors import StorageError
+
+APPLICATION = 0x636E7674  # "cnvt", where SQLite files say whose they are
+VERSION = 1
+SCHEMA = (
+    """CREATE TABLE names(
+        name TEXT PRIMARY KEY, source TEXT NOT NULL, kind TEXT NOT NULL, UNIQUE(source, kind)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE outputs(
+        name TEXT PRIMARY KEY, source TEXT NOT NULL, plan TEXT NOT NULL, token TEXT NOT NULL,
+        digest TEXT NOT NULL, status TEXT NOT NULL, exit_code INTEGER NOT NULL,
+        error TEXT NOT NULL, ours INTEGER NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL,
+        at REAL NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE INDEX outputs_seq ON outputs(seq)",
+    "CREATE TABLE records(name TEXT PRIMARY KEY, record TEXT NOT NULL)",
+    """CREATE TABLE claims(
+        name TEXT PRIMARY KEY, driver TEXT NOT NULL, before TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE drivers(
+        id TEXT PRIMARY KEY, machine TEXT NOT NULL, pid INTEGER NOT NULL,
+        started INTEGER NOT NULL, beat REAL NOT NULL
+    ) WITHOUT ROWID""",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+# Of `Row`, in its order.
+COLUMNS = (
+    "outputs.name, outputs.source, outputs.plan, outputs.token, outputs.digest, outputs.status,"
+    " outputs.exit_code, outputs.error, outputs.ours"
+)
+
+
+def begin(database: Database, *, read_only: bool) -> None:
+    """Make the tables where there are none yet, and see whether they are ours.
+
+    Raises:
+        StorageError: They are another program's, or of a newer version.
+    """
+    known = version(database)
+    if not read_only or database.path is None:
+        database.journal()
+        if not known:
+            with database.transaction(durable=True):
+                if not version(database):  # no other driver was faster
+                    for statement in SCHEMA:
+                        database.execute(statement)
+    elif not known:
+        raise StorageError("is empty, and no ledger", where=database.path)
+
+
+def version(database: Database) -> int:
+    """Return the version of the tables, or 0 where there are none yet.
+
+    Raises:
+        StorageError: As `begin`.
+    """
+    (found,) = database.execute("PRAGMA user_version").fetchone()
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION and (tables or application or found):
+        raise StorageError(
+            "is a database of another program, and no ledger",
+            where=database.path,
+            hint="--ledger FILE names another file",
+        )
+    if found > VERSION:
+        raise StorageError(
+            f"the ledger has schema {found}; this convert knows {VERSION}",
+            where=database.path,
+            hint="Use the newer convert that wrote it, or --ledger FILE for another one",
+        )
+    return int(found)
+
+
+def stored(text: str) -> str | bytes:
+    """Return a text as SQLite takes it: names of files need not be Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def told(value: str | bytes) -> str:
+    """Return the text that `stored` made something of."""
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
