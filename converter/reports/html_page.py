@@ -1,0 +1,125 @@
+"""One page that holds the whole report: it needs no network, no server and no other file.
+
+`page/` has its parts: the frame, the style, and the scripts in the order in which they run. What
+records say is data, never markup: it stands in the page as JSON in which no ``<`` is left, and the
+scripts put it on the page as text. The page's own policy forbids it to load or send anything, and
+to run any script but these.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from time import time
+from typing import IO, Any
+
+from converter.reports.catalog import Report
+from converter.reports.classes import GOOD
+from converter.reports.file import replacing
+from converter.reports.gaps import Gaps
+from converter.reports.html_data import BLOCK, COLUMNS, INTERNED, Words, details, packed, row
+from converter.reports.json_lines import strict
+from converter.version import VERSION
+
+SCRIPTS = (
+    "data.js", "show.js", "state.js", "facets.js", "gaps.js", "plot.js", "artifact.js", "table.js",
+    "page.js",
+)  # fmt: skip
+# As JSON they mean the same, and HTML's parser sees nothing of its own in them.
+HARMLESS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+
+
+def write(report: Report, path: Path) -> None:
+    """Write a report.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    style, script = _part("page.css"), "\n".join(map(_part, SCRIPTS))
+    begin, _, rest = _part("page.html").partition("<!-- data -->")
+    frame = {
+        "title": escape(_plain(report.title)),
+        "style": style,
+        "script": script,
+        "style_hash": _hash(style),
+        "script_hash": _hash(script),
+    }
+    with replacing(path) as file:
+        file.write(Template(begin).substitute(frame))
+        _data(report, file)
+        file.write(Template(rest).substitute(frame))
+
+
+def _data(report: Report, file: IO[str]) -> None:
+    """Write the records as they come: rows and details of a block, and what they share at last."""
+    words, gaps = Words(), Gaps()
+    total = converted = 0
+    copies: dict[str, list[int]] = {}
+    weighs: dict[str, int] = {}
+    for block in _blocks(report):
+        rows = [row(record, words) for record in block]
+        file.write(_json_script("rows", rows))
+        file.write(f'<script type="text/plain" class="details">{packed([*map(details, block)])}')
+        file.write("</script>\n")
+        for record in block:
+            gaps.add(record["gaps"])
+            if record["weights_digest"]:
+                copies.setdefault(record["weights_digest"], []).append(total)
+                weighs[record["weights_digest"]] = record["weight_bytes"]
+            total += 1
+            converted += record["status"] in GOOD
+    shared = {
+        "title": report.title,
+        "written": round(time()),
+        "tool": VERSION,
+        "summary": report.summary,
+        "skipped": report.skipped,
+        "columns": COLUMNS,
+        "interned": INTERNED,
+        "block": BLOCK,
+        "total": total,
+        "converted": converted,
+        "words": [*words.numbers],
+        "blocked": gaps.blocked,
+        "gaps": [
+            [words.of(gap.what), gap.models, gap.count, gap.unblocked] for gap in gaps.ranked()
+        ],
+        "copies": [
+            [weighs[digest], places] for digest, places in copies.items() if len(places) > 1
+        ],
+    }
+    file.write(_json_script("shared", shared))
+    file.write(f"<noscript><p>{converted} of {total} artifacts are converted. ")
+    file.write("The rest of this page needs JavaScript.</p></noscript>\n")
+
+
+def _blocks(report: Report) -> Iterator[list[Mapping[str, Any]]]:
+    block: list[Mapping[str, Any]] = []
+    for record in report.records():
+        block.append(record)
+        if len(block) == BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _json_script(name: str, value: object) -> str:
+    text = strict(value).translate(HARMLESS)
+    return f'<script type="application/json" class="{name}">{text}</script>\n'
+
+
+def _plain(text: str) -> str:
+    """Return a text that UTF-8 can hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _part(name: str) -> str:
+    return files("converter.reports").joinpath("page", name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()

@@ -1,0 +1,79 @@
+// All that is known of one artifact.
+
+function facts(title, pairs) {
+  const kept = pairs.filter(([, value]) => value !== undefined && value !== null && value !== "");
+  if (!kept.length) return null;
+  return el("section", {}, el("h4", {}, title),
+    el("dl", { class: "facts" }, kept.map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)])));
+}
+
+function listed(title, entries, line) {
+  if (!entries?.length) return null;
+  return el("section", {}, el("h4", {}, title, el("span", { class: "number" }, count(entries.length))),
+    el("ul", { class: "lines" }, entries.map((entry) =>
+      el("li", {}, entry.more ? `and ${count(entry.more)} more, in the report as JSON lines` : line(entry)))));
+}
+
+const dim = (text) => (text ? el("span", { class: "dim" }, ` ${text}`) : null);
+const plain = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
+const pairs = (found) => Object.entries(found ?? {}).map(([key, value]) => [key, plain(value)]);
+const ran = (runtime) => (runtime ? `${runtime.name} ${runtime.version} on ${runtime.device}` : "");
+
+function timings(steps, total) {
+  const timed = (steps ?? []).filter((step) => step.seconds !== null);
+  return el("section", { class: "wide" }, el("h4", {}, "What was done", el("span", { class: "number" }, seconds(total))),
+    el("ol", { class: "steps" }, (steps ?? []).map((step) =>
+      el("li", {}, el("b", {}, step.name), el("span", {}, step.text),
+        timed.includes(step) ? bar(Math.min(1, step.seconds / (total || 1))) : el("span"),
+        el("span", { class: "number" }, step.seconds === null ? "" : seconds(step.seconds))))));
+}
+
+function comparison(signature, report) {
+  const between = report.converted && report.source ? `${ran(report.converted)} beside ${ran(report.source)}` : "";
+  const first = report.first_difference;
+  return el("section", { class: "wide comparison" },
+    el("h4", {}, signature ? `Outputs of ${signature}` : "Outputs", el("span", { class: `tag ${report.status.replace(" ", "-")}` }, report.status)),
+    el("p", { class: "dim" }, [between, report.seed === null || report.seed === undefined ? "" : `seed ${report.seed}`,
+      report.cases?.length ? plural(report.cases.length, "set") + " of inputs" : "", report.seconds ? seconds(report.seconds) : ""].filter(Boolean).join(" · ")),
+    report.reason && el("p", { class: "reason" }, report.reason),
+    report.lacking && el("p", {}, "It takes: ", el("code", {}, report.lacking)),
+    first && el("p", { class: "problem" }, `First difference: layer ${first.layer} (${first.class_name})`,
+      first.last_equal ? `; ${first.last_equal} before it still agrees` : ""),
+    el("div", { class: "measures" }, report.outputs.filter((one) => !one.more).map(measured)),
+    report.device && onDevice(report.device));
+}
+
+function onDevice(device) {
+  return el("div", {}, el("h5", {}, `On ${device.device}`, el("span", { class: `tag ${device.status.replace(" ", "-")}` }, device.status)),
+    device.reason && el("p", { class: "reason" }, device.reason),
+    Object.entries(device.pairs ?? {}).filter(([, all]) => Array.isArray(all)).map(([pair, all]) =>
+      [el("h6", {}, pair), el("div", { class: "measures" }, all.filter((one) => !one.more).map(measured))]));
+}
+
+function panel(artifact, known) {
+  const graphs = Object.entries(known.verification?.graphs ?? {});
+  const weights = known.verification?.weights;
+  return el("div", { class: "panel" },
+    known.error && el("section", { class: "wide fault" },
+      el("h4", {}, known.exit_code ? `Exit ${known.exit_code}: ${artifact.failure}` : known.status,
+        el("span", { class: "tag failed" }, known.error.type)),
+      el("pre", {}, known.error.message)),
+    listed("Gaps", known.gaps, (gap) => [button({ class: "link", onclick: () => toggle("gap", gap.what) }, gap.what), dim(gap.count > 1 ? `×${count(gap.count)}` : "")]),
+    facts("Source", [["path", known.source], ["output", known.output], ["size", bytes(artifact.bytes)],
+      ["variant", known.variant], ["recognised by", known.evidence],
+      ["weights", known.tensors ? `${plural(known.tensors, "tensor")}, ${bytes(known.weight_bytes)}` : ""],
+      ["digest", known.source_digest], ["weights digest", known.weights_digest]]),
+    facts("Recorded", [...pairs(known.recorded), ...pairs(known.devices).map(([device, n]) => [`on ${device}`, `${n} parts`]), ...pairs(known.distribution)]),
+    facts("Verified", [["level", LEVELS[artifact.verified]],
+      ["weights", weights ? `${plural(weights.tensors, "tensor")}, ${bytes(weights.bytes)}, equal bit for bit` : ""]]),
+    facts("Graph", (known.graphs ?? []).filter((graph) => !graph.more).map((graph) =>
+      [graph.signature || "main", `${plural(graph.nodes, "node")}, opset ${graph.opset}${graph.exporter ? `, by ${graph.exporter}` : ""}`])),
+    listed("Normalised", known.normalisations, (one) => [el("b", {}, one.name), ` ×${count(one.count)}`, dim(one.detail)]),
+    listed("Warnings", known.warnings, (text) => text),
+    listed("Findings", known.findings, (one) => [el("b", {}, one.kind), ` ${one.subject}`, dim(`in ${one.where}`)]),
+    listed("Left out", known.left_out, (one) => [el("b", {}, one.name), dim(one.reason)]),
+    graphs.map(([signature, report]) => comparison(signature, report)),
+    timings(known.steps, artifact.seconds),
+    el("p", { class: "wide dim" }, [known.host && `on ${known.host}`, known.started && new Date(known.started * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC",
+      known.attempts > 1 && `${known.attempts} attempts`].filter(Boolean).join(" · ")));
+}

@@ -1,0 +1,37 @@
+"use strict";
+// The data of this page, as Python wrote it: rows of all artifacts, details in packed blocks.
+
+const parsed = (node) => JSON.parse(node.textContent);
+const shared = parsed(document.querySelector("script.shared"));
+const word = (number) => shared.words[number];
+
+// Rows are arrays; here their columns get their names, and shared words stand in their places.
+function named(row, number) {
+  const artifact = { number };
+  shared.columns.forEach((column, i) => {
+    const value = row[i];
+    const isWord = shared.interned.includes(column);
+    artifact[column] = !isWord ? value : Array.isArray(value) ? value.map(word) : word(value);
+  });
+  return artifact;
+}
+
+const artifacts = [...document.querySelectorAll("script.rows")]
+  .flatMap(parsed)
+  .map((row, number) => named(row, number));
+const byName = new Map(artifacts.map((artifact) => [artifact.name, artifact]));
+
+const packs = document.querySelectorAll("script.details");
+const unpacked = new Map(); // number of a block -> promise of its details
+
+async function unpack(letters) {
+  const bytes = Uint8Array.from(atob(letters), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+async function detailsOf(artifact) {
+  const block = Math.floor(artifact.number / shared.block);
+  if (!unpacked.has(block)) unpacked.set(block, unpack(packs[block].textContent));
+  return (await unpacked.get(block))[artifact.number % shared.block];
+}

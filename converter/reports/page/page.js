@@ -1,0 +1,103 @@
+// The page: built once, and brought up to date whenever the address changes.
+
+function buildVerdict() {
+  const { summary } = shared;
+  const options = summary.options ?? {};
+  const total = artifacts.length;
+  const outcomes = new Map();
+  for (const { outcome } of artifacts) outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+  const order = ["converted", "with gaps", "pending"];
+  const rank = (outcome) => (order.indexOf(outcome) + 1 || 2.5);
+  const parts = [...outcomes].sort((a, b) => rank(a[0]) - rank(b[0]) || b[1] - a[1]);
+  const stack = el("div", { class: "stack", "aria-hidden": "true" }, parts.map(([outcome, n]) => {
+    const part = el("i", { class: kindOf(outcome) });
+    part.style.flexGrow = n;
+    return part;
+  }));
+  const legend = el("ul", { class: "legend" }, parts.map(([outcome, n]) => el("li", {},
+    button({ onclick: () => toggle("outcome", outcome) }, el("span", { class: `mark-${kindOf(outcome)}` }, MARKS[kindOf(outcome)]), el("b", {}, count(n)), ` ${outcome}`))));
+  const compared = artifacts.filter((a) => a.verified === "cpu" || a.verified === "device").length;
+  const equal = artifacts.filter((a) => a.verified !== "none").length;
+  const size = artifacts.reduce((sum, a) => sum + (a.bytes ?? 0), 0);
+  const work = artifacts.reduce((sum, a) => sum + a.seconds, 0);
+  const tiles = [
+    [bytes(size), "of artifacts"], [count(equal), "with weights equal, bit for bit"],
+    [count(compared), "run beside the original"], [seconds(work), "of work"],
+  ];
+  const told = [
+    options.to && `to ${options.to}`, options.device && `for ${options.device}`, options.verify && `verify ${options.verify}`,
+    summary.seconds ? `took ${seconds(summary.seconds)}` : null,
+    new Date(shared.written * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC",
+  ].filter(Boolean);
+  const place = document.getElementById("verdict");
+  place.append(...[
+    el("p", { class: "registry" }, shared.title, options.destination && [el("span", { class: "dim" }, " → "), options.destination]),
+    el("h1", {}, shared.converted === total ? `All ${count(total)} converted` : [count(shared.converted), el("span", { class: "dim" }, ` of ${count(total)} `), "converted"]),
+    summary.ended && summary.ended !== "finished" && el("p", { class: "ended" }, ended(summary.ended)),
+    stack, legend,
+    el("dl", { class: "tiles" }, tiles.map(([value, title]) => el("div", {}, el("dt", {}, title), el("dd", {}, value)))),
+    el("p", { class: "dim told" }, told.join(" · "))].filter(Boolean));
+  const skipped = Object.entries(shared.skipped);
+  document.getElementById("foot").append(
+    skipped.length ? el("p", {}, `Not taken for artifacts: ${skipped.map(([reason, n]) => `${count(n)} × ${reason}`).join(", ")}.`) : "",
+    el("p", {}, `convert ${shared.tool}. This page is one file: it loads nothing and sends nothing.`));
+}
+
+const ended = (how) => ({ interrupted: "Interrupted: what was not begun is pending; run it again to go on.",
+  "dry run": "A dry run: nothing was converted." })[how] ?? `Stopped: ${how}`;
+
+const THEMES = { "": ["dark", "◐ system"], dark: ["light", "● dark"], light: ["", "○ light"] };
+
+function updateTheme() {
+  const theme = state.theme in THEMES ? state.theme : "";
+  document.documentElement.dataset.theme = theme;
+  document.getElementById("theme").textContent = THEMES[theme][1];
+}
+
+let last = "";
+
+function update() {
+  readAddress();
+  updateTheme();
+  const search = document.getElementById("search");
+  if (search.value !== state.q && document.activeElement !== search) search.value = state.q;
+  const key = JSON.stringify({ ...state, open: "", theme: "" });
+  const isNew = key !== last;
+  const isFirst = last === "";
+  if (isNew) {
+    last = key;
+    updateTable();
+    updateFacets();
+    updateGaps();
+  }
+  return updateOpen(isFirst).then(() => { document.documentElement.dataset.ready = location.hash || "#"; });
+}
+
+function begin() {
+  buildVerdict();
+  buildFacets();
+  buildGaps();
+  buildCopies();
+  document.getElementById("theme").addEventListener("click", () => go({ theme: THEMES[state.theme in THEMES ? state.theme : ""][0] }, true));
+  const search = document.getElementById("search");
+  let typing = 0;
+  search.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => go({ q: search.value, open: "" }, true), 120);
+  });
+  document.getElementById("skip").addEventListener("click", () => document.getElementById("artifacts-heading").focus());
+  document.querySelector("#more button").addEventListener("click", () => showRows(shown + PAGE));
+  new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && showRows(shown + PAGE), { rootMargin: "600px" })
+    .observe(document.getElementById("more"));
+  addEventListener("keydown", (event) => {
+    const isTyping = ["INPUT", "TEXTAREA"].includes(document.activeElement.tagName);
+    if (event.key === "/" && !isTyping) { event.preventDefault(); search.focus(); search.select(); }
+    if (event.key === "Escape") { if (isTyping) search.blur(); else if (state.open) go({ open: "" }, true); }
+  });
+  addEventListener("hashchange", update);
+  addEventListener("beforeprint", () => showRows(Math.min(view.length, 2000)));
+  if (matchMedia("(max-width: 60rem)").matches) document.getElementById("filters").open = false;
+  return update();
+}
+
+begin().then(() => { document.documentElement.dataset.built = Math.round(performance.now()); });
