@@ -118,6 +118,13 @@ class Artifact:
                     files[name if known is None else f"{other.name}/{name}"] = file
         return files
 
+    def close(self) -> None:
+        """Give all descriptors back; what is read later opens its file again."""
+        for file in self._opened.values():
+            file.close()
+        for other in self._others:
+            other.close()
+
     def adopt(self, other: "Artifact") -> None:
         """Count the files of another artifact, which belongs to this one, among its own."""
         self._others.append(other)

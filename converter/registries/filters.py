@@ -1,25 +1,55 @@
 """Which entries of a registry are wanted: ``--include``, ``--exclude``, ``--filter``."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
     """What the user wants of a registry.
 
+    A glob that matches a folder's name stands for all below it, ``*`` crosses ``/``, and ``**/``
+    stands for no folder, too.
+
     Attributes:
-        include: Globs over names; none of them stands for all. ``*`` crosses ``/``.
+        include: Globs over names; none of them stands for all.
         exclude: Globs over names, which go before.
         query: A filter string in MLflow's own words, or "".
+        apart: Real paths of folders that are never looked into: where outputs go.
     """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     query: str = ""
+    apart: tuple[str, ...] = ()
 
     def wants(self, name: str) -> bool:
         """Tell whether an entry of this name is wanted."""
-        if any(fnmatchcase(name, glob) for glob in self.exclude):
+        if self.shuts_out(name):
             return False
-        return not self.include or any(fnmatchcase(name, glob) for glob in self.include)
+        return not self.include or _matches(self.include, name)
+
+    def shuts_out(self, name: str) -> bool:
+        """Tell whether an entry, or all in a folder of this name, is excluded."""
+        return bool(self.exclude) and _matches(self.exclude, name)
+
+
+def _matches(globs: tuple[str, ...], name: str) -> bool:
+    pattern = _compiled(globs)
+    return any(pattern.match(part) for part in _with_parents(name))
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    yield name
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name
+
+
+@lru_cache(maxsize=64)
+def _compiled(globs: tuple[str, ...]) -> "re.Pattern[str]":
+    both = [variant for g in globs for variant in {g, g.replace("**/", "")}]
+    return re.compile("|".join(translate(g.rstrip("/") or g) for g in both))

@@ -1,51 +1,268 @@
-"""Artifacts in a local folder, found by content; a single file is a registry of one."""
+"""Artifacts in local folders, found by content; a single artifact is a registry of one.
 
-from collections.abc import Iterator
+What belongs together is said in `grouping`, what one artifact is in `looking`, which damaged files
+are artifacts nevertheless in `claims`. Hidden folders and caches are not looked into; a link is
+followed unless it leads to what is listed anyway; no folder is listed twice.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
+from converter.registries import grouping, mlmodel
 from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
-from formats import catalog
+from converter.registries.globs import EVERYTHING, Glob, is_glob
+from converter.registries.grouping import Division, Group, Listing
+from converter.registries.looking import files_of, look_at, look_at_group, state
 from formats.artifact import Artifact
-from formats.errors import ConvertError, SourceError
+from formats.errors import SourceError, StorageError
+
+CACHES = frozenset(("__pycache__", "__MACOSX", "lost+found"))
+# Of a cache of Hugging Face: the content under its digests, which snapshots/ links to by name.
+_HUB_CACHE = frozenset(("blobs", "refs"))
+
+
+class _Seen(NamedTuple):
+    """What is in a folder, sorted, less what is hidden."""
+
+    files: Sequence[str]
+    folders: Sequence[str]
+    skipped: Sequence[Skipped]
 
 
 class LocalFolder:
-    """A folder, or one artifact."""
+    """A folder, or what of it a glob matches."""
 
-    def __init__(self, path: Path, filters: Filters) -> None:
+    def __init__(self, path: Path, filters: Filters, glob: Glob = EVERYTHING) -> None:
         self.path = path
-        self.label = path.absolute().name
+        self.label = Path(os.path.normpath(path.absolute())).name
+        self._root = os.path.realpath(path)
         self._filters = filters
+        self._glob = glob
 
     def find(self) -> Iterator[Found]:
-        """Yield the files of the folder that are of a format we know."""
-        if not self.path.is_dir():
-            yield self._looked_at(self.path, self.path.name)
-            return
-        for path in sorted(p for p in self.path.rglob("*") if p.is_file()):
-            yield self._looked_at(path, path.relative_to(self.path).as_posix())
+        """Yield what is there: of each folder the artifacts in it, then its folders, by name.
 
-    def _looked_at(self, path: Path, name: str) -> Found:
-        try:
-            match = catalog.detect(Artifact(path))
-        except ConvertError as e:
-            return Skipped(str(path), str(e))
-        stat = path.stat()
-        token = f"{stat.st_size}-{stat.st_mtime_ns}"
-        source = str(path.absolute())
-        return Entry(source, name, stat.st_size, token, match.format.id, match.evidence)
+        Raises:
+            SourceError: A glob matches nothing.
+            StorageError: The folder itself cannot be listed.
+        """
+        walked: set[tuple[int, int]] = set()
+        pending = [(os.path.normpath(self.path.absolute()), "")]
+        is_empty = True
+        while pending:
+            path, name = pending.pop()
+            try:
+                status = Path(path).stat()
+                if (status.st_dev, status.st_ino) in walked:
+                    yield Skipped(path, "a link to a folder that is listed already")
+                    continue
+                walked.add((status.st_dev, status.st_ino))
+                seen = self._look_into(path, name)
+            except OSError as e:
+                said = f"cannot be listed: {e.strerror}"
+                if not name:
+                    raise StorageError(said, where=path) from e
+                is_empty = False
+                yield Entry(path, name, None, "", "", said)
+                continue
+            division = _divided(path, seen)
+            for found in (*seen.skipped, *self._artifacts(path, name, division)):
+                is_empty = False
+                yield found
+            folders = [(f"{path}/{f}", _below(name, f)) for f in division.folders]
+            pending += [f for f in reversed(folders) if self._glob.may_be_in(f[1])]
+        if is_empty and self._glob is not EVERYTHING:
+            raise SourceError("matches nothing", where=self._glob.pattern)
+
+    def _look_into(self, path: str, name: str) -> _Seen:
+        files, folders, skipped = [], [], []
+        with os.scandir(path) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        hidden = CACHES
+        if {"blobs", "snapshots"} <= {entry.name for entry in listed}:
+            hidden |= _HUB_CACHE
+        for entry in listed:
+            inside = _below(name, entry.name)
+            if entry.name in hidden or is_hidden(entry.name) or self._filters.shuts_out(inside):
+                continue
+            reason = self._leads_back(entry.path) if entry.is_symlink() else None
+            if reason is not None:
+                if self._glob.matches(inside) and self._filters.wants(inside):
+                    skipped.append(Skipped(entry.path, reason))
+            elif entry.is_dir():
+                if not self._is_apart(entry.path):
+                    folders.append(entry.name)
+            elif entry.is_file():
+                files.append(entry.name)
+            else:
+                skipped.append(Skipped(entry.path, "no regular file"))
+        return _Seen(files, folders, skipped)
+
+    def _is_apart(self, path: str) -> bool:
+        return bool(self._filters.apart) and os.path.realpath(path) in self._filters.apart
+
+    def _leads_back(self, path: str) -> str | None:
+        """Return why a link is not followed; None where it is."""
+        target = os.path.realpath(path)
+        if not Path(target).exists():
+            return "a link to nothing"
+        if target == self._root or self._root.startswith(target.rstrip("/") + "/"):
+            return "a link to a folder around it"
+        inside = os.path.relpath(target, self._root)
+        parts = inside.split("/")
+        if parts[0] == ".." or any(is_hidden(p) or p in CACHES | _HUB_CACHE for p in parts):
+            return None
+        is_listed = self._filters.wants(inside) and self._glob.matches(inside)
+        return "another name of what is listed already" if is_listed else None
+
+    def _artifacts(self, path: str, name: str, division: Division) -> Iterator[Found]:
+        """Yield the artifacts of one folder, then what of it is none."""
+        has_checkpoint = has_groups = False
+        for group in list(division.groups):
+            called = _below(name, group.called)
+            if not self._wants_group(name, called, group):
+                continue
+            found = look_at_group(path, called or self.label, group)
+            if found is None:
+                division.files.update(dict.fromkeys(group.files))
+                continue
+            has_checkpoint |= group.kind == grouping.TENSORFLOW
+            has_groups = True
+            yield found
+        for file in sorted(division.files):
+            if self._wants(_below(name, file)):
+                yield look_at(f"{path}/{file}", _below(name, file), has_checkpoint=has_checkpoint)
+        for file, reason in division.skipped.items():
+            if not self._wants(_below(name, file)):
+                continue
+            if has_groups or not self._glob.names(_below(name, file)):
+                yield Skipped(f"{path}/{file}", reason)
+            else:  # a copy, but the one that was asked for
+                yield look_at(f"{path}/{file}", _below(name, file))
+
+    def _wants(self, name: str) -> bool:
+        return self._filters.wants(name) and self._glob.matches(name)
+
+    def _wants_group(self, folder: str, called: str, group: Group) -> bool:
+        """Tell whether a group is wanted: a glob means it by any of its files, too."""
+        if not self._filters.wants(called or self.label):
+            return False
+        names = [called, *(_below(folder, n) for n in (*group.files, *group.folders))]
+        return any(self._glob.matches(n) for n in names if n) or self._glob is EVERYTHING
+
+
+class OneArtifact:
+    """A file, or what all files of a checkpoint begin with."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        parts = [p for p in path.parent.parts if p not in ("..", "/")]
+        self.label = "/".join(parts[-1:] if path.is_absolute() else parts)
+
+    def find(self) -> Iterator[Found]:
+        """Yield it, whatever it is: who names a file means it."""
+        path = os.path.normpath(self.path.absolute())
+        folder, _, name = path.rpartition("/")
+        found = look_at(path, name)
+        if isinstance(found, Skipped):
+            found = Entry(path, name, None, "", "", found.reason)
+        group = _group_of(folder, name)
+        if group is not None:
+            token, nbytes = state(files_of(folder, group), folder)
+            found = replace(found, token=token, nbytes=nbytes)
+        yield found
 
 
 def open_registry(reference: str, filters: Filters) -> Registry:
-    """Open a folder."""
+    """Open a folder, a single artifact, or all that a glob matches.
+
+    What exists under the reference as it stands goes before what it matches as a glob.
+
+    Raises:
+        SourceError: There is no such thing.
+    """
     path = Path(reference)
-    if not path.exists():
-        raise SourceError("no such file or folder", where=path)
-    return LocalFolder(path, filters)
+    try:
+        artifact = Artifact(path)
+    except SourceError:
+        if not is_glob(reference):
+            raise
+        glob = Glob.parse(reference)
+        if not glob.base.is_dir():
+            raise SourceError("matches nothing", where=reference) from None
+        return LocalFolder(glob.base, filters, glob)
+    return LocalFolder(path, filters) if artifact.is_folder else OneArtifact(path)
 
 
 def stage(source: str, scratch: Path) -> Staged:
-    """Return the path: it is here already."""
-    del scratch
-    return Staged(Path(source))
+    """Return the path, which is here already, or that of the model in an MLflow folder.
+
+    Raises:
+        SourceError: It is not there any more, or an MLflow folder is damaged.
+        StorageError: It cannot be read.
+        UnsupportedError: It is an MLflow model of another kind.
+    """
+    path = Path(source)
+    try:
+        if path.is_dir():
+            if any(inside.name == mlmodel.FILE for inside in path.iterdir()):
+                return mlmodel.staged(path, scratch)
+        elif path.exists():
+            with path.open("rb"):
+                pass
+    except OSError as e:
+        raise StorageError(f"cannot be read: {e.strerror}", where=path) from e
+    return Staged(path)
+
+
+def is_hidden(name: str) -> bool:
+    """Tell whether a name is none of the user's: hidden, or a ledger of ours."""
+    return (name.startswith(".") and name != ".metadata") or ".ledger.sqlite" in name
+
+
+def _divided(path: str, seen: _Seen) -> Division:
+    """Divide a local folder into artifacts and what is none."""
+
+    def read(name: str, most: int) -> bytes:
+        try:
+            with Path(path, name).open("rb") as file:
+                return file.read(most)
+        except OSError:
+            return b""
+
+    def inside(name: str) -> Sequence[str]:
+        try:
+            return sorted(inside.name for inside in Path(path, name).iterdir())
+        except OSError:
+            return ()
+
+    label = path.rpartition("/")[2]
+    return grouping.divide(Listing(label, seen.files, seen.folders, read, inside))
+
+
+def _group_of(folder: str, name: str) -> Group | None:
+    """Return the group that a name in a folder belongs to, or opens."""
+    try:
+        division = _recently_divided(folder, Path(folder).stat().st_mtime_ns)
+    except OSError:
+        return None
+    return next((g for g in division.groups if name in g.paths or name in g.files), None)
+
+
+@lru_cache(maxsize=8)  # ten thousand references may name files of one folder
+def _recently_divided(folder: str, changed: int) -> Division:
+    del changed
+    with os.scandir(folder) as entries:
+        listed = sorted((e.name, e.is_dir()) for e in entries if not is_hidden(e.name))
+    files, folders = [n for n, d in listed if not d], [n for n, d in listed if d]
+    return _divided(folder, _Seen(files, folders, ()))
+
+
+def _below(folder: str, name: str) -> str:
+    """Return a name in a folder of the registry; "" is the registry itself."""
+    return f"{folder}/{name}" if folder and name else folder or name
