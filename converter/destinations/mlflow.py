@@ -1,0 +1,322 @@
+"""Outputs as versions of registered models in MLflow, apart from their sources' own models.
+
+``models:/{name}_portable``: of each model another one, with a version for each of its versions.
+Consumers of the source that follow an alias, or the latest version, go on as before; who wants the
+converted one asks for it by its name. What was made of what, the versions' tags say, on either
+side; by them a conversion that is there already is found, also where no ledger knows of it.
+
+Aliases follow those of the source, as far as what they are of was verified: as its conversion is
+registered, and as a batch begins for those that were moved since.
+"""
+
+import string
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from converter.destinations import mlflow_model, mlflow_register
+from converter.destinations.mlflow_register import KEY, TARGET
+from converter.destinations.place import Destination
+from converter.job import Job, blank_record
+from converter.options import LEVELS, Options
+from converter.registries.entry import Staged
+from converter.registries.mlflow import paged
+from converter.registries.mlflow_names import parse, reference, registered
+from converter.registries.mlflow_server import connect, reach, told
+from converter.version import VERSION
+from formats import digests, portable
+from formats.containers import jsontext
+from formats.errors import StorageError, UsageError
+from formats.storage import File, Span
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+OF: Final = "convert.of"  # tag of a registered model: whose conversions it holds
+VERIFIED: Final = "convert.verification"
+PASSED: Final = "passed"
+NAME: Final = "convert.name"  # of the output in a ledger
+STATE: Final = "convert.source_state"  # of the source, as its registry told it then
+# What must be verified for an alias to be moved, where nothing is required: the graph has run
+# beside its source. With less than that, whoever follows the alias would be the first to run it.
+USUAL_LEVEL: Final = "cpu"
+EXPECTED: Final = "models:/{name}_portable"
+
+
+class Registered:
+    """Registered models by a template."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+
+    @cached_property
+    def _client(self) -> "MlflowClient":
+        return connect()
+
+    def prepare(self) -> None:
+        """See whether the server is there, and let aliases follow those of the sources."""
+        reach(self._client)
+        with told("models:/"):
+            self._follow()
+
+    def holds(self, name: str, record: Mapping[str, Any]) -> bool:
+        """Tell whether the version is registered, with the tags that it was given."""
+        del name
+        found = self._registered.get(str(record.get("output")))
+        known = {"convert.source_digest": "source_digest", "convert.plan": "plan"}
+        return found is not None and all(found.get(t) == record.get(k) for t, k in known.items())
+
+    def stands(self, name: str) -> bool:
+        """Say no: tags tell which versions are ours, and no version replaces another one."""
+        del name
+        return False
+
+    def sweep(self, name: str) -> bool:
+        """Say that nothing is left: an upload that nobody registered is no model."""
+        del name
+        return True
+
+    def recall(self, known: frozenset[str]) -> Iterable[Mapping[str, Any]]:
+        """Return what tags tell of the versions that are conversions, the newest of each source."""
+        newest: dict[str, dict[str, Any]] = {}
+        order = sorted(self._registered.items(), key=lambda v: int(v[0].rpartition("/")[2]))
+        for output, tags in order:
+            source, name = tags.get(KEY[0], ""), tags.get(NAME, "")
+            target = self._called(parse(source).name if _is_mlflow(source) else _plain(name))
+            if name and name not in known and output.rpartition("/")[0] == f"models:/{target}":
+                newest[source] = _note(source, name, output, tags)
+        return newest.values()
+
+    def local(self, name: str, scratch: Path) -> Path:
+        """Return a place in the scratch folder."""
+        folder = scratch / "output"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as e:
+            raise StorageError.writing(folder, e) from e
+        return folder / PurePosixPath(name).name
+
+    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
+        """Register the output, where it is not registered yet; link it, and move aliases."""
+        folder = mlflow_model.arrange(made, made.with_name("registered"))
+        target, of = self._target(job, staged)
+        is_verified = _is_verified(job, record)
+        tags = {
+            "convert.source_uri": job.source,
+            "convert.source_digest": str(record["source_digest"]),
+            "convert.digest": _digest(folder),
+            "convert.plan": job.plan,
+            "convert.format": job.options.to,
+            "convert.reached": str(record["verification"]["reached"]),
+            VERIFIED: PASSED if is_verified else "skipped",
+            "convert.tool_version": VERSION,
+            TARGET: target,
+            NAME: job.name,
+            STATE: job.token,
+        }
+        client = self._client
+        with told(f"models:/{target}"):
+            version = mlflow_register.existing(client, target, tags)
+            if version is None:
+                _ensure(client, target, of, force=job.options.force)
+
+                def describe(decided: dict[str, str]) -> Path:
+                    mlflow_model.describe(folder, staged, record, decided)
+                    return folder
+
+                origin = mlflow_register.origin_of(client, staged.facts)
+                version = mlflow_register.register(client, target, tags, origin, describe)
+            elif is_verified:  # by now: then it was registered without
+                for key in (VERIFIED, "convert.reached"):
+                    if version.tags.get(key) != tags[key]:
+                        client.set_model_version_tag(target, version.version, key, tags[key])
+            output = reference(target, version.version)
+            if staged.facts.get("version") is not None:
+                _link(client, staged, job, output)
+                _move_aliases(client, staged, version, record, is_verified=is_verified)
+        return output
+
+    def _target(self, job: Job, staged: Staged) -> tuple[str, str]:
+        """Return which registered model an output belongs to, and of what that one is.
+
+        Raises:
+            UsageError: It would be the source's own.
+        """
+        own = staged.facts.get("name") if staged.facts.get("registry") == "mlflow" else None
+        if isinstance(own, str):
+            target = self._called(own)
+            if target == own:
+                raise UsageError(
+                    f"{job.destination} is the source's own model", expected=EXPECTED,
+                    where=job.source,
+                )  # fmt: skip
+            return target, own
+        return self._called(_plain(job.name)), job.source
+
+    def _called(self, name: str) -> str:
+        return self._template.replace("{name}", name)
+
+    def _follow(self) -> None:
+        """Set aliases of converted versions as their sources' are set by now."""
+        query = f"tags.`{VERIFIED}` = '{PASSED}' AND tags.`{KEY[0]}` LIKE 'models:/%'"
+        made: dict[str, dict[str, ModelVersion]] = {}
+        for version in paged(self._client.search_model_versions, query):
+            source = parse(version.tags[KEY[0]])
+            if version.name != self._called(source.name):
+                continue
+            by_version = made.setdefault(source.name, {})
+            older = by_version.get(source.version)
+            if older is None or int(older.version) < int(version.version):
+                by_version[source.version] = version
+        for name, by_version in made.items():
+            try:
+                wanted = self._client.get_registered_model(name).aliases
+            except Exception as e:
+                if getattr(e, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+                    continue  # the source is gone; its conversions stay as they are
+                raise
+            here = self._client.get_registered_model(self._called(name)).aliases
+            for alias, number in wanted.items():
+                found = by_version.get(str(number))
+                if found is not None and str(here.get(alias)) != str(found.version):
+                    self._client.set_registered_model_alias(found.name, alias, found.version)
+
+    @cached_property
+    def _registered(self) -> Mapping[str, Mapping[str, str]]:
+        """The tags of all versions that are conversions, by reference; asked for once."""
+        with told("models:/"):
+            found = paged(self._client.search_model_versions, "tags.`convert.plan` LIKE '%'")
+            return {reference(v.name, v.version): v.tags for v in found if v.status == "READY"}
+
+
+def open_destination(reference: str) -> Destination:
+    """Open registered models by a template.
+
+    Raises:
+        UsageError: It is none.
+        EnvironmentFault: MLflow is not installed.
+    """
+    template = reference.removeprefix("models:").removeprefix("/")
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(template)]
+    except ValueError:
+        fields = []
+    if [f for f in fields if f is not None] != ["name"] or "/" in template or ":" in template:
+        raise UsageError(f"-o {reference}", expected=EXPECTED)
+    if "{name}" not in template or "@" in template:
+        raise UsageError(f"-o {reference}", expected=EXPECTED)
+    connect()
+    return Registered(template)
+
+
+def _is_mlflow(source: str) -> bool:
+    return source.startswith("models:/")
+
+
+def _plain(name: str) -> str:
+    """Return what a model is called whose source is not in MLflow: as its output would be."""
+    return registered(str(PurePosixPath(name).with_suffix("")))
+
+
+def _note(source: str, name: str, output: str, tags: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a ledger has of an output, as far as its tags have it."""
+    job = Job(source, name, "", Options(), token=tags.get(STATE, ""))
+    record = blank_record(job) | {
+        "output": output,
+        "plan": tags.get("convert.plan", ""),
+        "to": tags.get("convert.format", ""),
+        "status": "done",
+        "exit_code": 0,
+        "source_digest": tags.get("convert.source_digest"),
+        "tool": tags.get("convert.tool_version", ""),
+    }
+    record["verification"]["reached"] = tags.get("convert.reached", "none")
+    return {
+        "name": name,
+        "source": source,
+        "plan": record["plan"],
+        "token": job.token,
+        "record": record,
+    }
+
+
+def _is_verified(job: Job, record: Mapping[str, Any]) -> bool:
+    """Tell whether as much was verified as was required, or as aliases take."""
+    reached = str(record["verification"]["reached"])
+    return LEVELS.index(reached) >= LEVELS.index(job.options.require or USUAL_LEVEL)
+
+
+def _digest(folder: Path) -> str:
+    """Return the digest of an output, before anything of MLflow's is beside it."""
+    manifest = folder / portable.MANIFEST
+    if manifest.is_file():
+        text = manifest.read_bytes()
+        found: Any = jsontext.parse(text, where=manifest, limit=max(len(text), 1))
+        return f"{found['digest']['algorithm']}:{found['digest']['value']}"
+    resources = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        file = File(path)
+        digest = digests.of_span(Span.whole(file))
+        resources.append(portable.Resource(path.relative_to(folder).as_posix(), file.size, digest))
+        file.close()
+    made = portable.files_digest(resources)
+    return f"{made['algorithm']}:{made['value']}"
+
+
+def _ensure(client: "MlflowClient", target: str, of: str, *, force: bool) -> None:
+    """Make a registered model, where there is none; raises what MLflow raises, too.
+
+    Raises:
+        UsageError: It is there, and is not for conversions of this source.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.create_registered_model(target, tags={OF: of})
+    except MlflowException as e:
+        if e.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    else:
+        return
+    found = client.get_registered_model(target).tags.get(OF)
+    if found != of and not force:
+        what = "not convert's" if found is None else f"for conversions of {found}"
+        raise UsageError(
+            f"models:/{target} is there, and is {what}",
+            hint="Choose another template, or add versions to it: --force",
+        )
+
+
+def _link(client: "MlflowClient", staged: Staged, job: Job, output: str) -> None:
+    """Say at the source what was made of it."""
+    name, version = str(staged.facts["name"]), str(staged.facts["version"])
+    key = f"convert.{job.options.to}"
+    if client.get_model_version(name, version).tags.get(key) != output:
+        client.set_model_version_tag(name, version, key, output)
+
+
+def _move_aliases(
+    client: "MlflowClient",
+    staged: Staged,
+    version: "ModelVersion",
+    record: dict[str, Any],
+    *,
+    is_verified: bool,
+) -> None:
+    """Give a conversion the aliases that its source has, where it was verified."""
+    name, number = str(staged.facts["name"]), str(staged.facts["version"])
+    aliases = [str(alias) for alias in client.get_model_version(name, number).aliases]
+    if not aliases:
+        return
+    if not is_verified:
+        reached = record["verification"]["reached"]
+        record["warnings"].append(
+            f"alias {', '.join(sorted(aliases))} was not moved: verified is {reached} alone"
+        )
+        return
+    here = client.get_registered_model(version.name).aliases
+    for alias in aliases:
+        if str(here.get(alias)) != str(version.version):
+            client.set_registered_model_alias(version.name, alias, version.version)
