@@ -7,7 +7,7 @@ and reports keep. Neither holds an open file, a connection or an exception.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from converter.options import Options
@@ -84,6 +84,14 @@ class Outcome:
     status: Status
     exit_code: int
     record: Mapping[str, JSON]
+
+
+def again(job: Job) -> Job:
+    """Return a job that is tried once more: what stands in its output's place is the first try's.
+
+    For executors. A job is only ever begun where the place was free, or what it held was ours.
+    """
+    return replace(job, options=replace(job.options, force=True))
 
 
 def plan_digest(options: Options) -> str:

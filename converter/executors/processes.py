@@ -23,7 +23,7 @@ from converter.executors import leftovers
 from converter.executors.engine import Executor, Settings
 from converter.executors.orders import WORK, Charter, Word
 from converter.executors.server import Server, ServerLostError
-from converter.job import Job, Outcome, Status, died
+from converter.job import Job, Outcome, Status, again, died
 from formats.errors import EnvironmentFault
 
 QUEUED = 8  # jobs that a server has ready for each that runs
@@ -109,7 +109,7 @@ class Processes:
         self._numbers += 1
         one.is_running = False
         self._sent[self._numbers] = one
-        self._server.send(self._numbers, one.job)
+        self._server.send(self._numbers, again(one.job) if one.begun else one.job)
 
     def _take(self, word: Word) -> Outcome | None:
         """Return the outcome that a word of the server's is, if it is one."""
