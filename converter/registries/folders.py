@@ -35,11 +35,22 @@ class _Seen(NamedTuple):
 
 
 class LocalFolder:
-    """A folder, or what of it a glob matches."""
+    """A folder, or what of it a glob matches.
+
+    Attributes:
+        path: As it was given.
+        base: The folder that names are relative to: this one, or, where it is an artifact, the one
+            that it is in.
+        label: The last part of that.
+    """
 
     def __init__(self, path: Path, filters: Filters, glob: Glob = EVERYTHING) -> None:
         self.path = path
-        self.label = Path(os.path.normpath(path.absolute())).name
+        self._path = os.path.normpath(path.absolute())
+        self._front = ""
+        if glob is EVERYTHING and group_of(self._path, "") is not None:
+            self._front = Path(self._path).name
+        self.base, self.label = _base_and_label(path, is_in=bool(self._front))
         self._root = os.path.realpath(path)
         self._filters = filters
         self._glob = glob
@@ -52,7 +63,7 @@ class LocalFolder:
             StorageError: The folder itself cannot be listed.
         """
         walked: set[tuple[int, int]] = set()
-        pending = [(os.path.normpath(self.path.absolute()), "")]
+        pending = [(self._path, self._front)]
         is_empty = True
         while pending:
             path, name = pending.pop()
@@ -65,7 +76,7 @@ class LocalFolder:
                 seen = self._look_into(path, name)
             except OSError as e:
                 said = f"cannot be listed: {e.strerror}"
-                if not name:
+                if path == self._path:
                     raise StorageError(said, where=path) from e
                 is_empty = False
                 yield Entry(path, name, None, "", "", said)
@@ -113,7 +124,7 @@ class LocalFolder:
             return "a link to nothing"
         if target == self._root or self._root.startswith(target.rstrip("/") + "/"):
             return "a link to a folder around it"
-        inside = os.path.relpath(target, self._root)
+        inside = _below(self._front, os.path.relpath(target, self._root))
         parts = inside.split("/")
         if parts[0] == ".." or any(is_hidden(p) or p in CACHES | _HUB_CACHE for p in parts):
             return None
@@ -161,8 +172,7 @@ class OneArtifact:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        parts = [p for p in path.parent.parts if p not in ("..", "/")]
-        self.label = "/".join(parts[-1:] if path.is_absolute() else parts)
+        self.base, self.label = _base_and_label(path, is_in=True)
 
     def find(self) -> Iterator[Found]:
         """Yield it, whatever it is: who names a file means it."""
@@ -171,7 +181,7 @@ class OneArtifact:
         found = look_at(path, name)
         if isinstance(found, Skipped):
             found = Entry(path, name, None, "", "", found.reason)
-        group = _group_of(folder, name)
+        group = group_of(folder, name)
         if group is not None:
             token, nbytes = state(files_of(folder, group), folder)
             found = replace(found, token=token, nbytes=nbytes)
@@ -245,12 +255,29 @@ def _divided(path: str, seen: _Seen) -> Division:
     return grouping.divide(Listing(label, seen.files, seen.folders, read, inside))
 
 
-def _group_of(folder: str, name: str) -> Group | None:
-    """Return the group that a name in a folder belongs to, or opens."""
+def _base_and_label(path: Path, *, is_in: bool) -> tuple[Path, str]:
+    """Return the folder that names are relative to, and what to call it beside others.
+
+    Args:
+        path: As it was given.
+        is_in: Whether names are relative to the folder that the path is in.
+    """
+    whole = Path(os.path.normpath(path.absolute()))
+    if not is_in:
+        return whole, whole.name
+    given = Path(os.path.normpath(path)).parent
+    parts = [part for part in given.parts if part not in ("..", "/")]
+    return whole.parent, "/".join(parts[-1:] if path.is_absolute() else parts)
+
+
+def group_of(folder: str, name: str) -> Group | None:
+    """Return the group that a name in a folder belongs to, or opens; "" is the folder itself."""
     try:
         division = _recently_divided(folder, Path(folder).stat().st_mtime_ns)
     except OSError:
         return None
+    if not name:
+        return next((g for g in division.groups if not g.called), None)
     return next((g for g in division.groups if name in g.paths or name in g.files), None)
 
 

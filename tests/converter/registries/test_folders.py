@@ -271,7 +271,7 @@ def test_a_folder_that_is_read_as_more_than_the_model_is_opened_by_its_file(tmp_
     }
     assert found == {
         "bert": str(at / "model.safetensors"),
-        "lora.safetensors": str(at / "lora.safetensors"),
+        "bert/lora.safetensors": str(at / "lora.safetensors"),
     }
 
 
@@ -642,6 +642,10 @@ def test_a_single_artifact_is_called_as_it_is_and_has_its_folder_for_a_label(
     assert open_registry(f"{team}/team/old/c.pt", Filters()).label == "old"
     assert open_registry("a.pt", Filters()).label == ""
     assert open_registry("team/..", Filters()).label == team.name
+    assert open_registry("team", Filters()).label == "team"
+    shutil.copytree(FIXTURES / "tensorflow" / "module_tf2", team / "team" / "saved")
+    assert open_registry("team/saved", Filters()).label == "team"
+    assert listed("team/saved")[0] == {"saved": "savedmodel"}
 
 
 @pytest.mark.parametrize(
