@@ -1,0 +1,167 @@
+"""Jobs on a Ray cluster that is there already: one task each, wherever there is room for it.
+
+Ray itself is in a process of its own (`ray_driver`). Where a cluster dies, Ray ends the process
+that had joined it; and it writes to the terminal whatever it is told. Neither is for a program that
+keeps a ledger. That process ends, and takes its tasks with it, when this one does.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from itertools import chain, islice
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import IO
+
+from converter.executors.engine import Executor, Settings
+from converter.executors.orders import WORK
+from converter.executors.ray_orders import Charter, Wanted
+from converter.job import Job, Outcome
+from formats.errors import ConvertError, EnvironmentFault, UnsupportedError, UsageError
+
+MODULE = "converter.executors.ray_driver"
+STOP_SECONDS = 30.0  # for tasks to be ended, and what they leave to be removed
+LAST_BYTES = 4096
+
+
+class Ray:
+    """Gives jobs to the process that has joined the cluster."""
+
+    def __init__(self, settings: Settings, task: str = WORK) -> None:
+        """Keep what is asked; the cluster is joined with the first job.
+
+        Args:
+            settings: As every executor has them.
+            task: What a child does with its job, ``module:function``.
+
+        Raises:
+            EnvironmentFault: Ray is not installed.
+            UsageError: The address is of no cluster.
+            UnsupportedError: It is Ray Client's.
+        """
+        self._settings = settings
+        self._task = task
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: Connection | None = None
+        self._log: IO[bytes] | None = None
+        if find_spec("ray") is None:
+            hint = 'pip install "model-convert[ray]", in the version that the cluster has'
+            raise EnvironmentFault("--engine ray takes Ray, which is not installed", hint=hint)
+        _check_address(settings.address or os.environ.get("RAY_ADDRESS") or "auto")
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Yield the outcome of each job as it ends.
+
+        Raises:
+            EnvironmentFault: There is no such cluster, it went away, its nodes lack this program,
+                do not see local files, or take no job for ``Settings.patience`` seconds.
+            UsageError: Jobs need parts of several devices.
+        """
+        rest = iter(jobs)
+        first = next(rest, None)
+        if first is None:
+            return
+        _check_gpus(first.needs.gpus)
+        rest = chain([first], rest)
+        line = self._start(Charter(self._settings, first, self._task))
+        try:
+            while True:
+                match line.recv():
+                    case Outcome() as outcome:
+                        yield outcome
+                    case Wanted(n):
+                        line.send(list(islice(rest, n)))
+                    case ConvertError() as fault:
+                        raise fault
+                    case None:
+                        return
+        except (EOFError, ConnectionError) as e:
+            raise self._fault() from e
+
+    def _start(self, charter: Charter) -> Connection:
+        line, theirs = Pipe()
+        self._line = line
+        self._log = TemporaryFile(dir=self._settings.scratch)  # noqa: SIM115 - as long as it runs
+        command = [sys.executable, "-P", "-m", MODULE, str(theirs.fileno()), str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - ourselves
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl-C in a terminal is this process's business
+            )
+        except OSError as e:
+            raise EnvironmentFault(f"cannot be run: {e.strerror}", where=sys.executable) from e
+        finally:
+            theirs.close()
+        with suppress(OSError):  # dead at once: that shows where its word is waited for
+            line.send(charter)
+        return line
+
+    def _fault(self) -> EnvironmentFault:
+        """Return what there is to say of the process, which ended without a word."""
+        code = self._process.wait() if self._process is not None else 0
+        lines = []
+        if self._log is not None:
+            self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - LAST_BYTES))
+            lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        return EnvironmentFault(
+            f"the Ray cluster went away, and Ray ended with {code}"
+            + (f": {lines[-1].strip()[:300]}" if lines else ""),
+            where=self._settings.address,
+            hint="Run the batch again when the cluster is back: what is done is done",
+        )
+
+    def __enter__(self) -> "Ray":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._line is not None:
+            self._line.close()  # it ends of that
+        if self._process is not None:
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                if self._process.poll() is None:
+                    self._process.kill()
+                    self._process.wait()
+        if self._log is not None:
+            self._log.close()
+
+
+def _check_address(address: str) -> None:
+    expected = "HOST:PORT of a cluster, or auto for the one on this machine"
+    if address == "local":
+        raise UsageError("--address local", expected=expected, hint="convert starts no cluster")
+    if address.startswith("ray://"):
+        hint = "Run on a node of the cluster, with --address auto; ray job submit does that"
+        raise UnsupportedError(f"not supported: --address {address} (Ray Client)", hint=hint)
+    if address == "auto" or "://" in address:
+        return
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isdecimal()):
+        raise UsageError(f"--address {address}", expected=expected)
+
+
+def _check_gpus(gpus: float) -> None:
+    if gpus > 1 and gpus != int(gpus):
+        raise UsageError(f"--gpus {gpus:g}", expected="a part of one GPU, or whole ones")
+
+
+def open_executor(settings: Settings) -> Executor:
+    """Return the executor."""
+    return Ray(settings)

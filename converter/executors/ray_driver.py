@@ -1,0 +1,213 @@
+"""The process that has joined a Ray cluster: it looks at the nodes, and keeps them busy.
+
+``python -P -m converter.executors.ray_driver LINE PARENT``, a file descriptor and a pid. Jobs and
+outcomes go over the line (see `ray_orders`); when its other end is closed, all tasks are ended.
+"""
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from converter.executors import ray_node
+from converter.executors.ray_orders import Charter
+from converter.executors.ray_window import StoppedError, Window, asked_of, line_of, unseen
+from converter.registries.catalog import scheme_of
+from converter.version import VERSION
+from formats.errors import ConvertError, EnvironmentFault, InternalError, StorageError
+
+CONNECT_SECONDS = 10.0
+LOOK_SECONDS = 60.0  # for a node to start a process and look around
+WATCH_SECONDS = 1.0  # between looks at whether the driver lives
+ORPHAN_SECONDS = 30.0  # to end in order when it does not
+
+
+# -- joining, and looking at the nodes ------------------------------------------------------------
+
+
+def join(address: str | None) -> None:
+    """Join a cluster; never start one.
+
+    Raises:
+        EnvironmentFault: There is none, or it is of another version, or does not let us in.
+    """
+    import ray
+
+    where = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if "://" not in where and where != "auto":
+        _check_answers(where)
+    try:
+        ray.init(address=where, log_to_driver=False, logging_level=logging.CRITICAL)
+    except ConnectionError as e:
+        hint = "Start one with ray start --head, or name it with --address HOST:PORT"
+        raise EnvironmentFault(
+            f"no Ray cluster can be joined: {line_of(e)}", where=where, hint=hint
+        ) from e
+    except Exception as e:  # of many kinds: versions, tokens, addresses
+        raise EnvironmentFault(f"no Ray cluster can be joined: {line_of(e)}", where=where) from e
+
+
+def _check_answers(address: str) -> None:
+    """See whether there is anything: Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as e:
+        raise EnvironmentFault(
+            f"no Ray cluster answers there: {getattr(e, 'strerror', None) or e}",
+            where=address,
+            hint="Start one with ray start --head --port PORT; convert starts none",
+        ) from e
+
+
+def look_around(charter: Charter) -> None:
+    """See whether each node that may get a job has this program, and sees local files.
+
+    Raises:
+        EnvironmentFault: One has or does not.
+    """
+    job = charter.first
+    asked = asked_of(job)
+    import ray
+
+    nodes = {
+        node["NodeID"]: node["NodeManagerHostname"]
+        for node in ray.nodes()
+        if node["Alive"] and all(node["Resources"].get(k, 0) >= v for k, v in asked.items())
+    }
+    with _marked(job.destination) as mark:
+        paths = [mark] if mark else []
+        if scheme_of(job.source) == "" and os.path.lexists(job.source):
+            paths.append(job.source)
+        found = _on_each(nodes, _look, paths)
+    for host, (version, said, unseen_paths) in found:
+        if version != VERSION:
+            what = f"has version {version} of it" if version else f"cannot run it: {said}"
+            raise EnvironmentFault(
+                f"this is model-convert {VERSION}, and the node {host} of the Ray cluster {what}",
+                hint=f'pip install "model-convert=={VERSION}" on all nodes, with the same extras',
+            )
+        for path in unseen_paths:
+            raise unseen(job.destination if path == mark else path, host)
+
+
+def sweep_nodes() -> None:
+    """Remove what tasks left on the nodes whose processes were killed."""
+    import ray
+
+    nodes = {n["NodeID"]: n["NodeManagerHostname"] for n in ray.nodes() if n["Alive"]}
+    _on_each(nodes, ray_node.sweep)
+
+
+def _on_each(nodes: Mapping[str, str], function: Callable[..., Any], *given: Any) -> list[Any]:
+    """Call a function on each node, and return host and answer of those that gave one."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    task = ray.remote(function)
+    sent = {
+        task.options(
+            num_cpus=0,
+            max_retries=0,
+            name="convert: look around",
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        ).remote(*given): host
+        for node, host in nodes.items()
+    }
+    if not sent:
+        return []
+    ready, rest = ray.wait(list(sent), num_returns=len(sent), timeout=LOOK_SECONDS)
+    answers = []
+    for ref in ready:
+        with suppress(ray.exceptions.RayError):  # its node went away; so will its jobs
+            answers.append((sent[ref], ray.get(ref)))
+    for ref in rest:
+        ray.cancel(ref, force=True)
+    return answers
+
+
+def _look(paths: list[str]) -> tuple[str, str, list[str]]:
+    """Return this node's version of the program, else why there is none, and paths not seen.
+
+    Runs on a node that may not have the program: it is sent as it is, and uses nothing of ours.
+    """
+    script = "import converter.version as v; print(v.VERSION)"
+    ran = subprocess.run(  # noqa: S603 - Python itself
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False
+    )
+    said = ran.stderr.strip().splitlines()
+    unseen_paths = [path for path in paths if not os.path.lexists(path)]
+    return ran.stdout.strip(), said[-1] if said else "", unseen_paths
+
+
+@contextmanager
+def _marked(destination: str) -> Iterator[str | None]:
+    """Yield a file in a local destination, by which nodes tell that folder from another one."""
+    if scheme_of(destination):
+        yield None
+        return
+    mark = Path(destination) / f".convert-node-{os.urandom(8).hex()}"
+    try:
+        mark.touch()
+    except OSError as e:
+        raise StorageError.writing(mark, e) from e
+    try:
+        yield str(mark)
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+# -- the process ----------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Do what comes over the line, until there is no more."""
+    line = Connection(int(sys.argv[1]))
+    os.set_inheritable(line.fileno(), False)  # noqa: FBT003
+    threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
+    with suppress(EOFError, ConnectionError, StoppedError):  # nobody is there to be told
+        charter: Charter = line.recv()
+        try:
+            _serve(line, charter)
+        except (EOFError, ConnectionError, StoppedError):
+            raise
+        except ConvertError as e:
+            line.send(e)
+        except Exception as e:  # noqa: BLE001 - told where somebody sees it
+            line.send(InternalError(f"{type(e).__name__}: {line_of(e)}"))
+        else:
+            line.send(None)
+
+
+def _serve(line: Connection, charter: Charter) -> None:
+    join(charter.settings.address)
+    import ray
+
+    look_around(charter)
+    window = Window(line, charter)
+    try:
+        window.run()
+    finally:
+        window.end()
+        sweep_nodes()
+        ray.shutdown()
+
+
+def _end_with(parent: int) -> None:
+    """End this process some time after the driver, whatever Ray is waiting for."""
+    while os.getppid() == parent:
+        time.sleep(WATCH_SECONDS)
+    time.sleep(ORPHAN_SECONDS)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

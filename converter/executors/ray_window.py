@@ -1,0 +1,313 @@
+"""The tasks that a Ray cluster has at a time, and what comes of each.
+
+What Ray 2.60 does, and so what is done here: ``max_retries`` does not bound how often a task is run
+again that ran out of memory, so it is 0 and tries are counted here. A task that fits no node waits
+for ever in silence, so there is a limit without progress. Pools lose what a worker had that died;
+`ray.wait` over a window of tasks does not. A task is a generator, whose first word is that it has
+begun: a job that takes hours is told from one that nobody takes.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from converter.executors import ray_node
+from converter.executors.ray_orders import Charter, Wanted
+from converter.job import Job, Outcome, Status, died
+from converter.registries.catalog import scheme_of
+from converter.sizes import readable_size
+from converter.verify.device_names import KINDS, parse_device
+from formats.errors import ConvertError, EnvironmentFault
+
+POLL_SECONDS = 0.2
+END_SECONDS = 10.0  # for tasks to be gone
+COUNT_SECONDS = 5.0  # between looks at what the cluster has
+QUEUED = 2  # tasks for each core, so that none waits for us
+PAUSE_SECONDS = 1.0  # before a job is tried again, more each time: a dying node takes all it gets
+LONGEST = 400  # characters of what Ray says
+
+
+class StoppedError(Exception):
+    """The driver has enough, or is gone."""
+
+
+@dataclass(slots=True, eq=False)
+class Try:
+    """One job, and how often it was given to the cluster.
+
+    Attributes:
+        job: Which.
+        was_there: Whether its output was there before the first try, where that can be seen.
+        tries: How often.
+        begun: When the last try was, by the monotonic clock.
+        host: Where it runs, as soon as it does.
+        sees_source: Whether its source is on that node.
+        due: When to try again, by the monotonic clock.
+    """
+
+    job: Job
+    was_there: bool
+    tries: int = 0
+    begun: float = 0.0
+    host: str = ""
+    sees_source: bool = True
+    due: float = 0.0
+
+
+class Window:
+    """The tasks that the cluster has, running or waiting for room."""
+
+    def __init__(self, line: Connection, charter: Charter) -> None:
+        """Take the line; nothing is asked of it yet."""
+        import ray
+
+        self._ray = ray
+        self._line = line
+        self._settings = charter.settings
+        self._task = charter.task
+        self._convert = ray.remote(max_retries=0, num_returns="streaming")(ray_node.convert)
+        self._flying: dict[Any, Try] = {}  # by the task's generator
+        self._again: deque[Try] = deque()
+        self._is_all = False  # whether the driver has no more jobs
+        self._progress = time.monotonic()
+        self._counted = 0.0
+        self._size = 0
+
+    def run(self) -> None:
+        """Do all jobs.
+
+        Raises:
+            StoppedError: The driver wants no more.
+            EnvironmentFault: The cluster takes none.
+        """
+        while True:
+            self._fill()
+            if not self._flying and not self._again:
+                return
+            for generator in self._ready():
+                self._take(generator)
+            if self._line.poll():
+                raise StoppedError
+            self._check_progress()
+
+    def _fill(self) -> None:
+        """Give the cluster as many tasks as it shall have."""
+        now = time.monotonic()
+        while self._again and self._again[0].due <= now and len(self._flying) < self._room():
+            self._submit(self._again.popleft())
+        if self._is_all or len(self._flying) + len(self._again) >= self._room():
+            return
+        wanted = self._room() - len(self._flying) - len(self._again)
+        self._line.send(Wanted(wanted))
+        jobs = self._line.recv()
+        self._is_all = len(jobs) < wanted
+        for job in jobs:
+            self._submit(Try(job, _is_there(job)))
+
+    def _room(self) -> int:
+        now = time.monotonic()
+        if self._settings.jobs is not None:
+            return self._settings.jobs
+        if now - self._counted > COUNT_SECONDS:  # clusters grow and shrink
+            self._counted = now
+            self._size = int(self._ray.cluster_resources().get("CPU", 0))
+        return QUEUED * max(1, self._size)
+
+    def _submit(self, one: Try) -> None:
+        one.tries += 1
+        one.begun, one.host = time.monotonic(), ""
+        job = one.job
+        if one.tries > 1 and not one.was_there:
+            # What is there now, an earlier try has written before its worker was lost.
+            job = replace(job, options=replace(job.options, force=True))
+        asked = asked_of(job)
+        task = self._convert.options(
+            name=f"convert {job.name}",
+            num_cpus=asked.get("CPU", 0),
+            num_gpus=asked.get("GPU", 0),
+            memory=job.needs.memory_bytes,
+        )
+        self._flying[task.remote(job, self._task, has_gpu="GPU" in asked)] = one
+
+    def _ready(self) -> list[Any]:
+        """Return the tasks that have something to say, or some time later none."""
+        if not self._flying:
+            time.sleep(POLL_SECONDS)
+            return []
+        tasks = list(self._flying)
+        ready, rest = self._ray.wait(tasks, timeout=POLL_SECONDS)
+        if ready and rest:
+            more, _ = self._ray.wait(rest, num_returns=len(rest), timeout=0)
+            ready += more
+        return list(ready)
+
+    def _take(self, generator: Any) -> None:
+        """Take what a task says."""
+        one = self._flying[generator]
+        self._progress = time.monotonic()
+        try:
+            word = self._ray.get(next(generator))
+        except StopIteration:  # it has said all, and its outcome was not among it
+            word = None
+        except Exception as e:  # noqa: BLE001 - whatever it is, it is this job's
+            del self._flying[generator]
+            self._lost(one, e)
+            return
+        if isinstance(word, ray_node.Begun):
+            one.begun, one.host = time.monotonic(), word.host
+            one.sees_source = word.sees_source
+            return
+        del self._flying[generator]
+        if not isinstance(word, Outcome):
+            self._end(died(one.job, "failed", f"the task gave {word!r:.80}", seconds=0.0), one)
+        elif word.status == "lost":
+            self._again_or(one, word)
+        else:
+            self._end(word, one)
+
+    def _lost(self, one: Try, error: Exception) -> None:
+        """Sort a task that gave no outcome."""
+        seconds = time.monotonic() - one.begun
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, ConvertError):
+            self._end(died(one.job, "failed", f"{_on(one)}{cause}", seconds=seconds), one)
+            return
+        status, message = what_happened(error, self._ray.exceptions)
+        outcome = died(one.job, status, f"{_on(one)}{message}", seconds=seconds)
+        if status == "failed":
+            self._end(outcome, one)
+        else:
+            self._again_or(one, outcome)
+
+    def _again_or(self, one: Try, outcome: Outcome) -> None:
+        if one.tries <= self._settings.retries:
+            one.due = time.monotonic() + PAUSE_SECONDS * one.tries
+            self._again.append(one)
+        else:
+            self._end(outcome, one)
+
+    def _end(self, outcome: Outcome, one: Try) -> None:
+        record = {**outcome.record, "attempts": one.tries}
+        if one.host:
+            record["host"] = one.host
+        exit_code = outcome.exit_code
+        if outcome.status == "failed" and not one.sees_source and os.path.lexists(one.job.source):
+            fault = unseen(one.job.source, one.host)
+            record["error"] = {"type": "EnvironmentFault", "message": str(fault)}
+            record["exit_code"] = exit_code = fault.exit_code
+        self._line.send(replace(outcome, record=record, exit_code=exit_code))
+
+    def _check_progress(self) -> None:
+        """Give up where nothing runs, and nothing has been heard for too long."""
+        now = time.monotonic()
+        if any(one.host for one in self._flying.values()):
+            self._progress = now
+        elif self._flying and now - self._progress > self._settings.patience:
+            one = next(iter(self._flying.values()))
+            raise EnvironmentFault(
+                f"the Ray cluster has taken no job for {self._settings.patience:g} s:"
+                f" each asks for {readable(asked_of(one.job))}",
+                expected=f"at most what a node has: {self._nodes()}",
+                hint="Ask for less with --gpus or --memory, or wait longer with --patience",
+            )
+
+    def _nodes(self) -> str:
+        """Return what the cluster's nodes have, the largest first."""
+        nodes = [n["Resources"] for n in self._ray.nodes() if n["Alive"]]
+        nodes.sort(key=lambda n: (n.get("GPU", 0), n.get("CPU", 0)), reverse=True)
+        texts = [readable(n) for n in nodes]
+        kinds = [f"{texts.count(t)} x ({t})" for t in dict.fromkeys(texts)]
+        return ", ".join(kinds[:5]) or "there is none"
+
+    def end(self) -> None:
+        """End all tasks, and wait for that."""
+        for generator in self._flying:
+            with suppress(Exception):
+                self._ray.cancel(generator, force=True)
+        until = time.monotonic() + END_SECONDS
+        for generator in self._flying:
+            with suppress(Exception):  # the end, in one way or another
+                while time.monotonic() < until:
+                    ready, _ = self._ray.wait([generator], timeout=until - time.monotonic())
+                    if ready:
+                        self._ray.get(next(generator))
+        self._flying.clear()
+
+
+def asked_of(job: Job) -> dict[str, float]:
+    """Return what a job takes of a node, by the names that Ray has for it.
+
+    A verification on a GPU takes one, though nobody said so: Ray would not let it see any.
+    """
+    needs, options = job.needs, job.options
+    gpus = needs.gpus
+    if not gpus and options.device is not None and "device" in (options.verify, options.require):
+        device = parse_device(options.device)
+        if KINDS[device.kind].torch == "cuda":
+            gpus = device.index + 1  # those that a task is given are counted from 0
+    asked = {"CPU": needs.cpus, "GPU": gpus, "memory": float(needs.memory_bytes or 0)}
+    return {name: amount for name, amount in asked.items() if amount}
+
+
+def readable(resources: Mapping[str, float]) -> str:
+    """Return what is asked for, or is there, for a person."""
+    texts = [f"{name} {resources[name]:g}" for name in ("CPU", "GPU") if resources.get(name)]
+    if resources.get("memory"):
+        texts.append(f"{readable_size(int(resources['memory']))} of memory")
+    return ", ".join(texts) or "nothing"
+
+
+def what_happened(error: Exception, exceptions: Any) -> tuple[Status, str]:
+    """Return how a task ended that gave no outcome: lost, or failed where another try is no use."""
+    found: tuple[tuple[str, Status, str], ...] = (
+        ("OutOfMemoryError", "memory", "Ray stopped it: the node ran out of memory"),
+        ("NodeDiedError", "lost", "its node went away"),
+        ("LocalRayletDiedError", "lost", "its node went away"),
+        ("WorkerCrashedError", "lost", "the process that ran it went away"),
+        ("TaskCancelledError", "lost", "somebody cancelled it"),
+        ("ObjectLostError", "lost", "its outcome was lost with its node"),
+        ("OwnerDiedError", "lost", "its outcome was lost with its node"),
+    )
+    for name, status, text in found:
+        kind = getattr(exceptions, name, None)
+        if kind is not None and isinstance(error, kind):
+            hint = (
+                "Give each job --memory, so that fewer run at a time"
+                if status == "memory"
+                else None
+            )
+            return status, str(EnvironmentFault(text, hint=hint))
+    return "failed", str(EnvironmentFault(f"Ray could not run it: {line_of(error)}"))
+
+
+def unseen(path: str, host: str) -> EnvironmentFault:
+    """Return the error for a file that a node does not see."""
+    return EnvironmentFault(
+        f"is on this machine, and not on the node {host} of the Ray cluster",
+        where=path,
+        hint="Have it in a folder that all nodes share, or in an object store: s3://…, gs://…",
+    )
+
+
+def _on(one: Try) -> str:
+    return f"on {one.host}: " if one.host else ""
+
+
+def line_of(error: BaseException) -> str:
+    """Return the line of an error that says most: the last one of a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[-1] if "Traceback" in str(error) and lines else " ".join(lines)
+    return (text or type(error).__name__)[:LONGEST]
+
+
+def _is_there(job: Job) -> bool:
+    """Tell whether an output is there already; where that cannot be seen, it is said to be."""
+    if scheme_of(job.destination):
+        return True
+    return os.path.lexists(Path(job.destination) / job.name)
