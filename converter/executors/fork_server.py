@@ -33,6 +33,7 @@ from converter.job import Job
 
 CHUNK_BYTES = 1 << 16
 LAST_BYTES = 8192  # of what a child prints
+ROUNDS = 64  # more than a pipe holds; what has its other end may write for ever
 TRACE_SECONDS = 0.2  # for a child to say where it is, before it is stopped
 MEMORY_SECONDS = 0.05
 SHARE_OF_TIME = 0.05  # that looking at all processes may take
@@ -153,18 +154,31 @@ class ForkServer:
             self._poll.register(fd, select.POLLIN)
         self._say(Word(number, "begun"))
 
-    def _hear(self, fd: int) -> None:
-        """Take what a child says, until it has nothing more to say or has closed its end."""
+    def _hear(self, fd: int) -> bool:
+        """Take some of what a child says; tell whether there may be more."""
         child, buffer = self._by_fd[fd]
         try:
             some = os.read(fd, CHUNK_BYTES)
         except BlockingIOError:
-            return
-        if not some:
+            return False
+        if not some:  # it has closed its end
             self._deafen(fd)
+            return False
         buffer += some
         if fd == child.words_fd and len(buffer) > 2 * LAST_BYTES:
             del buffer[:-LAST_BYTES]
+        return True
+
+    def _hear_out(self, child: Child, fd: int) -> None:
+        """Take what a child has said, and close the pipe: what it left may have the other end.
+
+        A pipe that it closed itself is closed here too, and its number may be another child's.
+        """
+        for _ in range(ROUNDS):
+            if self._by_fd.get(fd, (None,))[0] is not child or not self._hear(fd):
+                break
+        if self._by_fd.get(fd, (None,))[0] is child:
+            self._deafen(fd)
 
     def _deafen(self, fd: int) -> None:
         if self._by_fd.pop(fd, None) is not None:
@@ -193,11 +207,7 @@ class ForkServer:
             status: As ``waitpid`` tells it; None for one that does not die.
         """
         for fd in (child.answer_fd, child.words_fd):
-            while fd in self._by_fd:
-                before = len(self._by_fd[fd][1])
-                self._hear(fd)
-                if fd in self._by_fd and len(self._by_fd[fd][1]) == before:
-                    self._deafen(fd)  # what it left behind still has the other end
+            self._hear_out(child, fd)
         del self._running[child.pid]
         answer = forked.complete(child.answer)
         if answer is None or answer[:1] == forked.SOMETHING_LEFT:
