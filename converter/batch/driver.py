@@ -10,8 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
+from converter.batch import links
 from converter.batch import plan as planning
 from converter.batch.ledger import Ledger
+from converter.batch.links import Linked
 from converter.batch.plan import Plan
 from converter.batch.request import Request
 from converter.batch.scratch import scratch
@@ -84,6 +86,7 @@ class Summary:
         elsewhere: How many another driver did meanwhile.
         left: How many of the plan nobody has done: it was stopped, or they are for a later run.
         seconds: How long it all took.
+        linked: What was stored once; None where that was not asked for.
     """
 
     exit_code: int = 0
@@ -93,6 +96,7 @@ class Summary:
     elsewhere: int = 0
     left: int = 0
     seconds: float = 0.0
+    linked: Linked | None = None
 
 
 Event: TypeAlias = "Planned | Finished | Waiting | Summary"
@@ -163,15 +167,21 @@ def _run(
             summary.done_before, summary.failed_before = len(plan.done), len(plan.failed)
             summary.left = len(plan.todo) + plan.later
             yield Planned(plan)
-            with scratch() as folder:
+            with scratch() as folder, links.opened(request, path) as linked:
+                if linked is not None:
+                    linked.catch_up(row.name for row in plan.done)
                 codes = [row.exit_code for row in plan.failed]
                 try:
                     for event in _jobs(request, ledger, destination, plan, summary, folder, stop):
                         if isinstance(event, Finished):
                             codes.append(event.outcome.exit_code)
+                            is_new = event.outcome.status == "done" and not event.is_elsewhere
+                            if linked is not None and is_new:
+                                linked.look(event.outcome.name)
                         yield event
                 finally:
                     summary.exit_code = max(codes, default=0)
+                    summary.linked = None if linked is None else linked.found()
                     stop.ending()
         finally:
             with suppress(StorageError):  # if that fails, so did what this ends

@@ -102,6 +102,19 @@ class Ledger:
             return self._decoded(text)
         return {}
 
+    def duplicates(self) -> list[tuple[str, list[str]]]:
+        """Return weights that several outputs have: their digest and the names, the most first."""
+        found: dict[str, list[str]] = {}
+        for digest, name in self._db.select(
+            "SELECT json_extract(record, '$.weights_digest') AS weights, name"
+            " FROM outputs JOIN records USING(name) WHERE weights IS NOT NULL"
+            " AND status IN (SELECT value FROM json_each(?)) ORDER BY weights, name",
+            (json.dumps([*GOOD]),),
+        ):
+            found.setdefault(digest, []).append(told(name))
+        several = [(digest, names) for digest, names in found.items() if len(names) > 1]
+        return sorted(several, key=lambda one: (-len(one[1]), one[0]))
+
     def _decoded(self, text: str) -> dict[str, Any]:
         try:
             record = json.loads(text)

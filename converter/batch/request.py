@@ -28,6 +28,8 @@ class Request:
         limit: How many artifacts at most; None for all.
         retry_failed: Do again what failed, though nothing has changed.
         fail_fast: Stop at the first failure.
+        link: How files that another output has already are stored once: ``reflink``, ``hardlink``;
+            None where each output has its own.
     """
 
     registries: tuple[str, ...]
@@ -45,3 +47,4 @@ class Request:
     limit: int | None = None
     retry_failed: bool = False
     fail_fast: bool = False
+    link: str | None = None

@@ -102,6 +102,13 @@ def batch(
     fail_fast: Annotated[
         bool, typer.Option("--fail-fast", help="Stop at the first failure.")
     ] = False,
+    link: Annotated[
+        str | None,
+        typer.Option(
+            metavar="reflink|hardlink",
+            help="Store files that several bundles have once; DEST must be local.",
+        ),
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Default: DEST.ledger.sqlite, beside DEST.")
     ] = None,
@@ -162,10 +169,12 @@ def batch(
 
 def _request(given: "dict[str, Any]") -> "Request":
     """Return what is asked, from the command's parameters by name."""
+    from converter.batch import links
     from converter.batch.request import Request
     from converter.executors.catalog import ENGINES
     from converter.job import Needs
     from converter.options import check
+    from converter.registries.catalog import scheme_of
     from converter.registries.filters import Filters
     from converter.reports import catalog as reports
 
@@ -181,6 +190,7 @@ def _request(given: "dict[str, Any]") -> "Request":
             raise UsageError(f"{option} {value:g}", expected="more than zero")
     options = options_of(given | {"include": given["training_state"]})
     check(options)
+    links.check(given["link"], is_local=scheme_of(given["out"]) == "", target=options.to)
     return Request(
         registries=tuple(given["registries"]),
         destination=given["out"],
@@ -203,6 +213,7 @@ def _request(given: "dict[str, Any]") -> "Request":
         limit=given["limit"],
         retry_failed=given["retry_failed"],
         fail_fast=given["fail_fast"],
+        link=given["link"],
     )
 
 

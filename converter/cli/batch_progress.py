@@ -128,6 +128,11 @@ class _Lines:
             say(f"interrupted {text}; run it again to go on", sys.stderr)
         else:
             say(f"ended       {text}; {summary.seconds:.1f} s", sys.stderr)
+        if summary.linked is not None:
+            size = readable_size(summary.linked.nbytes)
+            say(f"linked      {summary.linked.files} files, {size} stored once", sys.stderr)
+            for problem in summary.linked.problems:
+                say(f"not linked  {problem}", sys.stderr)
 
     def _show(self, event: Finished) -> None:
         now = monotonic()
@@ -207,4 +212,5 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "failed_before": summary.failed_before,
         "elsewhere": summary.elsewhere,
         "seconds": round(summary.seconds, 3),
+        **({} if summary.linked is None else {"linked": summary.linked._asdict()}),
     }
