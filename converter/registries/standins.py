@@ -2,14 +2,12 @@
 
 A stand-in has the name and the size of its file, the bytes that detection looks at, and a hole for
 all others: a listing and two ranges of each large file say what there is, and a terabyte of it
-takes no disk. Its time is a digest of the store's word for the file's state, so that what is made
-of sizes and times changes when the file does.
+takes no disk.
 """
 
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -49,7 +47,6 @@ def lay(blobs: Sequence[Blob], folder: Path) -> Iterator[Blob]:
                 file.truncate(blob.nbytes)
         except (FileExistsError, NotADirectoryError, IsADirectoryError):
             continue
-        date(path, blob)
         yield blob
 
 
@@ -63,14 +60,6 @@ def fill(store: Store, blobs: Sequence[Blob], folder: Path) -> None:
         some = blobs[begin : begin + AT_ONCE]
         _write(store, [r for blob in some for r in _edges(blob)], folder)
         _write(store, [r for blob in some for r in _more(blob, folder)], folder)
-        for blob in some:
-            date(folder / blob.name, blob)
-
-
-def date(path: Path, blob: Blob) -> None:
-    """Give a file the time that stands for its blob's state."""
-    time = int.from_bytes(sha256(blob.token.encode()).digest()[:7])
-    os.utime(path, ns=(time, time))
 
 
 def _write(store: Store, ranges: Sequence[Range], folder: Path) -> None:

@@ -8,16 +8,18 @@ itself, all of them.
 A source that changes while it is fetched is an error, and what it is changed to is the next run's.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from fnmatch import fnmatchcase
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from converter.registries import folders, standins
 from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
+from converter.registries.globs import EVERYTHING, Glob, is_glob
+from converter.registries.looking import files_of
 from converter.registries.staged import named, temporary
 from converter.stores import urls
 from converter.stores.fsspec_store import open_store
@@ -29,7 +31,6 @@ from formats.storage import File
 
 FILES_AT_ONCE: Final = 8
 SMALL_BYTES: Final = 64 << 20  # of a folder that is fetched whole, whatever is in it
-GLOB: Final = frozenset("*?[")
 # Formats of folders that hold more than their readers open: assets, variables by their names.
 WHOLE_FORMATS: Final = ("portable", "keras", "savedmodel", "torch-dcp", "tf-checkpoint")
 # Formats of which a single file may name others: indexes of shards, external data.
@@ -39,25 +40,27 @@ NAMING_FORMATS: Final = ("safetensors", "torch-sharded", "keras-h5", "onnx")
 class RemoteFolder:
     """What is below a URL, or the one artifact that it names."""
 
-    def __init__(self, url: str, filters: Filters, pattern: str = "") -> None:
+    def __init__(self, url: str, filters: Filters, glob: Glob = EVERYTHING) -> None:
         self.url = url
-        self.label = urls.last(url)
+        self._store = open_store(url)
+        self._blob = self._store.stat() if glob is EVERYTHING else None
+        self._name = urls.last(url)
+        self.label = self._name if self._blob is None else urls.last(urls.parent(url))
         self._filters = filters
-        self._pattern = pattern
+        self._glob = glob
 
     def find(self) -> Iterator[Found]:
         """Yield the artifacts, as the rules of local folders find them."""
-        store = open_store(self.url)
-        if not self._pattern and (blob := store.stat()) is not None:
-            yield from self._find_one([replace(blob, name=self.label)])
+        if self._blob is not None:
+            yield from self._find_one([replace(self._blob, name=self._name)])
             return
-        blobs = [b for b in store.find() if _is_matched(b.name, self._pattern)]
-        if blobs:
-            with temporary("convert-look") as top:
-                folder = top / (self.label or "store")
-                yield from self._looked_at(store, blobs, folder, folder)
-        else:
-            yield from self._find_one(_checkpoint(open_store(urls.parent(self.url)), self.label))
+        blobs = [b for b in self._store.find() if self._is_near(b.name)]
+        if not blobs and self._glob is EVERYTHING:
+            yield from self._find_one(_checkpoint(open_store(urls.parent(self.url)), self._name))
+            return
+        with temporary("convert-look") as top:
+            folder = top / (self._name or "store")
+            yield from self._looked_at(self._store, blobs, folder, folder)
 
     def _find_one(self, blobs: Sequence[Blob]) -> Iterator[Found]:
         """Yield the artifact that the URL itself names: a file, a checkpoint's prefix."""
@@ -65,7 +68,7 @@ class RemoteFolder:
         if not blobs:
             raise SourceError("nothing is there", where=urls.masked(self.url))
         with temporary("convert-look") as top:
-            yield from self._looked_at(store, blobs, top, top / self.label)
+            yield from self._looked_at(store, blobs, top, top / self._name)
 
     def _looked_at(
         self, store: Store, blobs: Sequence[Blob], folder: Path, path: Path
@@ -85,9 +88,9 @@ class RemoteFolder:
         for blob in blobs:
             if blob.name not in known:
                 yield Skipped(urls.join(store.url, blob.name), "a name that no file can have")
-        is_dated = all(blob.token for blob in laid)
+        states = {str(folder / blob.name): blob for blob in laid}
         with named(path, self.url):
-            for found in folders.open_registry(str(path), self._filters).find():
+            for found in self._local(path).find():
                 relative = Path(found.source).relative_to(path).as_posix()
                 source = urls.join(self.url, "" if relative == "." else relative)
                 if isinstance(found, Skipped) and standins.is_open(Path(found.source)):
@@ -95,7 +98,17 @@ class RemoteFolder:
                 elif isinstance(found, Skipped):
                     yield Skipped(source, found.reason.replace(f"{found.source}: ", ""))
                 else:
-                    yield replace(found, source=source, token=found.token if is_dated else "")
+                    yield replace(found, source=source, token=_token(found.source, states))
+
+    def _local(self, path: Path) -> Registry:
+        if self._glob is EVERYTHING:
+            return folders.open_registry(str(path), self._filters)
+        return folders.LocalFolder(path, self._filters, self._glob)
+
+    def _is_near(self, name: str) -> bool:
+        """Tell whether a blob matches the glob, or lies where something that belongs to it may."""
+        folder = name.rpartition("/")[0]
+        return self._glob.matches(name) or not folder or self._glob.may_be_in(folder)
 
 
 def open_registry(reference: str, filters: Filters) -> Registry:
@@ -110,9 +123,10 @@ def open_registry(reference: str, filters: Filters) -> Registry:
         return folders.open_registry(path, filters)
     url = reference.rstrip("/")
     parts = url.split("/")
-    first = next((i for i, part in enumerate(parts) if i > 2 and GLOB & set(part)), None)
+    first = next((i for i, part in enumerate(parts) if i > 2 and is_glob(part)), None)
     if first is not None and open_store(url).stat() is None:
-        return RemoteFolder("/".join(parts[:first]), filters, "/".join(parts[first:]))
+        glob = replace(Glob.parse("/".join(parts[first:])), pattern=url)
+        return RemoteFolder("/".join(parts[:first]), filters, glob)
     return RemoteFolder(url, filters)
 
 
@@ -202,7 +216,8 @@ class _Fetching:
             except ConvertError:
                 pass
         # What else says how a model is used: configurations, vocabularies, cards.
-        self._get([b for b in self._waiting.values() if b.nbytes <= standins.WHOLE_BYTES])
+        beside = [b for n, b in self._waiting.items() if n.count("/") <= 1]
+        self._get([b for b in beside if b.nbytes <= standins.WHOLE_BYTES])
 
     def _lay(self, blobs: Sequence[Blob]) -> None:
         blobs = [b for b in blobs if b.name not in self._got]
@@ -275,11 +290,20 @@ def _checkpoint(store: Store, name: str, *, is_file: bool = False) -> list[Blob]
     return store.find(starting=f"{stem}.")
 
 
-def _is_matched(name: str, pattern: str) -> bool:
-    """Tell whether a name, or a folder that it is in, matches a glob; ``*`` stops at ``/``."""
-    if not pattern:
-        return True
-    if "**" in pattern:
-        return fnmatchcase(name, pattern.replace("**/", "*"))
-    globs, parts = pattern.split("/"), name.split("/")
-    return len(parts) >= len(globs) and all(map(fnmatchcase, parts, globs))
+def _token(path: str, states: Mapping[str, Blob]) -> str:
+    """Return the state of an artifact: of all its files, as the store tells theirs; "" for unknown.
+
+    Args:
+        path: Of its stand-in.
+        states: Blobs by the paths of their stand-ins.
+    """
+    folder, name = (path, "") if Path(path).is_dir() else path.rsplit("/", 1)
+    group = folders.group_of(folder, name)
+    files = [path] if group is None else [*files_of(folder, group)]
+    blobs = [states[p] for p in sorted(files) if p in states]
+    if not all(blob.token for blob in blobs):
+        return ""
+    if len(blobs) == 1:
+        return blobs[0].token
+    text = "\n".join(f"{b.name}\0{b.nbytes}-{b.token}" for b in blobs)
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
