@@ -3,7 +3,9 @@
 
 const parsed = (node) => JSON.parse(node.textContent);
 const shared = parsed(document.querySelector("script.shared"));
-const word = (number) => shared.words[number];
+// Names of files may hold what is no character, and an address cannot.
+const words = shared.words.map((text) => text.toWellFormed());
+const word = (number) => words[number];
 
 // Rows are arrays; here their columns get their names, and shared words stand in their places.
 function named(row, number) {
@@ -13,6 +15,7 @@ function named(row, number) {
     const isWord = shared.interned.includes(column);
     artifact[column] = !isWord ? value : Array.isArray(value) ? value.map(word) : word(value);
   });
+  artifact.name = artifact.name.toWellFormed();
   return artifact;
 }
 

@@ -30,10 +30,14 @@ def job(name: str, **options: Any) -> Job:
     return Job(f"/registry/{name}", f"{name}.portable", "/out", Options(**options))
 
 
+BLANK = blank_record(job("", verify="weights"))
+
+
 def good(name: str, number: int = 0, **changes: Any) -> dict[str, Any]:
     """Return the record of a small torch file, converted, its weights compared."""
-    record = blank_record(job(name, verify="weights"))
-    return record | {
+    return BLANK | {
+        "source": f"/registry/{name}",
+        "name": f"{name}.portable",
         "status": "done",
         "exit_code": 0,
         "output": f"/out/{name}.portable",
@@ -68,7 +72,7 @@ def bad(name: str, code: int, message: str, **changes: Any) -> dict[str, Any]:
     error = {"type": "SourceError", "message": f"/registry/{name}: {message}"}
     return good(name) | {
         "status": "failed", "exit_code": code, "output": None, "error": error,
-        "weights_digest": None, "verification": blank_record(job(name))["verification"],
+        "weights_digest": None, "verification": BLANK["verification"],
     } | changes  # fmt: skip
 
 
