@@ -1,0 +1,132 @@
+"""The page as a file: one, of our own scripts only, its data whole. What it shows: in a browser."""
+
+import gzip
+import json
+import re
+from base64 import b64decode, b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+
+import pytest
+from report_records import HOSTILE, good, hostile, many, report_of, some
+
+from converter.reports import catalog
+
+
+class Scripts(HTMLParser):
+    """The elements of a page, as a browser sees them."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements, self.texts, self.is_open = [], [], False
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.texts.append("")
+        self.is_open = True
+
+    def handle_data(self, data):
+        if self.is_open:
+            self.texts[-1] += data
+
+    def handle_endtag(self, tag):
+        self.is_open = False
+
+
+def parsed(folder, records, **about):
+    path = folder / "report.html"
+    catalog.write(report_of(records, **about), path)
+    page = Scripts()
+    page.feed(path.read_text("utf-8"))
+    return page
+
+
+def data(page):
+    """Return rows, details and what they share."""
+    found = {"rows": [], "details": [], "shared": None}
+    for (tag, attributes), text in zip(page.elements, page.texts, strict=True):
+        if tag == "script" and attributes.get("class") == "rows":
+            found["rows"] += json.loads(text)
+        elif tag == "script" and attributes.get("class") == "details":
+            found["details"] += json.loads(gzip.decompress(b64decode(text)))
+        elif tag == "script" and attributes.get("class") == "shared":
+            found["shared"] = json.loads(text)
+    return found["rows"], found["details"], found["shared"]
+
+
+@pytest.mark.parametrize("records", [some, hostile])
+def test_it_is_one_file_that_loads_nothing(tmp_path, records):
+    page = parsed(tmp_path, records(), title=HOSTILE[0])
+    text = (tmp_path / "report.html").read_text("utf-8")
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form", "audio")
+        assert not attributes.keys() & {"src", "href", "srcset", "style", "data", "action"}
+        assert not any(name.startswith("on") for name in attributes)
+    style = next(t for (tag, _), t in zip(page.elements, page.texts, strict=True) if tag == "style")
+    assert "url(" not in style
+    assert "@import" not in style
+    (policy,) = (a["content"] for _, a in page.elements if a.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; ")
+    running = [
+        t
+        for (tag, a), t in zip(page.elements, page.texts, strict=True)
+        if tag == "script" and "type" not in a
+    ]
+    assert len(running) == 1
+    for kind, content in (("style", style), ("script", running[0])):
+        digest = b64encode(sha256(content.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert not re.search(
+        r"\b(fetch|XMLHttpRequest|WebSocket|innerHTML|outerHTML|eval|insertAdjacentHTML)\b", text
+    )
+
+
+def test_every_text_arrives_as_it_was(tmp_path):
+    records = hostile()
+    rows, details, shared = data(parsed(tmp_path, records, title=HOSTILE[0]))
+    assert [row[0] for row in rows] == [record["name"] for record in records]
+    assert [d["warnings"] for d in details][:9] == [[text] for text in HOSTILE[:9]]
+    assert shared["title"] == HOSTILE[0]
+    scripts = len(re.findall("</script", (tmp_path / "report.html").read_text("utf-8")))
+    assert scripts == 4  # rows, details, what they share, and what runs
+
+
+def test_rows_and_details_belong_together(tmp_path):
+    records = [*many(300)]
+    rows, details, shared = data(parsed(tmp_path, records))
+    assert len(rows) == len(details) == shared["total"] == 300
+    columns = shared["columns"]
+    for row, detail, record in zip(rows, details, records, strict=True):
+        shown = dict(zip(columns, row, strict=True))
+        assert (shown["name"], detail["source"]) == (record["name"], record["source"])
+        assert shared["words"][shown["format"]] == record["format"]
+        assert detail["bytes" if "bytes" in detail else "tensors"] == record["tensors"]
+        assert [shared["words"][g] for g in shown["gaps"]] == [g["what"] for g in record["gaps"]]
+    assert shared["converted"] == sum(record["status"] == "done" for record in records)
+
+
+def test_gaps_and_copies_across_the_registry(tmp_path):
+    rows, _, shared = data(parsed(tmp_path, some()))
+    gaps = [[shared["words"][what], *figures] for what, *figures in shared["gaps"]]
+    assert gaps == [
+        ["TensorFlow op ParseExample", 3, 4, 1], ["TensorFlow op Svd", 1, 3, 2],
+        ["TensorFlow op DecodeWav", 1, 1, 3],
+    ]  # fmt: skip
+    assert shared["blocked"] == 3
+    ((size, places),) = shared["copies"]
+    assert size == 900
+    assert {rows[place][0] for place in places} == {"plain.pt.portable", "copy.pt.portable"}
+
+
+def test_long_lists_and_texts_are_cut_and_say_so(tmp_path):
+    record = good("long", warnings=["w" * 5000] * 250, recorded={f"k{i}": "v" for i in range(150)})
+    _, (detail,), _ = data(parsed(tmp_path, [record]))
+    assert len(detail["warnings"]) == 101
+    assert detail["warnings"][-1] == {"more": 150}
+    assert len(detail["warnings"][0]) == 4000
+    assert detail["recorded"]["…"] == "50 more"
+
+
+def test_a_thousand_artifacts_take_little_room(tmp_path):
+    parsed(tmp_path, lambda: many(1000))
+    assert (tmp_path / "report.html").stat().st_size < 300_000
