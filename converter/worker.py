@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from converter.destinations.catalog import open_destination
+from converter.destinations.place import Destination
 from converter.events import Compared, Lowered, Opened, Step
 from converter.job import Job, Outcome, Status, blank_record
 from converter.lowered import gaps_of
 from converter.pipeline import Result, steps
 from converter.registries.catalog import stage
+from converter.registries.entry import Staged
+from converter.registries.staged import named
 from formats import catalog, digests, portable
 from formats.artifact import Artifact
 from formats.errors import ConvertError
@@ -65,6 +68,13 @@ def _convert(job: Job, folder: Path, record: dict[str, Any]) -> Status:
     """Convert, telling the record all that is learnt as it is learnt."""
     destination = open_destination(job.destination)
     staged = stage(job.source, folder)
+    with named(staged.path, job.source):
+        return _convert_staged(job, staged, destination, folder, record)
+
+
+def _convert_staged(
+    job: Job, staged: Staged, destination: Destination, folder: Path, record: dict[str, Any]
+) -> Status:
     if job.known_digest and _digest_of(staged.path, job) == job.known_digest:
         record["source_digest"] = job.known_digest
         return "unchanged"

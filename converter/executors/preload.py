@@ -12,6 +12,7 @@ from importlib import import_module
 from converter.job import Job
 from converter.options import WITH_GRAPH
 from converter.registries.catalog import KINDS, scheme_of
+from converter.stores.fsspec_store import package_of
 
 ALWAYS = (
     "numpy",
@@ -41,6 +42,9 @@ def names(job: Job) -> Iterator[str]:
         if scheme_of(job.source) in kind.schemes or kind.schemes == ("*",):
             yield f"converter.registries.{kind.module}"
             break
+    for url in (job.source, job.destination):
+        if "://" in url and (package := package_of(url)) is not None:
+            yield package  # of s3:// it takes a second
     for package in READERS:
         yield from _whole(package)
     if job.options.to in WITH_GRAPH:

@@ -172,7 +172,7 @@ class _Fetching:
             below = [replace(b, name=f"{self._name}/{b.name}") for b in self._main.find()]
             below = below or _checkpoint(self._parent, self._name)
             if not below:
-                raise SourceError("is not there any more", where=urls.masked(self._source))
+                raise SourceError("is not there", where=urls.masked(self._source))
             self._lay(below)
         self._read(self._folder / self._name)
         for name in self._waiting:

@@ -4,10 +4,12 @@ They are told by their names, so that none of those libraries is imported for it
 """
 
 import errno
+import re
 
 from converter.stores.urls import masked
 from formats.errors import ConvertError, EnvironmentFault, StorageError
 
+_BUCKET = re.compile(r"(?i)\bspecified bucket\b|\bHeadBucket operation\b")
 LONGEST = 300  # characters of a library's own words
 
 # Of botocore, google.auth and azure.identity, by the name of the class or of one that it is.
@@ -56,8 +58,8 @@ def fault(e: BaseException, url: str) -> ConvertError:
     if kinds & _CREDENTIALS:
         return StorageError("no credentials", where=where, hint=_HINTS.get(scheme))
     if isinstance(e, FileNotFoundError):
-        bucket = "bucket" in str(e).lower() or "NoSuchBucket" in kinds
-        return StorageError("no such bucket" if bucket else "not found", where=where)
+        is_bucket = "NoSuchBucket" in kinds or _BUCKET.search(f"{e} {cause}") is not None
+        return StorageError("no such bucket" if is_bucket else "not found", where=where)
     if isinstance(e, PermissionError):
         return StorageError(f"access denied{_said(e)}", where=where)
     if kinds & _UNREACHABLE or isinstance(e, ConnectionError | TimeoutError):

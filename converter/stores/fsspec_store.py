@@ -65,6 +65,19 @@ def open_store(url: str) -> "FsspecStore":
     return FsspecStore(fs, root, url)
 
 
+def package_of(url: str) -> str | None:
+    """Return the module that reaches a URL, to be imported before processes are forked.
+
+    Importing it opens nothing and starts no thread. None where there is none, or not here.
+    """
+    try:
+        from fsspec.registry import known_implementations
+    except ImportError:
+        return None
+    row = known_implementations.get(url.partition(":")[0])
+    return None if row is None else str(row["class"]).rpartition(".")[0]
+
+
 class FsspecStore:
     """One URL of a file system of fsspec's."""
 

@@ -23,6 +23,7 @@ FAULTS = [
     (PermissionError("Access Denied"),     "s3://b/x", "access denied: Access Denied"),
     (FileNotFoundError("The specified bucket does not exist"), "s3://b/x", "no such bucket"),
     (FileNotFoundError("b/x"),             "s3://b/x", "not found"),
+    (FileNotFoundError("my-bucket/x"),     "s3://my-bucket/x", "not found"),
     (OSError(errno.ENOSPC, "No space left"), "s3://b/x", "cannot be written: No space left. Free"),
     (RuntimeError("a\n  b"),               "s3://b/x", "RuntimeError: a b"),
 ]
