@@ -14,6 +14,7 @@ them. Spec: https://man7.org/linux/man-pages/man2/ioctl_ficlonerange.2.html
 import errno
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,10 +37,11 @@ KINDS = ("reflink", "hardlink")
 MOST_TRIES = 16  # of files that are gone, or that have too many names already
 SMALLEST = 1 << 16  # bytes of a file that is worth a link
 FICLONE = 0x40049409  # _IOW(0x94, 9, int), of linux/fs.h
+DIGEST = re.compile("[0-9a-f]{64}")
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS bundle_files(id INTEGER PRIMARY KEY, digest, name, file)",
     "CREATE INDEX IF NOT EXISTS bundle_files_digest ON bundle_files(digest)",
-    "CREATE INDEX IF NOT EXISTS bundle_files_name ON bundle_files(name)",
+    "CREATE UNIQUE INDEX IF NOT EXISTS bundle_files_name ON bundle_files(name, file, digest)",
     "CREATE TABLE IF NOT EXISTS bundles_seen(name TEXT PRIMARY KEY, manifest) WITHOUT ROWID",
 )
 
@@ -143,7 +145,11 @@ class Links:
             return  # one file, or gone
         try:
             identity, files = _files(here, bundle)
-            self._db.execute("DELETE FROM bundle_files WHERE name = ?", (stored(name),))
+            self._db.execute(  # what was known of an older output of that name
+                "DELETE FROM bundle_files WHERE name = ?"
+                " AND EXISTS (SELECT 1 FROM bundles_seen WHERE name = ? AND manifest != ?)",
+                (stored(name), stored(name), identity),
+            )
             if all(self._replace(here, name, file) for file in files):
                 self._db.execute(
                     "INSERT OR REPLACE INTO bundles_seen VALUES(?, ?)", (stored(name), identity)
@@ -155,12 +161,18 @@ class Links:
 
     def _replace(self, here: int, name: str, held: Held) -> bool:
         """Replace a file by a link to the same in another bundle; tell whether nothing failed."""
-        # Known before it is looked for: of two drivers one comes second, and finds the other's.
-        known = self._db.execute(
-            "INSERT INTO bundle_files(digest, name, file) VALUES(?, ?, ?)",
-            (held.digest, stored(name), stored(held.file)),
-        ).lastrowid
-        for place in islice(self._places(held.digest, known or 0), MOST_TRIES):
+        # Known before it is looked for, and files become links to those that were known earlier:
+        # two drivers at the same files never have them change places.
+        key = stored(name), stored(held.file), held.digest
+        self._db.execute(
+            "INSERT OR IGNORE INTO bundle_files(name, file, digest) VALUES(?, ?, ?)", key
+        )
+        row = self._db.execute(
+            "SELECT id FROM bundle_files WHERE name = ? AND file = ? AND digest = ?", key
+        ).fetchone()
+        if row is None:  # another driver has just found it replaced
+            return True
+        for place in islice(self._places(held.digest, *row), MOST_TRIES):
             path = self._folder / place.name / place.file
             try:
                 source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -191,18 +203,26 @@ class Links:
     def _give_up(self, name: str, e: Exception) -> None:
         self._problems.append(f"{name}: {e.strerror if isinstance(e, OSError) else e}")
 
-    def _places(self, digest: str, before: int) -> Iterator[Place]:
-        """Yield where the same bytes should be, the latest first."""
-        while True:
-            row = self._db.execute(
-                "SELECT id, name, file FROM bundle_files WHERE digest = ? AND id < ?"
-                " ORDER BY id DESC LIMIT 1",
-                (digest, before),
-            ).fetchone()
-            if row is None:
-                return
-            before, name, file = row
-            yield Place(before, told(name), told(file))
+    def _places(self, digest: str, known: int) -> Iterator[Place]:
+        """Yield where the same bytes should be: what was known first, which all become links to.
+
+        Should that have too many names, or belong to somebody else, the latest ones follow.
+        """
+        oldest = -1
+        while (place := self._place("ORDER BY id", digest, known)) and place.id != oldest:
+            oldest = place.id
+            yield place  # and if it is still known then, it could not be linked to
+        while place and (place := self._place("ORDER BY id DESC", digest, known, oldest)):
+            known = place.id
+            yield place
+
+    def _place(self, order: str, digest: str, below: int, above: int = -1) -> Place | None:
+        row = self._db.execute(
+            "SELECT id, name, file FROM bundle_files"  # noqa: S608 - one of two orders
+            f" WHERE digest = ? AND id < ? AND id > ? {order} LIMIT 1",
+            (digest, below, above),
+        ).fetchone()
+        return None if row is None else Place(row[0], told(row[1]), told(row[2]))
 
     def _is(self, descriptor: int, status: os.stat_result, digest: str) -> bool:
         """Tell whether an open file has a digest; it is hashed, and flushed, once in a run."""
@@ -275,12 +295,14 @@ def _files(here: int, bundle: Path) -> tuple[str, list[Held]]:
     found = []
     try:
         for resource in manifest["resources"]:
-            name, size = resource["name"], resource["size"]
+            name, size, digest = resource["name"], resource["size"], resource["digest"]
             if size < SMALLEST or ".." in name.split("/") or name.startswith("/"):
                 continue
+            if not DIGEST.fullmatch(digest):
+                raise CorruptError(f"{digest!r:.80} is no digest", where=where)
             held = os.stat(name, dir_fd=here, follow_symlinks=False)
             if stat.S_ISREG(held.st_mode) and held.st_size == size:
-                found.append(Held(name, resource["digest"], held))
+                found.append(Held(name, digest, held))
     except (KeyError, TypeError, AttributeError, ValueError) as e:
         raise CorruptError(f"does not follow its schema ({e!r})", where=where) from e
     return _identity(status), found

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import random
 import shutil
@@ -181,20 +182,21 @@ def current_umask():
 
 
 def test_a_damaged_manifest_is_told_and_nothing_is_done(dest, index):
-    (dest / "b/manifest.json").write_text('{"resources": [{"name": 3}]}')
-    found = look(dest, index, "a", "b")
-    assert found.files == 0
-    (problem,) = found.problems
-    assert problem.startswith("b: ")
+    size = weights(dest / "b").stat().st_size
+    for name, digest in ((3, "0" * 64), ("model.safetensors", [1]), ("model.safetensors", "é")):
+        told = {"resources": [{"name": name, "digest": digest, "size": size}]}
+        (dest / "b/manifest.json").write_text(json.dumps(told))
+        found = look(dest, index, "a", "b")
+        assert found.files == 0
+        (problem,) = found.problems
+        assert problem.startswith("b: ")
 
 
 def test_names_that_lead_out_are_not_followed(dest, index, tmp_path):
-    import json
-
     outside = tmp_path / "outside"
     shutil.copy(weights(dest / "a"), outside)
     manifest = json.loads((dest / "b/manifest.json").read_text())
-    for name in ("../../outside", str(outside)):
+    for name in ("../../outside", str(outside), "\ud800\0"):
         manifest["resources"][0]["name"] = name
         (dest / "b/manifest.json").write_text(json.dumps(manifest))
         assert look(dest, index, "a", "b").files == 0
