@@ -253,7 +253,7 @@ def _digest(folder: Path) -> str:
     manifest = folder / portable.MANIFEST
     if manifest.is_file():
         text = manifest.read_bytes()
-        found: Any = jsontext.parse(text, where=manifest, limit=max(len(text), 1))
+        found: Any = jsontext.parse(text, where=str(manifest), limit=max(len(text), 1))
         return f"{found['digest']['algorithm']}:{found['digest']['value']}"
     resources = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):

@@ -188,4 +188,5 @@ def _delete(client: "MlflowClient", uploaded: Mapping[str, Any]) -> None:
 def _mlflow_error() -> type[Any]:
     from mlflow.exceptions import MlflowException
 
-    return MlflowException
+    kind: type[Any] = MlflowException
+    return kind

@@ -80,9 +80,7 @@ def as_file(name: str) -> str:
     """Return a name as files may have it: equal for equal ones, different for different ones."""
     plain = unicodedata.normalize("NFC", name)
     safe = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in plain)
-    safe = re.sub(r"^[.\-\s]|[.\s]$", "_", safe)
-    if len(safe) > LONGEST:
-        safe = safe[:LONGEST]
+    safe = re.sub(r"^[.\-\s]|[.\s]$", "_", safe[:LONGEST]) or "_"
     if safe != name:
         safe += f"-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     return safe
