@@ -171,7 +171,7 @@ def reason_of(error: ConvertError) -> str:
 def gaps_of(error: ConvertError) -> Gaps:
     """Return what of ours is to blame: gaps that were counted, or else what is not supported."""
     if isinstance(error, UnsupportedError) and not error.gaps:
-        return ((error.found, 1),)
+        return ((error.found.removeprefix("not supported: "), 1),)
     return error.gaps
 
 

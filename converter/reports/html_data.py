@@ -22,7 +22,7 @@ MOST = 100  # entries of a list in the details; reports as JSON lines have all o
 # What a row holds, in this order; `page/data.js` gives them these names again.
 COLUMNS = (
     "name", "outcome", "failure", "format", "made", "devices", "verified", "bytes", "seconds",
-    "error", "gaps", "message", "weights", "warnings",
+    "error", "gaps", "message", "weights",
 )  # fmt: skip
 INTERNED = ("outcome", "failure", "format", "made", "verified", "devices", "gaps")
 # Steps that the details show elsewhere.
@@ -58,7 +58,6 @@ def row(record: Mapping[str, Any], words: Words) -> list[Any]:
         [words.of(gap["what"]) for gap in record["gaps"]],
         _short(message, SHOWN_ERROR),
         (record["weights_digest"] or "")[:16],
-        len(record["warnings"]) + len(record["findings"]),
     ]
 
 
@@ -74,6 +73,9 @@ def details(record: Mapping[str, Any]) -> dict[str, Any]:
         )
     }  # fmt: skip
     kept["steps"] = [step for step in record["steps"] if step["name"] not in TOLD]
+    # Findings are said as warnings, too, while a conversion runs.
+    told = {f"{one['kind']}: {one['subject']} in {one['where']}" for one in record["findings"]}
+    kept["warnings"] = [text for text in record["warnings"] if text not in told]
     found = record["verification"]
     kept["verification"] = {
         "weights": found["weights"],

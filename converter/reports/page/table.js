@@ -48,8 +48,8 @@ function showRows(upTo) {
 
 function rowOf(artifact) {
   const kind = kindOf(artifact.outcome);
-  const open = button({ class: "open", "aria-expanded": "false",
-    onclick: () => go({ open: state.open === artifact.name ? "" : artifact.name }, true) }, artifact.name);
+  const open = button({ class: "open", "aria-expanded": "false", title: visible(artifact.name),
+    onclick: () => go({ open: state.open === artifact.name ? "" : artifact.name }, true) }, parted(artifact.name));
   const message = artifact.message || artifact.gaps.slice(0, 3).join(" · ") + (artifact.gaps.length > 3 ? ` · and ${artifact.gaps.length - 3} more` : "");
   const row = el("tr", { class: "artifact" },
     el("th", { scope: "row" },
@@ -62,6 +62,12 @@ function rowOf(artifact) {
     el("td", { class: "number" }, artifact.outcome === "pending" ? "–" : seconds(artifact.seconds)));
   row.dataset.name = artifact.name;
   return row;
+}
+
+// A name's folders stand small above its last part, by which people know it.
+function parted(name) {
+  const end = name.lastIndexOf("/") + 1;
+  return [end > 0 && el("span", { class: "folder" }, name.slice(0, end)), el("span", { class: "base" }, name.slice(end))];
 }
 
 function verdict(artifact) {

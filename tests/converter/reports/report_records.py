@@ -192,4 +192,4 @@ def report_of(records: Any, title: str = "/registry", **summary: Any) -> Report:
     )
 
 
-__all__ = ["HOSTILE", "bad", "compared", "good", "hostile", "many", "report_of", "some"]
+__all__ = ["HOSTILE", "bad", "compared", "gaps", "good", "hostile", "many", "report_of", "some"]

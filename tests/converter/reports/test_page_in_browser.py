@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 from chromium import CHROMIUM, Browser, colours
-from report_records import HOSTILE, hostile, many, report_of, some
+from report_records import HOSTILE, gaps, good, hostile, many, report_of, some
 
 from converter.reports import catalog
 
@@ -181,6 +181,19 @@ def test_a_picture_of_it_is_not_blank(browser, page, width, dark):
     assert pixels < 0.97 * sum(found.values())
     good = bytes.fromhex("46c08a" if dark else "1d7a4c")
     assert found[good] > 100  # the share that is converted
+
+
+@pytest.mark.parametrize("width", [1280, 800, 380])
+def test_nothing_sticks_out_of_a_narrow_window(browser, tmp_path, width):
+    path = tmp_path / "report.html"
+    folders = good("a-folder-of-a-long-name/" * 12 + "model", 1, gaps=gaps(**{"G" * 150: 1}))
+    catalog.write(report_of([*hostile(), folders]), path)
+    names = look(browser, path, size=(width, 900))
+    for i in range(len(names)):
+        browser.value(f"document.querySelectorAll('#rows .open')[{i}].click()")
+        browser.until("document.querySelectorAll('.opened .panel').length === 1")
+        browser.until(READY)
+        assert browser.value("document.documentElement.scrollWidth") <= width, names[i][:60]
 
 
 def test_it_can_be_printed(browser, page):
