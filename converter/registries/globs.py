@@ -37,6 +37,8 @@ class Glob:
 
     def matches(self, name: str) -> bool:
         """Tell whether a name relative to the base matches, or a folder that it is in does."""
+        if not self.parts:
+            return True
         names = name.split("/")
         return any(self._fits(names[:i], 0) for i in range(1, len(names) + 1))
 
@@ -59,7 +61,7 @@ class Glob:
     def _fits(self, names: list[str], at: int) -> bool:
         """Tell whether all these names fit the parts from one on."""
         if at == len(self.parts):
-            return not names or at == 0
+            return not names
         part = self.parts[at]
         if part is None:
             return any(self._fits(names[i:], at + 1) for i in range(len(names) + 1))
