@@ -57,14 +57,15 @@ def write(report: Report, path: Path) -> None:
                 suites[name] = _Suite(text)
             _add(suites[name], record, name)
         file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
-        totals = {
+        totals: dict[str, object] = {
             key: sum(suite.counts[key] for suite in suites.values())
             for key in ("tests", "failures", "errors")
         }
         seconds = sum(suite.seconds for suite in suites.values())
-        file.write(_tag("testsuites", name=report.title, **totals, time=f"{seconds:.3f}"))
+        about = {"name": report.title, **totals, "time": f"{seconds:.3f}"}
+        file.write(_tag("testsuites", about))
         for name, suite in suites.items():
-            file.write(_tag("testsuite", name=f"convert {name}", **_about(suite)))
+            file.write(_tag("testsuite", {"name": f"convert {name}", **_about(suite)}))
             file.writelines(_properties(report))
             suite.text.seek(0)
             shutil.copyfileobj(suite.text, file)
@@ -82,9 +83,9 @@ def _about(suite: _Suite) -> dict[str, object]:
 
 def _properties(report: Report) -> Iterator[str]:
     yield "<properties>\n"
-    yield _tag("property", name="convert", value=VERSION, empty=True)
+    yield _tag("property", {"name": "convert", "value": VERSION}, empty=True)
     for key, value in report.summary.get("options", {}).items():
-        yield _tag("property", name=key, value=value, empty=True)
+        yield _tag("property", {"name": key, "value": value}, empty=True)
     yield "</properties>\n"
 
 
@@ -95,10 +96,12 @@ def _add(suite: _Suite, record: Mapping[str, Any], name: str) -> None:
     suite.started = min(begun, default=None)
     kind = _kind(record)
     text = suite.text
-    text.write(
-        _tag("testcase", classname=f"convert.{name}", name=record["name"],
-             time=f"{record['seconds']:.3f}")
-    )  # fmt: skip
+    about = {
+        "classname": f"convert.{name}",
+        "name": record["name"],
+        "time": f"{record['seconds']:.3f}",
+    }
+    text.write(_tag("testcase", about))
     if kind is not None:
         suite.counts[{"failure": "failures", "error": "errors"}.get(kind, kind)] += 1
         text.writelines(_fault(kind, record))
@@ -116,12 +119,13 @@ def _kind(record: Mapping[str, Any]) -> str | None:
 
 def _fault(kind: str, record: Mapping[str, Any]) -> Iterator[str]:
     if kind == "skipped":
-        yield _tag("skipped", message="not begun", empty=True)
+        yield _tag("skipped", {"message": "not begun"}, empty=True)
         return
     error = record["error"] or {"type": "", "message": record["status"]}
     first = error["message"].partition("\n")[0]
     message = f"exit {record['exit_code']}, {failure(record)}: {first}"
-    yield _tag(kind, message=message[:1000], type=error["type"] or record["status"]).rstrip("\n")
+    about = {"message": message[:1000], "type": error["type"] or record["status"]}
+    yield _tag(kind, about).rstrip("\n")
     yield f"{_text(error['message'])}</{kind}>\n"
 
 
@@ -148,7 +152,7 @@ def evidence(record: Mapping[str, Any]) -> Iterator[str]:
     yield f"verified    {record['verification']['reached']}"
 
 
-def _tag(element: str, /, *, empty: bool = False, **attributes: object) -> str:
+def _tag(element: str, attributes: Mapping[str, object], *, empty: bool = False) -> str:
     named = "".join(f" {key}={quoteattr(_clean(str(v)))}" for key, v in attributes.items())
     return f"<{element}{named}{'/' if empty else ''}>\n"
 
