@@ -101,10 +101,10 @@ class Client:
 
     def __getattribute__(self, name):
         server = object.__getattribute__(self, "server") if name != "server" else None
-        if server is not None and name in server.failing:
-            raise MlflowException(f"{name} failed", "PERMISSION_DENIED")
         if server is not None and not name.startswith("_"):
             server.calls.append((name,))
+        if server is not None and name in server.failing:
+            raise MlflowException(f"{name} failed", "PERMISSION_DENIED")
         return object.__getattribute__(self, name)
 
     def _none(self, *args, **more):

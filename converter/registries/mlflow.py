@@ -21,7 +21,7 @@ from converter.registries.mlflow_files import Files, files_at
 from converter.registries.mlflow_names import LATEST, Named, as_file, parse, quoted, reference
 from converter.registries.mlflow_server import connect, reach, told
 from formats.bundle import JSON
-from formats.errors import ConvertError, SourceError, UsageError
+from formats.errors import ConvertError, SourceError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 PAGE = 1000  # versions that a server is asked for at a time
 LOOKED_AT_ONCE = 8  # MLmodel files
+GIVE_UP = 24  # of them that no storage gives, one after another
 MADE_BY_US = "convert.source_uri"  # tag of the versions that `converter.destinations` registers
 PROMPT = "mlflow.prompt.is_prompt"
 # What MLflow puts beside a file that is a model: all else there belongs to it, as an ONNX file's
@@ -48,6 +49,7 @@ class Models:
         self._named = named
         self._filters = filters
         self._client = client
+        self._failures = 0  # of looking, one after another
 
     @property
     def label(self) -> str:
@@ -102,7 +104,11 @@ class Models:
                 uri = self._client.get_model_version_download_uri(version.name, version.version)
             document = mlmodel.parse(files_at(uri).content(mlmodel.FILE), source)
         except ConvertError as e:  # converting it says so again, and is counted
+            self._failures += isinstance(e, StorageError)
+            if self._failures >= GIVE_UP:  # it is not about this one
+                raise
             return replace(entry, evidence=str(e))
+        self._failures = 0
         flavors = ", ".join(mlmodel.flavors(document)) or "python_function"
         if not mlmodel.candidates(document):
             return Skipped(source, f"an MLflow model of flavor {flavors}")

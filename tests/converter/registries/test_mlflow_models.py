@@ -283,6 +283,16 @@ def test_a_failing_server_is_said_in_a_line_without_secrets(server):
     assert "\n" not in text
 
 
+def test_a_server_that_goes_away_is_not_asked_for_ever(server):
+    for _ in range(100):
+        server.add("a", TORCH)
+    server.failing.add("get_model_version_download_uri")
+    with pytest.raises(StorageError):
+        found("models:/")
+    asked = [call for call in server.calls if call[0] == "get_model_version_download_uri"]
+    assert len(asked) < 60
+
+
 def test_waiting_is_short_unless_the_user_says_otherwise(server, monkeypatch):
     for name in mlflow_server.USUAL:
         monkeypatch.delenv(name, raising=False)
