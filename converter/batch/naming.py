@@ -48,10 +48,10 @@ def names(
     short = {e.source: _named(e.name, options, end) for e in new}
     clashes = Counter(seen_as(name) for name in short.values())
     for entry in new:
-        name = short[entry.source]
-        if clashes[seen_as(name)] > 1 or not taken.allows(name):
-            name = _fitting(entry.name, end)
-        name = taken.apart(name, end)
+        name = taken.outside(short[entry.source])
+        if clashes[seen_as(short[entry.source])] > 1 or not taken.allows(name):
+            name = taken.outside(_fitting(entry.name, end))
+        name = _numbered(name.removesuffix(end), end, taken.allows)
         found[entry.source] = name
         taken.add(name)
     return found
@@ -78,13 +78,13 @@ class _Taken:
             return False
         return all(folder not in self._outputs for folder in _folders(seen))
 
-    def apart(self, name: str, end: str) -> str:
-        """Return a name that is allowed: this one, or one with a number."""
+    def outside(self, name: str) -> str:
+        """Return a name that is in no output: a folder that is called like one gets a number."""
         *folders, last = name.split("/")
         path = ""
-        for folder in folders:  # one that is an output's name is called otherwise
+        for folder in folders:
             path = _numbered(path + folder, "", lambda one: seen_as(one) not in self._outputs) + "/"
-        return _numbered(path + last.removesuffix(end), end, self.allows)
+        return path + last
 
 
 def seen_as(name: str) -> str:
