@@ -81,9 +81,9 @@ def test_a_second_run_has_nothing_to_do_and_the_same_exit_code(registry, tmp_pat
 def test_a_dry_run_lists_and_writes_nothing(registry, tmp_path):
     done = run("registry", "-o", "out", "--dry-run", cwd=tmp_path)
     assert done.returncode == 0
-    assert [line.split(" -> ")[1] for line in done.stdout.splitlines()] == [
+    assert {line.split(" -> ")[1] for line in done.stdout.splitlines()} == {
         "a.portable", "b/c.portable", "b/d.portable", "broken.portable",
-    ]  # fmt: skip
+    }  # fmt: skip
     assert [p.name for p in tmp_path.iterdir()] == ["registry"]
     shown = json.loads(run("registry", "-o", "out", "--dry-run", "--json", cwd=tmp_path).stdout)
     assert shown["plan"]["todo"] == len(shown["plan"]["jobs"]) == 4
