@@ -8,13 +8,14 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from converter import locked
-from converter.executors.isolated import run_isolated
+from converter.executors.processes import Processes
+from converter.executors.ray_orders import Charter
 from converter.job import Job, Outcome
 from converter.registries.catalog import scheme_of
 from formats.errors import StorageError
@@ -37,21 +38,78 @@ class Begun:
     sees_source: bool
 
 
-def convert(job: Job, task: str, *, has_gpu: bool) -> Iterator[Begun | Outcome]:
+class Station:
+    """What a process of Ray's keeps from one job to the next: a fork server.
+
+    To start one takes a second, an artifact often a few milliseconds. It ends with the process.
+    """
+
+    def __init__(self) -> None:
+        self._executor: Processes | None = None
+        self._place: Path | None = None  # of its temporary files; there are none between jobs
+        self._visible: dict[str, str | None] = {}
+
+    def run(self, job: Job, charter: Charter, *, has_gpu: bool) -> Outcome:
+        """Do one job in a child.
+
+        Raises:
+            ConvertError: No child can be started, or it would have no place.
+        """
+        visible = {name: os.environ.get(name) if has_gpu else none for name, none in NO_GPU.items()}
+        if visible != self._visible:
+            self._close()
+        folder, lock = self._folder()
+        try:
+            with _environment(visible):
+                if self._executor is None:
+                    settings = replace(charter.settings, jobs=1, scratch=folder)
+                    self._executor, self._visible = Processes(settings, charter.task), visible
+                (outcome,) = self._executor.run([job])
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+        return outcome
+
+    def _folder(self) -> tuple[Path, int]:
+        """Make the folder that the server knows, or one for a new server, and lock it."""
+        try:
+            if self._place is not None:
+                try:
+                    return locked.make([self._place])
+                except FileExistsError:  # it is another process's by now
+                    self._close()
+            self._place, lock = locked.make(_places())
+        except OSError as e:
+            raise StorageError.writing(tempfile.gettempdir(), e) from e
+        return self._place, lock
+
+    def _close(self) -> None:
+        executor, self._executor, self._place = self._executor, None, None
+        if executor is not None:
+            with executor:
+                pass
+
+
+STATION = Station()
+
+
+def convert(job: Job, charter: Charter, *, has_gpu: bool) -> Iterator[Begun | Outcome]:
     """Do one job: yield that it is begun, and what came of it.
 
     Args:
         job: Which.
-        task: What the child does with it, ``module:function``.
-        has_gpu: Whether Ray has given it one, or a part of one.
+        charter: What the executor was told.
+        has_gpu: Whether Ray has given the task one, or a part of one.
 
     Raises:
         ConvertError: Nothing can be run on this node.
     """
     is_path = scheme_of(job.source) == ""
     yield Begun(socket.gethostname(), not is_path or os.path.lexists(job.source))
-    with _environment({} if has_gpu else NO_GPU), _folder() as folder:
-        yield run_isolated(job, folder, task=task)
+    yield STATION.run(job, charter, has_gpu=has_gpu)
 
 
 def sweep() -> None:
@@ -66,29 +124,19 @@ def _places() -> Iterator[Path]:
 
 
 @contextmanager
-def _folder() -> Iterator[Path]:
-    """Yield a folder for temporary files, which is gone when the block ends."""
-    try:
-        folder, lock = locked.make(_places())
-    except OSError as e:
-        raise StorageError.writing(tempfile.gettempdir(), e) from e
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-@contextmanager
-def _environment(given: dict[str, str]) -> Iterator[None]:
-    """Have some variables set; Ray gives this process other tasks later."""
+def _environment(given: Mapping[str, str | None]) -> Iterator[None]:
+    """Have some variables set; what Ray has set is its own again after that."""
     before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    _set(given)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -70,7 +70,7 @@ class Window:
         self._ray = ray
         self._line = line
         self._settings = charter.settings
-        self._task = charter.task
+        self._charter = charter
         self._convert = ray.remote(max_retries=0, num_returns="streaming")(ray_node.convert)
         self._flying: dict[Any, Try] = {}  # by the task's generator
         self._again: deque[Try] = deque()
@@ -133,7 +133,7 @@ class Window:
             num_gpus=asked.get("GPU", 0),
             memory=job.needs.memory_bytes,
         )
-        self._flying[task.remote(job, self._task, has_gpu="GPU" in asked)] = one
+        self._flying[task.remote(job, self._charter, has_gpu="GPU" in asked)] = one
 
     def _ready(self) -> list[Any]:
         """Return the tasks that have something to say, or some time later none."""
@@ -164,44 +164,43 @@ class Window:
             one.sees_source = word.sees_source
             return
         del self._flying[generator]
-        if not isinstance(word, Outcome):
-            self._end(died(one.job, "failed", f"the task gave {word!r:.80}", seconds=0.0), one)
-        elif word.status == "lost":
-            self._again_or(one, word)
-        else:
+        if isinstance(word, Outcome):
             self._end(word, one)
+        else:
+            self._end(died(one.job, "failed", f"the task gave {word!r:.80}", seconds=0.0), one)
 
     def _lost(self, one: Try, error: Exception) -> None:
         """Sort a task that gave no outcome."""
         seconds = time.monotonic() - one.begun
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, ConvertError):
-            self._end(died(one.job, "failed", f"{_on(one)}{cause}", seconds=seconds), one)
-            return
         status, message = what_happened(error, self._ray.exceptions)
         outcome = died(one.job, status, f"{_on(one)}{message}", seconds=seconds)
         if status == "failed":
-            self._end(outcome, one)
-        else:
-            self._again_or(one, outcome)
-
-    def _again_or(self, one: Try, outcome: Outcome) -> None:
-        if one.tries <= self._settings.retries:
+            cause = getattr(error, "cause", None)
+            self._end(outcome, one, cause if isinstance(cause, ConvertError) else None)
+        elif one.tries <= self._settings.retries:
             one.due = time.monotonic() + PAUSE_SECONDS * one.tries
             self._again.append(one)
         else:
             self._end(outcome, one)
 
-    def _end(self, outcome: Outcome, one: Try) -> None:
-        record = {**outcome.record, "attempts": one.tries}
+    def _end(self, outcome: Outcome, one: Try, fault: ConvertError | None = None) -> None:
+        """Tell the driver an outcome.
+
+        Args:
+            outcome: As the job's child had it, or as it looks from here.
+            one: The job.
+            fault: What kept the node from doing it, where that is known better.
+        """
+        record: dict[str, Any] = {**outcome.record}
+        record["attempts"] += one.tries - 1  # its children on the node are counted there
         if one.host:
             record["host"] = one.host
-        exit_code = outcome.exit_code
         if outcome.status == "failed" and not one.sees_source and os.path.lexists(one.job.source):
             fault = unseen(one.job.source, one.host)
-            record["error"] = {"type": "EnvironmentFault", "message": str(fault)}
-            record["exit_code"] = exit_code = fault.exit_code
-        self._line.send(replace(outcome, record=record, exit_code=exit_code))
+        if fault is not None:
+            record["error"] = {"type": type(fault).__name__, "message": f"{_on(one)}{fault}"}
+            record["exit_code"] = fault.exit_code
+        self._line.send(replace(outcome, record=record, exit_code=record["exit_code"]))
 
     def _check_progress(self) -> None:
         """Give up where nothing runs, and nothing has been heard for too long."""
