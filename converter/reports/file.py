@@ -25,6 +25,11 @@ def check(path: Path) -> None:
         raise StorageError("--report: the folder cannot be written", where=path.parent)
 
 
+def real(path: Path) -> Path:
+    """Return where a path leads; of links that lead in circles, one of them."""
+    return Path(os.path.realpath(path))
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[str]]:
     """Yield a file to write; what was at ``path`` is replaced when all of it is written.
@@ -32,7 +37,7 @@ def replacing(path: Path) -> Iterator[IO[str]]:
     Raises:
         StorageError: It cannot be written; what was there is as it was.
     """
-    path = path.resolve()  # a link stays one
+    path = real(path)  # a link stays one
     with staging(path) as folder:
         made = folder / "report"
         try:

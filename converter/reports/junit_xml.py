@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from converter.reports.catalog import Report
 from converter.reports.classes import ARTIFACTS, GOOD, failure, made_by
-from converter.reports.file import replacing
+from converter.reports.file import real, replacing
 from converter.version import VERSION
 
 LONGEST = 100_000  # characters of one text; CI systems load the whole file
@@ -52,7 +52,7 @@ def write(report: Report, path: Path) -> None:
             name = str(record["format"] or "unknown")
             if name not in suites:
                 text = spooled.enter_context(
-                    TemporaryFile("w+", encoding="utf-8", dir=path.resolve().parent)
+                    TemporaryFile("w+", encoding="utf-8", dir=real(path).parent)
                 )
                 suites[name] = _Suite(text)
             _add(suites[name], record, name)

@@ -1,5 +1,6 @@
 """A `.keras` file from a bundle: planned as a whole, written, and read again to be compared."""
 
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from converter.events import Progress, Step
+from converter.lower.keras.gaps import Lack
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.owners import owned
 from converter.sizes import readable_size
@@ -70,12 +72,16 @@ def plan(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
     lost = [name for name in bundle.weights if name not in placed]
     gaps = [*configuration.gaps, *store.gaps]
     if lost and not gaps:
-        gaps.append(f"weights that belong to no layer: {', '.join(lost)}")
+        what = "weights that belong to no layer"
+        gaps.append(Lack(f"--to keras {what}", f"{what}: {', '.join(lost)}"))
     if gaps:
         hint = None
-        if any(gap.startswith("layer class") for gap in gaps):
+        if any(gap.text.startswith("layer class") for gap in gaps):
             hint = "--trust MODULE=PATH lets classes of Keras 3 stand in the file as they are"
-        raise UnsupportedError(f"{len(gaps)} gaps: {'; '.join(gaps)}", hint=hint)
+        text = f"{len(gaps)} gaps: {'; '.join(map(str, gaps))}"
+        raise UnsupportedError(
+            text, hint=hint, gaps=tuple(Counter(gap.what for gap in gaps).items())
+        )
     variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
     changed = sum(made.make is not None for made in store.places.values())
     needed = sorted({str(entry["module"]) for entry in own.values()})

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.keras.gaps import Lack
 from converter.lower.keras.lowering import input_spec
 from converter.lower.keras.model import Call, Layer, Model, Reference, is_model, parse, references
 from converter.lower.keras.owners import Path
@@ -45,7 +46,7 @@ class Configuration:
         lacking: Mapping[Path, str] | None = None,
         own: Mapping[Path, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.gaps: list[str] = []
+        self.gaps: list[Lack] = []
         self._lacking = lacking or {}
         self._own = own or {}
         self.notes: list[str] = []
@@ -85,14 +86,16 @@ class Configuration:
             other = used.setdefault(safe(name), name)
             if other != name:
                 where = "/".join((*path, safe(name)))
-                self.gaps.append(f"layers {other} and {name}, of one name in Keras 3 ({where})")
+                text = f"layers {other} and {name}, of one name in Keras 3 ({where})"
+                self.gaps.append(Lack("names that are one name in Keras 3", text))
 
     def _layer(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
         path = (*path, layer.name)
         try:
             return self._entry(layer, path)
         except Gap as gap:
-            self.gaps.append(f"{gap} ({'/'.join(path)})")
+            what = f"--to keras {layer.class_name}: {gap}"
+            self.gaps.append(Lack(what, f"{gap} ({'/'.join(path)})"))
             return _object("keras.layers", layer.class_name, {}, None)
 
     def _entry(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
@@ -163,7 +166,8 @@ class Configuration:
             # Before Keras 3, calls of them said what they did without, too.
             keywords = {key: part for key, part in keywords.items() if part is not None}
             if "constants" in keywords:
-                self.gaps.append(f"constants of a call ({layer.class_name} {layer.name})")
+                text = f"constants of a call ({layer.class_name} {layer.name})"
+                self.gaps.append(Lack(f"--to keras {layer.class_name}: constants of a call", text))
         return {
             "args": [_argument(model, part) for part in arguments],
             "kwargs": {key: _argument(model, part) for key, part in keywords.items()},

@@ -7,6 +7,7 @@ called after their class and counted. `formats.keras_names` reads the same paths
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+from converter.lower.keras.gaps import Lack
 from converter.lower.keras.model import Layer, Model
 from converter.lower.keras.owners import Path
 from converter.lower.keras.table import Gap
@@ -48,7 +49,7 @@ class Store:
     ) -> None:
         self.places: dict[str, Stored] = {}
         self.names: dict[str, str] = {}
-        self.gaps: list[str] = []
+        self.gaps: list[Lack] = []
         self._owned = owned
         self._tensors = tensors
         self._authors = own
@@ -79,15 +80,15 @@ class Store:
                 return
             found = dict(self._placed(kind, layer.config, weights, place))
         except Gap as gap:
-            self.gaps.append(f"{gap} ({layer.class_name} {'/'.join(path)})")
+            text = f"{gap} ({layer.class_name} {'/'.join(path)})"
+            self.gaps.append(Lack(f"--to keras {layer.class_name}: {gap}", text))
             return
         if unused := set(weights.values()) - {
             name for made in found.values() for name in made.names
         }:
-            self.gaps.append(
-                f"weights without a place: {', '.join(sorted(unused))} "
-                f"({layer.class_name} {'/'.join(path)})"
-            )
+            text = f"weights without a place: {', '.join(sorted(unused))} "
+            text += f"({layer.class_name} {'/'.join(path)})"
+            self.gaps.append(Lack(f"--to keras {layer.class_name}: weights without a place", text))
         self.places |= found
 
     def _placed(self, kind: str, config: Mapping[str, Any], weights: Weights, place: str) -> Placed:

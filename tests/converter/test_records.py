@@ -104,3 +104,11 @@ def test_what_was_verified(tmp_path, verify):
     record = recorded(FIXTURES / "torch/torch2.4-state.pth", tmp_path, verify=verify)
     assert record["verification"]["reached"] == verify
     assert (record["verification"]["weights"] is None) == (verify == "none")
+
+
+def test_gaps_of_writing_keras_are_counted_as_well(tmp_path):
+    source = tmp_path / "model.keras"
+    unknown_layer(source)
+    record = recorded(source, tmp_path, to="keras")
+    assert record["exit_code"] == 4
+    assert record["gaps"][0]["what"].startswith("--to keras Denser: ")

@@ -93,6 +93,17 @@ def test_a_link_stays_one(tmp_path):
     assert len((tmp_path / "there/file").read_text().splitlines()) == len(some())
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_links_in_circles_are_replaced(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    path.symlink_to(tmp_path / f"b{suffix}")
+    (tmp_path / f"b{suffix}").symlink_to(path)
+    catalog.check(path)
+    catalog.write(report_of(some()), path)
+    assert path.exists()
+    assert {file.name for file in tmp_path.iterdir()} == {f"a{suffix}", f"b{suffix}"}
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
