@@ -1,8 +1,6 @@
 """A moto server on loopback, in this process: it can be stopped and started again as it was."""
 
 import itertools
-import json
-import os
 import subprocess
 import sys
 import time
@@ -63,7 +61,8 @@ class Server:
     def demand_permissions(self, after):
         """Answer only who may, after so many more calls."""
         data = str(after).encode()
-        request = Request(f"{self.url}/moto-api/reset-auth", data=data, method="POST")
+        plain = {"Content-Type": "text/plain"}
+        request = Request(f"{self.url}/moto-api/reset-auth", data, plain, method="POST")
         urlopen(request, timeout=10).read()
 
 
@@ -110,22 +109,16 @@ class Bucket:
         )
 
 
-def convert(server, *arguments, cwd, timeout=100, **environment):
+def command(*arguments, cwd, timeout=100):
     """Run the program; return its exit code, its output and what it said."""
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "FSSPEC_"))}
     done = subprocess.run(
         [sys.executable, "-m", "converter", *map(str, arguments)],
         cwd=cwd,
-        env=plain | server.environment | {"TMPDIR": str(cwd / "tmp")} | environment,
         capture_output=True,
         text=True,
         timeout=timeout,
     )
     return done.returncode, done.stdout, done.stderr
-
-
-def lines(path):
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
 def wait_for(happened, seconds=60):
