@@ -92,7 +92,8 @@ def publish(payload: Path, target: Path, *, force: bool) -> None:
     aside = payload.with_name(payload.name + ".old")
     try:
         _sync(payload.parent)
-        if target.is_dir() and not target.is_symlink():
+        is_folder = target.is_dir() and not target.is_symlink()
+        if is_folder or (payload.is_dir() and os.path.lexists(target)):
             target.rename(aside)  # a folder can only be renamed over an empty one
             try:
                 payload.rename(target)

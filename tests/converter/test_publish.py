@@ -60,6 +60,24 @@ def test_force_replaces_files_and_outputs_and_nothing_else(tmp_path):
         check_target(home, force=True)
 
 
+@pytest.mark.parametrize("old", ["file", "folder", "link"])
+@pytest.mark.parametrize("new", ["file", "folder"])
+def test_force_replaces_one_kind_by_another(tmp_path, old, new):
+    target = tmp_path / "out"
+    if old == "folder":
+        target.mkdir()
+        (target / "manifest.json").write_text("old")
+    else:
+        target.write_text("old") if old == "file" else target.symlink_to("nowhere")
+    with staging(target) as folder:
+        payload = folder / "payload"
+        payload.write_text("new") if new == "file" else payload.mkdir()
+        publish(payload, target, force=True)
+    assert target.is_dir() == (new == "folder")
+    assert not target.is_symlink()
+    assert list(tmp_path.iterdir()) == [target]
+
+
 def test_what_appears_meanwhile_is_not_replaced(tmp_path):
     target = tmp_path / "out"
     with staging(target) as folder:
