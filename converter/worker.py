@@ -194,7 +194,8 @@ def _described(error: BaseException) -> dict[str, str]:
 def _folder(scratch: Path) -> Iterator[Path]:
     """Yield a folder for all temporary files of this process, those of libraries too."""
     before = os.environ.get("TMPDIR"), tempfile.tempdir
-    folder = Path(tempfile.mkdtemp(prefix="job-", dir=scratch))
+    # Who ends this process knows its number, and so what it leaves.
+    folder = Path(tempfile.mkdtemp(prefix=f"job-{os.getpid()}-", dir=scratch))
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     try:
         yield folder

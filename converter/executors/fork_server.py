@@ -16,18 +16,28 @@ import gc
 import os
 import resource
 import select
-import shutil
 import signal
 import sys
 import time
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import cast
 
 from converter.executors import endings, forked, leftovers, watching
-from converter.executors.orders import Charter, End, Order, Word, framed
+from converter.executors.orders import (
+    WORK,
+    Charter,
+    End,
+    Order,
+    Unframing,
+    Word,
+    order_of,
+    unpacked,
+    word,
+)
 from converter.executors.preload import preload
 from converter.job import Job
 
@@ -45,10 +55,8 @@ class Child:
     """One job that runs.
 
     Attributes:
-        number: The order's.
-        job: What it does.
+        order: What it does.
         pid: Of the child.
-        folder: Its temporary files.
         answer_fd: Where its record comes from.
         words_fd: Where all comes from that it prints.
         began: When, by the monotonic clock.
@@ -61,10 +69,8 @@ class Child:
         words: The last of what it printed.
     """
 
-    number: int
-    job: Job
+    order: Order
     pid: int
-    folder: Path
     answer_fd: int
     words_fd: int
     began: float
@@ -79,8 +85,9 @@ class Child:
 class ForkServer:
     """All that runs, and the loop that watches it."""
 
-    def __init__(self, orders: Connection, words: int, charter: Charter) -> None:
+    def __init__(self, orders: int, words: int, charter: Charter, unframing: Unframing) -> None:
         self._orders = orders
+        self._unframing = unframing
         self._words = words
         self._charter = charter
         self._scratch = Path(charter.scratch)
@@ -94,19 +101,22 @@ class ForkServer:
         self._next_look = 0.0
         self._oom_kills = watching.out_of_memory_kills()
         self._wake, wake = os.pipe()
-        for fd in (self._wake, wake, words):
+        for fd in (self._wake, wake, words, orders):
             os.set_blocking(fd, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._own = (orders.fileno(), words, self._wake, wake)
-        self._poll.register(orders.fileno(), select.POLLIN)
+        self._own = (orders, words, self._wake, wake)
+        self._pid = os.getpid()
+        self._poll.register(orders, select.POLLIN)
         self._poll.register(self._wake, select.POLLIN)
 
     def run(self) -> None:
         """Serve until the driver is gone."""
-        self._say(Word(-1, "ready"))
+        self._say(Word(0, "ready"))
         try:
+            self._begin()
             while True:
+                self._flush()
                 events = self._poll.poll(self._patience())
                 ready = {fd for fd, _ in events}
                 for fd in ready & self._by_fd.keys():
@@ -115,44 +125,48 @@ class ForkServer:
                     with suppress(BlockingIOError):
                         os.read(self._wake, CHUNK_BYTES)
                     self._reap()
-                if self._orders.fileno() in ready:
+                if self._orders in ready:
                     self._take_orders()
                 self._look()
                 self._begin()
-                self._flush()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             pass  # the driver is gone, or has enough
         finally:
             self._end()
 
+    def take(self, orders: Iterable[Order]) -> None:
+        """Take orders that came before there was a server."""
+        self._waiting.extend(orders)
+
     def _take_orders(self) -> None:
-        while self._orders.poll():
-            self._waiting.append(self._orders.recv())
+        with suppress(BlockingIOError):
+            some = os.read(self._orders, CHUNK_BYTES)
+            if not some:
+                raise EOFError
+            self._waiting.extend(map(order_of, self._unframing.feed(some)))
 
     def _begin(self) -> None:
         while self._waiting and len(self._running) < self._charter.jobs:
-            self._fork(*self._waiting.popleft())
+            self._fork(self._waiting.popleft())
 
-    def _fork(self, number: int, job: Job) -> None:
+    def _fork(self, order: Order) -> None:
         answer, to_answer = os.pipe()
         words, to_words = os.pipe()
-        parent = os.getpid()
-        folder = leftovers.folder_of(self._scratch, parent, number)
         pid = os.fork()
         if not pid:
+            pipes = to_answer, to_words
             close = (*self._own, *self._by_fd, answer, words)
-            forked.be_the_child(self._task, job, folder, to_answer, to_words, close, parent)
+            forked.be_the_child(self._task, order, self._scratch, pipes, close, self._pid)
         os.close(to_answer)
         os.close(to_words)
-        child = Child(number, job, pid, folder, answer, words, time.monotonic())
-        if job.needs.seconds is not None:
-            child.next_step = child.began + job.needs.seconds
+        began = time.monotonic()
+        child = Child(order, pid, answer, words, began, next_step=began + order.seconds)
         self._running[pid] = child
         for fd, buffer in ((answer, child.answer), (words, child.words)):
             os.set_blocking(fd, False)
             self._by_fd[fd] = child, buffer
             self._poll.register(fd, select.POLLIN)
-        self._say(Word(number, "begun"))
+        self._say(Word(order.number, "begun", 0.0, b"%d" % pid))
 
     def _hear(self, fd: int) -> bool:
         """Take some of what a child says; tell whether there may be more."""
@@ -214,32 +228,32 @@ class ForkServer:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
             watching.kill_orphans({*self._running, *self._given_up})
-        if answer is None or status:
-            leftovers.remove(child.job, child.folder)
-        elif child.folder.exists():
-            shutil.rmtree(child.folder, ignore_errors=True)
+            self._clean(child)
         self._say(self._last_word(child, status, answer))
+
+    def _clean(self, child: Child) -> None:
+        leftovers.remove(cast(Job, unpacked(child.order.job)), self._scratch)
 
     def _last_word(self, child: Child, status: int | None, answer: bytes | None) -> Word:
         seconds = time.monotonic() - child.began
+        order, words = child.order, bytes(child.words)
+        end: End
         if answer is not None:
-            return Word(child.number, "answered", "", seconds, answer[1:])
-        words, needs = bytes(child.words), child.job.needs
+            return Word(order.number, "answered", seconds, answer[1:])
         if child.ending == "timeout":
-            text = endings.of_timeout(needs.seconds or 0, words)
-            return Word(child.number, "timeout", text, seconds)
-        if child.ending == "memory":
-            text = endings.of_memory(child.detail, needs.memory_bytes or 0, words)
-            return Word(child.number, "memory", text, seconds)
-        kills = watching.out_of_memory_kills()
-        oom, self._oom_kills = kills > self._oom_kills, kills
-        end, text = endings.of_status(status or 0, words, oom=oom)
-        return Word(child.number, end, text, seconds)
+            end, text = "timeout", endings.of_timeout(order.seconds, words)
+        elif child.ending == "memory":
+            end, text = "memory", endings.of_memory(child.detail, order.memory_bytes, words)
+        else:
+            kills = watching.out_of_memory_kills()
+            oom, self._oom_kills = kills > self._oom_kills, kills
+            end, text = endings.of_status(status or 0, words, oom=oom)
+        return Word(order.number, end, seconds, text.encode("utf-8", "replace"))
 
     def _patience(self) -> float | None:
         """Return the milliseconds until something is due that nobody announces."""
         due = min((child.next_step for child in self._running.values()), default=float("inf"))
-        if any(child.job.needs.memory_bytes is not None for child in self._running.values()):
+        if any(child.order.memory_bytes for child in self._running.values()):
             due = min(due, self._next_look)
         if due == float("inf"):
             return None
@@ -254,8 +268,7 @@ class ForkServer:
         if now < self._next_look:
             return
         limited = [
-            c for c in self._running.values()
-            if c.ending is None and c.job.needs.memory_bytes is not None
+            c for c in self._running.values() if c.ending is None and c.order.memory_bytes
         ]  # fmt: skip
         if limited:
             self._look_at_memory(limited)
@@ -267,7 +280,7 @@ class ForkServer:
         for child in limited:
             family = watching.descendants([child.pid], known)
             used = sum(known[pid].resident_bytes for pid in family if pid in known)
-            if used > (child.job.needs.memory_bytes or 0):
+            if used > child.order.memory_bytes:
                 child.detail = used
                 self._stop(child, "memory")
 
@@ -289,8 +302,8 @@ class ForkServer:
             self._given_up.add(child.pid)
             self._finish(child, None)
 
-    def _say(self, word: Word) -> None:
-        self._out += framed(word)
+    def _say(self, said: Word) -> None:
+        self._out += word(said)
 
     def _flush(self) -> None:
         """Send what can be sent without waiting."""
@@ -313,21 +326,33 @@ class ForkServer:
                 os.waitpid(child.pid, 0)
         watching.kill_orphans(())
         for child in self._running.values():
-            leftovers.remove(child.job, child.folder)
+            self._clean(child)
 
 
 def main() -> None:
     """Serve whoever is at the other end of the pipes."""
-    orders, words = Connection(int(sys.argv[1])), int(sys.argv[2])
-    for fd in (orders.fileno(), words, int(sys.argv[3])):
+    orders, words, lifeline = map(int, sys.argv[1:4])
+    for fd in (orders, words, lifeline):
         fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-    charter: Charter = orders.recv()
-    preload(charter.first)
+    unframing = Unframing()
+    messages: list[bytes] = []
+    while not messages:
+        if not (some := os.read(orders, CHUNK_BYTES)):
+            return
+        messages.extend(unframing.feed(some))
+    charter = cast(Charter, unpacked(messages[0]))
+    if charter.task == WORK:
+        preload(charter.first)
+        if charter.is_long:
+            from converter.executors.practice import practise
+
+            practise(charter.first.options.to, Path(charter.scratch))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     watching.adopt_orphans()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)
-    server = ForkServer(orders, words, charter)
+    server = ForkServer(orders, words, charter, unframing)
+    server.take(map(order_of, messages[1:]))
     gc.collect()
     gc.freeze()  # children share what is never visited
     server.run()

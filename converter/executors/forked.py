@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from converter.executors import watching
+from converter.executors.orders import LENGTH, Order, unpacked
 from converter.job import Job, Outcome, Status, blank_record
-from formats.errors import ConvertError, StorageError
+from formats.errors import ConvertError
 
 Task: TypeAlias = Callable[[Job, Path], Outcome]
 NOTHING_LEFT, SOMETHING_LEFT = b"0", b"1"  # of processes, before the answer
@@ -37,25 +38,28 @@ def task_of(name: str) -> Task:
 
 
 def be_the_child(
-    task: Task, job: Job, folder: Path, answer: int, words: int, close: Iterable[int], parent: int
+    task: Task,
+    order: Order,
+    scratch: Path,
+    pipes: tuple[int, int],
+    close: Iterable[int],
+    parent: int,
 ) -> None:
     """Do one job and end; this does not return.
 
     Args:
         task: What to do.
-        job: With what.
-        folder: To be made, for temporary files.
-        answer: Pipe for the record.
-        words: Pipe for all that is printed.
+        order: With what, within what limits.
+        scratch: Folder for temporary files.
+        pipes: Where the record goes, and all that is printed.
         close: The server's own file descriptors.
         parent: Pid of the server.
     """
     code = 1
     try:
-        _prepare(job, words, close, parent)
-        _write(answer, _answer(task, job, folder))
-        with suppress(OSError):
-            folder.rmdir()  # empty, else the server removes it
+        answer, words = pipes
+        _prepare(order, words, close, parent)
+        _write(answer, _answer(task, cast(Job, unpacked(order.job)), scratch))
         code = 0
     except SystemExit as e:
         code = e.code if isinstance(e.code, int) else int(e.code is not None)
@@ -66,10 +70,10 @@ def be_the_child(
         os._exit(code & 0xFF)
 
 
-def _prepare(job: Job, words: int, close: Iterable[int], parent: int) -> None:
+def _prepare(order: Order, words: int, close: Iterable[int], parent: int) -> None:
+    gc.disable()  # as the command line does: a job makes few cycles, and takes them with it
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.setpgid(0, 0)
     watching.die_with_parent(parent)
     watching.adopt_orphans()
@@ -86,17 +90,15 @@ def _prepare(job: Job, words: int, close: Iterable[int], parent: int) -> None:
             os.write(fd, OOM_SCORE)
         finally:
             os.close(fd)
-    limit = job.needs.memory_bytes
-    if limit is not None and not job.needs.gpus:  # a GPU's driver reserves more than there is
+    if order.memory_bytes and not order.has_gpu:  # a GPU's driver reserves more than there is
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        most = watching.data_bytes() + limit + HEADROOM_BYTES
+        most = watching.data_bytes() + order.memory_bytes + HEADROOM_BYTES
         if hard == resource.RLIM_INFINITY or most < hard:
             resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-    gc.disable()  # as the command line does: a job makes few cycles, and takes them with it
 
 
-def _answer(task: Task, job: Job, folder: Path) -> bytes:
-    record = json.dumps(_record(task, job, folder)).encode()
+def _answer(task: Task, job: Job, scratch: Path) -> bytes:
+    record = json.dumps(_record(task, job, scratch)).encode()
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -104,13 +106,9 @@ def _answer(task: Task, job: Job, folder: Path) -> bytes:
     return SOMETHING_LEFT + record
 
 
-def _record(task: Task, job: Job, folder: Path) -> dict[str, Any]:
+def _record(task: Task, job: Job, scratch: Path) -> dict[str, Any]:
     try:
-        folder.mkdir()
-    except OSError as e:
-        return _failed(job, "failed", StorageError.writing(folder, e))
-    try:
-        return dict(task(job, folder).record)
+        return dict(task(job, scratch).record)
     except MemoryError as e:
         return _failed(job, "memory", e)
     except Exception as e:  # noqa: BLE001 - `converter.worker` raises nothing; what does is our bug
@@ -126,15 +124,16 @@ def _failed(job: Job, status: Status, error: Exception) -> dict[str, Any]:
 
 
 def _write(fd: int, answer: bytes) -> None:
-    rest = memoryview(len(answer).to_bytes(8, "big") + answer)
+    rest = memoryview(LENGTH.pack(len(answer)) + answer)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
-def complete(answer: bytes | bytearray) -> bytes | None:
+def complete(answer: bytearray) -> bytes | None:
     """Return an answer, its first byte telling what is left, where it came as a whole."""
-    if len(answer) > 8 and len(answer) == 8 + int.from_bytes(answer[:8], "big"):
-        return bytes(answer[8:])
+    head = LENGTH.size
+    if len(answer) > head and len(answer) == head + LENGTH.unpack_from(answer)[0]:
+        return bytes(answer[head:])
     return None
 
 

@@ -1,26 +1,23 @@
-"""What a job leaves that was ended: its temporary files, and what it had begun to write."""
+"""What jobs leave that were ended: temporary files, and what they had begun to write."""
 
 import shutil
 from pathlib import Path
 
 from converter import publish
+from converter.executors.watching import is_alive
 from converter.job import Job
 from converter.registries.catalog import scheme_of
 
 
-def folder_of(scratch: Path, server: int, number: int) -> Path:
-    """Return the folder for a job's temporary files.
+def remove(job: Job, scratch: Path) -> None:
+    """Remove what a job left whose process is gone.
 
     Args:
-        scratch: Of the run.
-        server: Pid of its server: another one counts from the start again.
-        number: Of the job's order.
+        job: Which.
+        scratch: Where it and others have temporary files, in folders that `converter.worker` named.
     """
-    return scratch / f"{server}-{number}"
-
-
-def remove(job: Job, folder: Path) -> None:
-    """Remove what a job left; its process must be gone."""
-    shutil.rmtree(folder, ignore_errors=True)
+    for folder in scratch.glob("job-*-*"):
+        if not is_alive(int(folder.name.split("-")[1])):
+            shutil.rmtree(folder, ignore_errors=True)
     if scheme_of(job.destination) == "":
         publish.sweep(Path(job.destination) / job.name)

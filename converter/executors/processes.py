@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
@@ -37,13 +38,13 @@ class Try:
     Attributes:
         job: Which.
         begun: How often.
-        is_running: Whether it was begun on the server that there is.
+        pid: Of the child that does it on the server that there is; 0 where none does.
         began: When it was last begun, by the monotonic clock.
     """
 
     job: Job
     begun: int = 0
-    is_running: bool = False
+    pid: int = 0
     began: float = 0.0
 
 
@@ -93,21 +94,20 @@ class Processes:
             if not self._sent:
                 self._order(self._suspects.popleft())
             return
-        while len(self._sent) < self._jobs * (1 + QUEUED):
-            if self._again:
-                self._order(self._again.popleft())
-                continue
-            job = next(rest, None)
-            if job is None:
-                return
-            self._order(Try(job))
+        room = self._jobs * (1 + QUEUED) - len(self._sent)
+        while self._again and room:
+            self._order(self._again.popleft())
+            room -= 1
+        some = [Try(job) for job in islice(rest, room)]
+        for one in some:
+            self._order(one, is_long=len(some) == room)
 
-    def _order(self, one: Try) -> None:
+    def _order(self, one: Try, *, is_long: bool = True) -> None:
         if self._server is None:
             scratch = str(self._settings.scratch)
-            self._server = Server(Charter(scratch, self._jobs, one.job, self._task))
+            self._server = Server(Charter(scratch, self._jobs, one.job, is_long, self._task))
         self._numbers += 1
-        one.is_running = False
+        one.pid = 0
         self._sent[self._numbers] = one
         self._server.send(self._numbers, again(one.job) if one.begun else one.job)
 
@@ -116,7 +116,7 @@ class Processes:
         one = self._sent[word.number]
         if word.end == "begun":
             one.begun += 1
-            one.is_running = True
+            one.pid = int(word.text)
             one.began = time.monotonic()
             return None
         del self._sent[word.number]
@@ -124,7 +124,7 @@ class Processes:
             return _answered(one, word)
         if word.end in ("killed", "oom"):
             return self._killed(one, word)
-        return _died(one, status_of(word), word.message, word.seconds)
+        return _died(one, status_of(word), word.text.decode(), word.seconds)
 
     def _killed(self, one: Try, word: Word) -> Outcome | None:
         """Try a job again that somebody has killed, unless it was alone with who did it."""
@@ -132,33 +132,36 @@ class Processes:
         if one.begun <= self._settings.retries and not is_own_fault:
             self._suspects.append(one)
             return None
-        status = status_of(word)
+        status, text = status_of(word), word.text.decode()
         if one.begun > 1 and status == "lost":
             status = "crashed"
-            word = word._replace(message=f"{word.message} ({one.begun} times)")
-        return _died(one, status, word.message, word.seconds)
+            text += f" ({one.begun} times)"
+        return _died(one, status, text, word.seconds)
 
     def _lost(self) -> Iterator[Outcome]:
         """Sort what was with a server that is gone."""
-        pid = self._stop()
-        sent, self._sent = self._sent, {}
-        for number, one in sent.items():
-            if not one.is_running:
-                self._again.append(one)
-                continue
-            leftovers.remove(one.job, leftovers.folder_of(self._settings.scratch, pid, number))
+        self._stop()
+        sent, self._sent = list(self._sent.values()), {}
+        begun = [one for one in sent if one.pid]
+        if not begun:  # it went before it could say so
+            begun = sent
+            for one in sent:
+                one.begun += 1
+                one.began = time.monotonic()
+        self._again.extend(one for one in sent if one not in begun)
+        for one in begun:
             if one.begun <= self._settings.retries:
                 self._suspects.append(one)
             else:
                 yield _died(one, "lost", LOST, time.monotonic() - one.began)
 
-    def _stop(self) -> int:
-        """End the server, and return the pid that it had."""
+    def _stop(self) -> None:
+        """End the server, and remove what it may not have come to remove."""
         server, self._server = self._server, None
-        if server is None:
-            return 0
-        server.stop()
-        return server.pid
+        if server is not None:
+            server.stop()
+            for one in self._sent.values():
+                leftovers.remove(one.job, self._settings.scratch)
 
     def __enter__(self) -> "Processes":
         return self
@@ -197,7 +200,7 @@ def status_of(word: Word) -> Status:
 def _answered(one: Try, word: Word) -> Outcome:
     job = one.job
     try:
-        record: dict[str, Any] = json.loads(word.record)
+        record: dict[str, Any] = json.loads(word.text)
     except ValueError:  # something in that process wrote where it must not
         return _died(one, "crashed", "its answer is damaged", word.seconds)
     record["attempts"] = one.begun

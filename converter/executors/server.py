@@ -6,10 +6,9 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from multiprocessing.connection import Connection
 from tempfile import TemporaryFile
 
-from converter.executors.orders import Charter, Order, Unframing, Word
+from converter.executors.orders import Charter, Unframing, Word, framed, order, packed, word_of
 from converter.job import Job
 from formats.errors import EnvironmentFault
 
@@ -59,9 +58,9 @@ class Server:
             os.close(orders)
             os.close(words)
             os.close(lifeline)
-        self._orders = Connection(self._orders_fd, readable=False)
         self._is_ready = False
-        self._orders.send(charter)
+        with suppress(ServerLostError):  # then there is no word of it either
+            self._write(framed(packed(charter)))
 
     @property
     def pid(self) -> int:
@@ -74,9 +73,14 @@ class Server:
         Raises:
             ServerLostError: There is nobody to take it.
         """
+        self._write(order(number, job))
+
+    def _write(self, some: bytes) -> None:
+        rest = memoryview(some)
         try:
-            self._orders.send(Order(number, job))
-        except OSError as e:
+            while rest:
+                rest = rest[os.write(self._orders_fd, rest) :]
+        except BrokenPipeError as e:
             raise ServerLostError from e
 
     def hear(self) -> list[Word]:
@@ -92,7 +96,7 @@ class Server:
                 if not self._is_ready:
                     raise self._fault()
                 raise ServerLostError
-            news = list(self._unframing.feed(some))
+            news = list(map(word_of, self._unframing.feed(some)))
             if not self._is_ready and news:
                 self._is_ready, news = True, news[1:]
             if news:
@@ -110,7 +114,7 @@ class Server:
     def stop(self) -> None:
         """End it and all its children, and wait for that."""
         with suppress(OSError):
-            self._orders.close()  # it ends of that; what it has to say is not waited for
+            os.close(self._orders_fd)  # it ends of that; what it has to say is not waited for
         with suppress(OSError):
             os.close(self._words_fd)
         try:

@@ -19,33 +19,54 @@ ROUNDS = 20  # of looking for what dying processes leave
 
 
 class Process(NamedTuple):
-    """One process as ``/proc/PID/stat`` has it."""
+    """One process, as ``/proc/PID/stat`` has it."""
 
     parent: int
     resident_bytes: int
     is_dead: bool
 
 
-def processes() -> dict[int, Process]:
-    """Return all processes; none where the system does not say.
+def process(pid: int | str) -> Process | None:
+    """Return what there is to say of a process, or None where the system does not say.
 
     Spec: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
     """
-    found: dict[int, Process] = {}
-    with suppress(OSError):
-        for name in os.listdir("/proc"):  # noqa: PTH208 - hundreds of times, and names are wanted
-            if not name.isdigit():
-                continue
-            with suppress(OSError, ValueError, IndexError):
-                fd = os.open(f"/proc/{name}/stat", os.O_RDONLY)
-                try:
-                    text = os.read(fd, 4096)
-                finally:
-                    os.close(fd)
-                fields = text[text.rindex(b")") + 2 :].split()  # a name may hold anything
-                resident = int(fields[21]) * PAGE_BYTES
-                found[int(name)] = Process(int(fields[1]), resident, fields[0] in b"ZX")
-    return found
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        text = os.read(fd, 4096)
+        fields = text[text.rindex(b")") + 2 :].split()  # a name may hold anything
+        return Process(int(fields[1]), int(fields[21]) * PAGE_BYTES, fields[0] in b"ZX")
+    except (OSError, ValueError, IndexError):
+        return None
+    finally:
+        os.close(fd)
+
+
+def processes() -> dict[int, Process]:
+    """Return all processes; none where the system does not say."""
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - hundreds, and names are wanted
+    except OSError:
+        return {}
+    found = ((int(name), process(name)) for name in names if name.isdigit())
+    return {pid: one for pid, one in found if one is not None}
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process runs; one whose end only waits to be heard of does not."""
+    one = process(pid)
+    if one is not None:
+        return not one.is_dead
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def descendants(roots: Iterable[int], known: Mapping[int, Process]) -> set[int]:
@@ -61,20 +82,6 @@ def descendants(roots: Iterable[int], known: Mapping[int, Process]) -> set[int]:
             found.add(pid)
             waiting += children.get(pid, ())
     return found
-
-
-def resident_bytes(pid: int) -> int:
-    """Return what one process holds in memory; zero where the system does not say."""
-    try:
-        fd = os.open(f"/proc/{pid}/statm", os.O_RDONLY)
-    except OSError:
-        return 0
-    try:
-        return int(os.read(fd, 256).split()[1]) * PAGE_BYTES
-    except (OSError, ValueError, IndexError):
-        return 0
-    finally:
-        os.close(fd)
 
 
 def data_bytes() -> int:

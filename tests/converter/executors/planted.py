@@ -13,6 +13,7 @@ from pathlib import Path
 
 from converter.executors import watching
 from converter.job import Job, Outcome, blank_record
+from converter.worker import _folder
 
 HANG = 600.0
 
@@ -23,10 +24,11 @@ class UnpicklableError(Exception):
         self.two = two
 
 
-def task(job: Job, folder: Path) -> Outcome:
+def task(job: Job, scratch: Path) -> Outcome:
     """Do what the source says: a word, and what follows it."""
     word, _, rest = job.source.partition(" ")
-    found = globals()[f"_{word}"](rest, folder)
+    with _folder(scratch) as folder:
+        found = globals()[f"_{word}"](rest, folder)
     record = blank_record(job) | {"status": "done", "exit_code": 0, "found": found}
     return Outcome(job.source, job.name, "done", 0, record)
 
@@ -178,8 +180,9 @@ def _eat(rest, folder):
 
 
 def _child_eats(rest, folder):
-    code = f"import time\nx = b'x' * {rest}\ntime.sleep(600)"
-    subprocess.run([sys.executable, "-c", code])
+    code = f"import leash, time\nleash.take_all()\nx = b'x' * {rest}\ntime.sleep(600)"
+    where = Path(watching.__file__).parents[1]
+    subprocess.run([sys.executable, "-c", code], cwd=where)
 
 
 def _flood(rest, folder):
