@@ -11,7 +11,7 @@ from formats.errors import UsageError
 
 
 class Outputs:
-    """What of a local registry is a batch's own."""
+    """What of a registry is a batch's own."""
 
     def __init__(self, request: Request, names: Iterable[str]) -> None:
         """Keep where outputs are.
@@ -21,7 +21,8 @@ class Outputs:
             names: Of the outputs that the ledger knows.
         """
         self._is_local = scheme_of(request.destination) == ""
-        self._place = os.path.realpath(request.destination) if self._is_local else ""
+        place = request.destination
+        self._place = os.path.realpath(place) if self._is_local else place.rstrip("/")
         self._names = frozenset(names) if self._is_local else frozenset()
         self._inside = False
         self._folders: dict[str, str] = {}  # as they are called, and where they really are
@@ -32,11 +33,11 @@ class Outputs:
         Raises:
             UsageError: It is the destination.
         """
-        if not self._is_local or scheme_of(reference) != "":
+        if self._is_local != (scheme_of(reference) == ""):
             self._inside = False
             return
-        root = os.path.realpath(reference)
-        if root == self._place and Path(root).is_dir():
+        root = os.path.realpath(reference) if self._is_local else reference.rstrip("/")
+        if root == self._place and (Path(root).is_dir() or not self._is_local):
             raise UsageError(
                 "the destination is the registry itself",
                 where=reference,
@@ -46,8 +47,11 @@ class Outputs:
 
     def reason(self, source: str) -> str | None:
         """Return why a source is an output of ours; None for any other."""
-        if not self._is_local or scheme_of(source) != "":
+        if self._is_local != (scheme_of(source) == ""):
             return None
+        if not self._is_local:
+            is_below = self._inside and source.startswith(self._place + "/")
+            return "in the destination" if is_below else None
         folder, _, name = source.rpartition("/")
         if folder not in self._folders:
             self._folders[folder] = os.path.realpath(folder or "/")

@@ -81,6 +81,16 @@ def test_a_second_run_does_nothing_and_a_changed_source_is_done_again(files, mod
     assert {n: o.status for n, o in outcomes.items()} == {"b.portable": "unchanged"}
 
 
+def test_outputs_inside_a_registry_are_no_sources(files, models, tmp_path):
+    files.load(models, "b/in")
+    run("s3://b", tmp_path / "l", out="s3://b/in/out")
+    plan, outcomes, _ = run("s3://b", tmp_path / "l", out="s3://b/in/out")
+    assert (len(plan.done), outcomes) == (2, {})
+    assert {s.reason for s in plan.skipped} == {"in the destination"}
+    with pytest.raises(UsageError, match="the registry itself"):
+        run("s3://b/in/", tmp_path / "l2", out="s3://b/in")
+
+
 @pytest.mark.parametrize("harm", ["gone", "no manifest", "cut", "replaced"])
 def test_an_output_that_is_not_as_it_was_left_is_made_again(files, models, tmp_path, harm):
     run(models, tmp_path / "l")
