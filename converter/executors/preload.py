@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 
 from converter.job import Job
 from converter.options import WITH_GRAPH
@@ -25,6 +26,7 @@ ALWAYS = (
 )
 READERS = ("formats",)
 GRAPHS = ("converter.lower", "converter.passes", "converter.write_savedmodel")
+MLFLOW = ("models", "runs")
 WITH_GRAPHS = ("numpy.random", "converter.write_graph", "converter.lowered")
 
 
@@ -45,6 +47,8 @@ def names(job: Job) -> Iterator[str]:
     for url in (job.source, job.destination):
         if "://" in url and (package := package_of(url)) is not None:
             yield package  # of s3:// it takes a second
+        elif scheme_of(url) in MLFLOW and find_spec("pyarrow") is None:
+            yield "mlflow"  # which takes as long; where it is not skinny, pyarrow has a thread
     for package in READERS:
         yield from _whole(package)
     if job.options.to in WITH_GRAPH:
