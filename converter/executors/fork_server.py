@@ -28,7 +28,6 @@ from typing import cast
 
 from converter.executors import endings, forked, leftovers, watching
 from converter.executors.orders import (
-    WORK,
     Charter,
     End,
     Order,
@@ -341,7 +340,7 @@ def main() -> None:
             return
         messages.extend(unframing.feed(some))
     charter = cast(Charter, unpacked(messages[0]))
-    if charter.task == WORK:
+    if charter.preloads:
         preload(charter.first)
         if charter.is_long:
             from converter.executors.practice import practise

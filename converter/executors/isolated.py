@@ -26,6 +26,6 @@ def run_isolated(job: Job, scratch: Path, *, task: str = WORK) -> Outcome:
         EnvironmentFault: No process can be started.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    with Processes(Settings(1, scratch, retries=0), task) as executor:
+    with Processes(Settings(1, scratch, retries=0), task, preloads=task == WORK) as executor:
         (outcome,) = executor.run([job])
     return outcome

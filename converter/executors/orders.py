@@ -35,6 +35,7 @@ class Charter:
         jobs: How many run at a time.
         first: A job like those to come: what it needs is imported once for all.
         is_long: Whether there are so many that it is worth to practise before the first.
+        preloads: Whether anything of a conversion's is imported; tests of other tasks do without.
         task: ``module:function``, called with the job and the folder; tests have others.
     """
 
@@ -42,6 +43,7 @@ class Charter:
     jobs: int
     first: Job
     is_long: bool = False
+    preloads: bool = True
     task: str = WORK
 
 

@@ -21,6 +21,7 @@ ALWAYS = (
     "ctypes",
     "datetime",
     "platform",
+    "converter.environment",
     "converter.worker",
     "converter.destinations.folder",
 )

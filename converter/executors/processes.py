@@ -51,15 +51,17 @@ class Try:
 class Processes:
     """Runs each job in a child of its own."""
 
-    def __init__(self, settings: Settings, task: str = WORK) -> None:
+    def __init__(self, settings: Settings, task: str = WORK, *, preloads: bool = True) -> None:
         """Keep what is asked; processes are started by the first job.
 
         Args:
             settings: As every executor has them.
             task: What a child does with its job, ``module:function``.
+            preloads: Whether that is a conversion, whose parts are imported once for all.
         """
         self._settings = settings
         self._task = task
+        self._preloads = preloads
         self._jobs = settings.jobs or cores()
         self._server: Server | None = None
         self._numbers = 0
@@ -105,7 +107,9 @@ class Processes:
     def _order(self, one: Try, *, is_long: bool = True) -> None:
         if self._server is None:
             scratch = str(self._settings.scratch)
-            self._server = Server(Charter(scratch, self._jobs, one.job, is_long, self._task))
+            self._server = Server(
+                Charter(scratch, self._jobs, one.job, is_long, self._preloads, self._task)
+            )
         self._numbers += 1
         one.pid = 0
         self._sent[self._numbers] = one

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from converter.executors import watching
 from converter.job import Job, Outcome, blank_record
-from converter.worker import _folder
+from converter.worker import _folder, work
 
 HANG = 600.0
 
@@ -31,6 +31,23 @@ def task(job: Job, scratch: Path) -> Outcome:
         found = globals()[f"_{word}"](rest, folder)
     record = blank_record(job) | {"status": "done", "exit_code": 0, "found": found}
     return Outcome(job.source, job.name, "done", 0, record)
+
+
+def watched_work(job: Job, scratch: Path) -> Outcome:
+    """Convert, and tell what that imported."""
+    before = set(sys.modules)
+    outcome = work(job, scratch)
+    new = sorted(set(sys.modules) - before)
+    server = Path(f"/proc/{os.getppid()}/task")
+    told = {
+        "imported": [name for name in new if name.partition(".")[0] in ("converter", "formats")],
+        "foreign": sorted(
+            {"torch", "keras", "tensorflow", "jax", "onnxruntime"} & set(sys.modules)
+        ),
+        "server_threads": len(list(server.iterdir())),
+    }
+    record = {**outcome.record, **told}
+    return Outcome(outcome.source, outcome.name, outcome.status, outcome.exit_code, record)
 
 
 def _fine(rest, folder):

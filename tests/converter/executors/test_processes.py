@@ -51,7 +51,7 @@ def names(folder):
 def run(scratch, *jobs, retries=2, at_once=2):
     """Return outcomes in the order of the jobs."""
     jobs = [replace(j, name=f"out{n}") for n, j in enumerate(jobs)]
-    with Processes(Settings(at_once, scratch, retries=retries), TASK) as executor:
+    with Processes(Settings(at_once, scratch, retries=retries), TASK, preloads=False) as executor:
         found = {o.name: o for o in executor.run(jobs)}
         assert not executor._sent
     assert len(found) == len(jobs)
@@ -130,7 +130,7 @@ def test_families_end_with_their_job(scratch, tmp_path):
     """Children in sessions of their own, without a leash, of jobs that end in whatever way."""
     ends = {"hang": "timeout", "crash": "crashed", "end": "done"}
     jobs = [job(f"family {tmp_path / how} {how}", n, seconds=4) for n, how in enumerate(ends)]
-    with Processes(Settings(3, scratch), TASK) as executor:
+    with Processes(Settings(3, scratch), TASK, preloads=False) as executor:
         for outcome in executor.run(jobs):
             _, told, how = outcome.source.split()
             assert outcome.status == ends[how]
@@ -157,7 +157,7 @@ def test_memory(scratch):
 
 
 def test_nothing_passes_from_job_to_job(scratch):
-    with Processes(Settings(1, scratch), TASK) as executor:
+    with Processes(Settings(1, scratch), TASK, preloads=False) as executor:
         before, _, after = executor.run([job("state", 0), job("vandal", 1), job("state", 2)])
     assert before.record["found"] == after.record["found"]
     found = before.record["found"]
@@ -208,7 +208,7 @@ def test_a_server_killed_from_outside(scratch, tmp_path):
     marks = [tmp_path / f"mark{n}" for n in range(2)]
     jobs = [job(f"hang_once {m}", n) for n, m in enumerate(marks)]
     alive = []
-    with Processes(Settings(2, scratch, retries=1), TASK) as executor:
+    with Processes(Settings(2, scratch, retries=1), TASK, preloads=False) as executor:
 
         def kill():
             wait_until(lambda: all(m.exists() and m.read_text() for m in marks))
@@ -239,7 +239,7 @@ scratch, *sources = sys.argv[1:]
 options = Options(to="safetensors")
 there = str(Path(scratch).parent)
 jobs = [Job(s, f"out{n}", there, options) for n, s in enumerate(sources)]
-with Processes(Settings(len(jobs), Path(scratch)), "planted:task") as executor:
+with Processes(Settings(len(jobs), Path(scratch)), "planted:task", preloads=False) as executor:
     for outcome in executor.run(jobs):
         print(outcome)
 """
@@ -271,7 +271,7 @@ def test_a_driver_that_is_done_ends_everything(scratch, tmp_path):
     target = tmp_path / "dest" / "out1"
     target.parent.mkdir()
     one = job(f"staging {target}", 1, target.parent)
-    with Processes(Settings(2, scratch), TASK) as executor:
+    with Processes(Settings(2, scratch), TASK, preloads=False) as executor:
         outcomes = executor.run([job("fine x"), one])
         assert next(outcomes).status == "done"
         wait_until(lambda: Path(f"{target}.begun").exists())
@@ -283,7 +283,7 @@ def test_a_driver_that_is_done_ends_everything(scratch, tmp_path):
 
 def test_a_server_that_cannot_begin(scratch):
     with (
-        Processes(Settings(1, scratch), "nowhere:task") as executor,
+        Processes(Settings(1, scratch), "nowhere:task", preloads=False) as executor,
         pytest.raises(EnvironmentFault, match="ModuleNotFoundError: No module named 'nowhere'"),
     ):
         list(executor.run([job("fine x")]))
