@@ -86,8 +86,9 @@ function begin() {
     typing = setTimeout(() => go({ q: search.value, open: "" }, true), 120);
   });
   document.getElementById("skip").addEventListener("click", () => document.getElementById("artifacts-heading").focus());
-  document.querySelector("#more button").addEventListener("click", () => showRows(shown + PAGE));
-  new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && showRows(shown + PAGE), { rootMargin: "600px" })
+  document.querySelector("#more button").addEventListener("click", () => showMore(PAGE));
+  document.querySelector("#earlier button").addEventListener("click", showEarlier);
+  new IntersectionObserver((seen) => seen.some((one) => one.isIntersecting) && showMore(PAGE), { rootMargin: "600px" })
     .observe(document.getElementById("more"));
   addEventListener("keydown", (event) => {
     const isTyping = ["INPUT", "TEXTAREA"].includes(document.activeElement.tagName);
@@ -95,7 +96,7 @@ function begin() {
     if (event.key === "Escape") { if (isTyping) search.blur(); else if (state.open) go({ open: "" }, true); }
   });
   addEventListener("hashchange", update);
-  addEventListener("beforeprint", () => showRows(Math.min(view.length, 2000)));
+  addEventListener("beforeprint", () => showMore(2000 - shown));
   if (matchMedia("(max-width: 60rem)").matches) document.getElementById("filters").open = false;
   return update();
 }

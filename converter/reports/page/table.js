@@ -8,7 +8,8 @@ const COLUMNS = [
 const MARKS = { good: "✓", gap: "!", bad: "✕", wait: "·" };
 
 let view = []; // the artifacts in the view, sorted
-let shown = 0; // how many of them have rows
+let first = 0; // which of them has the first row
+let shown = 0; // how many of them have rows, from there on
 const body = document.getElementById("rows");
 
 function sorted(found) {
@@ -29,21 +30,33 @@ function updateTable() {
   const wanted = terms();
   view = artifacts.filter((artifact) => fits(artifact, wanted));
   if (state.sort !== "name") sorted(view); // by name they are already
-  body.replaceChildren();
-  shown = 0;
-  showRows(PAGE);
+  showFrom(0);
   document.getElementById("count").textContent = view.length === artifacts.length
     ? `all ${count(view.length)}` : `${count(view.length)} of ${count(artifacts.length)}`;
   updateHead();
   updateChips();
 }
 
-function showRows(upTo) {
-  const rows = view.slice(shown, upTo).map(rowOf);
+function showFrom(place) {
+  body.replaceChildren();
+  [first, shown] = [place, 0];
+  showMore(PAGE);
+}
+
+function showMore(n) {
+  const rows = view.slice(first + shown, first + shown + n).map(rowOf);
   body.append(...rows);
   shown += rows.length;
-  document.getElementById("more").hidden = shown >= view.length;
+  document.getElementById("more").hidden = first + shown >= view.length;
+  document.getElementById("earlier").hidden = first === 0;
   if (!view.length) body.append(el("tr", {}, el("td", { colspan: "6", class: "nothing" }, "No artifact is so.")));
+}
+
+function showEarlier() {
+  const rows = view.slice(Math.max(0, first - PAGE), first).map(rowOf);
+  body.prepend(...rows);
+  [first, shown] = [first - rows.length, shown + rows.length];
+  document.getElementById("earlier").hidden = first === 0;
 }
 
 function rowOf(artifact) {
@@ -106,8 +119,8 @@ async function updateOpen(scrolls) {
   const artifact = byName.get(state.open);
   const place = artifact ? view.indexOf(artifact) : -1;
   if (place < 0) return;
-  if (place >= shown) showRows(place + PAGE);
-  const row = [...body.querySelectorAll("tr.artifact")][place];
+  if (place < first || place >= first + shown) showFrom(Math.max(0, place - 10));
+  const row = body.querySelectorAll("tr.artifact")[place - first];
   row.querySelector(".open").setAttribute("aria-expanded", "true");
   const cell = el("td", { colspan: "6" }, "…");
   row.after(el("tr", { class: "opened" }, cell));

@@ -169,7 +169,7 @@ def many(n: int) -> Iterator[dict[str, Any]]:
     draw = random.Random(1)
     report = compared(1e-7, 2e-6)
     for i in range(n):
-        name = f"team-{i % 17:02}/project-{i % 230:03}/model-{i:05}.pt"
+        name = f"team-{i // 600:02}/project-{i // 40:03}/model-{i:05}.pt"
         if i % 20 == 0:
             yield bad(name, 3, "the archive's directory is cut off", bytes=i)
         elif i % 11 == 0:

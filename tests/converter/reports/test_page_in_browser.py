@@ -164,10 +164,13 @@ def test_ten_thousand_artifacts_open_at_once(browser, tmp_path):
     assert len(names) == 100
     browser.value("document.getElementById('more').scrollIntoView()")
     browser.until(f"{NAMES}.length > 100")
-    last = "team-02/project-108/model-09998.pt.portable"
+    last = "team-16/project-249/model-09998.pt.portable"
     look(browser, path, open=last)
     assert last in browser.value("document.querySelector('.open[aria-expanded=true]').textContent")
     assert browser.value("document.querySelectorAll('.opened .panel').length") == 1
+    assert len(browser.value(NAMES)) == 12
+    browser.click("#earlier button")
+    assert len(browser.value(NAMES)) == 112
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (420, False)])
