@@ -27,6 +27,11 @@ class Outputs:
         self._inside = False
         self._folders: dict[str, str] = {}  # as they are called, and where they really are
 
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Folders that need not be looked into, by their real paths."""
+        return (self._place,) if self._is_local else ()
+
     def check(self, reference: str) -> None:
         """Look at one registry before its entries.
 

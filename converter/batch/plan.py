@@ -107,9 +107,10 @@ def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
     """Return all artifacts, each once, and note what is none."""
     found: dict[str, Entry] = {}
     several = len(request.registries) > 1
+    filters = replace(request.filters, apart=outputs.apart)
     for reference in request.registries:
         outputs.check(reference)
-        registry = open_registry(reference, request.filters)
+        registry = open_registry(reference, filters)
         for one in registry.find():
             reason = outputs.reason(one.source)
             if reason is not None:

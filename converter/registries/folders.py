@@ -106,7 +106,9 @@ class LocalFolder:
                 if self._glob.matches(inside) and self._filters.wants(inside):
                     skipped.append(Skipped(entry.path, reason))
             elif entry.is_dir():
-                if not self._is_apart(entry.path):
+                if self._is_apart(entry.path):
+                    skipped.append(Skipped(entry.path, "in the destination"))
+                else:
                     folders.append(entry.name)
             elif entry.is_file():
                 files.append(entry.name)

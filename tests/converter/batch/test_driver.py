@@ -302,7 +302,7 @@ def test_the_destination_inside_the_registry(registry, tmp_path):
     assert len(run(request)[1]) == 3
     plan, outcomes, _ = run(request)
     assert (outcomes, len(plan.done)) == ({}, 3)
-    assert {one.reason for one in plan.skipped if "converted/" in one.source} == {
+    assert {one.reason for one in plan.skipped if "converted" in one.source} == {
         "in the destination"
     }
     (tmp_path / "way").symlink_to(registry)
