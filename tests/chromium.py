@@ -46,6 +46,7 @@ class Browser:
             ["bash", "-c", command, CHROMIUM, *FLAGS, f"--user-data-dir={folder}", "about:blank"],
             pass_fds=(hears, says), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL, start_new_session=True,
+            env={**os.environ, "TMPDIR": str(folder)},
         )  # fmt: skip
         os.close(hears)
         os.close(says)
