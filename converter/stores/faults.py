@@ -57,13 +57,13 @@ def fault(e: BaseException, url: str) -> ConvertError:
         return missing(url, e)
     if kinds & _CREDENTIALS:
         return StorageError("no credentials", where=where, hint=_HINTS.get(scheme))
+    if kinds & _UNREACHABLE or isinstance(e, ConnectionError | TimeoutError):
+        return StorageError(f"cannot be reached{_said(e)}", where=where)
     if isinstance(e, FileNotFoundError):
         is_bucket = "NoSuchBucket" in kinds or _BUCKET.search(f"{e} {cause}") is not None
         return StorageError("no such bucket" if is_bucket else "not found", where=where)
     if isinstance(e, PermissionError):
         return StorageError(f"access denied{_said(e)}", where=where)
-    if kinds & _UNREACHABLE or isinstance(e, ConnectionError | TimeoutError):
-        return StorageError(f"cannot be reached{_said(e)}", where=where)
     if isinstance(e, OSError) and e.errno in _FULL:
         return StorageError.writing(where, e)
     return StorageError(f"{type(e).__name__}{_said(e)}", where=where)
@@ -89,18 +89,18 @@ def is_local(e: BaseException) -> bool:
     return isinstance(e, OSError) and e.errno in _OURS
 
 
-def missing(url: str, e: ImportError | None = None) -> EnvironmentFault:
+def missing(url: str, e: ImportError) -> EnvironmentFault:
     """Return the error for a scheme whose package is not installed."""
     scheme = url.partition(":")[0]
     extra = _EXTRAS.get(scheme)
-    said = f": {' '.join(str(e).split())[:LONGEST]}" if e is not None and extra is None else ""
-    return EnvironmentFault(
-        f"{scheme}:// takes a package that is not installed{said}",
-        where=masked(url),
-        hint=f'pip install "model-convert[{extra}]"'
-        if extra
-        else "pip install fsspec, and what it asks for",
-    )
+    if extra is not None:
+        said, hint = "", f'pip install "model-convert[{extra}]"'
+    elif e.name == "fsspec":
+        said, hint = "", "pip install fsspec"
+    else:
+        said, hint = _said(e), None  # fsspec says which
+    what = f"{scheme}:// takes a package that is not installed{said}"
+    return EnvironmentFault(what, where=masked(url), hint=hint)
 
 
 def _said(e: BaseException) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 from converter.stores import faults
 from converter.stores.store import Blob, Range
 from converter.stores.urls import join, masked
-from formats.errors import ConvertError, SourceError, StorageError, UsageError
+from formats.errors import ConvertError, SourceError, StorageError, UnsupportedError, UsageError
 
 T = TypeVar("T")
 
@@ -48,8 +48,11 @@ def open_store(url: str) -> "FsspecStore":
     Raises:
         EnvironmentFault: Its package is not installed.
         StorageError: It cannot be opened.
+        UnsupportedError: It is chained (``simplecache::s3://``).
         UsageError: Nobody knows such URLs.
     """
+    if "::" in url:
+        raise UnsupportedError("not supported: chained URLs", where=masked(url))
     try:
         import fsspec
 
@@ -234,7 +237,7 @@ class FsspecStore:
             return self._patiently(ask)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as e:
             error = faults.fault(e, join(self._url, name))
-            if absent is StorageError or error.found == "no such bucket":
+            if absent is StorageError or error.found != "not found":
                 raise error from e
             return absent  # type: ignore[no-any-return]
         except Exception as e:
@@ -268,7 +271,8 @@ def _token(info: dict[str, Any]) -> str:
     for key in _STATES:
         value = info.get(key)
         if value not in (None, "", "null"):
-            text = value.isoformat() if hasattr(value, "isoformat") else str(value)
+            value = value.timestamp() if hasattr(value, "timestamp") else value
+            text = f"{value:.6f}" if isinstance(value, float) else str(value)
             text = text.strip('"')
             short = text if len(text) <= 40 else sha256(text.encode()).hexdigest()[:32]
             return f"{info.get('size')}-{short}"

@@ -5,7 +5,7 @@ They are not RFC 3986's: an S3 key may hold ``?``, ``#``, ``%`` and blanks, and 
 
 import re
 
-from formats.errors import UnsupportedError, UsageError
+from formats.errors import UsageError
 
 _PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/\s]*@")
 _QUERY = re.compile(r"\b(https?://[^\s?]+)\?[^\s'\")]+")
@@ -19,14 +19,11 @@ def masked(text: str) -> str:
 
 
 def check(url: str) -> None:
-    """Raise for URLs that no batch may keep, in a ledger and in reports, and for chained ones.
+    """Raise for URLs that no batch may keep, in a ledger and in reports.
 
     Raises:
-        UnsupportedError: It is chained (``simplecache::s3://``).
         UsageError: It holds a password or a signature.
     """
-    if "::" in url:
-        raise UnsupportedError("not supported: chained URLs", where=masked(url))
     if masked(url) != url:
         scheme = url.partition(":")[0].upper()
         raise UsageError(

@@ -238,3 +238,18 @@ def test_notes_hold_no_more_than_the_record(files, models, tmp_path):
     assert note["name"] == "a.portable"
     assert note["record"]["status"] == "done"
     assert {*note["record"]["published"]} == {*files.below("b/out/a.portable")}
+
+
+def test_a_batch_in_fsspecs_own_memory(models, tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    top = f"memory://{tmp_path.name}"
+    memory.put(str(models), f"{top}/in", recursive=True)
+    try:
+        _, outcomes, summary = run(f"{top}/in", tmp_path / "l", out=f"{top}/out")
+        assert ({o.status for o in outcomes.values()}, summary.exit_code) == ({"done"}, 0)
+        for ledger in ("l", "of another machine"):
+            plan, outcomes, _ = run(f"{top}/in", tmp_path / ledger, out=f"{top}/out")
+            assert (len(plan.done), outcomes) == (2, {})
+    finally:
+        memory.rm(top, recursive=True)

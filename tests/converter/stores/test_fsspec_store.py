@@ -9,7 +9,13 @@ from stored_files import Files, passing
 from converter.stores import fsspec_store
 from converter.stores.fsspec_store import TRIES, FsspecStore, open_store
 from converter.stores.store import Blob, Range
-from formats.errors import EnvironmentFault, SourceError, StorageError
+from formats.errors import (
+    EnvironmentFault,
+    SourceError,
+    StorageError,
+    UnsupportedError,
+    UsageError,
+)
 
 
 @pytest.fixture
@@ -127,6 +133,40 @@ def test_a_name_is_no_glob(files):
         files[f"b/m/{name}"] = b"1"
     files.store("s3://b/m").remove(["[ab]", "*", "none"])
     assert {*files.below("b/m")} == {"a", "b"}
+
+
+def test_chained_urls_are_a_named_gap():
+    with pytest.raises(UnsupportedError, match="not supported: chained URLs"):
+        open_store("simplecache::s3://b/x")
+
+
+def test_fsspecs_own_store_keeps_the_same_promises(tmp_path):
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    top = f"memory://promises-{tmp_path.name}"
+    store = open_store(top)
+    (tmp_path / "x").write_bytes(b"12345")
+    put = store.put(tmp_path / "x", "m/ü [1]*")
+    store.put(tmp_path / "x", "m2")
+    try:
+        assert [b.name for b in store.find()] == ["m/ü [1]*", "m2"]
+        assert store.find("m") == [put] == [store.stat("m/ü [1]*")]
+        assert store.find(starting="m") == [store.stat("m2")]
+        assert store.stat("m") is None
+        assert store.find("none") == []
+        assert store.read([Range("m2", 1, 3), Range("none", 0, 1)]) == [b"23", None]
+        store.get(put, tmp_path / "y")
+        assert (tmp_path / "y").read_bytes() == b"12345"
+        with pytest.raises(SourceError):
+            store.get(Blob("none", 1, ""), tmp_path / "z")
+        again = store.put(tmp_path / "x", "m2")
+        assert again.token != put.token
+        store.remove(["m/ü [1]*", "none"])
+        assert [b.name for b in store.find()] == ["m2"]
+        with pytest.raises(UsageError, match="nobody knows nope://"):
+            open_store("nope://x")
+    finally:
+        memory.rm(top, recursive=True)
 
 
 def test_a_missing_package_is_said_with_what_brings_it(monkeypatch):

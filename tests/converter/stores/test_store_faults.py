@@ -6,11 +6,18 @@ import pytest
 
 from converter.stores import urls
 from converter.stores.faults import fault, is_passing
-from formats.errors import StorageError, UnsupportedError, UsageError
+from formats.errors import StorageError, UsageError
 
 
 def raised(name, *bases):
     return type(name, bases or (Exception,), {})("Unable to do it:\n  token=SECRET x")
+
+
+def refused():
+    """Return what fsspec makes of a server that is not there."""
+    error = FileNotFoundError("http://b/x")
+    error.__cause__ = raised("ClientConnectorError", type("ClientConnectionError", (OSError,), {}))
+    return error
 
 
 # fmt: off
@@ -23,6 +30,7 @@ FAULTS = [
     (PermissionError("Access Denied"),     "s3://b/x", "access denied: Access Denied"),
     (FileNotFoundError("The specified bucket does not exist"), "s3://b/x", "no such bucket"),
     (FileNotFoundError("b/x"),             "s3://b/x", "not found"),
+    (refused(),                            "http://b/x", "cannot be reached: http://b/x"),
     (FileNotFoundError("my-bucket/x"),     "s3://my-bucket/x", "not found"),
     (OSError(errno.ENOSPC, "No space left"), "s3://b/x", "cannot be written: No space left. Free"),
     (RuntimeError("a\n  b"),               "s3://b/x", "RuntimeError: a b"),
@@ -59,8 +67,6 @@ def test_a_batch_keeps_no_secrets():
         with pytest.raises(UsageError, match="FSSPEC_") as e:
             urls.check(url)
         assert "SECRET" not in str(e.value)
-    with pytest.raises(UnsupportedError, match="not supported: chained URLs"):
-        urls.check("simplecache::s3://b/x")
     urls.check("s3://b/a b?c#d%20/ü")
 
 
