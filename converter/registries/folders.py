@@ -22,6 +22,7 @@ from formats.artifact import Artifact
 from formats.errors import SourceError, StorageError
 
 CACHES = frozenset(("__pycache__", "__MACOSX", "lost+found"))
+FOLDERS = frozenset(("savedmodel", "keras", "torch-dcp", "portable"))  # kinds that are folders
 # Of a cache of Hugging Face: the content under its digests, which snapshots/ links to by name.
 _HUB_CACHE = frozenset(("blobs", "refs"))
 
@@ -170,7 +171,7 @@ class LocalFolder:
 
 
 class OneArtifact:
-    """A file, or what all files of a checkpoint begin with."""
+    """A file, a folder that is an artifact, or what all files of a checkpoint begin with."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -183,9 +184,10 @@ class OneArtifact:
         found = look_at(path, name)
         if isinstance(found, Skipped):
             found = Entry(path, name, None, "", "", found.reason)
-        group = group_of(folder, name)
+        holder, inside = (path, "") if self.path.is_dir() else (folder, name)
+        group = group_of(holder, inside)
         if group is not None:
-            token, nbytes = state(files_of(folder, group), folder)
+            token, nbytes = state(files_of(holder, group), holder)
             found = replace(found, token=token, nbytes=nbytes)
         yield found
 
@@ -193,7 +195,8 @@ class OneArtifact:
 def open_registry(reference: str, filters: Filters) -> Registry:
     """Open a folder, a single artifact, or all that a glob matches.
 
-    What exists under the reference as it stands goes before what it matches as a glob.
+    What exists under the reference as it stands goes before what it matches as a glob. A file that
+    is a part of a folder, as saved_model.pb is, stands for the folder.
 
     Raises:
         SourceError: There is no such thing.
@@ -208,7 +211,11 @@ def open_registry(reference: str, filters: Filters) -> Registry:
         if not glob.base.is_dir():
             raise SourceError("matches nothing", where=reference) from None
         return LocalFolder(glob.base, filters, glob)
-    return LocalFolder(path, filters) if artifact.is_folder else OneArtifact(path)
+    if artifact.is_folder:
+        return LocalFolder(path, filters)
+    group = group_of(os.path.normpath(path.parent.absolute()), path.name)
+    is_the_folder = group is not None and group.kind in FOLDERS and path.name in group.files
+    return OneArtifact(path.parent if is_the_folder else path)
 
 
 def stage(source: str, scratch: Path) -> Staged:

@@ -649,6 +649,23 @@ def test_a_single_artifact_is_called_as_it_is_and_has_its_folder_for_a_label(
 
 
 @pytest.mark.parametrize(
+    ("reference", "format"),
+    [
+        ("tensorflow/module_tf2/saved_model.pb", "savedmodel"),
+        ("keras/keras315_sequential_folder/model.weights.h5", "keras"),
+        ("torch/torch2.13-dcp/__0_0.distcp", "torch-dcp"),
+    ],
+)
+def test_a_file_that_is_a_part_of_a_folder_stands_for_it(reference: str, format: str) -> None:
+    folder = (FIXTURES / reference).parent
+    (whole,) = open_registry(str(folder), Filters()).find()
+    assert entry(FIXTURES / reference).source == entry(folder).source == str(folder)
+    assert entry(FIXTURES / reference) == whole
+    assert listed(FIXTURES / reference)[0] == {folder.name: format}
+    assert open_registry(str(FIXTURES / reference), Filters()).label == folder.parent.name
+
+
+@pytest.mark.parametrize(
     "reference",
     ["module_tf2/saved_model.pb", "keras3_checkpoint/ckpt", "v2_sharded/model.ckpt-1.index"],
 )
