@@ -64,6 +64,8 @@ class Finished:
 class Waiting:
     """All that is left is with other drivers; if one of them dies, this one takes over.
 
+    It is told when it begins, and when it changes.
+
     Attributes:
         count: How many artifacts.
         holders: Where those drivers are.
@@ -228,7 +230,7 @@ def _jobs(
         yield from (finished(outcome, is_elsewhere=True) for outcome in work.told())
         yield from (finished(outcome) for outcome in work.refused())
 
-    pause = POLL_SECONDS[0]
+    pause, told = POLL_SECONDS[0], None
     while True:
         failed, before = False, through
         with closing(_outcomes(request.engine, settings, work.jobs(), stop)) as outcomes:
@@ -246,7 +248,10 @@ def _jobs(
             pause = POLL_SECONDS[0]
         if not work.busy:
             return
-        yield Waiting(len(work.busy), tuple(ledger.claims.holders()))
+        waiting = Waiting(len(work.busy), tuple(ledger.claims.holders()))
+        if waiting != told:
+            told = waiting
+            yield waiting
         with stop.listening():
             time.sleep(pause)
         pause = min(1.5 * pause, POLL_SECONDS[1])

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Any
 
-from converter.batch.driver import Event, Finished, Planned, Summary
+from converter.batch.driver import Event, Finished, Planned, Summary, Waiting
 from converter.batch.plan import Plan
 from converter.batch.request import Request
 from converter.cli import batch_reports
@@ -54,6 +54,11 @@ def follow(
                         summary.counts = event.counts
                         _tell(log, {"event": "finished", **event.outcome.record})
                         shown.finished(event)
+                    case Waiting():
+                        holders = list(event.holders)
+                        about = {"count": event.count, "holders": holders}
+                        _tell(log, {"event": "waiting", **about})
+                        shown.waiting(event)
                     case Summary():
                         summary = event
                         _tell(log, {"event": "ended", **_summary(summary)})
@@ -115,6 +120,13 @@ class _Lines:
         if self._bar:
             self._show(event)
 
+    def waiting(self, event: Waiting) -> None:
+        if not self._enabled:
+            return
+        self._clear()
+        by = "; ".join(event.holders) or "another driver"
+        say(f"waiting     for {event.count} that are in work elsewhere: {by}", sys.stderr)
+
     def ended(self, summary: Summary) -> None:
         if not self._enabled:
             return
@@ -123,7 +135,8 @@ class _Lines:
         text = counts or "nothing to do"
         text += f"; {summary.done_before} done before" if summary.done_before else ""
         text += f"; {summary.failed_before} failed before" if summary.failed_before else ""
-        text += f"; {summary.elsewhere} with another driver" if summary.elsewhere else ""
+        text += f"; {summary.elsewhere} by another driver" if summary.elsewhere else ""
+        text += f"; {summary.left} left to do" if summary.left else ""
         if summary.exit_code == INTERRUPTED:
             say(f"interrupted {text}; run it again to go on", sys.stderr)
         else:
@@ -139,7 +152,7 @@ class _Lines:
         if now - self._shown < 0.1:
             return
         self._shown = now
-        done = event.counts.total()
+        done = event.through
         rate = done / event.seconds if event.seconds else 0.0
         left = (event.total - done) / rate if rate else 0.0
         failed = sum(n for status, n in event.counts.items() if status not in GOOD)
@@ -211,6 +224,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "done_before": summary.done_before,
         "failed_before": summary.failed_before,
         "elsewhere": summary.elsewhere,
+        "left": summary.left,
         "seconds": round(summary.seconds, 3),
         **({} if summary.linked is None else {"linked": summary.linked._asdict()}),
     }

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+JOBS = 2
 TIMES = {"seconds", "started", "attempts", "host", "output", "steps"}  # that no two runs share
 
 
@@ -58,7 +59,7 @@ class Place:
     def command(self, *more):
         return [
             sys.executable, "-m", "converter", "batch", str(self.registry), "-o", str(self.out),
-            "-j", "2", "-q", *self.more, *more,
+            "-j", str(JOBS), "-q", *self.more, *more,
         ]  # fmt: skip
 
     def start(self, *more, **about):
