@@ -6,10 +6,10 @@ it, so that another machine, with no ledger, knows what is done.
 """
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from converter.stores.store import Blob, Range
 from formats.errors import StorageError
 
 NOTES: Final = ".convert"
+ABOUT: Final = f"{NOTES}/about.json"
+NOTES_AT_ONCE: Final = 64
 NOTE_BYTES: Final = 16 << 20  # of one note; they hold a record each
 
 
@@ -36,10 +38,8 @@ class Remote:
         self._found: dict[str, Blob] | None = None
 
     def prepare(self) -> None:
-        """See whether it can be written."""
-        probe = f"{NOTES}/probe-{os.urandom(4).hex()}"
-        self._write(probe, {})
-        self._store.remove([probe])
+        """See whether it can be written, by a word on what the notes are."""
+        self._write(ABOUT, {"what": "notes of `convert batch` on the outputs beside this folder"})
 
     def holds(self, name: str, record: Mapping[str, Any]) -> bool:
         """Tell whether the output is there as it was left, by one listing for all of them."""
@@ -92,17 +92,15 @@ class Remote:
         Raises:
             StorageError: The store cannot be listed.
         """
-        names = [b for n, b in self._listing.items() if n.startswith(f"{NOTES}/")]
-        wanted = [
-            Range(b.name, 0, b.nbytes)
-            for b in names
-            if b.name[len(NOTES) + 1 : -len(".json")] not in known and 0 < b.nbytes <= NOTE_BYTES
-        ]
-        for data in self._store.read(wanted):
-            with suppress(ValueError, TypeError, KeyError, AttributeError):  # it may be anything
-                note = json.loads(data or b"")
-                if note["record"] and self.holds(note["name"], note["record"]):
-                    yield note
+        ours = {self._note(name) for name in known} | {ABOUT}
+        notes = [b for n, b in self._listing.items() if n.startswith(f"{NOTES}/") and n not in ours]
+        wanted = iter([Range(b.name, 0, b.nbytes) for b in notes if 0 < b.nbytes <= NOTE_BYTES])
+        while some := list(islice(wanted, NOTES_AT_ONCE)):
+            for data in self._store.read(some):
+                with suppress(ValueError, TypeError, KeyError, AttributeError, IndexError):
+                    note = json.loads(data or b"")  # it may be anything
+                    if note["record"] and self.holds(note["name"], note["record"]):
+                        yield note
 
     @staticmethod
     def _note(name: str) -> str:

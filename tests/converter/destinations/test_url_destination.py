@@ -60,7 +60,9 @@ def test_a_batch_into_a_store_is_one_into_a_folder(files, models, tmp_path):
         assert there["model.safetensors"] == (local / "model.safetensors").read_bytes()
     puts = [p for op, p in files.calls if op == "put" and "/a.portable/" in p]
     assert puts[-1].endswith("manifest.json")
-    assert not [p for p in files.files if "probe" in p]
+    assert {p for p in files.files if "/.convert/" in p} == {
+        f"b/out/.convert/{name}.json" for name in ("about", "a.portable", "b.portable")
+    }
 
 
 def test_a_second_run_does_nothing_and_a_changed_source_is_done_again(files, models, tmp_path):
@@ -116,7 +118,8 @@ def test_another_machine_without_the_ledger_knows_what_is_done(files, models, tm
     plan, outcomes, _ = run("s3://b/in", tmp_path / "of another machine")
     assert (len(plan.done), outcomes) == (2, {})
     del files.files["b/out/a.portable/manifest.json"]
-    files[".convert/junk.json"] = b"["
+    for i, junk in enumerate((b"[", b"{}", b"[]", b"7", b'{"record": 7, "name": []}')):
+        files[f"b/out/.convert/{i}.json"] = junk
     _, outcomes, _ = run("s3://b/in", tmp_path / "of a third one")
     assert {n: o.status for n, o in outcomes.items()} == {"a.portable": "done"}
 
