@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 
 from converter import passes, write_graph
-from converter.events import Progress, Step
+from converter.events import Compared, Progress, Step
 from converter.evidence import judged_precision
 from converter.lower.graph import Graph, needed
 from converter.options import Options
@@ -80,7 +80,7 @@ def write(
 
 def compare_precision(
     graphs: Sequence[Graph], bundle: Bundle, made: Written, aside: Path, options: Options
-) -> Generator[Step | Progress, None, dict[str, GraphReport]]:
+) -> Generator[Step | Progress | Compared, None, dict[str, GraphReport]]:
     """Run each graph in full and in reduced precision, where onnxruntime is here.
 
     Returns:
@@ -110,6 +110,7 @@ def compare_precision(
             aside / name, model, graph, NARROW[precision], there=final,
             options=verification_of(options),
         )  # fmt: skip
+        yield Compared(f"{graph.signature} in {precision}".lstrip(), report.plain())
         yield from judged_precision(report, NARROW[precision], emulated=precision in EMULATED)
         reports[graph.signature] = report
     return reports

@@ -19,6 +19,8 @@ SHOWN_ERROR = 240  # characters of an error in a row
 LONGEST = 4000  # characters of a text in the details
 MOST = 100  # entries of a list in the details; reports as JSON lines have all of them
 
+REDUCED = ("in fp16", "in bf16")  # ends of the names that comparisons with full precision have
+
 # What a row holds, in this order; `page/data.js` gives them these names again.
 COLUMNS = (
     "name", "outcome", "failure", "format", "made", "devices", "verified", "bytes", "seconds",
@@ -90,11 +92,14 @@ def packed(block: list[dict[str, Any]]) -> str:
 
 
 def _worst(graphs: Mapping[str, Any]) -> float | None:
-    """Return the largest difference of all outputs, in parts of their scales."""
+    """Return the largest difference of all outputs, in parts of their scales.
+
+    What a lower precision costs is not among them: it is no difference from the source.
+    """
     found = [
         measure["max_rel"]
-        for report in graphs.values()
-        if report
+        for signature, report in graphs.items()
+        if report and not signature.endswith(REDUCED)
         for measure in report["outputs"]
         if measure["max_rel"] is not None
     ]

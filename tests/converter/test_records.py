@@ -112,3 +112,16 @@ def test_gaps_of_writing_keras_are_counted_as_well(tmp_path):
     record = recorded(source, tmp_path, to="keras")
     assert record["exit_code"] == 4
     assert record["gaps"][0]["what"].startswith("--to keras Denser: ")
+
+
+def test_what_a_reduced_precision_costs(tmp_path):
+    pytest.importorskip("onnxruntime")
+    record = recorded(
+        FIXTURES / "verify/image.keras", tmp_path, to="onnx", precision="fp16", verify="auto"
+    )
+    assert record["status"] == "done"
+    found = record["verification"]["graphs"]["in fp16"]
+    assert found["status"] == "passed"
+    (measure,) = found["outputs"]
+    assert sum(measure["decades"]) == measure["elements"]
+    assert 0 < measure["max_rel"] < 1e-2

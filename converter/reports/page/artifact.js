@@ -32,7 +32,7 @@ function comparison(signature, report) {
   const between = report.converted && report.source ? `${ran(report.converted)} beside ${ran(report.source)}` : "";
   const first = report.first_difference;
   return el("section", { class: "wide comparison" },
-    el("h4", {}, signature ? `Outputs of ${signature}` : "Outputs", el("span", { class: `tag ${report.status.replace(" ", "-")}` }, report.status)),
+    el("h4", {}, ["Outputs", signature && !signature.startsWith("in ") && "of", signature].filter(Boolean).join(" "), el("span", { class: `tag ${report.status.replace(" ", "-")}` }, report.status)),
     el("p", { class: "dim" }, [between, report.seed === null || report.seed === undefined ? "" : `seed ${report.seed}`,
       report.cases?.length ? plural(report.cases.length, "set") + " of inputs" : "", report.seconds ? seconds(report.seconds) : ""].filter(Boolean).join(" · ")),
     report.reason && el("p", { class: "reason" }, report.reason),

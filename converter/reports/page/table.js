@@ -85,7 +85,7 @@ function parted(name) {
 
 function verdict(artifact) {
   const level = artifact.verified === "none" ? el("span", { class: "dim" }, "–") : LEVELS[artifact.verified];
-  const differs = artifact.error !== null && artifact.verified !== "cpu" && artifact.verified !== "device";
+  const differs = artifact.failure === "verification failed" && artifact.error !== null;
   const most = artifact.error === null ? null : el("span", { class: "dim" }, ` ${figure(artifact.error)}`);
   return [differs ? el("span", { class: "differs" }, "differs") : level, most];
 }

@@ -8,7 +8,7 @@ from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
-from report_records import HOSTILE, good, hostile, many, report_of, some
+from report_records import HOSTILE, compared, good, hostile, many, report_of, some
 
 from converter.reports import catalog
 
@@ -116,6 +116,14 @@ def test_gaps_and_copies_across_the_registry(tmp_path):
     ((size, places),) = shared["copies"]
     assert size == 900
     assert {rows[place][0] for place in places} == {"plain.pt.portable", "copy.pt.portable"}
+
+
+def test_what_a_lower_precision_costs_is_no_difference_from_the_source(tmp_path):
+    graphs = {"": compared(1e-6), "in fp16": compared(1e-3), "serve in bf16": compared(1e-2)}
+    found = {"reached": "cpu", "weights": None, "graphs": graphs}
+    (row,), (detail,), shared = data(parsed(tmp_path, [good("half", verification=found)]))
+    assert 0 < row[shared["columns"].index("error")] < 2e-6
+    assert [*detail["verification"]["graphs"]] == [*graphs]
 
 
 def test_long_lists_and_texts_are_cut_and_say_so(tmp_path):
