@@ -108,7 +108,8 @@ def blank_record(job: Job) -> dict[str, Any]:
     readers tell them; ``gaps`` as ``{"what", "count"}``: what stopped the conversion, or left it
     without a graph, in words that are the same for every model; ``graphs`` as ``{"signature",
     "nodes", "opset", "exporter"}``; ``verification`` with each graph's comparison, by signature, as
-    manifests have it, that of a failure too, and with full precision as ``in fp16``; ``seconds`` in all and by step.
+    manifests have it, that of a failure too, and with full precision as ``in fp16``; ``seconds``
+    in all and by step.
     """
     return {
         "source": job.source,
