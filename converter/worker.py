@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from converter.lowered import gaps_of
 from converter.pipeline import Result, steps
 from converter.registries.catalog import stage
 from converter.registries.entry import Staged
-from converter.registries.staged import named
+from converter.registries.staged import hinted, named
 from formats import catalog, digests, portable
 from formats.artifact import Artifact
 from formats.errors import ConvertError
@@ -78,11 +78,7 @@ def _convert_staged(
     if job.known_digest and _digest_of(staged.path, job) == job.known_digest:
         record["source_digest"] = job.known_digest
         return "unchanged"
-    options = replace(
-        job.options,
-        hinted_inputs=staged.inputs,
-        comparison=replace(job.options.comparison, example=staged.example),
-    )
+    options = hinted(job.options, staged)
     target = destination.local(job.name, folder)
     opened: Opened | None = None
     for event in steps(staged.path, target, options):

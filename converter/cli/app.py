@@ -44,7 +44,7 @@ from converter.cli.parameters import (
     Verify,
     options_of,
 )
-from converter.cli.references import Given, fetching, output, said
+from converter.cli.references import Given, fetching, hinted, output, said
 from converter.cli.terminal import say
 from converter.cli.verify import verify
 from formats.errors import ConvertError, UsageError
@@ -140,7 +140,7 @@ def convert(
     verbose: Verbose = False,
 ) -> None:
     """Convert SOURCE."""
-    options = options_of(locals())  # before anything else is a local
+    options = hinted(options_of(locals()), source)  # before anything else is a local
     from converter.cli import follow
     from converter.pipeline import steps
 

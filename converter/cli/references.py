@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from converter.options import Options
+    from converter.registries.entry import Staged
+
     Given: TypeAlias = Path  # as commands get it
 else:
     Given = str  # as it was typed: a path would lose the second slash of s3://
 
 _CALLED: ContextVar[dict[str, str] | None] = ContextVar("_CALLED", default=None)
+_KNOWN: ContextVar["dict[str, Staged] | None"] = ContextVar("_KNOWN", default=None)
 
 
 def is_reference(text: str) -> bool:
@@ -39,8 +43,8 @@ def fetching(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]
         @wraps(command)
         def fetched(**given: Any) -> None:
             with ExitStack() as stack:
-                token = _CALLED.set({})
-                stack.callback(_CALLED.reset, token)
+                stack.callback(_CALLED.reset, _CALLED.set({}))
+                stack.callback(_KNOWN.reset, _KNOWN.set({}))
                 for name in names:
                     if given.get(name) is not None:
                         given[name] = stack.enter_context(_local(str(given[name])))
@@ -90,11 +94,23 @@ def _local(given: str) -> Iterator[Path]:
     if not is_reference(given):
         yield Path(given)
         return
-    from converter.registries.staged import local
+    from converter.registries.staged import fetched
 
-    with local(given) as path:
-        _call(path, given)
-        yield path
+    with fetched(given) as staged:
+        _call(staged.path, given)
+        if (known := _KNOWN.get()) is not None:
+            known[str(staged.path)] = staged
+        yield staged.path
+
+
+def hinted(options: "Options", source: Path) -> "Options":
+    """Return options with what the registry that a source is from knows of its inputs."""
+    staged = (_KNOWN.get() or {}).get(str(source))
+    if staged is None:
+        return options
+    from converter.registries import staged as sources
+
+    return sources.hinted(options, staged)
 
 
 def _call(path: Path, reference: str) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 from converter.registries.entry import Staged
 from converter.registries.mlmodel import FILE
 from converter.version import VERSION
-from converter.write_graph import GRAPH
 from formats.errors import StorageError
 
+GRAPH = "model.onnx"  # as `converter.write_graph` calls it, which imports numpy
 OWN = "model_convert"  # flavor: of every output, those without a graph too
 # What loading and running the graph takes; versions are those that the bundle's opsets need.
 REQUIREMENTS = ("mlflow", "numpy", "onnx>=1.17", "onnxruntime>=1.20")

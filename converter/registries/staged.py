@@ -5,11 +5,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from converter import locked
+from converter.options import Options
 from converter.registries.catalog import scheme_of, stage
+from converter.registries.entry import Staged
 from formats.errors import ConvertError, StorageError
 
 
@@ -21,13 +24,26 @@ def local(source: str) -> Iterator[Path]:
         StorageError: It cannot be fetched.
         SourceError: It is not there.
     """
+    with fetched(source) as staged:
+        yield staged.path
+
+
+@contextmanager
+def fetched(source: str) -> Iterator[Staged]:
+    """Yield what `local` does, with what its registry knows of it."""
     if scheme_of(source) in ("", "list"):
-        yield Path(source)
+        yield Staged(Path(source))
         return
     with temporary("convert-source") as folder:
-        path = stage(source, folder).path
-        with named(path, source):
-            yield path
+        staged = stage(source, folder)
+        with named(staged.path, source):
+            yield staged
+
+
+def hinted(options: Options, staged: Staged) -> Options:
+    """Return options with what a registry knows of the inputs of a source."""
+    comparison = replace(options.comparison, example=staged.example)
+    return replace(options, hinted_inputs=staged.inputs, comparison=comparison)
 
 
 @contextmanager
