@@ -5,6 +5,7 @@ all others: a listing and two ranges of each large file say what there is, and a
 takes no disk.
 """
 
+import errno
 import os
 import struct
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from converter.stores.store import Blob, Range, Store
+from formats.errors import StorageError
 
 WHOLE_BYTES: Final = 1 << 17  # of files that are fetched whole
 INDEX_BYTES: Final = 8 << 20  # likewise, where another file's name stands in them
@@ -19,6 +21,7 @@ EDGE_BYTES: Final = 1 << 16  # at both ends of all others: what the sniffers of 
 DIRECTORY_BYTES: Final = 16 << 20  # of a zip's directory that is fetched
 AT_ONCE: Final = 512  # files between two rounds of ranges
 INDEXES: Final = (".json", ".index", "MLmodel", ".pb", ".pbtxt", ".meta")
+_UNFIT = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
 _TAR, _TAR_AT = b"ustar", 257
 _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 _ZIP_START, _ZIP_END, _ZIP64_END = b"PK\x03\x04", b"PK\x05\x06", b"PK\x06\x06"
@@ -36,6 +39,9 @@ def lay(blobs: Sequence[Blob], folder: Path) -> Iterator[Blob]:
     """Lay stand-ins without any bytes; yield those that can be laid.
 
     The others' names are no file's, or are a folder's as well.
+
+    Raises:
+        StorageError: The folder cannot be written.
     """
     for blob in blobs:
         path = folder / blob.name
@@ -45,7 +51,9 @@ def lay(blobs: Sequence[Blob], folder: Path) -> Iterator[Blob]:
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as file:
                 file.truncate(blob.nbytes)
-        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+        except OSError as e:
+            if e.errno not in _UNFIT:
+                raise StorageError.writing(path, e) from e
             continue
         yield blob
 
@@ -54,7 +62,7 @@ def fill(store: Store, blobs: Sequence[Blob], folder: Path) -> None:
     """Write the bytes into stand-ins that detection looks at.
 
     Raises:
-        StorageError: The store cannot be read.
+        StorageError: The store cannot be read, or the folder not written.
     """
     for begin in range(0, len(blobs), AT_ONCE):
         some = blobs[begin : begin + AT_ONCE]
@@ -64,10 +72,14 @@ def fill(store: Store, blobs: Sequence[Blob], folder: Path) -> None:
 
 def _write(store: Store, ranges: Sequence[Range], folder: Path) -> None:
     for one, data in zip(ranges, store.read(ranges), strict=True):
-        if data is not None:
+        if data is None:
+            continue
+        try:
             with (folder / one.name).open("r+b") as file:
                 file.seek(one.start)
                 file.write(data[: one.end - one.start])
+        except OSError as e:
+            raise StorageError.writing(folder / one.name, e) from e
 
 
 def _edges(blob: Blob) -> list[Range]:

@@ -98,7 +98,9 @@ class RemoteFolder:
                 elif isinstance(found, Skipped):
                     yield Skipped(source, found.reason.replace(f"{found.source}: ", ""))
                 else:
-                    yield replace(found, source=source, token=_token(found.source, states))
+                    evidence = found.evidence.replace(str(path), urls.masked(self.url))
+                    token = _token(found.source, states)
+                    yield replace(found, source=source, token=token, evidence=evidence)
 
     def _local(self, path: Path) -> Registry:
         if self._glob is EVERYTHING:
@@ -144,7 +146,10 @@ def stage(source: str, scratch: Path) -> Staged:
         where = urls.masked(source)
         raise UnsupportedError("not supported: a name that no file can have", where=where)
     folder = scratch / "source"
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as e:
+        raise StorageError.writing(folder, e) from e
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
         _Fetching(source, folder, pool).fetch()
     return folders.stage(str(folder / name), scratch)

@@ -1,5 +1,6 @@
 """Artifacts behind URLs are those of a folder with the same files, and are fetched whole."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -287,6 +288,29 @@ def test_a_source_that_changes_while_it_is_fetched_is_no_mixture(files, tmp_path
 def test_a_source_that_is_gone(files, tmp_path):
     with pytest.raises(SourceError, match=r"^s3://b/m.h5: is not there$"):
         stage("s3://b/m.h5", tmp_path)
+
+
+def test_no_message_names_a_temporary_file(files):
+    files["b/m/cut.h5"] = b"<html>"
+    files["b/m/cut.keras"] = b"PK\x03\x04"
+    said = [getattr(x, "evidence", getattr(x, "reason", "")) for x in found("s3://b/m")]
+    assert len(said) == 2
+    assert all(text.startswith("s3://b/m/cut.") for text in said)
+
+
+def test_a_full_disk_is_said(files, tmp_path, monkeypatch):
+    files["b/m/a.h5"] = H5.read_bytes()
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def fails(*_, **__):
+        raise full
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", fails)
+        with pytest.raises(StorageError, match="Free some space"):
+            list(standins.lay(files.store("s3://b/m").find(), tmp_path / "x"))
+        with pytest.raises(StorageError, match="Free some space"):
+            stage("s3://b/m/a.h5", tmp_path)
 
 
 def test_a_store_that_fails_is_no_damaged_source(files, tmp_path):
