@@ -247,12 +247,17 @@ def is_hidden(name: str) -> bool:
 def _divided(path: str, seen: _Seen) -> Division:
     """Divide a local folder into artifacts and what is none."""
 
-    def read(name: str, most: int) -> bytes:
+    def read(name: str, most: int, *, whole: bool = True) -> bytes:
         try:
             with Path(path, name).open("rb") as file:
+                if whole and os.fstat(file.fileno()).st_size > most:
+                    return b""
                 return file.read(most)
         except OSError:
             return b""
+
+    def head(name: str, most: int) -> bytes:
+        return read(name, most, whole=False)
 
     def inside(name: str) -> Sequence[str]:
         try:
@@ -261,7 +266,7 @@ def _divided(path: str, seen: _Seen) -> Division:
             return ()
 
     label = path.rpartition("/")[2]
-    return grouping.divide(Listing(label, seen.files, seen.folders, read, inside))
+    return grouping.divide(Listing(label, seen.files, seen.folders, read, head, inside))
 
 
 def _base_and_label(path: Path, *, is_in: bool) -> tuple[Path, str]:

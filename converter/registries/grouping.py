@@ -29,7 +29,9 @@ class Listing:
         label: Its own name.
         files: Names of its files, sorted; hidden ones are not there, but for ``.metadata``.
         folders: Names of its folders, likewise.
-        read: Up to so many bytes of a file's beginning; nothing where it cannot be read.
+        read: All bytes of a file that has at most so many; of a larger one, or one that cannot be
+            read, none.
+        head: The first so many bytes of a file, whatever its size.
         inside: Names of files directly in one of its folders.
     """
 
@@ -37,6 +39,7 @@ class Listing:
     files: Sequence[str]
     folders: Sequence[str]
     read: Callable[[str, int], bytes]
+    head: Callable[[str, int], bytes]
     inside: Callable[[str], Sequence[str]]
 
 
@@ -127,7 +130,7 @@ def _mlflow(found: Division) -> None:
 
 def _portable(found: Division) -> None:
     name = portable.MANIFEST
-    head = found.listing.read(name, 200) if name in found.files else b""
+    head = found.listing.head(name, 200) if name in found.files else b""
     is_ours = f'"{portable.SCHEMA}"'.encode() in head
     if not is_ours and found.listing.label.endswith(".portable"):  # one that lost its manifest
         is_ours = "model.safetensors" in found.files or "model.onnx" in found.files
@@ -382,7 +385,7 @@ def _checkpoints(found: Division) -> None:
         meta = _present((f"{stem}.meta",), found.files)
         files = (*names, *meta)
         found.add(Group((names[0],), TENSORFLOW, files, (), stem, is_certain=False))
-    head = found.listing.read(_STATE_FILE, 4096) if _STATE_FILE in found.files else b""
+    head = found.listing.head(_STATE_FILE, 4096) if _STATE_FILE in found.files else b""
     if b"model_checkpoint_path" in head:
         found.take((_STATE_FILE,))
 
@@ -393,14 +396,19 @@ def _checkpoints(found: Division) -> None:
 _LOCATION = re.compile(rb"\n\x08location\x12(?:([\x01-\x7f])|([\x80-\xff][\x01-\x0f]))")
 
 
+# What tensors are never kept in: looking for their names in graphs would be in vain.
+_NEVER_DATA = (
+    ".onnx", ".json", ".txt", ".md", ".py", ".yaml", ".yml", ".h5", ".keras", ".pt", ".pth", ".pb",
+)  # fmt: skip
+
+
 def _external(found: Division) -> None:
     """Take ONNX models with the files that hold their tensors."""
     models = [n for n in found.files if n.lower().endswith(".onnx")]
-    if len(models) == len(found.files) and not found.folders:
+    if models and all(n.lower().endswith(_NEVER_DATA) for n in found.files):
         return
     for model in models:
-        inside = [n for n in found.files if n != model]
-        data = _outside(found, model, inside)
+        data = _outside(found, model, [n for n in found.files if n != model])
         if data:
             found.add(Group((model,), "", (model, *data)))
 
