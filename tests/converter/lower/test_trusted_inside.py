@@ -294,6 +294,7 @@ def test_a_bundle_keeps_the_weights_of_a_class_that_is_anothers(tmp_path, capsys
 
 has_keras = [
     pytest.mark.keras,
+    pytest.mark.usefixtures("warm_tensorflow"),
     pytest.mark.timeout(900),
     pytest.mark.skipif(
         not os.environ.get(PYTHON_VARIABLE) and importlib.util.find_spec("keras") is None,
@@ -317,14 +318,15 @@ FORMS = [(name, form) for name, form in FORMS if name not in GAPS]
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
+def models(tmp_path_factory, warm_tensorflow):
     """Write the models, with weights that are none of the initial ones, and what Keras makes."""
     folder = tmp_path_factory.mktemp("models")
     python = os.environ.get(PYTHON_VARIABLE) or sys.executable
     for module in RIGHT:
         names = [name for name, of in MODULE.items() if of == module]
         command = [python, str(FOLDER / f"make_{module}.py"), str(folder), *names]
-        done = subprocess.run(command, capture_output=True, text=True)
+        which = {"TF_USE_LEGACY_KERAS": "1"} if module == "legacy" else {}
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | which)
         assert done.returncode == 0, done.stderr[-2000:]
     return folder
 
