@@ -322,3 +322,44 @@ def test_without_a_server_nothing_is_made_here(server, monkeypatch, tmp_path):
     with pytest.raises(UsageError, match="MLFLOW_TRACKING_URI"):
         open_registry("models:/", Filters())
     assert not [*(tmp_path / "onnx").iterdir()]
+
+
+def test_files_in_a_bucket_are_fetched_by_our_own_stores(server, tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setattr("converter.registries.mlflow_files.OURS", ("memory",))
+    for name, content in ONNX.items():
+        fsspec.filesystem("memory").pipe(f"/bucket/models/m/artifacts/{name}", content)
+    server.add("a", {})
+    server.versions[0].source = "memory://bucket/models/m/artifacts"
+    (entry,) = found("models:/a")
+    assert (entry.nbytes, entry.format) == (77, "onnx")
+    staged = stage("models:/a/1", tmp_path / "onnx")
+    assert staged.path.read_bytes() == b"graph"
+    assert (staged.path.parent / "model.onnx.data").read_bytes() == b"weights"
+    assert fetched(tmp_path / "onnx" / "source") == {"MLmodel", "model.onnx", "model.onnx.data"}
+    assert not [call for call in server.calls if call[0] == "download"]
+
+
+def test_files_on_this_disk_are_read_where_they_are(server, tmp_path, monkeypatch):
+    import sys
+
+    class Local:
+        def __init__(self, folder):
+            self.artifact_dir = str(folder)
+
+    module = "mlflow.store.artifact.local_artifact_repo"
+    monkeypatch.setattr(sys.modules[module], "LocalArtifactRepository", Local)
+    here = tmp_path / "artifacts"
+    for name, content in TORCH.items():
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_bytes(content)
+    registry = sys.modules["mlflow.store.artifact.artifact_repository_registry"]
+    monkeypatch.setattr(registry, "get_artifact_repository", lambda uri: Local(here))
+    server.add("a", {})
+    assert sources("models:/a") == ["models:/a/1"]
+    staged = stage("models:/a/1", tmp_path / "torch")
+    assert staged.path == here / "data" / "model.pth"
+    assert fetched(tmp_path / "torch") == {"example.npz"}
+    (here / "MLmodel").unlink()
+    with pytest.raises(SourceError):
+        stage("models:/a/1", tmp_path / "torch")
