@@ -82,6 +82,9 @@ def follow(
     shown.ended(summary)
     if as_json:
         document({"plan": _plan(plan), "summary": _summary(summary)})
+    else:
+        for path in reports:
+            say(str(path))
     return summary.exit_code
 
 

@@ -102,6 +102,12 @@ def test_json_is_one_document_and_events_a_line_each(registry, tmp_path):
     }  # fmt: skip
 
 
+def test_the_paths_of_reports_are_what_it_prints(registry, tmp_path):
+    done = run("registry", "-o", "out", "--report", "a.html", "--report", "b.jsonl", cwd=tmp_path)
+    assert done.stdout.splitlines() == ["a.html", "b.jsonl"]
+    assert len((tmp_path / "b.jsonl").read_text().splitlines()) == 4
+
+
 def test_quiet_says_nothing(registry, tmp_path):
     done = run("registry", "-o", "out", "-q", "--exclude", "broken*", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
