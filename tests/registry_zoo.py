@@ -297,8 +297,9 @@ def _made(folder: Path, count: int, seed: int) -> Iterator[tuple[Path, int]]:
     order = sorted(templates(), key=lambda t: (t.format, t.root.name))
     for i in range(count):
         team = folder / f"team-{i % max(count // 60, 1):03}"
-        team.mkdir(parents=True, exist_ok=True)
-        (team / "README.md").write_text("# Models of this team\n")
+        if not team.exists():
+            team.mkdir(parents=True)
+            (team / "README.md").write_text("# Models of this team\n")
         if i % 20 == 19 and i % 100 == 99:
             yield refused(team, i, rng)
             continue
