@@ -27,13 +27,15 @@ class Heart(Thread):
 
     def run(self) -> None:
         """Beat until it is stopped."""
-        database = Database(self._path)
+        database: Database | None = None
         while not self._ends.wait(BEAT_SECONDS):
             try:
+                database = database or Database(self._path)
                 self._beat(database)
             except StorageError:
                 continue  # the driver's own writing meets the same, and says so
-        database.close()
+        if database is not None:
+            database.close()
 
     def stop(self) -> None:
         """Beat no more."""

@@ -18,9 +18,9 @@ from converter.registries.entry import Entry, Skipped
 from formats.errors import SourceError
 
 # Failures that say nothing of the artifact, and are tried again unasked: its worker was lost; or
-# its output could not be stored, or something stood in its place.
+# it could not be fetched or its output not stored, as where something stood in its place.
 PASSING = ("lost",)
-PASSING_EXITS = (2, 6)
+STORAGE_EXIT = 6
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
 
 
 def _is_tried_again(row: Row, request: Request) -> bool:
-    return request.retry_failed or row.status in PASSING or row.exit_code in PASSING_EXITS
+    return request.retry_failed or row.status in PASSING or row.exit_code == STORAGE_EXIT
 
 
 def _part(source: str, parts: int) -> int:

@@ -9,12 +9,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 INSISTS = 4  # signals after which not even tidying up goes on
+
+
+class _Passed(NamedTuple):
+    """Whose a signal is that comes after the end."""
+
+    to: Any
 
 
 class Stop:
@@ -24,6 +30,21 @@ class Stop:
         self._signals = 0
         self._listening = False
         self._stopping = False
+        self._before: dict[int, Any] = {}
+
+    def begin(self) -> None:
+        """Take signals, in the main thread."""
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
+                self._before[number] = signal.signal(number, self._signalled)
+
+    def end(self) -> None:
+        """Leave signals to whom they were; of two batches in one process, either may end first."""
+        for number, before in [*self._before.items()]:
+            if signal.getsignal(number) == self._signalled:
+                signal.signal(number, self._before.pop(number))
+            else:
+                self._before[number] = _Passed(before)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -45,7 +66,12 @@ class Stop:
         self._stopping = True
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+        before = self._before[number]
+        if isinstance(before, _Passed):
+            signal.signal(number, before.to)
+            signal.raise_signal(number)
+            return
+        del frame
         self._signals += 1
         if self._stopping:
             if self._signals >= INSISTS:
@@ -63,13 +89,9 @@ class Stop:
 def stopping() -> Iterator[Stop]:
     """Yield what signals do while the block runs; those that are ignored stay so."""
     stop = Stop()
-    before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
-                before[number] = signal.signal(number, stop._signalled)
+        stop.begin()
     try:
         yield stop
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        stop.end()

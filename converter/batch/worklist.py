@@ -11,7 +11,7 @@ from converter.batch.plan import Plan
 from converter.destinations.place import Destination
 from converter.job import Job, Outcome, Status, blank_record
 from converter.registries.catalog import scheme_of
-from formats.errors import UsageError
+from formats.errors import StorageError
 
 MOST_AT_ONCE = 64
 SHORT_SECONDS, LONG_SECONDS = 0.25, 1.0  # that jobs which are claimed together shall last
@@ -112,7 +112,7 @@ def clear_up(ledger: Ledger, destination: Destination) -> bool:
 def refused(job: Job) -> Outcome:
     """Return the outcome of a job in whose place something stands that is not ours."""
     where = Path(job.destination) / job.name if scheme_of(job.destination) == "" else job.name
-    error = UsageError("exists", where=where, hint="Move it away, or replace it: --force")
+    error = StorageError("exists", where=where, hint="Move it away, or replace it: --force")
     record = blank_record(job) | {
         "exit_code": error.exit_code,
         "error": {"type": type(error).__name__, "message": str(error)},

@@ -277,7 +277,7 @@ def test_what_stood_there_before_stays(registry, tmp_path, kind):
     before = everything(tmp_path / "out") if kind != "link" else theirs.readlink()
     for _ in range(2):  # it is looked at each time: it may be gone
         outcomes, summary = batch(tmp_path)[1:]
-        assert summary.exit_code == 2
+        assert summary.exit_code == 6
         assert outcomes["a.portable"].record["error"]["message"].endswith("replace it: --force")
     if kind == "link":
         assert theirs.readlink() == before
@@ -308,6 +308,14 @@ def test_the_destination_inside_the_registry(registry, tmp_path):
     (tmp_path / "way").symlink_to(registry)
     request = replace(request, registries=(str(tmp_path / "way"),))
     assert not [job for job in run(request)[0].todo if "converted" in job.source]
+
+
+def test_the_destination_below_a_glob(registry, tmp_path):
+    request = replace(asked(tmp_path, registry / "**"), destination=str(registry / "b/converted"))
+    assert len(run(request)[1]) == 3
+    (tmp_path / "registry/b/converted.ledger.sqlite").unlink()
+    (event,) = driver.run(request, dry_run=True)
+    assert not [job for job in event.plan.todo if "converted" in job.source]
 
 
 def test_the_registry_inside_the_destination(registry, tmp_path):
