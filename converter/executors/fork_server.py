@@ -45,6 +45,7 @@ LAST_BYTES = 8192  # of what a child prints
 ROUNDS = 64  # more than a pipe holds; what has its other end may write for ever
 TRACE_SECONDS = 0.2  # for a child to say where it is, before it is stopped
 MEMORY_SECONDS = 0.05
+FORK_SECONDS, FORK_ROUNDS = 0.2, 50  # between tries to start a process, and how many
 SHARE_OF_TIME = 0.05  # that looking at all processes may take
 UNDYING_SECONDS = 10.0  # after which one that waits for a dead disk is not waited for
 
@@ -98,6 +99,8 @@ class ForkServer:
         self._out = bytearray()
         self._poll = select.poll()
         self._next_look = 0.0
+        self._no_fork_before = 0.0
+        self._refused = 0
         self._oom_kills = watching.out_of_memory_kills()
         self._wake, wake = os.pipe()
         for fd in (self._wake, wake, words, orders):
@@ -113,8 +116,9 @@ class ForkServer:
         """Serve until the driver is gone."""
         self._say(Word(0, "ready"))
         try:
-            self._begin()
             while True:
+                self._flush()
+                self._begin()
                 self._flush()
                 events = self._poll.poll(self._patience())
                 ready = {fd for fd, _ in events}
@@ -127,7 +131,6 @@ class ForkServer:
                 if self._orders in ready:
                     self._take_orders()
                 self._look()
-                self._begin()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             pass  # the driver is gone, or has enough
         finally:
@@ -146,12 +149,38 @@ class ForkServer:
 
     def _begin(self) -> None:
         while self._waiting and len(self._running) < self._charter.jobs:
-            self._fork(self._waiting.popleft())
+            if time.monotonic() < self._no_fork_before:
+                return
+            try:
+                self._fork(self._waiting[0])
+            except OSError as e:  # no more processes, files or memory: perhaps soon
+                self._refuse(e)
+                return
+            self._waiting.popleft()
+            self._refused = 0
+
+    def _refuse(self, error: OSError) -> None:
+        """Wait a little, and not for ever where nothing runs that could make room."""
+        self._refused += 1
+        self._no_fork_before = time.monotonic() + FORK_SECONDS
+        if self._refused > FORK_ROUNDS and not self._running:
+            text = f"no process can be started for conversions: {error.strerror}"
+            self._say(Word(0, "crashed", 0.0, text.encode()))
 
     def _fork(self, order: Order) -> None:
         answer, to_answer = os.pipe()
-        words, to_words = os.pipe()
-        pid = os.fork()
+        try:
+            words, to_words = os.pipe()
+        except OSError:
+            os.close(answer)
+            os.close(to_answer)
+            raise
+        try:
+            pid = os.fork()
+        except OSError:
+            for fd in (answer, to_answer, words, to_words):
+                os.close(fd)
+            raise
         if not pid:
             pipes = to_answer, to_words
             close = (*self._own, *self._by_fd, answer, words)
@@ -254,6 +283,8 @@ class ForkServer:
         due = min((child.next_step for child in self._running.values()), default=float("inf"))
         if any(child.order.memory_bytes for child in self._running.values()):
             due = min(due, self._next_look)
+        if self._refused:
+            due = min(due, self._no_fork_before)
         if due == float("inf"):
             return None
         return max(0.0, due - time.monotonic()) * 1000 + 1
@@ -346,6 +377,11 @@ def main() -> None:
             from converter.executors.practice import practise
 
             practise(charter.first.options.to, Path(charter.scratch))
+    for name, value in charter.environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     watching.adopt_orphans()
     faulthandler.enable()

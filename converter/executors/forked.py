@@ -28,7 +28,6 @@ OOM_SCORE = b"500"  # where memory runs out, the system shall end jobs before an
 # Of address space, above what a job may hold: pages are reserved that are never touched. What
 # grows slowly is stopped for what it holds; this turns one huge request into a MemoryError.
 HEADROOM_BYTES = 256 << 20
-CLEARED = ("OPENBLAS_NUM_THREADS",)  # of the environment: set for the server alone
 
 
 def task_of(name: str) -> Task:
@@ -82,8 +81,6 @@ def _prepare(order: Order, words: int, close: Iterable[int], parent: int) -> Non
     os.dup2(words, 1)
     os.dup2(words, 2)
     os.close(words)
-    for name in CLEARED:
-        os.environ.pop(name, None)
     with suppress(OSError):
         fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         try:

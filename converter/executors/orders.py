@@ -7,8 +7,8 @@ the pages that it shares with its children, each of which costs a copy.
 """
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from multiprocessing.reduction import ForkingPickler
 from typing import Literal, NamedTuple
 
@@ -37,6 +37,8 @@ class Charter:
         is_long: Whether there are so many that it is worth to practise before the first.
         preloads: Whether anything of a conversion's is imported; tests of other tasks do without.
         task: ``module:function``, called with the job and the folder; tests have others.
+        environment: Variables that children have otherwise than the server; None for one that they
+            do not have.
     """
 
     scratch: str
@@ -45,6 +47,7 @@ class Charter:
     is_long: bool = False
     preloads: bool = True
     task: str = WORK
+    environment: Mapping[str, str | None] = field(default_factory=dict)
 
 
 class Order(NamedTuple):

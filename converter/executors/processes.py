@@ -25,10 +25,9 @@ from converter.executors.engine import Executor, Settings
 from converter.executors.orders import WORK, Charter, Word
 from converter.executors.server import Server, ServerLostError
 from converter.job import Job, Outcome, Status, again, died
-from formats.errors import EnvironmentFault
 
 QUEUED = 8  # jobs that a server has ready for each that runs
-LOST = str(EnvironmentFault("the process that ran it went away", hint="Run the batch again"))
+LOST = "the process that ran it went away"
 
 
 @dataclass(slots=True)
@@ -74,6 +73,7 @@ class Processes:
 
         Raises:
             EnvironmentFault: No process can be started.
+            StorageError: The folder for temporary files cannot be written.
         """
         rest = iter(jobs)
         while True:
@@ -82,8 +82,8 @@ class Processes:
                 if not self._sent:
                     return
                 news = self._server.hear() if self._server is not None else []
-            except ServerLostError:
-                yield from self._lost()
+            except ServerLostError as e:
+                yield from self._lost(f"{LOST}{e}")
                 continue
             for word in news:
                 outcome = self._take(word)
@@ -142,22 +142,21 @@ class Processes:
             text += f" ({one.begun} times)"
         return _died(one, status, text, word.seconds)
 
-    def _lost(self) -> Iterator[Outcome]:
+    def _lost(self, what: str) -> Iterator[Outcome]:
         """Sort what was with a server that is gone."""
         self._stop()
         sent, self._sent = list(self._sent.values()), {}
-        begun = [one for one in sent if one.pid]
-        if not begun:  # it went before it could say so
-            begun = sent
-            for one in sent:
+        # Jobs are begun in the order of their orders: these were, or perhaps were.
+        suspects = sent[: self._jobs]
+        self._again.extend(sent[self._jobs :])
+        for one in suspects:
+            if len(sent) == 1 and not one.pid:  # it was begun, and nobody came to say so
                 one.begun += 1
                 one.began = time.monotonic()
-        self._again.extend(one for one in sent if one not in begun)
-        for one in begun:
             if one.begun <= self._settings.retries:
                 self._suspects.append(one)
             else:
-                yield _died(one, "lost", LOST, time.monotonic() - one.began)
+                yield _died(one, "lost", what, time.monotonic() - one.began)
 
     def _stop(self) -> None:
         """End the server, and remove what it may not have come to remove."""

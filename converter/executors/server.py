@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from tempfile import TemporaryFile
 
 from converter.executors.orders import Charter, Unframing, Word, framed, order, packed, word_of
 from converter.job import Job
-from formats.errors import EnvironmentFault
+from formats.errors import EnvironmentFault, StorageError
 
 CHUNK_BYTES = 1 << 18
 STOP_SECONDS = 15.0
@@ -21,7 +22,7 @@ ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class ServerLostError(Exception):
-    """The server is gone, and its children with it."""
+    """The server is gone, and its children with it; what it said last is the argument."""
 
 
 class Server:
@@ -32,35 +33,44 @@ class Server:
 
         Raises:
             EnvironmentFault: No process can be started.
+            StorageError: The folder for temporary files cannot be written.
         """
         self._unframing = Unframing()
-        orders, self._orders_fd = os.pipe()
-        self._words_fd, words = os.pipe()
-        self._lifeline_fd, lifeline = os.pipe()  # held open by the server and all its children
-        self._log = TemporaryFile(dir=charter.scratch)  # noqa: SIM115 - as long as the server
-        command = [sys.executable, "-P", "-m", MODULE, str(orders), str(words), str(lifeline)]
+        environment = {name: os.environ.get(name) for name in ENVIRONMENT}
+        charter = replace(charter, environment=environment)
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - ourselves
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                env={**os.environ, **ENVIRONMENT},
-                pass_fds=(orders, words, lifeline),
-                start_new_session=True,  # Ctrl-C in a terminal is the driver's business
-            )
+            self._log = TemporaryFile(dir=charter.scratch)  # noqa: SIM115 - as long as the server
         except OSError as e:
-            os.close(self._orders_fd)
-            os.close(self._words_fd)
-            os.close(self._lifeline_fd)
+            raise StorageError.writing(charter.scratch, e) from e
+        pipes: list[int] = []
+        try:
+            for _ in range(3):
+                pipes += os.pipe()
+            self._process = self._start(pipes)
+        except OSError as e:
+            for fd in pipes:
+                os.close(fd)
+            self._log.close()
             raise EnvironmentFault(f"cannot be run: {e.strerror}", where=sys.executable) from e
-        finally:
-            os.close(orders)
-            os.close(words)
-            os.close(lifeline)
+        orders, self._orders_fd, self._words_fd, words, self._lifeline_fd, lifeline = pipes
+        for fd in (orders, words, lifeline):
+            os.close(fd)
         self._is_ready = False
-        with suppress(ServerLostError):  # then there is no word of it either
-            self._write(framed(packed(charter)))
+        self._write(framed(packed(charter)))
+
+    def _start(self, pipes: list[int]) -> "subprocess.Popen[bytes]":
+        # Orders go down, words come up; the lifeline is held open by the server and all its
+        # children, and tells their ends.
+        its = pipes[0], pipes[3], pipes[5]
+        return subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-P", "-m", MODULE, *map(str, its)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env={**os.environ, **ENVIRONMENT},
+            pass_fds=its,
+            start_new_session=True,  # Ctrl-C in a terminal is the driver's business
+        )
 
     @property
     def pid(self) -> int:
@@ -68,48 +78,44 @@ class Server:
         return self._process.pid
 
     def send(self, number: int, job: Job) -> None:
-        """Give an order.
-
-        Raises:
-            ServerLostError: There is nobody to take it.
-        """
+        """Give an order; where there is nobody to take it, `hear` tells."""
         self._write(order(number, job))
 
     def _write(self, some: bytes) -> None:
         rest = memoryview(some)
-        try:
+        with suppress(BrokenPipeError):
             while rest:
                 rest = rest[os.write(self._orders_fd, rest) :]
-        except BrokenPipeError as e:
-            raise ServerLostError from e
 
     def hear(self) -> list[Word]:
         """Wait for news, and return them.
 
         Raises:
             ServerLostError: There will be none.
-            EnvironmentFault: The server could not even begin.
+            EnvironmentFault: The server could not even begin, or can start no process.
         """
         while True:
             some = os.read(self._words_fd, CHUNK_BYTES)
             if not some:
-                if not self._is_ready:
-                    raise self._fault()
-                raise ServerLostError
+                code = self._process.wait()
+                if code > 0 and not self._is_ready:
+                    found = f"ended with {code}{self._last_line()}"
+                    raise EnvironmentFault(f"the process that starts conversions {found}")
+                raise ServerLostError(self._last_line())
             news = list(map(word_of, self._unframing.feed(some)))
             if not self._is_ready and news:
                 self._is_ready, news = True, news[1:]
+            for word in news:
+                if not word.number:
+                    raise EnvironmentFault(word.text.decode())
             if news:
                 return news
 
-    def _fault(self) -> EnvironmentFault:
-        self._process.wait()
+    def _last_line(self) -> str:
+        """Return what it said last, as the end of a clause; mostly it says nothing."""
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-        return EnvironmentFault(
-            f"the process that starts conversions ended with {self._process.returncode}"
-            + (f": {lines[-1][:300]}" if lines else "")
-        )
+        return f": {lines[-1][:300]}" if lines else ""
 
     def stop(self) -> None:
         """End it and all its children, and wait for that."""
@@ -127,6 +133,8 @@ class Server:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
             # Children of a server that was killed end a moment after it.
-            select.select([self._lifeline_fd], [], [], CHILDREN_SECONDS)
+            lifeline = select.poll()
+            lifeline.register(self._lifeline_fd, select.POLLIN)
+            lifeline.poll(CHILDREN_SECONDS * 1000)
             os.close(self._lifeline_fd)
             self._log.close()

@@ -7,6 +7,7 @@ and by leash, and only the limit of memory does not hold.
 import ctypes
 import os
 import signal
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -15,7 +16,8 @@ from typing import NamedTuple
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PARENT_DEATH_SIGNAL, CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-ROUNDS = 20  # of looking for what dying processes leave
+EXITING = 0x4  # PF_EXITING of linux/sched.h: it runs no code of its own any more
+ROUNDS, ROUND_SECONDS = 40, 0.005  # of looking for what dying processes leave
 
 
 class Process(NamedTuple):
@@ -38,7 +40,8 @@ def process(pid: int | str) -> Process | None:
     try:
         text = os.read(fd, 4096)
         fields = text[text.rindex(b")") + 2 :].split()  # a name may hold anything
-        return Process(int(fields[1]), int(fields[21]) * PAGE_BYTES, fields[0] in b"ZX")
+        is_dead = fields[0] in b"ZX" or bool(int(fields[6]) & EXITING)
+        return Process(int(fields[1]), int(fields[21]) * PAGE_BYTES, is_dead)
     except (OSError, ValueError, IndexError):
         return None
     finally:
@@ -115,21 +118,20 @@ def kill_orphans(mine: Iterable[int]) -> None:
     Args:
         mine: The children that it did start and still wants.
     """
-    own = frozenset(mine)
+    own, here = frozenset(mine), os.getpid()
     for _ in range(ROUNDS):
         known = processes()
         orphans = [
-            pid for pid, p in known.items()
-            if p.parent == os.getpid() and pid not in own and not p.is_dead
-        ]  # fmt: skip
+            pid
+            for pid, one in known.items()
+            if one.parent == here and pid not in own and not one.is_dead
+        ]
         if not orphans:
             return
         for pid in descendants(orphans, known):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        for pid in orphans:
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        time.sleep(ROUND_SECONDS)
 
 
 def adopt_orphans() -> None:

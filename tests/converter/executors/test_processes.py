@@ -18,7 +18,7 @@ from converter.executors.processes import Processes
 from converter.executors.watching import is_alive
 from converter.job import Job, Needs
 from converter.options import Options
-from formats.errors import EnvironmentFault
+from formats.errors import EnvironmentFault, StorageError
 
 TASK = "planted:task"
 MIB = 1 << 20
@@ -281,11 +281,31 @@ def test_a_driver_that_is_done_ends_everything(scratch, tmp_path):
     assert names(target.parent) == ["out1.begun"]
 
 
+def test_fewer_files_than_it_takes(scratch):
+    """Where a process can have no more files, fewer jobs run at a time; or it is said."""
+    few, none = (
+        subprocess.run(
+            ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", sys.executable, "-c", DRIVER,
+             scratch, *["sleep 0.05"] * 30],
+            capture_output=True, text=True, timeout=100,
+        )
+        for files in (24, 9)
+    )  # fmt: skip
+    assert few.returncode == 0, few.stderr
+    assert few.stdout.count("'status': 'done'") == 30
+    assert none.returncode
+    assert "EnvironmentFault" in none.stderr
+    assert "cannot be run: Too many open files" in none.stderr
+
+
 def test_a_server_that_cannot_begin(scratch):
     with (
         Processes(Settings(1, scratch), "nowhere:task", preloads=False) as executor,
         pytest.raises(EnvironmentFault, match="ModuleNotFoundError: No module named 'nowhere'"),
     ):
+        list(executor.run([job("fine x")]))
+    missing = scratch / "nowhere"
+    with Processes(Settings(1, missing), TASK) as executor, pytest.raises(StorageError):
         list(executor.run([job("fine x")]))
 
 
