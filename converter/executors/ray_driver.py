@@ -26,6 +26,7 @@ from formats.errors import ConvertError, EnvironmentFault, InternalError, Storag
 
 CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 60.0  # for a node to start a process and look around
+SWEEP_SECONDS = 10.0
 WATCH_SECONDS = 1.0  # between looks at whether the driver lives
 ORPHAN_SECONDS = 30.0  # to end in order when it does not
 
@@ -87,7 +88,7 @@ def look_around(charter: Charter) -> None:
         paths = [mark] if mark else []
         if scheme_of(job.source) == "" and os.path.lexists(job.source):
             paths.append(job.source)
-        found = _on_each(nodes, _look, paths)
+        found = _on_each(nodes, LOOK_SECONDS, _look, paths)
     for host, (version, said, unseen_paths) in found:
         if version != VERSION:
             what = f"has version {version} of it" if version else f"cannot run it: {said}"
@@ -104,11 +105,13 @@ def sweep_nodes() -> None:
     import ray
 
     nodes = {n["NodeID"]: n["NodeManagerHostname"] for n in ray.nodes() if n["Alive"]}
-    _on_each(nodes, ray_node.sweep)
+    _on_each(nodes, SWEEP_SECONDS, ray_node.sweep)
 
 
-def _on_each(nodes: Mapping[str, str], function: Callable[..., Any], *given: Any) -> list[Any]:
-    """Call a function on each node, and return host and answer of those that gave one."""
+def _on_each(
+    nodes: Mapping[str, str], seconds: float, function: Callable[..., Any], *given: Any
+) -> list[tuple[str, Any]]:
+    """Call a function on each node, and return host and answer of those that gave one in time."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -124,7 +127,7 @@ def _on_each(nodes: Mapping[str, str], function: Callable[..., Any], *given: Any
     }
     if not sent:
         return []
-    ready, rest = ray.wait(list(sent), num_returns=len(sent), timeout=LOOK_SECONDS)
+    ready, rest = ray.wait(list(sent), num_returns=len(sent), timeout=seconds)
     answers = []
     for ref in ready:
         with suppress(ray.exceptions.RayError):  # its node went away; so will its jobs

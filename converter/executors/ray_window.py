@@ -170,7 +170,17 @@ class Window:
             self._end(died(one.job, "failed", f"the task gave {word!r:.80}", seconds=0.0), one)
 
     def _lost(self, one: Try, error: Exception) -> None:
-        """Sort a task that gave no outcome."""
+        """Sort a task that gave no outcome.
+
+        Raises:
+            EnvironmentFault: No other one will.
+        """
+        if isinstance(error, self._ray.exceptions.LocalRayletDiedError):
+            # Not the node's that ran it, but the one through which this process gives tasks.
+            raise EnvironmentFault(
+                "Ray's own process on this machine (raylet) went away",
+                hint="Run the batch again when it is back: what is done is done",
+            )
         seconds = time.monotonic() - one.begun
         status, message = what_happened(error, self._ray.exceptions)
         outcome = died(one.job, status, f"{_on(one)}{message}", seconds=seconds)
@@ -267,7 +277,6 @@ def what_happened(error: Exception, exceptions: Any) -> tuple[Status, str]:
     found: tuple[tuple[str, Status, str], ...] = (
         ("OutOfMemoryError", "memory", "Ray stopped it: the node ran out of memory"),
         ("NodeDiedError", "lost", "its node went away"),
-        ("LocalRayletDiedError", "lost", "its node went away"),
         ("WorkerCrashedError", "lost", "the process that ran it went away"),
         ("TaskCancelledError", "lost", "somebody cancelled it"),
         ("ObjectLostError", "lost", "its outcome was lost with its node"),
