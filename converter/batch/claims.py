@@ -34,6 +34,8 @@ class Row:
         exit_code: Likewise.
         error: What went wrong, its beginning; or "".
         ours: Whether what stands in its place was put there by us.
+        boot: Of the machine in whose memory it may only be, as `liveness.boot` says; "" where it
+            is on the disk, or elsewhere.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Row:
     exit_code: int
     error: str
     ours: bool
+    boot: str = ""
 
 
 @dataclass(slots=True)
@@ -184,8 +187,8 @@ class Claims:
 
 def row_of(values: Sequence[Any]) -> Row:
     """Return a row from its `COLUMNS`."""
-    name, source, plan, token, digest, status, exit_code, error, ours = values
+    name, source, plan, token, digest, status, exit_code, error, ours, boot = values
     return Row(
         told(name), told(source), plan, told(token), digest, status, exit_code, told(error),
-        bool(ours),
+        bool(ours), boot,
     )  # fmt: skip

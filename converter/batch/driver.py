@@ -18,7 +18,7 @@ from converter.batch.plan import Plan
 from converter.batch.request import Request
 from converter.batch.scratch import scratch
 from converter.batch.stopping import Stop, stopping
-from converter.batch.worklist import Worklist, clear_up
+from converter.batch.worklist import Worklist, clear_up, flush
 from converter.destinations.catalog import open_destination
 from converter.destinations.place import Destination
 from converter.executors.catalog import check, open_executor
@@ -29,6 +29,7 @@ from formats.errors import StorageError, UsageError
 
 INTERRUPTED = 130
 POLL_SECONDS = 0.1, 1.0  # between two looks at what others do: at first, and at most
+FLUSH_SECONDS = 60.0  # how much work a power cut may cost
 DYING_SECONDS = 2.0  # that processes of a killed driver may take to be gone
 
 
@@ -172,6 +173,7 @@ def _run(
             with scratch() as folder, links.opened(request, path) as linked:
                 if linked is not None:
                     linked.catch_up(row.name for row in plan.done)
+                flushed = time.monotonic()
                 codes = [row.exit_code for row in plan.failed]
                 try:
                     for event in _jobs(request, ledger, destination, plan, summary, folder, stop):
@@ -181,10 +183,14 @@ def _run(
                             if linked is not None and is_new:
                                 linked.look(event.outcome.name)
                         yield event
+                        if time.monotonic() - flushed > FLUSH_SECONDS:
+                            flush(ledger, destination)
+                            flushed = time.monotonic()
                 finally:
                     summary.exit_code = max(codes, default=0)
                     summary.linked = None if linked is None else linked.found()
                     stop.ending()
+            flush(ledger, destination)  # not when it is stopped: the next run does
         finally:
             with suppress(StorageError):  # if that fails, so did what this ends
                 _give_back(ledger, destination)

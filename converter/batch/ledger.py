@@ -189,13 +189,16 @@ class Ledger:
 
     # -- what came of it --------------------------------------------------------------------------
 
-    def settle(self, job: Job, outcome: Outcome, *, stands: Callable[[str], bool]) -> None:
+    def settle(
+        self, job: Job, outcome: Outcome, *, stands: Callable[[str], bool], boot: str = ""
+    ) -> None:
         """Record an outcome, and give back the claim.
 
         Args:
             job: Which.
             outcome: Of it.
             stands: Tells whether anything is in an output's place.
+            boot: As rows have it.
         """
         key = stored(job.name)
         with self._db.transaction():
@@ -211,21 +214,39 @@ class Ledger:
                     job.name, job.source, str(outcome.record["plan"]), job.token,
                     str(outcome.record.get("source_digest") or ""), outcome.status,
                     outcome.exit_code, message[:LONGEST_ERROR],
-                    ours=self._is_ours(job, outcome, stands),
+                    ours=self._is_ours(job, outcome, stands), boot=boot,
                 )  # fmt: skip
                 self._write(row, outcome.record)
             self.claims.drop(job.name)
 
     def _write(self, row: Row, record: Mapping[str, Any]) -> None:
         self._db.execute(
-            f"INSERT OR REPLACE INTO outputs VALUES(?,?,?,?,?,?,?,?,?,?,{NEXT},?)",
+            f"INSERT OR REPLACE INTO outputs VALUES(?,?,?,?,?,?,?,?,?,?,?,{NEXT},?)",
             (
                 stored(row.name), stored(row.source), row.plan, stored(row.token), row.digest,
-                row.status, row.exit_code, stored(row.error), row.ours, self.driver, time.time(),
+                row.status, row.exit_code, stored(row.error), row.ours, row.boot, self.driver,
+                time.time(),
             ),
         )  # fmt: skip
         values = (stored(row.name), json.dumps(record))
         self._db.execute("INSERT OR REPLACE INTO records VALUES(?, ?)", values)
+
+    def is_unflushed(self, boot: str) -> bool:
+        """Tell whether anything that one machine has published may be in its memory only."""
+        statement = "SELECT EXISTS(SELECT 1 FROM outputs WHERE boot = ?)"
+        return bool(self._db.execute(statement, (boot,)).fetchone()[0])
+
+    def flushed(self, boot: str, until: int) -> None:
+        """Note that what one machine has published is on the disk.
+
+        Args:
+            boot: Which machine, as rows have it.
+            until: `latest`, before it was flushed.
+        """
+        with self._db.transaction():
+            self._db.execute(
+                "UPDATE outputs SET boot = '' WHERE boot = ? AND seq <= ?", (boot, until)
+            )
 
     def _is_ours(self, job: Job, outcome: Outcome, stands: Callable[[str], bool]) -> bool:
         """Tell whether what stands in an output's place, if anything does, is by us."""

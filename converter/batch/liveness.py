@@ -69,6 +69,22 @@ def machine() -> str:
     return "/".join(parts)
 
 
+def boot() -> str:
+    """Return what tells this machine as it runs now from itself after it is started again."""
+    return "/".join(machine().split("/")[:2])
+
+
+def is_lost(place: str) -> bool:
+    """Tell whether what a machine had only in its memory is gone: it was started again since.
+
+    Args:
+        place: As `boot` said there; that of another machine is not known to be lost.
+    """
+    host, _, since = place.partition("/")
+    here, _, now = boot().partition("/")
+    return bool(since) and host == here and since != now
+
+
 def started(pid: int) -> int:
     """Return when a process of this machine was started, or 0 where there is none.
 

@@ -9,6 +9,7 @@ from typing import Any
 from converter.batch.apart import Outputs
 from converter.batch.claims import Row
 from converter.batch.ledger import Ledger
+from converter.batch.liveness import is_lost
 from converter.batch.naming import ending, names
 from converter.batch.request import Request
 from converter.destinations.place import Destination
@@ -79,7 +80,8 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
         known_digest = ""
         if row is not None and row.plan == plan.digest:
             is_same = bool(entry.token) and row.token == entry.token
-            is_there = row.status in GOOD and (
+            is_there = row.status in GOOD and not is_lost(row.boot)
+            is_there = is_there and (
                 entry.source in recalled or destination.holds(name, _Record(ledger, name))
             )
             if is_there:

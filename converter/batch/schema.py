@@ -17,8 +17,8 @@ SCHEMA = (
     """CREATE TABLE outputs(
         name TEXT PRIMARY KEY, source TEXT NOT NULL, plan TEXT NOT NULL, token TEXT NOT NULL,
         digest TEXT NOT NULL, status TEXT NOT NULL, exit_code INTEGER NOT NULL,
-        error TEXT NOT NULL, ours INTEGER NOT NULL, run TEXT NOT NULL, seq INTEGER NOT NULL,
-        at REAL NOT NULL
+        error TEXT NOT NULL, ours INTEGER NOT NULL, boot TEXT NOT NULL, run TEXT NOT NULL,
+        seq INTEGER NOT NULL, at REAL NOT NULL
     ) WITHOUT ROWID""",
     "CREATE INDEX outputs_seq ON outputs(seq)",
     "CREATE TABLE records(name TEXT PRIMARY KEY, record TEXT NOT NULL)",
@@ -35,7 +35,7 @@ SCHEMA = (
 # Of `Row`, in its order.
 COLUMNS = (
     "outputs.name, outputs.source, outputs.plan, outputs.token, outputs.digest, outputs.status,"
-    " outputs.exit_code, outputs.error, outputs.ours"
+    " outputs.exit_code, outputs.error, outputs.ours, outputs.boot"
 )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from converter.batch.claims import Row
 from converter.batch.ledger import Ledger
+from converter.batch.liveness import boot
 from converter.batch.plan import Plan
 from converter.destinations.place import Destination
 from converter.job import Job, Outcome, Status, blank_record
@@ -70,7 +71,8 @@ class Worklist:
         job = self._given.pop(outcome.name)
         if outcome.status not in ("done", "unchanged", "failed"):  # it could not tidy up itself
             self._destination.sweep(job.name)
-        self._ledger.settle(job, outcome, stands=self._destination.stands)
+        at = boot() if scheme_of(job.destination) == "" else ""
+        self._ledger.settle(job, outcome, stands=self._destination.stands, boot=at)
 
     def told(self) -> Iterator[Outcome]:
         """Yield what other drivers have done of the plan, as far as was seen and not yet told."""
@@ -107,6 +109,14 @@ def clear_up(ledger: Ledger, destination: Destination) -> bool:
         else:
             is_clean = False  # its process lives yet, or dies just now
     return is_clean
+
+
+def flush(ledger: Ledger, destination: Destination) -> None:
+    """Wait until all that is written down as done is on the disk, and write that down."""
+    latest = ledger.latest
+    if ledger.is_unflushed(boot()):
+        destination.flush()
+        ledger.flushed(boot(), latest)
 
 
 def refused(job: Job) -> Outcome:

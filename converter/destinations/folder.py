@@ -44,6 +44,21 @@ class Folder:
         """Remove staging folders of that output which nobody holds any more."""
         return publish.sweep(self.path / name)
 
+    def flush(self) -> None:
+        """Wait for the file system's cache."""
+        import ctypes
+
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+            if syncfs is None:  # not Linux
+                os.sync()
+            elif syncfs(fd):
+                error = ctypes.get_errno()
+                raise StorageError.writing(self.path, OSError(error, os.strerror(error)))
+        finally:
+            os.close(fd)
+
     def recall(self, known: frozenset[str]) -> Iterable[Mapping[str, Any]]:
         """Return nothing: only the ledger tells whose the outputs are."""
         del known

@@ -35,6 +35,13 @@ class Destination(Protocol):
         What somebody living still writes stays.
         """
 
+    def flush(self) -> None:
+        """Wait until what was published is where no power cut takes it from.
+
+        Raises:
+            StorageError: It does not get there.
+        """
+
     def recall(self, known: frozenset[str]) -> Iterable[Mapping[str, Any]]:
         """Return what the place itself tells of outputs that are there, whole, and by us.
 

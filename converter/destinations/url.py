@@ -51,6 +51,9 @@ class Remote:
         del name
         return False
 
+    def flush(self) -> None:
+        """Do nothing: what is uploaded is there."""
+
     def sweep(self, name: str) -> bool:
         """Remove what a killed worker left of an upload; tell whether that is all gone."""
         try:

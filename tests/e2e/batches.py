@@ -88,8 +88,8 @@ class Place:
         with closing(sqlite3.connect(self.ledger)) as db:
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             rows = db.execute(
-                "SELECT name, source, plan, token, digest, status, exit_code, error, ours, record"
-                " FROM outputs JOIN records USING(name)"
+                "SELECT name, source, plan, token, digest, status, exit_code, error, ours, boot,"
+                " record FROM outputs JOIN records USING(name)"
             ).fetchall()
             assert db.execute("SELECT * FROM claims").fetchall() == []
             assert db.execute("SELECT * FROM drivers").fetchall() == []

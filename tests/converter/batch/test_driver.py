@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from converter import publish
-from converter.batch import driver, worklist
+from converter.batch import driver, liveness, worklist
 from converter.batch.driver import Finished, Planned, Summary, Waiting
 from converter.batch.ledger import Ledger
 from converter.batch.request import Request
@@ -596,3 +596,39 @@ def test_what_a_place_tells_is_not_done_again(registry, tmp_path, monkeypatch):
     plan, outcomes, _ = batch(tmp_path)
     assert (outcomes, len(plan.done)) == ({}, 3)
     assert set(rows(tmp_path)) == {note["name"] for note in notes}
+
+
+# -- power cuts -----------------------------------------------------------------------------------
+
+
+def test_what_was_only_in_memory_is_not_believed_after_a_restart(registry, tmp_path, monkeypatch):
+    with monkeypatch.context() as cut:
+        cut.setattr(Folder, "flush", lambda self: 1 / 0)  # the power goes before that
+        with pytest.raises(ZeroDivisionError):
+            batch(tmp_path)
+    assert {row.boot for row in rows(tmp_path).values()} == {liveness.boot()}
+    assert batch(tmp_path)[1] == {}  # the machine never went down; and now it is flushed
+    assert {row.boot for row in rows(tmp_path).values()} == {""}
+    with monkeypatch.context() as cut:
+        cut.setattr(Folder, "flush", lambda self: 1 / 0)
+        write(registry / "new.safetensors", 4)
+        with pytest.raises(ZeroDivisionError):
+            batch(tmp_path)
+    here = liveness.boot()
+    monkeypatch.setattr(liveness, "boot", lambda: here[:-1])
+    assert statuses(batch(tmp_path)[1]) == {"new.portable": "done"}
+    monkeypatch.setattr(liveness, "boot", lambda: "another/machine")
+    assert batch(tmp_path)[1] == {}
+
+
+def test_a_long_run_is_flushed_on_its_way(registry, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "FLUSH_SECONDS", 0)
+    flushed = []
+    real = Folder.flush
+    monkeypatch.setattr(Folder, "flush", lambda self: (flushed.append(1), real(self)))
+    events = driver.run(asked(tmp_path))
+    for _ in range(3):
+        next(events)
+    assert len(flushed) == 1
+    assert sorted(bool(row.boot) for row in rows(tmp_path).values()) == [False, True]
+    events.close()
