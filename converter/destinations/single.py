@@ -16,6 +16,7 @@ def check(reference: str, *, force: bool) -> None:
     Raises:
         EnvironmentFault: The package of such URLs is not installed.
         StorageError: It cannot be reached.
+        UnsupportedError: Nothing can be put there.
         UsageError: It is no URL of a file or folder, or something is there and may not be replaced.
     """
     scheme = scheme_of(reference)
@@ -27,6 +28,7 @@ def check(reference: str, *, force: bool) -> None:
         )
     if not fits(name_of(reference)) or urls.parent(reference) == reference:
         raise UsageError(f"-o {urls.masked(reference)}", expected="a name below a bucket")
+    urls.check_writable(reference)
     store = open_store(urls.parent(reference))
     if not force:
         check_free(store, name_of(reference))

@@ -127,9 +127,11 @@ def open_destination(reference: str) -> Destination:
 
     Raises:
         EnvironmentFault: Its package is not installed.
+        UnsupportedError: Nothing can be put there.
         UsageError: It holds a password, or nobody knows such URLs.
     """
     urls.check(reference)
+    urls.check_writable(reference)
     if (path := urls.local_path(reference)) is not None:
         return Folder(Path(path))
     return Remote(reference)

@@ -28,6 +28,12 @@ _UNREACHABLE = frozenset(
         "ResponseStreamingError",
     }
 )  # fmt: skip
+_TRIED = frozenset(
+    {
+        "EndpointConnectionError", "ProxyConnectionError", "ClientConnectorError",
+        "ConnectTimeoutError", "ReadTimeoutError", "FSTimeoutError", "ServerTimeoutError",
+    }
+)  # fmt: skip
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OURS = (*_FULL, errno.EROFS, errno.ENAMETOOLONG, errno.EMFILE)  # of this machine's own disk
 _PASSING = (errno.EBUSY, errno.EREMOTEIO, errno.EIO, errno.EAGAIN, errno.ECONNRESET, errno.EPIPE)
@@ -72,12 +78,13 @@ def fault(e: BaseException, url: str) -> ConvertError:
 def is_passing(e: BaseException) -> bool:
     """Tell whether the same may well succeed in a moment.
 
-    Not so what cannot be connected to at all: the libraries have tried that for seconds.
+    Not so what cannot be connected to or does not answer: the libraries have tried that, several
+    times each, for seconds or minutes.
     """
     if isinstance(e, ConvertError | ImportError | FileNotFoundError | PermissionError):
         return False
     kinds = {kind.__name__ for kind in type(e).__mro__}
-    if kinds & {"EndpointConnectionError", "ProxyConnectionError", "ClientConnectorError"}:
+    if kinds & _TRIED:
         return False
     if kinds & _UNREACHABLE or isinstance(e, ConnectionError | TimeoutError):
         return not isinstance(e, ConnectionRefusedError)

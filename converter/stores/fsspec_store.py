@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 TRIES: Final = 4
 PAUSE_SECONDS: Final = 0.3  # before the second try; each further one waits three times as long
+S3: Final = ("s3://", "s3a://")
+S3FS_TRIES: Final = 2  # around botocore's five; with its own five, a silent server takes minutes
 PART_BYTES: Final = 16 << 20  # of a transfer in parts
 PARTS_AT_ONCE: Final = 4
 RANGES_AT_ONCE: Final = 256
@@ -34,7 +36,7 @@ TEMPORARY: Final = ".convert-"
 # Where a put is one step: readers see the old bytes or all of the new ones. Anywhere else a file
 # is put beside its place, and renamed.
 ATOMIC: Final = frozenset(
-    "s3 s3a gs gcs abfs abfss az adl oss r2 hf memory tos oci obs cos http https".split()  # noqa: SIM905
+    "s3 s3a gs gcs abfs abfss az adl oss r2 hf memory tos oci obs cos".split()  # noqa: SIM905
 )
 _STATES: Final = (
     "ETag", "etag", "VersionId", "version_id", "generation", "md5Hash", "checksum", "blob_id",
@@ -65,6 +67,8 @@ def open_store(url: str) -> "FsspecStore":
         raise faults.fault(e, url) from e
     except Exception as e:  # whatever a package does when it cannot begin
         raise faults.fault(e, url) from e
+    if url.startswith(S3):
+        fs.retries = S3FS_TRIES
     return FsspecStore(fs, root, url)
 
 
@@ -200,7 +204,7 @@ class FsspecStore:
 
     @property
     def _is_s3(self) -> bool:
-        return self._scheme in ("s3", "s3a")
+        return self._url.startswith(S3)
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name and self._root else self._root or name

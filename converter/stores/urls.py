@@ -5,7 +5,7 @@ They are not RFC 3986's: an S3 key may hold ``?``, ``#``, ``%`` and blanks, and 
 
 import re
 
-from formats.errors import UsageError
+from formats.errors import UnsupportedError, UsageError
 
 _PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/\s]*@")
 _QUERY = re.compile(r"\b(https?://[^\s?]+)\?[^\s'\")]+")
@@ -31,6 +31,16 @@ def check(url: str) -> None:
             where=masked(url),
             hint=f"Give it where fsspec looks: FSSPEC_{scheme}_PASSWORD, or ~/.config/fsspec",
         )
+
+
+def check_writable(url: str) -> None:
+    """Raise for URLs that nothing can be put at.
+
+    Raises:
+        UnsupportedError: It is the web's.
+    """
+    if url.startswith(("http://", "https://")):
+        raise UnsupportedError("not supported: outputs at http:// URLs", where=masked(url))
 
 
 def join(url: str, name: str) -> str:

@@ -16,7 +16,7 @@ from converter.destinations.catalog import open_destination
 from converter.destinations.upload import is_there, marker_of, upload
 from converter.destinations.url import Remote
 from converter.options import Options
-from formats.errors import EnvironmentFault, StorageError, UsageError
+from formats.errors import EnvironmentFault, StorageError, UnsupportedError, UsageError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/keras"
 PORTABLE = Options(verify="weights")
@@ -225,6 +225,10 @@ def test_one_output_of_one_conversion(files, tmp_path):
     for wrong in ("s3://b", "models:/x"):
         with pytest.raises(UsageError):
             single.check(wrong, force=False)
+    with pytest.raises(UnsupportedError):
+        single.check("https://host/x", force=True)
+    with pytest.raises(UnsupportedError):
+        open_destination("https://host/x")
 
 
 def test_no_password_reaches_a_ledger_and_no_package_is_a_plain_word(monkeypatch):

@@ -84,6 +84,7 @@ def test_parts_of_urls():
 
 def test_what_the_libraries_have_tried_for_long_is_not_tried_again():
     assert not is_passing(raised("EndpointConnectionError"))
+    assert not is_passing(raised("ReadTimeoutError", type("HTTPClientError", (Exception,), {})))
     assert not is_passing(ConnectionRefusedError())
     assert not is_passing(PermissionError())
     assert is_passing(raised("IncompleteReadError"))
