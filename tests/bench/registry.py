@@ -52,7 +52,7 @@ def run(registry: Path, out: Path, *options: str) -> Run:
     ]  # fmt: skip
     begin, before = time.perf_counter(), _of_children()
     with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, cwd=ROOT, stderr=errors)
+        process = subprocess.Popen(command, cwd=ROOT, stderr=errors, stdout=subprocess.DEVNULL)
         peak, cpu = 0, 0.0
         while process.poll() is None:
             peak, cpu = max(peak, _peak(process.pid)), _cpu(process.pid) or cpu
@@ -158,7 +158,9 @@ def main() -> int:
                     print(f"    WRONG {line}")
                     failed = True
                 if done.code != max(expected.values()) or again.code != done.code:
-                    print(f"    WRONG exit {done.code}, then {again.code}: {done.said[-500:]}")
+                    print(
+                        f"    WRONG exit {done.code}, then {again.code}: {done.said[-500:]}{again.said[-500:]}"
+                    )
                     failed = True
                 for left in folder.glob("out*"):
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
