@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ class LocalFolder:
                 yield Entry(path, name, None, "", "", said)
                 continue
             division = _divided(path, seen)
-            for found in (*seen.skipped, *self._artifacts(path, name, division)):
+            for found in chain(seen.skipped, self._artifacts(path, name, division)):
                 is_empty = False
                 yield found
             folders = [(f"{path}/{f}", _below(name, f)) for f in division.folders]

@@ -83,6 +83,20 @@ def test_every_artifact_of_the_fixtures_is_found_once_and_can_be_opened() -> Non
         assert one.token
 
 
+def test_what_is_found_first_is_told_before_the_rest_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(20):
+        safetensors(tmp_path / f"{i:02}.safetensors")
+    looked = []
+    true = folders.look_at
+    monkeypatch.setattr(
+        folders, "look_at", lambda *given, **more: (looked.append(given), true(*given, **more))[1]
+    )
+    found = open_registry(str(tmp_path), Filters()).find()
+    assert [next(found).source, len(looked)] == [str(tmp_path / "00.safetensors"), 1]
+
+
 def test_finding_again_says_the_same_and_leaks_no_descriptor() -> None:
     registry = open_registry(str(FIXTURES / "torch"), Filters())
     before = len(list(Path("/proc/self/fd").iterdir()))
