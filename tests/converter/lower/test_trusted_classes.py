@@ -22,6 +22,7 @@ from formats.errors import UnsupportedError
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = [
     pytest.mark.keras,
+    pytest.mark.usefixtures("warm_tensorflow"),
     pytest.mark.timeout(600),
     pytest.mark.skipif(
         not os.environ.get(PYTHON_VARIABLE) and importlib.util.find_spec("keras") is None,
@@ -40,7 +41,7 @@ GAPS = {
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
+def models(tmp_path_factory, warm_tensorflow):
     """Write the models, with weights that are none of the initial ones, and what Keras makes."""
     folder = tmp_path_factory.mktemp("models")
     python = os.environ.get(PYTHON_VARIABLE) or sys.executable

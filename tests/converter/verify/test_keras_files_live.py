@@ -24,6 +24,7 @@ HAS_KERAS = PYTHON_VARIABLE in os.environ or importlib.util.find_spec("keras") i
 
 pytestmark = [
     pytest.mark.keras,
+    pytest.mark.usefixtures("warm_tensorflow"),
     pytest.mark.skipif(not HAS_KERAS, reason=f"no Keras here, nor by {PYTHON_VARIABLE}"),
 ]
 
