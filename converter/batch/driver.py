@@ -169,25 +169,15 @@ def _run(
                 plan = planning.make(request, ledger, destination)
             summary.done_before, summary.failed_before = len(plan.done), len(plan.failed)
             summary.left = len(plan.todo) + plan.later
+            summary.exit_code = max((row.exit_code for row in plan.failed), default=0)
             yield Planned(plan)
             with scratch() as folder, links.opened(request, path) as linked:
                 if linked is not None:
                     linked.catch_up(row.name for row in plan.done)
-                flushed = time.monotonic()
-                codes = [row.exit_code for row in plan.failed]
+                work = Worklist(ledger, destination, plan)
                 try:
-                    for event in _jobs(request, ledger, destination, plan, summary, folder, stop):
-                        if isinstance(event, Finished):
-                            codes.append(event.outcome.exit_code)
-                            is_new = event.outcome.status == "done" and not event.is_elsewhere
-                            if linked is not None and is_new:
-                                linked.look(event.outcome.name)
-                        yield event
-                        if time.monotonic() - flushed > FLUSH_SECONDS:
-                            flush(ledger, destination)
-                            flushed = time.monotonic()
+                    yield from _Work(request, work, plan, summary, stop, linked).events(folder)
                 finally:
-                    summary.exit_code = max(codes, default=0)
                     summary.linked = None if linked is None else linked.found()
                     stop.ending()
             flush(ledger, destination)  # not when it is stopped: the next run does
@@ -204,63 +194,90 @@ def _give_back(ledger: Ledger, destination: Destination) -> None:
         time.sleep(0.05)
 
 
-def _jobs(
-    request: Request,
-    ledger: Ledger,
-    destination: Destination,
-    plan: Plan,
-    summary: Summary,
-    folder: Path,
-    stop: Stop,
-) -> Iterator[Finished | Waiting]:
-    """Do the jobs that no other driver does, until there is none left."""
-    begin = time.monotonic()
-    work = Worklist(ledger, destination, plan)
-    settings = Settings(request.jobs, folder, request.address, request.retries, request.patience)
-    through = 0
+class _Work:
+    """Does the jobs that no other driver does, until there is none left."""
 
-    def finished(outcome: Outcome, *, is_elsewhere: bool = False) -> Finished:
-        nonlocal through
-        through += 1
+    def __init__(
+        self,
+        request: Request,
+        work: Worklist,
+        plan: Plan,
+        summary: Summary,
+        stop: Stop,
+        linked: links.Links | None,
+    ) -> None:
+        self._request = request
+        self._work = work
+        self._total = len(plan.todo)
+        self._summary = summary
+        self._stop = stop
+        self._linked = linked
+        self._through = 0
+        self._failed = False
+        self._begin = self._flushed = time.monotonic()
+
+    def events(self, folder: Path) -> Iterator[Finished | Waiting]:
+        """Yield what happens.
+
+        Args:
+            folder: For temporary files.
+        """
+        asked = self._request
+        settings = Settings(asked.jobs, folder, asked.address, asked.retries, asked.patience)
+        told: Waiting | None = None
+        pause = POLL_SECONDS[0]
+        while True:
+            before = self._through
+            with closing(self._round(settings)) as finished:
+                for event in finished:
+                    yield event
+                    if self._failed and asked.fail_fast:
+                        return
+                    self._flush()
+            if not self._work.busy:
+                return
+            waiting = Waiting(len(self._work.busy), self._work.holders())
+            if waiting != told:
+                told = waiting
+                yield waiting
+            is_idle = self._through == before
+            pause = min(1.5 * pause, POLL_SECONDS[1]) if is_idle else POLL_SECONDS[0]
+            with self._stop.listening():
+                time.sleep(pause)
+
+    def _round(self, settings: Settings) -> Generator[Finished, None, None]:
+        """Do what can be claimed, and tell what others have done meanwhile."""
+        with closing(_outcomes(self._request.engine, settings, self._work.jobs(), self._stop)) as e:
+            for outcome in e:
+                if outcome is not None:
+                    self._work.settle(outcome)
+                    if self._linked is not None and outcome.status == "done":
+                        self._linked.look(outcome.name)
+                    yield self._finished(outcome)
+                for one in self._work.refused():
+                    yield self._finished(one)
+                for one in self._work.told():
+                    yield self._finished(one, is_elsewhere=True)
+
+    def _finished(self, outcome: Outcome, *, is_elsewhere: bool = False) -> Finished:
+        summary = self._summary
+        self._through += 1
+        self._failed = self._failed or outcome.status not in GOOD
         summary.left -= 1
+        summary.exit_code = max(summary.exit_code, outcome.exit_code)
         if is_elsewhere:
             summary.elsewhere += 1
         else:
             summary.counts[outcome.status] += 1
         return Finished(
-            outcome, summary.counts, through, len(plan.todo), time.monotonic() - begin,
-            is_elsewhere,
+            outcome, summary.counts, self._through, self._total,
+            time.monotonic() - self._begin, is_elsewhere,
         )  # fmt: skip
 
-    def news() -> Iterator[Finished]:
-        yield from (finished(outcome, is_elsewhere=True) for outcome in work.told())
-        yield from (finished(outcome) for outcome in work.refused())
-
-    pause, told = POLL_SECONDS[0], None
-    while True:
-        failed, before = False, through
-        with closing(_outcomes(request.engine, settings, work.jobs(), stop)) as outcomes:
-            for outcome in outcomes:
-                if outcome is not None:
-                    work.settle(outcome)
-                    yield finished(outcome)
-                    failed = failed or outcome.status not in GOOD
-                for event in news():
-                    yield event
-                    failed = failed or event.outcome.status not in GOOD
-                if failed and request.fail_fast:
-                    return
-        if through > before:
-            pause = POLL_SECONDS[0]
-        if not work.busy:
-            return
-        waiting = Waiting(len(work.busy), tuple(ledger.claims.holders()))
-        if waiting != told:
-            told = waiting
-            yield waiting
-        with stop.listening():
-            time.sleep(pause)
-        pause = min(1.5 * pause, POLL_SECONDS[1])
+    def _flush(self) -> None:
+        if time.monotonic() - self._flushed > FLUSH_SECONDS:
+            self._work.flush()
+            self._flushed = time.monotonic()
 
 
 def _outcomes(

@@ -86,6 +86,14 @@ class Worklist:
             self._ledger.settle(job, outcome, stands=self._destination.stands)
             yield outcome
 
+    def holders(self) -> tuple[str, ...]:
+        """Return where the drivers are that have what is `busy`."""
+        return tuple(self._ledger.claims.holders())
+
+    def flush(self) -> None:
+        """Wait until all that is done is on the disk."""
+        flush(self._ledger, self._destination)
+
     def bury(self) -> None:
         """Look for drivers that died, and clear up behind them; not more often than is of use."""
         if time.monotonic() - self._looked > DEAD_SECONDS:
