@@ -36,6 +36,8 @@ HURRIED = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT"
 REFUSED = ("PERMISSION_DENIED", "UNAUTHENTICATED")
 CREDENTIALS = "Credentials are MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD"
 LONGEST = 300  # letters of what a server said
+# Of which MLflow's client lets errors through; those of requests are the system's.
+LIBRARIES = ("azure", "boto3", "botocore", "google", "sqlalchemy", "urllib3")
 LOCAL = ("mlruns", "mlflow.db")  # what MLflow takes for its store where it is told of none
 # Packages that MLflow imports for some stores alone, by what it takes to have them.
 STORES = {
@@ -123,8 +125,9 @@ def told(where: str) -> Iterator[None]:
         raise StorageError(
             f"{server()}: {said}", where=where, hint=CREDENTIALS if is_refused else None
         ) from e
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as e:
-        # What answers is no MLflow, or a library of its own gave up: requests' errors are OSErrors.
+    except Exception as e:
+        if not isinstance(e, OSError) and type(e).__module__.partition(".")[0] not in LIBRARIES:
+            raise
         raise StorageError(f"{server()}: {_words(e)}", where=where) from e
 
 
