@@ -10,6 +10,7 @@ import hashlib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,9 +22,14 @@ from converter.registries.entry import Entry
 LONGEST_FOLDER = 255  # bytes, on every file system in use
 
 
-def ending(options: Options) -> str:
-    """Return what outputs are called at their end: ``.portable``, ``.cuda-1.pt``."""
+def kind_of(options: Options) -> str:
+    """Return what tells outputs of a target from others: ``.portable``, ``.cuda-1.pt``."""
     return default_out(Path("x"), options.to, options.device).name[1:]
+
+
+def ending(options: Options) -> str:
+    """Return what outputs are called at their end: as their kind; Triton's as the model itself."""
+    return "" if options.to == "triton" else kind_of(options)
 
 
 def names(
@@ -45,6 +51,8 @@ def names(
     new = [e for e in entries if e.source not in known]
     found = {e.source: known[e.source] for e in entries if e.source in known}
     taken = _Taken((*known.values(), *others))
+    if options.to == "triton":  # it looks for models in one folder, and not in folders of that
+        new = [replace(e, name=e.name.replace("/", "-")) for e in new]
     short = {e.source: _named(e.name, options, end) for e in new}
     clashes = Counter(seen_as(name) for name in short.values())
     for entry in new:
@@ -114,7 +122,7 @@ def _named(name: str, options: Options, end: str) -> str:
     """Return the name of a source with the target's ending in place of its own."""
     folder, slash, last = name.rpartition("/")
     made = default_out(Path(last or "_"), options.to, options.device).name
-    return _fitting(folder + slash + made.removesuffix(end), end)
+    return _fitting(folder + slash + made.removesuffix(kind_of(options)), end)
 
 
 def _fitting(stem: str, end: str) -> str:

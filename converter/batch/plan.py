@@ -10,7 +10,7 @@ from converter.batch.apart import Outputs
 from converter.batch.claims import Row
 from converter.batch.ledger import Ledger
 from converter.batch.liveness import is_lost
-from converter.batch.naming import ending, names
+from converter.batch.naming import kind_of, names
 from converter.batch.request import Request
 from converter.destinations.place import Destination
 from converter.job import GOOD, Job, plan_digest
@@ -60,7 +60,7 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
         StorageError: One cannot be listed, or the ledger not be read.
     """
     plan = Plan(digest=plan_digest(request.options), since=ledger.latest)
-    kind = ending(request.options)
+    kind = kind_of(request.options)
     known = frozenset(row.name for row in ledger.rows())
     entries = _entries(request, plan, Outputs(request, known))
     recalled = ledger.adopt(destination.recall(known), kind)

@@ -103,3 +103,12 @@ def test_names_hold_on_this_file_system(tmp_path):
     for name in named(*sources):
         (tmp_path / name).mkdir()
     assert len(list(tmp_path.iterdir())) == len(sources)
+
+
+def test_entries_of_a_triton_repository_are_called_as_models_and_stand_in_one_folder():
+    made = names(
+        [Entry("/r/a/net.h5", "a/net.h5", 1, ""), Entry("/r/b/net.pt", "b/net.pt", 1, "")],
+        Options(to="triton", device="cpu"),
+        {},
+    )
+    assert [*made.values()] == ["a-net", "b-net"]
