@@ -124,6 +124,8 @@ def _is_output(folder: Path) -> bool:
         or "manifest.json" in names
         or {"convert.json", "saved_model.pb"} <= names
         or any(n.endswith(".safetensors.index.json") for n in names)
+        or names == {"config.pbtxt", "1"}  # of Triton
+        or ("model.onnx" in names and all(n.startswith("model.") for n in names))
     )
 
 

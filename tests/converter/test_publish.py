@@ -78,6 +78,28 @@ def test_force_replaces_one_kind_by_another(tmp_path, old, new):
     assert list(tmp_path.iterdir()) == [target]
 
 
+@pytest.mark.parametrize(
+    ("names", "is_ours"),
+    [
+        ({"config.pbtxt", "1/model.onnx"}, True),
+        ({"config.pbtxt", "1/model.onnx", "2/model.onnx"}, False),
+        ({"model.onnx", "model.other.onnx"}, True),
+        ({"model.onnx", "model.onnx.data"}, True),
+        ({"model.onnx", "notes.txt"}, False),
+    ],
+)
+def test_a_folder_is_ours_by_what_is_in_it(tmp_path, names, is_ours):
+    for name in names:
+        path = tmp_path / "out" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    if is_ours:
+        check_target(tmp_path / "out", force=True)
+    else:
+        with pytest.raises(UsageError, match="did not write"):
+            check_target(tmp_path / "out", force=True)
+
+
 def test_what_appears_meanwhile_is_not_replaced(tmp_path):
     target = tmp_path / "out"
     with staging(target) as folder:
