@@ -43,8 +43,8 @@ def wait_for_outputs(place, count):
 @pytest.mark.parametrize(
     ("kills", "count", "seed"),
     [
-        pytest.param(3, 24, 4, id="few"),
-        pytest.param(20, 60, 6, id="many", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+        pytest.param(2, 24, 9, id="few"),
+        pytest.param(20, 48, 6, id="many", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
     ],
 )
 def test_killed_at_random_points(undisturbed, tmp_path, kills, count, seed, capsys):
