@@ -34,7 +34,7 @@ WITH_GRAPHS = ("numpy.random", "converter.write_graph", "converter.lowered")
 def preload(job: Job) -> None:
     """Import what jobs like this one need."""
     for name in names(job):
-        with suppress(ImportError):  # an extra that is missing; the job that needs it says so
+        with suppress(Exception):  # an extra is missing or broken: the job that needs it says so
             import_module(name)
 
 
