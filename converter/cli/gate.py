@@ -14,6 +14,10 @@ from formats.errors import UsageError
 if TYPE_CHECKING:  # `--help` need not pay for these
     from converter.verify.gate import Checked
 
+# What reports call a failure, by its exit code.
+FAULTS = {
+    1: "VerificationError", 3: "SourceError", 4: "UnsupportedError", 5: "SafetyError",
+}  # fmt: skip
 UNGATED = "has no record"  # how the gate's word on what is not ours begins
 
 
@@ -164,6 +168,7 @@ def _record(checked: "Checked", folder: Path) -> dict[str, Any]:
     name, manifest = _name(checked, folder), checked.manifest
     about = manifest.get("source", {})
     verification = manifest.get("verification", {})
+    weights = _object(verification.get("weights"))
     message = "\n".join([*checked.problems, checked.reason]).strip()
     graphs = [g for g in (manifest.get("graph"), *manifest.get("graphs", ())) if g]
     return {
@@ -172,7 +177,9 @@ def _record(checked: "Checked", folder: Path) -> dict[str, Any]:
         "plan": "",
         "status": "failed" if checked.exit_code else "done",
         "exit_code": checked.exit_code,
-        "error": {"type": "VerificationError", "message": message} if checked.exit_code else None,
+        "error": {"type": FAULTS.get(checked.exit_code, "ConvertError"), "message": message}
+        if checked.exit_code
+        else None,
         "bytes": checked.nbytes,
         **{
             key: about[key]
@@ -180,6 +187,8 @@ def _record(checked: "Checked", folder: Path) -> dict[str, Any]:
             if key in about
         },
         "source_digest": about.get("digest", {}).get("value"),
+        "tensors": weights.get("tensors", 0),
+        "weight_bytes": weights.get("bytes", 0),
         "weights_digest": manifest.get("weights_digest", {}).get("value"),
         "normalisations": manifest.get("normalisations", []),
         "left_out": manifest.get("left_out", []),
@@ -195,7 +204,7 @@ def _record(checked: "Checked", folder: Path) -> dict[str, Any]:
         ],
         "verification": {
             "reached": checked.reached,
-            "weights": verification.get("weights"),
+            "weights": weights or None,
             "graphs": {
                 name: report
                 for name, report in (
@@ -206,8 +215,12 @@ def _record(checked: "Checked", folder: Path) -> dict[str, Any]:
             },
         },
         "seconds": round(checked.seconds, 4),
-        "tool": manifest.get("environment", {}).get("tool"),
+        "tool": _object(manifest.get("environment")).get("tool"),
     }
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _report(

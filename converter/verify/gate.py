@@ -65,7 +65,7 @@ class Checked:
         files: How many were hashed.
         nbytes: Of these.
         seconds: How long that took.
-        manifest: What it records, all but the long parts; or nothing.
+        manifest: What it records, all but the long parts; nothing where it could not be followed.
     """
 
     path: Path
@@ -202,6 +202,8 @@ def check(found: Found, require: str | None) -> Checked:
     finally:
         for file in (file for artifact in opened for file in artifact.opened.values()):
             file.close()
+    if code:  # it need not be what it says
+        manifest = {}
     if require is not None and not code and LEVELS.index(reached) < LEVELS.index(require):
         problems.append(f"verified as far as {reached}; required: {require}")
     return Checked(

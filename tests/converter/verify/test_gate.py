@@ -402,3 +402,30 @@ def test_odd_names_are_spelled(dest):
     done = run(dest)
     assert done.returncode == 0
     assert "\\n\\x1b[31m é" in done.stdout
+
+
+def test_reports_have_every_output(dest, tmp_path):
+    edit(dest / "weights.portable", lambda m: m.update(schema_version=2))
+    paths = [tmp_path / f"r.{suffix}" for suffix in ("jsonl", "xml", "html")]
+    asked = [word for path in paths for word in ("--report", path)]
+    done = run(dest, "--require", "weights", *asked)
+    assert done.returncode == 4, done.stderr
+    lines = [json.loads(line) for line in paths[0].read_text().splitlines()]
+    found = {line["name"]: line for line in lines if "name" in line}
+    good, bad = found["graph.portable"], found["weights.portable"]
+    assert (good["status"], good["error"], good["tensors"]) == ("done", None, 27)
+    assert good["verification"]["reached"] == "weights"
+    assert (bad["status"], bad["error"]["type"]) == ("failed", "UnsupportedError")
+    assert 'failures="' in paths[1].read_text()
+    assert "graph.portable" in paths[2].read_text()
+
+
+def test_what_manifests_hold_in_place_of_objects_does_not_break_reports(dest, tmp_path):
+    for key in ("source", "verification", "graph", "weights_digest", "environment", "left_out"):
+        path = dest / "graph.portable/manifest.json"
+        kept = path.read_text()
+        edit(path.parent, lambda m, key=key: m.update({key: "text"}))
+        done = run(dest, "--report", tmp_path / "r.jsonl", "--report", tmp_path / "r.html")
+        assert done.returncode in (0, 1, 3), (key, done.stderr)
+        assert "Traceback" not in done.stderr
+        path.write_text(kept)
