@@ -119,7 +119,7 @@ class Runner:
             env=env,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300,
         )
 
     @property
@@ -196,6 +196,7 @@ def test_what_stands_in_an_input_is_never_run(runner):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_action_installs_from_its_own_checkout(action, tmp_path):
     checkout = tmp_path / "checkout"
     checkout.mkdir()
