@@ -25,17 +25,23 @@ from converter.version import VERSION
 from formats.errors import ConvertError, EnvironmentFault, InternalError, StorageError
 
 CONNECT_SECONDS = 10.0
+JOIN_SECONDS = 60.0  # where a cluster refuses, Ray may go on asking
 LOOK_SECONDS = 60.0  # for a node to start a process and look around
 SWEEP_SECONDS = 10.0
 WATCH_SECONDS = 1.0  # between looks at whether the driver lives
 ORPHAN_SECONDS = 30.0  # to end in order when it does not
+ON_REFUSAL = "Perhaps it wants a token: set RAY_AUTH_MODE=token, and have it in ~/.ray/auth_token"
 
 
 # -- joining, and looking at the nodes ------------------------------------------------------------
 
 
-def join(address: str | None) -> None:
+def join(line: Connection, address: str | None) -> None:
     """Join a cluster; never start one.
+
+    Args:
+        line: The driver's, which is told so where Ray does not come back.
+        address: Of the cluster, or None for the one that the environment names.
 
     Raises:
         EnvironmentFault: There is none, or it is of another version, or does not let us in.
@@ -45,15 +51,30 @@ def join(address: str | None) -> None:
     where = address or os.environ.get("RAY_ADDRESS") or "auto"
     if "://" not in where and where != "auto":
         _check_answers(where)
+    limit = threading.Timer(JOIN_SECONDS, _give_up, (line, where))
+    limit.daemon = True
+    limit.start()
     try:
         ray.init(address=where, log_to_driver=False, logging_level=logging.CRITICAL)
     except ConnectionError as e:
         hint = "Start one with ray start --head, or name it with --address HOST:PORT"
+        if where != "auto":  # something answers there
+            hint = ON_REFUSAL
         raise EnvironmentFault(
             f"no Ray cluster can be joined: {line_of(e)}", where=where, hint=hint
         ) from e
     except Exception as e:  # of many kinds: versions, tokens, addresses
         raise EnvironmentFault(f"no Ray cluster can be joined: {line_of(e)}", where=where) from e
+    finally:
+        limit.cancel()
+
+
+def _give_up(line: Connection, where: str) -> None:
+    """Tell the driver that the cluster does not let us in, and end."""
+    found = f"the Ray cluster has not let us in for {JOIN_SECONDS:g} s"
+    with suppress(OSError):
+        line.send(EnvironmentFault(found, where=where, hint=ON_REFUSAL))
+    os._exit(1)
 
 
 def _check_answers(address: str) -> None:
@@ -191,7 +212,7 @@ def main() -> None:
 
 
 def _serve(line: Connection, charter: Charter) -> None:
-    join(charter.settings.address)
+    join(line, charter.settings.address)
     import ray
 
     look_around(charter)

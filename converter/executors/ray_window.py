@@ -14,13 +14,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from converter.executors import ray_node
 from converter.executors.ray_orders import Charter, Wanted
-from converter.job import Job, Outcome, Status, died
-from converter.registries.catalog import scheme_of
+from converter.job import Job, Outcome, Status, again, died
 from converter.sizes import readable_size
 from converter.verify.device_names import KINDS, parse_device
 from formats.errors import ConvertError, EnvironmentFault
@@ -43,7 +41,6 @@ class Try:
 
     Attributes:
         job: Which.
-        was_there: Whether its output was there before the first try, where that can be seen.
         tries: How often.
         begun: When the last try was, by the monotonic clock.
         host: Where it runs, as soon as it does.
@@ -52,7 +49,6 @@ class Try:
     """
 
     job: Job
-    was_there: bool
     tries: int = 0
     begun: float = 0.0
     host: str = ""
@@ -108,7 +104,7 @@ class Window:
         jobs = self._line.recv()
         self._is_all = len(jobs) < wanted
         for job in jobs:
-            self._submit(Try(job, _is_there(job)))
+            self._submit(Try(job))
 
     def _room(self) -> int:
         now = time.monotonic()
@@ -122,10 +118,7 @@ class Window:
     def _submit(self, one: Try) -> None:
         one.tries += 1
         one.begun, one.host = time.monotonic(), ""
-        job = one.job
-        if one.tries > 1 and not one.was_there:
-            # What is there now, an earlier try has written before its worker was lost.
-            job = replace(job, options=replace(job.options, force=True))
+        job = one.job if one.tries == 1 else again(one.job)
         asked = asked_of(job)
         task = self._convert.options(
             name=f"convert {job.name}",
@@ -312,10 +305,3 @@ def line_of(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[-1] if "Traceback" in str(error) and lines else " ".join(lines)
     return (text or type(error).__name__)[:LONGEST]
-
-
-def _is_there(job: Job) -> bool:
-    """Tell whether an output is there already; where that cannot be seen, it is said to be."""
-    if scheme_of(job.destination):
-        return True
-    return os.path.lexists(Path(job.destination) / job.name)
