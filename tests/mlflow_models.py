@@ -83,7 +83,6 @@ PICKLE = {"serialization_format": "pickle"} if MAJOR >= 3 else {}
 # Name → (flavor, what makes the model, what its flavor is told).
 MODELS = {
     "keras": ("keras", keras_model, {}),
-    "keras-exported": ("keras", keras_model, {"save_exported_model": True}),
     "tf-keras": ("tensorflow", keras_model, {}),
     "tf-module": ("tensorflow", tf_module, {}),
     "torch-pickle": ("pytorch", torch_model, PICKLE),

@@ -23,8 +23,7 @@ ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "tests" / "mlflow_models.py"
 PYTHON_2 = "CONVERT_MLFLOW2_PYTHON"  # one with MLflow 2, torch, onnx, and convert
 GOOD = (
-    "keras", "keras-exported", "tf-keras", "tf-module", "torch-pickle", "torch-script",
-    "torch-export", "onnx",
+    "keras", "tf-keras", "tf-module", "torch-pickle", "torch-script", "torch-export", "onnx",
 )  # fmt: skip
 GOOD_2 = ("torch-pickle", "torch-script", "onnx")
 DAMAGED, FUNCTION = "damaged", "function"
@@ -173,7 +172,7 @@ def check_registry(registry, good):
         assert record["verification"]["reached"] == "cpu", record["warnings"]
         (graph,) = record["verification"]["graphs"].values()
         has_example = "the registry's example" in [case["name"] for case in graph["cases"]]
-        assert has_example == (not name.startswith("keras"))  # MLflow writes none there
+        assert has_example == (name != "keras")  # MLflow writes none there
     versions = registry.versions()
     assert {v for v in versions if "_portable" in v} == {f"models:/{n}_portable/1" for n in good}
     for name in good:
@@ -226,13 +225,6 @@ def check_aliases(registry, name):
     registry.ask("model-versions/create", again)
     registry.set_alias(name, "2")
     words = (f"models:/{name}", "-o", TEMPLATE)
-    code, document, records = registry.batch(*words, "--verify", "weights", ledger="a.sqlite")
-    assert code == 0
-    warnings = records[f"models:/{name}/2"]["warnings"]
-    assert ["champion was not moved" in w for w in warnings] == [True]
-    before = registry.aliases(f"{name}_portable")
-    assert before == {"champion": "1"}
-
     code, document, records = registry.batch(*words, ledger="b.sqlite")
     assert code == 0
     found = records[f"models:/{name}/2"]["output"]
