@@ -138,7 +138,7 @@ def default_out(source: Path, to: Target, device: str | None = None) -> Path:
     A file of torch's is called after its device, too: its source may stand in the same folder.
     """
     stem = source.name or source.resolve().name
-    while 0 < (dot := stem.rfind(".")) and stem[dot:].lower() in _suffixes():
+    while (dot := stem.rfind(".")) > 0 and stem[dot:].lower() in _suffixes():
         stem = stem[:dot]
     if to in TORCH_SUFFIXES:
         return Path(f"{stem}.{(device or 'cpu').replace(':', '-')}{TORCH_SUFFIXES[to]}")
@@ -270,7 +270,7 @@ def steps(
             sync_tree(payload)
         for one in (*compared.values(), *precision.values()) or (None,):
             check_reached(options, report, one)
-        publish(made, target, force=options.force)
+        publish(made, target, force=options.force, sync=sync)
     result = _result(target, source, bundle, match, report, compared)
     yield replace(result, precision=precision, source_digest=digest)
 

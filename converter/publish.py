@@ -81,8 +81,14 @@ def check_target(target: Path, *, force: bool) -> None:
         )
 
 
-def publish(payload: Path, target: Path, *, force: bool) -> None:
+def publish(payload: Path, target: Path, *, force: bool, sync: bool = True) -> None:
     """Rename ``payload``, which lies in a staging folder, to ``target``.
+
+    Args:
+        payload: What was made.
+        target: Where it belongs.
+        force: Whether an output that is there may be replaced.
+        sync: Wait until names are on the disk, too; of no use where files are not.
 
     Raises:
         UsageError: Something appeared at ``target`` meanwhile, and ``force`` is not given.
@@ -91,7 +97,8 @@ def publish(payload: Path, target: Path, *, force: bool) -> None:
     check_target(target, force=force)
     aside = payload.with_name(payload.name + ".old")
     try:
-        _sync(payload.parent)
+        if sync:
+            _sync(payload.parent)
         is_folder = target.is_dir() and not target.is_symlink()
         if is_folder or (payload.is_dir() and os.path.lexists(target)):
             target.rename(aside)  # a folder can only be renamed over an empty one
@@ -104,7 +111,8 @@ def publish(payload: Path, target: Path, *, force: bool) -> None:
             payload.replace(target)
         else:
             os.link(payload, target)  # unlike rename, never replaces
-        _sync(target.parent)
+        if sync:
+            _sync(target.parent)
     except FileExistsError as e:
         raise UsageError("appeared meanwhile", where=target) from e
     except OSError as e:

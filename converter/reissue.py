@@ -126,7 +126,7 @@ def steps(
             file.check_unchanged()
         if sync:
             sync_tree(payload)
-        publish(written, target, force=options.force)
+        publish(written, target, force=options.force, sync=sync)
     yield Evidence(report, compared)
 
 

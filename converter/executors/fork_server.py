@@ -1,4 +1,4 @@
-"""The fork server: one clean process that forks a child for each job, and watches over it.
+"""The fork server: one clean process that forks children for jobs, and watches over them.
 
 ``python -P -m converter.executors.fork_server ORDERS WORDS LIFELINE``, three file descriptors. It
 is started, never forked, so that it has one thread and nothing of the driver's; what conversions
@@ -47,16 +47,18 @@ TRACE_SECONDS = 0.2  # for a child to say where it is, before it is stopped
 MEMORY_SECONDS = 0.05
 FORK_SECONDS, FORK_ROUNDS = 0.2, 50  # between tries to start a process, and how many
 SHARE_OF_TIME = 0.05  # that looking at all processes may take
+JOBS_OF_A_CHILD = 64  # at most: what they leave in memory goes with it
 UNDYING_SECONDS = 10.0  # after which one that waits for a dead disk is not waited for
 
 
 @dataclass(slots=True)
 class Child:
-    """One job that runs.
+    """A process, and the job that it does.
 
     Attributes:
         order: What it does.
         pid: Of the child.
+        orders_fd: Where it takes further ones from.
         answer_fd: Where its record comes from.
         words_fd: Where all comes from that it prints.
         began: When, by the monotonic clock.
@@ -67,10 +69,13 @@ class Child:
         is_killed: Whether it was.
         answer: What came of its record.
         words: The last of what it printed.
+        jobs: How many it has been given.
+        is_over: Whether it has answered the last of them, and only has to end.
     """
 
     order: Order
     pid: int
+    orders_fd: int
     answer_fd: int
     words_fd: int
     began: float
@@ -80,6 +85,8 @@ class Child:
     is_killed: bool = False
     answer: bytearray = field(default_factory=bytearray)
     words: bytearray = field(default_factory=bytearray)
+    jobs: int = 1
+    is_over: bool = False
 
 
 class ForkServer:
@@ -123,7 +130,10 @@ class ForkServer:
                 events = self._poll.poll(self._patience())
                 ready = {fd for fd, _ in events}
                 for fd in ready & self._by_fd.keys():
+                    child, _ = self._by_fd[fd]
                     self._hear(fd)
+                    if fd == child.answer_fd:
+                        self._go_on(child)
                 if self._wake in ready:
                     with suppress(BlockingIOError):
                         os.read(self._wake, CHUNK_BYTES)
@@ -168,33 +178,54 @@ class ForkServer:
             self._say(Word(0, "crashed", 0.0, text.encode()))
 
     def _fork(self, order: Order) -> None:
-        answer, to_answer = os.pipe()
+        pipes: list[int] = []
         try:
-            words, to_words = os.pipe()
-        except OSError:
-            os.close(answer)
-            os.close(to_answer)
-            raise
-        try:
+            for _ in range(3):
+                pipes += os.pipe()
             pid = os.fork()
         except OSError:
-            for fd in (answer, to_answer, words, to_words):
+            for fd in pipes:
                 os.close(fd)
             raise
+        orders, to_orders, answer, to_answer, words, to_words = pipes
         if not pid:
-            pipes = to_answer, to_words
-            close = (*self._own, *self._by_fd, answer, words)
-            forked.be_the_child(self._task, order, self._scratch, pipes, close, self._pid)
-        os.close(to_answer)
-        os.close(to_words)
-        began = time.monotonic()
-        child = Child(order, pid, answer, words, began, next_step=began + order.seconds)
+            others = (child.orders_fd for child in self._running.values() if not child.is_over)
+            close = (*self._own, *self._by_fd, *others, to_orders, answer, words)
+            ours = orders, to_answer, to_words
+            forked.be_the_child(self._task, order, self._scratch, ours, close, self._pid)
+        for fd in (orders, to_answer, to_words):
+            os.close(fd)
+        child = Child(order, pid, to_orders, answer, words, 0.0)
         self._running[pid] = child
         for fd, buffer in ((answer, child.answer), (words, child.words)):
             os.set_blocking(fd, False)
             self._by_fd[fd] = child, buffer
             self._poll.register(fd, select.POLLIN)
-        self._say(Word(order.number, "begun", 0.0, b"%d" % pid))
+        self._has_begun(child)
+
+    def _has_begun(self, child: Child) -> None:
+        child.began = time.monotonic()
+        child.next_step = child.began + child.order.seconds
+        self._say(Word(child.order.number, "begun", 0.0, b"%d" % child.pid))
+
+    def _go_on(self, child: Child) -> None:
+        """Give a child that has answered, and may do more, its next job; or let it end."""
+        answer = forked.complete(child.answer)
+        if answer is None or answer[:1] != forked.READY or child.ending is not None:
+            return
+        self._say(self._last_word(child, None, answer))
+        child.answer.clear()
+        child.words.clear()
+        if self._waiting and child.jobs < JOBS_OF_A_CHILD:
+            with suppress(BrokenPipeError):  # it died just now, and that job with it
+                child.order = self._waiting.popleft()
+                child.jobs += 1
+                self._has_begun(child)
+                forked.send(child.orders_fd, child.order)
+        else:
+            child.is_over = True
+            child.next_step = time.monotonic() + UNDYING_SECONDS
+            os.close(child.orders_fd)
 
     def _hear(self, fd: int) -> bool:
         """Take some of what a child says; tell whether there may be more."""
@@ -251,6 +282,9 @@ class ForkServer:
         for fd in (child.answer_fd, child.words_fd):
             self._hear_out(child, fd)
         del self._running[child.pid]
+        if child.is_over:
+            return
+        os.close(child.orders_fd)
         answer = forked.complete(child.answer)
         if answer is None or answer[:1] == forked.SOMETHING_LEFT:
             with suppress(ProcessLookupError, PermissionError):
@@ -276,12 +310,14 @@ class ForkServer:
             kills = watching.out_of_memory_kills()
             oom, self._oom_kills = kills > self._oom_kills, kills
             end, text = endings.of_status(status or 0, words, oom=oom)
+            if end == "crashed" and child.jobs > 1:
+                end = "spoilt"  # perhaps by a job before
         return Word(order.number, end, seconds, text.encode("utf-8", "replace"))
 
     def _patience(self) -> float | None:
         """Return the milliseconds until something is due that nobody announces."""
         due = min((child.next_step for child in self._running.values()), default=float("inf"))
-        if any(child.order.memory_bytes for child in self._running.values()):
+        if any(c.order.memory_bytes and not c.is_over for c in self._running.values()):
             due = min(due, self._next_look)
         if self._refused:
             due = min(due, self._no_fork_before)
@@ -298,7 +334,8 @@ class ForkServer:
         if now < self._next_look:
             return
         limited = [
-            c for c in self._running.values() if c.ending is None and c.order.memory_bytes
+            c for c in self._running.values()
+            if c.ending is None and not c.is_over and c.order.memory_bytes
         ]  # fmt: skip
         if limited:
             self._look_at_memory(limited)

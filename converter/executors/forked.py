@@ -1,7 +1,9 @@
-"""The child that does one job: made ready, put to work, and ended without a way back.
+"""The child that does jobs: made ready, put to work, and ended without a way back.
 
-What it changes of itself dies with it. The server's own ends of pipes are closed before any code of
-the job's runs.
+Most jobs are small, and to make a process for each costs more than they do. So a child takes
+another one where the last has left nothing behind: it was short, it neither died nor ran out of
+memory, and the process is as it was before (see `State`). Whatever else it changed dies with it.
+The server's own ends of pipes are closed before any code of the job's runs.
 """
 
 import gc
@@ -11,23 +13,33 @@ import os
 import resource
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from converter.executors import watching
-from converter.executors.orders import LENGTH, Order, unpacked
+from converter.executors.orders import LENGTH, Order, Unframing, packed, unpacked
 from converter.job import Job, Outcome, Status, blank_record
 from formats.errors import ConvertError
 
 Task: TypeAlias = Callable[[Job, Path], Outcome]
-NOTHING_LEFT, SOMETHING_LEFT = b"0", b"1"  # of processes, before the answer
+# What comes before the answer: the child ends; it ends and leaves processes; it takes another job.
+NOTHING_LEFT, SOMETHING_LEFT, READY = b"0", b"1", b"2"
+LIGHT_SECONDS = 0.5  # a job that took longer is worth a process of its own
+GROWTH_BYTES = 64 << 20  # resident, that a child may gain before it ends
+CHUNK_BYTES = 1 << 16
 OOM_SCORE = b"500"  # where memory runs out, the system shall end jobs before anything else
 # Of address space, above what a job may hold: pages are reserved that are never touched. What
 # grows slowly is stopped for what it holds; this turns one huge request into a MemoryError.
 HEADROOM_BYTES = 256 << 20
+HANDLED = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE)
+LIMITED = (
+    resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE,
+    resource.RLIMIT_NOFILE,
+)  # fmt: skip
 
 
 def task_of(name: str) -> Task:
@@ -40,25 +52,40 @@ def be_the_child(
     task: Task,
     order: Order,
     scratch: Path,
-    pipes: tuple[int, int],
+    pipes: tuple[int, int, int],
     close: Iterable[int],
     parent: int,
 ) -> None:
-    """Do one job and end; this does not return.
+    """Do one job, and others as they come, and end; this does not return.
 
     Args:
         task: What to do.
-        order: With what, within what limits.
+        order: With what first, within what limits.
         scratch: Folder for temporary files.
-        pipes: Where the record goes, and all that is printed.
+        pipes: Where further orders come from, where records go, and all that is printed.
         close: The server's own file descriptors.
         parent: Pid of the server.
     """
     code = 1
     try:
-        answer, words = pipes
-        _prepare(order, words, close, parent)
-        _write(answer, _answer(task, cast(Job, unpacked(order.job)), scratch))
+        orders, answer, words = pipes
+        _prepare(words, close, parent)
+        most, usual = watching.resident_bytes() + GROWTH_BYTES, state()
+        hard = resource.getrlimit(resource.RLIMIT_DATA)
+        further: Order | None = order
+        while further is not None:
+            _limit(further, hard)
+            begin = time.monotonic()
+            flag, record = _answer(task, cast(Job, unpacked(further.job)), scratch)
+            resource.setrlimit(resource.RLIMIT_DATA, hard)
+            is_as_before = (
+                flag == NOTHING_LEFT
+                and time.monotonic() - begin < LIGHT_SECONDS
+                and watching.resident_bytes() < most
+                and _is_as(usual)
+            )
+            _write(answer, (READY if is_as_before else flag) + record)
+            further = _order(orders) if is_as_before else None
         code = 0
     except SystemExit as e:
         code = e.code if isinstance(e.code, int) else int(e.code is not None)
@@ -69,8 +96,51 @@ def be_the_child(
         os._exit(code & 0xFF)
 
 
-def _prepare(order: Order, words: int, close: Iterable[int], parent: int) -> None:
-    gc.disable()  # as the command line does: a job makes few cycles, and takes them with it
+class State(NamedTuple):
+    """What a job could change of its process, other than its memory."""
+
+    folder: str
+    mask: int
+    environment: dict[str, str]
+    files: frozenset[str]
+    threads: int
+    timer: tuple[float, float]
+    handlers: tuple[object, ...]
+    limits: tuple[tuple[int, int], ...]
+
+
+def state() -> State | None:
+    """Return the state of this process; None where it cannot be told."""
+    try:
+        mask = os.umask(0o77)
+        os.umask(mask)
+        return State(
+            os.getcwd(),  # noqa: PTH109
+            mask,
+            dict(os.environ),
+            frozenset(os.listdir("/proc/self/fd")),  # noqa: PTH208
+            watching.threads(),
+            signal.getitimer(signal.ITIMER_REAL),
+            tuple(map(signal.getsignal, HANDLED)),
+            tuple(map(resource.getrlimit, LIMITED)),
+        )
+    except OSError:
+        return None
+
+
+def _is_as(usual: State | None) -> bool:
+    """Tell whether this process is as it was, files apart that only garbage holds open."""
+    if usual is None:
+        return False
+    now = state()
+    if now is not None and now.files != usual.files:
+        gc.collect()
+        now = state()
+    return now == usual
+
+
+def _prepare(words: int, close: Iterable[int], parent: int) -> None:
+    gc.disable()  # as the command line does: a job makes few cycles, and they end with the child
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setpgid(0, 0)
@@ -87,20 +157,41 @@ def _prepare(order: Order, words: int, close: Iterable[int], parent: int) -> Non
             os.write(fd, OOM_SCORE)
         finally:
             os.close(fd)
+
+
+def _limit(order: Order, now: tuple[int, int]) -> None:
     if order.memory_bytes and not order.has_gpu:  # a GPU's driver reserves more than there is
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         most = watching.data_bytes() + order.memory_bytes + HEADROOM_BYTES
-        if hard == resource.RLIM_INFINITY or most < hard:
-            resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+        if now[1] == resource.RLIM_INFINITY or most < now[1]:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, now[1]))
 
 
-def _answer(task: Task, job: Job, scratch: Path) -> bytes:
-    record = json.dumps(_record(task, job, scratch)).encode()
+def send(orders: int, order: Order) -> None:
+    """Give a child that waits for it another order.
+
+    Raises:
+        BrokenPipeError: It is gone.
+    """
+    _write(orders, packed(order))
+
+
+def _order(orders: int) -> Order | None:
+    """Wait for another order; None where there is none for this child."""
+    unframing = Unframing()
+    while some := os.read(orders, CHUNK_BYTES):
+        for message in unframing.feed(some):
+            return cast(Order, unpacked(message))
+    return None
+
+
+def _answer(task: Task, job: Job, scratch: Path) -> tuple[bytes, bytes]:
+    record = _record(task, job, scratch)
+    text = json.dumps(record).encode()
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
-        return NOTHING_LEFT + record
-    return SOMETHING_LEFT + record
+        return NOTHING_LEFT, text
+    return SOMETHING_LEFT, text
 
 
 def _record(task: Task, job: Job, scratch: Path) -> dict[str, Any]:

@@ -15,10 +15,12 @@ from typing import Literal, NamedTuple
 from converter.job import Job
 
 # What became of a child: "killed" is by SIGKILL and not by us, and "oom" the same while the kernel
-# ran out of memory.
-End = Literal["ready", "begun", "answered", "crashed", "timeout", "memory", "killed", "oom"]
+# ran out of memory; "spoilt" is a crash in a child that had done other jobs before.
+End = Literal[
+    "ready", "begun", "answered", "crashed", "timeout", "memory", "killed", "oom", "spoilt"
+]
 ENDS: tuple[End, ...] = (
-    "ready", "begun", "answered", "crashed", "timeout", "memory", "killed", "oom",
+    "ready", "begun", "answered", "crashed", "timeout", "memory", "killed", "oom", "spoilt",
 )  # fmt: skip
 LENGTH = struct.Struct(">Q")
 ORDER = struct.Struct(">QdQ?")  # number, seconds, bytes of memory, whether a GPU is used

@@ -4,6 +4,7 @@ A fork server does the work (`fork_server`); here is who gets which job, and who
 Only what is no fault of the job's is tried again, ``Settings.retries`` times, and alone, so that a
 job which takes others down with it is found out:
 
+- a job that crashed in a child which had done others before is tried again in a fresh one;
 - a job whose server went away is tried again, and is ``lost`` in the end;
 - so is one that was killed (SIGKILL) by somebody else. A person, a scheduler or the kernel may have
   done it. Killed again although it was alone, it is its own fault: ``memory`` where the kernel
@@ -48,7 +49,7 @@ class Try:
 
 
 class Processes:
-    """Runs each job in a child of its own."""
+    """Runs jobs in children that are as new for each."""
 
     def __init__(self, settings: Settings, task: str = WORK, *, preloads: bool = True) -> None:
         """Keep what is asked; processes are started by the first job.
@@ -126,6 +127,9 @@ class Processes:
         del self._sent[word.number]
         if word.end == "answered":
             return _answered(one, word)
+        if word.end == "spoilt":  # in a child of its own it will show whose fault that was
+            self._suspects.append(one)
+            return None
         if word.end in ("killed", "oom"):
             return self._killed(one, word)
         return _died(one, status_of(word), word.text.decode(), word.seconds)

@@ -87,6 +87,14 @@ def descendants(roots: Iterable[int], known: Mapping[int, Process]) -> set[int]:
     return found
 
 
+def resident_bytes() -> int:
+    """Return what this process holds in memory; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def data_bytes() -> int:
     """Return what this process has mapped for data, as ``RLIMIT_DATA`` counts it."""
     try:

@@ -68,6 +68,26 @@ def _state(rest, folder):
     }  # fmt: skip
 
 
+def _pid(rest, folder):
+    sys.modules["planted_here"] = sys  # a module more is no change that counts
+    return os.getpid()
+
+
+def _open_file(rest, folder):
+    os.open(os.devnull, os.O_RDONLY)
+    return os.getpid()
+
+
+def _long(rest, folder):
+    time.sleep(float(rest))
+    return os.getpid()
+
+
+def _crash_behind_others(rest, folder):
+    if "planted_here" in sys.modules:
+        ctypes.string_at(0)
+
+
 def _variable(rest, folder):
     return os.environ.get(rest)
 
