@@ -13,7 +13,6 @@ from threading import Thread
 import pytest
 
 from converter.executors.engine import Settings
-from converter.executors.isolated import run_isolated
 from converter.executors.processes import Processes
 from converter.executors.watching import is_alive
 from converter.job import Job, Needs
@@ -333,11 +332,3 @@ def test_a_server_that_cannot_begin(scratch):
     missing = scratch / "nowhere"
     with Processes(Settings(1, missing), TASK) as executor, pytest.raises(StorageError):
         list(executor.run([job("fine x")]))
-
-
-def test_one_isolated(tmp_path, monkeypatch):
-    scratch = tmp_path / "made" / "here"
-    assert run_isolated(job("fine x"), scratch, task=TASK).status == "done"
-    assert run_isolated(job("segv"), scratch, task=TASK).status == "crashed"
-    assert run_isolated(job("kill"), scratch, task=TASK).status == "lost"
-    assert not list(scratch.iterdir())
