@@ -1,6 +1,7 @@
 """README is the contract: its session, table, snippets and links are run or compared."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,8 @@ def test_set_up_is_two_commands():
 
 def test_the_python_snippet_runs(tmp_path):
     shutil.copy(ROOT / "fixtures/demo/checkpoint.pt", tmp_path / "model.pt")
+    (tmp_path / "models").mkdir()
+    shutil.copy(ROOT / "fixtures/demo/checkpoint.pt", tmp_path / "models/a.pt")
     pytest.importorskip("h5py")
     import h5py
     import numpy as np
@@ -85,6 +88,23 @@ def test_the_python_snippet_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "'keras_version': '2.2.4'" in done.stdout
     assert "'backend': 'tensorflow'" in done.stdout
+    assert "a.safetensors done" in done.stdout
+
+
+def test_every_command_has_the_options_that_it_is_shown_with():
+    """Parsed and not run: they name buckets, servers and files of nobody's."""
+    import typer
+
+    from converter.cli import COMMANDS
+    from converter.cli.app import app
+
+    program = typer.main.get_command(app)
+    shown = re.findall(r"^\$ convert ((?:.*\\\n)*.*)$", "\n".join(blocks("console")), re.MULTILINE)
+    assert len(shown) > 25
+    for line in shown:
+        words = shlex.split(line.replace("\\\n", " "), comments=True)
+        name = words.pop(0) if words[0] in COMMANDS else "SOURCE"
+        program.commands[name].make_context(name, words)
 
 
 def test_links_lead_somewhere():
