@@ -50,6 +50,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 import torch_graphs  # noqa: E402
 from tensorflow_server import stand_in  # noqa: E402
+from warm_python import warm  # noqa: E402
 
 KERAS = ("keras_h5", "keras_zip")
 TENSORFLOW = ("savedmodel", "tf1_frozen", "tf_checkpoint")
@@ -78,7 +79,6 @@ def main() -> int:
     options = parser.parse_args()
     kinds: list[str] = []
     if options.tensorflow_python:
-        os.environ[PYTHON_VARIABLE] = options.tensorflow_python
         kinds += [*KERAS, *TENSORFLOW]
     if options.torch_python:
         os.environ[TORCH_PYTHON_VARIABLE] = options.torch_python
@@ -91,6 +91,11 @@ def main() -> int:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         asks = None
+        if options.tensorflow_python:
+            folder = Path(scratch) / "w"
+            folder.mkdir()
+            keras = stack.enter_context(warm(options.tensorflow_python, folder, "tensorflow"))
+            os.environ[PYTHON_VARIABLE] = str(keras)
         if any(kind in TENSORFLOW for kind, _ in found):
             asks = stack.enter_context(stand_in(options.tensorflow_python, Path(scratch)))
         with ThreadPoolExecutor(options.jobs) as pool:
