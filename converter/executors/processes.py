@@ -27,7 +27,7 @@ from converter.executors.orders import WORK, Charter, Word
 from converter.executors.server import Server, ServerLostError
 from converter.job import Job, Outcome, Status, again, died
 
-QUEUED = 8  # jobs that a server has ready for each that runs
+QUEUED = 4  # jobs that a server has ready for each that runs
 LOST = "the process that ran it went away"
 
 

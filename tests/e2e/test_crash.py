@@ -44,6 +44,7 @@ def content(out):
     return load_file(path)["w19"].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["portable", "safetensors"])
 @pytest.mark.parametrize("force", [False, True])
 def test_killed_at_random_points(sources, tmp_path, target, force):
