@@ -87,10 +87,10 @@ def tell(records: Sequence[dict[str, Any]], seconds: float) -> None:
 
 def missed(folder: Path, records: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the artifacts that are listed and were not found."""
-    sources = [Path(r["source"]) for r in records]
+    sources = [Path(r["source"]).resolve() for r in records]
     with (folder / "INDEX.tsv").open() as f:
         for row in csv.DictReader(f, delimiter="\t"):
-            path = (folder / row["path"]).absolute()
+            path = (folder / row["path"]).resolve()
             if not any(path == source or path in source.parents for source in sources):
                 yield f"not found: {row['path']}"
 
