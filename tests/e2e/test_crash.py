@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-POINTS = 20
+POINTS = 20  # of a bundle that replaces another; of what is much the same, fewer
+FEWER = 8
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_killed_at_random_points(sources, tmp_path, target, force):
     lasts = time.perf_counter() - start
     rng = random.Random(f"{target}{force}")
     seen = {"absent": 0, "old": 0, "new": 0}
-    for _ in range(POINTS):
+    for _ in range(POINTS if (target, force) == ("portable", True) else FEWER):
         for path in tmp_path.iterdir():
             if path == out or not path.name.startswith(".out"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
