@@ -214,6 +214,9 @@ class ForkServer:
         if answer is None or answer[:1] != forked.READY or child.ending is not None:
             return
         self._say(self._last_word(child, None, answer))
+        for _ in range(ROUNDS):  # what it printed is this job's, though it is read only now
+            if not self._hear(child.words_fd):
+                break
         child.answer.clear()
         child.words.clear()
         if self._waiting and child.jobs < JOBS_OF_A_CHILD:

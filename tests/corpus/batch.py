@@ -77,6 +77,11 @@ def tell(records: Sequence[dict[str, Any]], seconds: float) -> None:
         ("graphs", Counter("with" if r["graphs"] else "without" for r in records)),
     ):
         print(f"{title:<9}", ", ".join(f"{name} {n}" for name, n in counted.most_common()))
+    graphs = [g for r in records for g in r["verification"]["graphs"].values()]
+    run = [m for g in graphs if g["status"] == "passed" for m in g["outputs"]]
+    if run:
+        worst = max(m["max_rel"] or 0 for m in run)
+        print(f"beside    {len(run)} outputs, largest difference {worst:.1e}")
     gaps = Gaps()
     for record in records:
         gaps.add(record["gaps"])

@@ -73,6 +73,11 @@ def _pid(rest, folder):
     return os.getpid()
 
 
+def _chatter(rest, folder):
+    os.write(2, b"chatter\n" * 50)
+    return os.getpid()
+
+
 def _open_file(rest, folder):
     os.open(os.devnull, os.O_RDONLY)
     return os.getpid()

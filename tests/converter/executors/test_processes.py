@@ -194,6 +194,15 @@ def test_a_crash_behind_other_jobs_is_looked_at_alone(scratch):
     assert (last.status, last.record["attempts"]) == ("done", 2)
 
 
+def test_what_a_job_printed_is_not_the_next_ones_last_words(scratch):
+    jobs = [*(job(f"chatter {n}") for n in range(20)), job("hang", seconds=0.3)]
+    with Processes(Settings(1, scratch), TASK, preloads=False) as executor:
+        *before, last = executor.run(jobs)
+    assert len({o.record["found"] for o in before}) == 1
+    assert last.status == "timeout"
+    assert "chatter" not in message(last)
+
+
 def test_what_they_print_is_nobodys(scratch, capfd):
     outcomes = run(scratch, job("flood"), job("segv"), job("fine x"))
     assert [o.status for o in outcomes] == ["done", "crashed", "done"]
