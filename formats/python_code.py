@@ -1,24 +1,32 @@
-"""Byte-code of Python, of any version that Keras ran on, as steps that mean the same in all of them.
+"""Python's byte-code, of any version that Keras ran on, as steps that mean the same in all.
 
 A Lambda layer keeps its function as marshalled code. Nothing here runs it: what is read is data,
-`Code`, whose steps say what the function would do to a stack.
+`Code`, whose steps say what the function would do to a stack. The version of Python is recorded
+nowhere: it is the one in whose tables everything fits (`formats.python_code_versions`).
 
 | step | argument | what it does |
 |---|---|---|
-| constant | the value | pushes it (`Code` for a nested function's body) |
-| local, free, global | name | pushes a variable: of the function, of one around it, of the module |
-| store, store free, delete | name | pops into a local, pops into a cell, forgets a local |
-| cell | name | pushes the cell itself, for a closure |
+| constant | the value | pushes it: `Code` for a nested function's body |
+| local | name | pushes a variable of this function, whether or not nested ones use it too |
+| free | name | pushes a variable of a function around this one |
+| global | name | pushes a variable of the module, or else what Python has under that name |
+| store, store free, store global | name | pops into such a variable |
+| delete | name | forgets a local variable |
+| cell | name | pushes the variable itself, local or free: a nested function's closure |
 | attribute | name | replaces the top by its attribute; methods too, already bound |
+| store attribute, delete attribute | name | pops an object [and, below, the value] |
+| store item, delete item | | pops a key, the container below [and, below, the value] |
 | call | (positional, names of keywords) | pops arguments and what is called, pushes the result |
-| call expanded | whether with keywords | pops [mapping], sequence and what is called |
+| call expanded | whether with keywords | pops [mapping], sequence and what is called; pushes |
 | unary | ``-  +  ~  not`` | |
-| binary | ``+  -  *  /  //  %  **  @  <<  >>  &  ^  |  []`` | in place ones too |
+| binary | ``+  -  *  /  //  %  **  @  <<  >>  &  ^  |  []  div`` | div: below |
+| in place | the same but ``[]`` | may change its left operand: ``+=`` of a list extends it |
 | compare | ``<  <=  ==  !=  >  >=  in  not in  is  is not`` | |
 | build | (tuple, list, set, map, slice or string; how many) | a map takes pairs |
 | build map | names of keys | takes their values |
-| extend | (list, set, map; n) | pops, and adds all of it to the n-th from the top |
-| append | (list, set, map; n) | the same with one element, or a key and a value |
+| join | (tuple, list, set, map; n) | pops n of any kind, pushes one of this kind with all of them |
+| extend | (list, set, map; n) | pops, and adds all of it to what is then n-th from the top |
+| append | (list, set, map; n) | the same with one element, or with a key and the value above it |
 | format | (conversion ``s r a`` or "", whether with a specification) | of an f-string |
 | unpack | how many | replaces a sequence by its elements, the first on top |
 | unpack rest | (before, after) | the same with a list of what is between |
@@ -30,15 +38,26 @@ A Lambda layer keeps its function as marshalled code. Nothing here runs it: what
 | jump | | |
 | jump if | (truth, keep) | pops and jumps if it is so; keep: only pops where it does not jump |
 | jump if none | whether it is None | pops, and jumps if it is (or is not) None |
-| function | names of what lies below the code: defaults, keyword defaults, annotations, closure | |
-| import | name | pops list and level |
+| function | names of what lies below the code, the deepest first | makes a function of them all |
+| import | name | pops list and level, pushes the module |
 | import from | name | pushes an attribute of the module on top, which stays |
-| return | | |
+| enter | | replaces a context manager by its bound exit, and pushes what entering it gives |
+| raise | how many | pops so many and raises them: the way of an ``assert`` that fails |
+| yield | | pops the next element of a generator, pushes what is sent to it (None in a ``for``) |
+| return | | pops the result; what is left below it is forgotten |
+
+A ``function`` may have ``defaults`` (a tuple), ``keyword defaults`` (a map), ``annotations`` (of no
+meaning here) and ``closure`` (a tuple of cells), in this order.
+``div`` is division as Python 2 knows it: ``//`` of two integers, ``/`` of anything else.
+Where version 3.12 and later run a comprehension in place, its variables have names with a ``#``.
+Calls of Python 2's ``print`` and backquotes are those of ``print`` and ``repr``. Its ``str`` is
+text where it is ASCII.
+Not said: ``try``, ``await``, ``yield from``, classes, ``match``, ``del`` of other variables.
 
 Spec: CPython's Python/marshal.c, Lib/opcode.py and Python/ceval.c, of each version.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -73,11 +92,14 @@ class Code:
         rest: Name of ``*args``, if it has it.
         keywords: Name of ``**kwargs``.
         free: Names of variables of functions around it, in the order of a closure.
+        yields: Whether it is a generator: a call gives an iterator over what it yields.
         steps: What it does.
+
+    Two are equal that do the same, whatever the version.
     """
 
     name: str
-    version: tuple[int, int]
+    version: tuple[int, int] = field(compare=False)
     file: str
     positional: tuple[str, ...]
     positional_only: int
@@ -85,6 +107,7 @@ class Code:
     rest: str | None
     keywords: str | None
     free: tuple[str, ...]
+    yields: bool
     steps: tuple[Step, ...]
 
 
@@ -93,8 +116,8 @@ def read(data: bytes) -> Code:
 
     Raises:
         CorruptError: They are damaged.
-        UnsupportedError: The code does what these steps cannot say (it yields, awaits, catches),
-            or is of a version that is not known.
+        UnsupportedError: The code does what these steps cannot say (it awaits, catches),
+            or is of a version that is not known, or of two that differ in what it does.
         LimitError: It is larger than any function.
     """
     raise NotImplementedError
