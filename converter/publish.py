@@ -8,6 +8,7 @@ one and remove it.
 import errno
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from formats.errors import StorageError, UsageError
 
 MARK = ".convert-"
 PLACES = 8  # staging folders of one target that are found again by their names alone
+# What a bundle may still hold that has lost its manifest.
+_BUNDLED = re.compile(r"model[\w.-]*\.(?:safetensors|onnx|index\.json)|assets")
 LONGEST_NAME = 235  # bytes of a target's name that leave room for ours around it
 
 
@@ -134,6 +137,7 @@ def _is_output(folder: Path) -> bool:
         or any(n.endswith(".safetensors.index.json") for n in names)
         or names == {"config.pbtxt", "1"}  # of Triton
         or ("model.onnx" in names and all(n.startswith("model.") for n in names))
+        or (folder.suffix == ".portable" and all(_BUNDLED.fullmatch(n) for n in names))
     )
 
 

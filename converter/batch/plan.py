@@ -34,6 +34,7 @@ class Plan:
         failed: What failed before, has not changed, and is not tried again unasked.
         later: How many are left for another run, by ``--limit``.
         skipped: What is no artifact.
+        harmed: What was done before and is not as it was left: names of outputs, with the reason.
         formats: How many of each format, of all artifacts.
         nbytes: Size of what is to be converted, as far as registries say.
         digest: Of the options and the tool's version.
@@ -45,6 +46,7 @@ class Plan:
     failed: list[Row] = field(default_factory=list)
     later: int = 0
     skipped: list[Skipped] = field(default_factory=list)
+    harmed: dict[str, str] = field(default_factory=dict)
     formats: Counter[str] = field(default_factory=Counter)
     nbytes: int = 0
     digest: str = ""
@@ -77,24 +79,24 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
         name = called[entry.source]
         plan.formats[entry.format or "unknown"] += 1
         row = rows.get(entry.source)
-        known_digest = ""
+        known_digest = harm = ""
         if row is not None and row.plan == plan.digest:
             is_same = bool(entry.token) and row.token == entry.token
-            is_there = row.status in GOOD and not is_lost(row.boot)
-            is_there = is_there and (
-                entry.source in recalled or destination.holds(name, _Record(ledger, name))
-            )
-            if is_there:
-                if is_same:
+            if row.status in GOOD:
+                if entry.source not in recalled:
+                    harm = _harm(row, ledger, destination)
+                if is_same and not harm:
                     plan.done.append(row)
                     continue
-                known_digest = row.digest
-            elif row.status not in GOOD and is_same and not _is_tried_again(row, request):
+                known_digest = "" if harm else row.digest
+            elif is_same and not _is_tried_again(row, request):
                 plan.failed.append(row)
                 continue
         if request.limit is not None and len(plan.todo) >= request.limit:
             plan.later += 1
             continue
+        if harm:
+            plan.harmed[name] = harm
         plan.nbytes += entry.nbytes or 0
         plan.todo.append(
             Job(
@@ -125,6 +127,13 @@ def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
     if not found:
         raise SourceError("no artifact found", where=", ".join(request.registries))
     return list(found.values())
+
+
+def _harm(row: Row, ledger: Ledger, destination: Destination) -> str:
+    """Tell why an output that is done counts no more; "" where it does."""
+    if is_lost(row.boot):
+        return "may not have reached the disk before this machine was started again"
+    return destination.harm(row.name, _Record(ledger, row.name))
 
 
 def _is_tried_again(row: Row, request: Request) -> bool:

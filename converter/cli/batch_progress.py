@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import IO, Any
@@ -20,6 +21,7 @@ from converter.sizes import readable_size
 from formats.errors import ConvertError, StorageError
 
 INTERRUPTED = 130
+HARMED = 10  # outputs of which it is said what has happened to them
 
 
 def follow(
@@ -91,7 +93,8 @@ def follow(
 def _list(plan: Plan) -> None:
     """Print what a batch would do, one artifact a line."""
     for job in plan.todo:
-        say(f"{job.source} -> {job.name}")
+        why = f" ({plan.harmed[job.name]})" if job.name in plan.harmed else ""
+        say(f"{job.source} -> {job.name}{why}")
 
 
 class _Lines:
@@ -112,6 +115,10 @@ class _Lines:
         text += f"; {len(plan.skipped)} no artifacts" if plan.skipped else ""
         say(f"planned     {text}", sys.stderr)
         say(f"            {formats}", sys.stderr)
+        for name, why in islice(plan.harmed.items(), HARMED):
+            say(f"again       {name}: {why}", sys.stderr)
+        if len(plan.harmed) > HARMED:
+            say(f"again       and {len(plan.harmed) - HARMED} more", sys.stderr)
 
     def finished(self, event: Finished) -> None:
         if not self._enabled:
@@ -214,6 +221,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "todo": len(plan.todo),
         "done": len(plan.done),
         "failed": len(plan.failed),
+        "harmed": plan.harmed,
         "skipped": dict(Counter(s.reason for s in plan.skipped)),
         "formats": dict(plan.formats),
         "bytes": plan.nbytes,

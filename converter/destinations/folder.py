@@ -2,15 +2,17 @@
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from converter import publish
-from converter.destinations.place import Destination
+from converter.destinations.place import GONE, Destination, differs
 from converter.job import Job
 from converter.registries.entry import Staged
 from formats.errors import InternalError, StorageError
+from formats.portable import MANIFEST
 
 
 class Folder:
@@ -28,13 +30,22 @@ class Folder:
         except OSError as e:
             raise StorageError.writing(self.path, e) from e
 
-    def holds(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Tell whether the output is there, and with its manifest where it has one."""
-        output = self.path / name
-        if name.endswith(".portable"):
-            return (output / "manifest.json").is_file()
-        del record
-        return output.exists()
+    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+        """Tell what of an output is gone, or has another size than it was left with."""
+        output = f"{self.path}/{name}"
+        files = record.get("published")
+        if not files:  # an older convert kept no sizes
+            whole = Path(output, MANIFEST) if name.endswith(".portable") else Path(output)
+            return "" if whole.exists() else GONE
+        for inside, (nbytes, *_) in files.items():
+            path = f"{output}/{inside}" if inside else output
+            try:
+                found = os.stat(path)  # noqa: PTH116 - half the time, for each file of all outputs
+            except OSError:
+                return f"{inside} is gone" if inside and os.path.lexists(output) else GONE
+            if found.st_size != nbytes or not S_ISREG(found.st_mode):
+                return differs(inside, nbytes, found.st_size)
+        return ""
 
     def stands(self, name: str) -> bool:
         """Tell whether there is anything of that name, be it a dangling link."""
@@ -76,10 +87,27 @@ class Folder:
             raise StorageError.writing(target.parent, e) from e
         return target
 
-    def publish(self, made: Path, job: Job, staged: Staged, record: Mapping[str, Any]) -> str:
-        """Return where it is already."""
-        del job, staged, record
+    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
+        """Return where it is already, having noted its files."""
+        del job, staged
+        record["published"] = {n: (size, "") for n, size in _sizes(str(made))}
         return str(made)
+
+
+def _sizes(output: str) -> Iterator[tuple[str, int]]:
+    """Yield the files of an output by their names in it, with their sizes; "" is a file itself."""
+    folders = [""]
+    try:
+        while folders:
+            folder = folders.pop()
+            with os.scandir(f"{output}/{folder}") as entries:
+                for entry in sorted(entries, key=lambda e: e.name):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(f"{folder}{entry.name}/")
+                    else:
+                        yield f"{folder}{entry.name}", entry.stat().st_size
+    except NotADirectoryError:
+        yield "", os.stat(output).st_size  # noqa: PTH116 - as above
 
 
 def open_destination(reference: str) -> Destination:

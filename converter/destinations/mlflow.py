@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from converter.destinations import mlflow_model, mlflow_register
 from converter.destinations.mlflow_register import KEY, TARGET
-from converter.destinations.place import Destination
+from converter.destinations.place import GONE, Destination
 from converter.job import Job, blank_record
 from converter.options import LEVELS, Options
 from converter.registries.entry import Staged
@@ -61,12 +61,15 @@ class Registered:
         with told("models:/"):
             self._follow()
 
-    def holds(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Tell whether the version is registered, with the tags that it was given."""
+    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+        """Tell whether the version is gone, or has not the tags any more that it was given."""
         del name
         found = self._registered.get(str(record.get("output")))
+        if found is None:
+            return GONE
         known = {"convert.source_digest": "source_digest", "convert.plan": "plan"}
-        return found is not None and all(found.get(t) == record.get(k) for t, k in known.items())
+        lost = [tag for tag, key in known.items() if found.get(tag) != record.get(key)]
+        return f"its tag {lost[0]} was changed" if lost else ""
 
     def stands(self, name: str) -> bool:
         """Say no: tags tell which versions are ours, and no version replaces another one."""

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 from converter.job import Job
 from converter.registries.entry import Staged
 
+GONE = "is gone"
+
 
 class Destination(Protocol):
     """A place for outputs; made anew in each process from its reference."""
@@ -18,8 +20,15 @@ class Destination(Protocol):
             StorageError: It cannot be made or written.
         """
 
-    def holds(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Tell whether the output that a record tells of is still there, as it was left."""
+    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+        """Tell how an output differs from what was left there; "" where it does not.
+
+        It is asked for each output of a plan, and so looks at names and sizes, not into files.
+
+        Args:
+            name: Of the output.
+            record: What is known of it, with what `publish` has added.
+        """
 
     def stands(self, name: str) -> bool:
         """Tell whether anything is there that the output would replace, whosever it is.
@@ -69,7 +78,7 @@ class Destination(Protocol):
             made: As `local` said.
             job: Which.
             staged: Its source.
-            record: What is known of it; what `holds` will need is added as ``published``.
+            record: What is known of it; what `harm` will need is added as ``published``.
 
         Returns:
             A reference to it.
@@ -77,3 +86,9 @@ class Destination(Protocol):
         Raises:
             StorageError: It cannot be put there.
         """
+
+
+def differs(name: str, written: int, found: int) -> str:
+    """Return what is said of a file of an output that has another size than it was left with."""
+    what = f"{name} has" if name else "has"
+    return f"{what} {found} bytes; {written} were written"

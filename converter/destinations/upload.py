@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from converter.destinations.place import GONE, differs
 from converter.stores import urls
 from converter.stores.store import Blob, Store
 from formats.errors import ConvertError, UsageError
@@ -85,8 +86,8 @@ def clear(store: Store, name: str) -> None:
         store.remove(f"{name}/{n}" for n in files)
 
 
-def is_there(name: str, published: Published, found: dict[str, Blob]) -> bool:
-    """Tell whether an output is as it was left.
+def harm(name: str, published: Published, found: dict[str, Blob]) -> str:
+    """Tell how an output differs from what was left there; "" where it does not.
 
     Args:
         name: Its own.
@@ -95,9 +96,13 @@ def is_there(name: str, published: Published, found: dict[str, Blob]) -> bool:
     """
     for inside, (nbytes, token) in published.items():
         blob = found.get(f"{name}/{inside}" if inside else name)
-        if blob is None or blob.nbytes != nbytes or (token and token != blob.token):
-            return False
-    return bool(published)
+        if blob is None:
+            return f"{inside} is gone" if inside else GONE
+        if blob.nbytes != nbytes:
+            return differs(inside, nbytes, blob.nbytes)
+        if token and token != blob.token:
+            return f"{inside} was replaced" if inside else "was replaced"
+    return "" if published else GONE
 
 
 def _published(name: str, blobs: Sequence[Blob]) -> Published:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from converter.destinations.folder import Folder
 from converter.destinations.place import Destination
-from converter.destinations.upload import check_free, clear, is_there, upload
+from converter.destinations.upload import check_free, clear, harm, upload
 from converter.job import Job
 from converter.registries.entry import Staged
 from converter.stores import urls
@@ -41,10 +41,10 @@ class Remote:
         """See whether it can be written, by a word on what the notes are."""
         self._write(ABOUT, {"what": "notes of `convert batch` on the outputs beside this folder"})
 
-    def holds(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Tell whether the output is there as it was left, by one listing for all of them."""
+    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+        """Tell how the output differs from what was left, by one listing for all of them."""
         files = record.get("published") or {}
-        return is_there(name, {k: (v[0], v[1]) for k, v in files.items()}, self._listing)
+        return harm(name, {k: (v[0], v[1]) for k, v in files.items()}, self._listing)
 
     def stands(self, name: str) -> bool:
         """Say no: notes tell which outputs are ours."""
@@ -102,7 +102,7 @@ class Remote:
             for data in self._store.read(some):
                 with suppress(ValueError, TypeError, KeyError, AttributeError, IndexError):
                     note = json.loads(data or b"")  # it may be anything
-                    if note["record"] and self.holds(note["name"], note["record"]):
+                    if note["record"] and not self.harm(note["name"], note["record"]):
                         yield note
 
     @staticmethod

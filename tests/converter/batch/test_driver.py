@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -25,6 +26,7 @@ from converter.batch.request import Request
 from converter.destinations.folder import Folder
 from converter.options import Options
 from converter.registries.filters import Filters
+from converter.verify import gate
 from formats.errors import SourceError, StorageError, UsageError
 
 
@@ -131,16 +133,67 @@ def test_other_targets_stand_beside(registry, tmp_path):
     assert batch(tmp_path, options=Options(to="safetensors"))[1] == {}
 
 
-@pytest.mark.parametrize("damage", ["all", "manifest"])
-def test_an_output_that_is_gone_is_made_again(registry, tmp_path, damage):
+HARMS = {
+    "all": ("", "is gone"),
+    "emptied": ("", "manifest.json is gone"),
+    "manifest": ("manifest.json", "manifest.json is gone"),
+    "weights": ("model.safetensors", "model.safetensors is gone"),
+    "cut": ("model.safetensors", "model.safetensors has 20 bytes; 128 were written"),
+    "blank": ("model.safetensors", "model.safetensors has 0 bytes; 128 were written"),
+    "link": ("model.safetensors", "model.safetensors is gone"),
+}
+
+
+@pytest.mark.parametrize("damage", HARMS)
+def test_an_output_that_is_not_as_it_was_left_is_made_again(registry, tmp_path, damage):
     batch(tmp_path)
-    if damage == "all":
-        subprocess.run(["rm", "-r", tmp_path / "out/a.portable"], check=True)
+    name, why = HARMS[damage]
+    output = tmp_path / "out/a.portable"
+    if damage in ("all", "emptied"):
+        shutil.rmtree(output)
+        output.mkdir() if damage == "emptied" else None
+    elif damage in ("cut", "blank"):
+        os.truncate(output / name, 0 if damage == "blank" else 20)
     else:
-        (tmp_path / "out/a.portable/manifest.json").unlink()
-        (tmp_path / "out/a.portable/model.safetensors.index.json").touch()
-    assert statuses(batch(tmp_path)[1]) == {"a.portable": "done"}
-    assert (tmp_path / "out/a.portable/manifest.json").is_file()
+        (output / name).unlink()
+        (output / name).symlink_to("nowhere") if damage == "link" else None
+    plan, outcomes, _ = batch(tmp_path)
+    assert plan.harmed == {"a.portable": why}
+    assert statuses(outcomes) == {"a.portable": "done"}
+    assert (len(plan.done), batch(tmp_path)[1]) == (2, {})
+    assert gate.check(gate.Found(output, "bundle"), None).problems == ()
+
+
+@pytest.mark.parametrize("to", ["safetensors", "savedmodel"])
+def test_files_and_deep_folders_are_watched_as_bundles_are(tmp_path, to):
+    fixtures = Path(__file__).parents[3] / "fixtures"
+    if to == "savedmodel":
+        shutil.copytree(fixtures / "tensorflow/simple_save", tmp_path / "registry/m")
+    else:
+        write(tmp_path / "registry/m.safetensors")
+    options = Options(to=to)
+    _, outcomes, _ = batch(tmp_path, options=options)
+    (outcome,) = outcomes.values()
+    assert outcome.status == "done", outcome.record["error"]
+    inside = max(outcome.record["published"], key=len)
+    assert inside.count("/") == (1 if to == "savedmodel" else 0)
+    os.truncate(tmp_path / "out" / outcome.name / inside, 1)
+    plan, outcomes, _ = batch(tmp_path, options=options)
+    assert list(plan.harmed) == [outcome.name]
+    assert list(statuses(outcomes).values()) == ["done"]
+    assert batch(tmp_path, options=options)[1] == {}
+
+
+def test_a_ledger_that_kept_no_sizes_is_believed(registry, tmp_path):
+    """As older versions wrote it: an output counts as long as its manifest is there."""
+    batch(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "out.ledger.sqlite")) as db, db:
+        db.execute("UPDATE records SET record = json_set(record, '$.published', json('{}'))")
+    os.truncate(tmp_path / "out/b/c.portable/model.safetensors", 0)
+    (tmp_path / "out/a.portable/manifest.json").unlink()
+    plan, outcomes, _ = batch(tmp_path)
+    assert plan.harmed == {"a.portable": "is gone"}
+    assert statuses(outcomes) == {"a.portable": "done"}
 
 
 def test_failures_are_tried_again_when_asked_or_when_the_source_changes(registry, tmp_path):

@@ -68,9 +68,11 @@ def test_a_conversion_becomes_a_version_of_another_model(server, tmp_path):
     assert document["flavors"]["onnx"]["data"] == "model.onnx"
     assert document["signature"] == SIGNATURE
     assert document["metadata"]["converted_from"] == "models:/a/1"
-    assert open_destination(TEMPLATE).holds("a/1.portable", record | {"output": output})
-    assert not open_destination(TEMPLATE).holds("", record | {"output": output, "plan": "other"})
-    assert not open_destination(TEMPLATE).holds("", record | {"output": "models:/a_portable/2"})
+    harm = open_destination(TEMPLATE).harm
+    assert harm("a/1.portable", record | {"output": output}) == ""
+    other = record | {"output": output, "plan": "other"}
+    assert harm("", other) == "its tag convert.plan was changed"
+    assert harm("", record | {"output": "models:/a_portable/2"}) == "is gone"
 
 
 def test_the_same_conversion_is_registered_once(server, tmp_path):
@@ -255,4 +257,4 @@ def test_failures_are_storage_errors(server, tmp_path):
     assert len(server.versions) == 2
     server.failing = {"search_model_versions"}
     with pytest.raises(StorageError):
-        open_destination(TEMPLATE).holds("", {"output": "models:/a_portable/1"})
+        open_destination(TEMPLATE).harm("", {"output": "models:/a_portable/1"})

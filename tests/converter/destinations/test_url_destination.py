@@ -13,7 +13,7 @@ from converter.batch.driver import Finished, Planned, Summary
 from converter.batch.request import Request
 from converter.destinations import single
 from converter.destinations.catalog import open_destination
-from converter.destinations.upload import is_there, marker_of, upload
+from converter.destinations.upload import harm, marker_of, upload
 from converter.destinations.url import Remote
 from converter.options import Options
 from formats.errors import EnvironmentFault, StorageError, UnsupportedError, UsageError
@@ -210,7 +210,7 @@ def test_the_marker_of_each_kind_of_output():
     assert marker_of(["a-1.safetensors", "a.safetensors.index.json"]) == "a.safetensors.index.json"
     assert marker_of(["1/model.onnx", "config.pbtxt"]) == "config.pbtxt"
     assert marker_of(["a", "b"]) == "b"
-    assert not is_there("x", {}, {})
+    assert harm("x", {}, {}) == "is gone"
 
 
 def test_one_output_of_one_conversion(files, tmp_path):
