@@ -14,10 +14,10 @@ from converter.options import Options
 from converter.version import VERSION
 from formats.bundle import JSON
 
-# How a job ended. All but "done" and "unchanged" are failures; "lost" is the machine's, not the
+# How a job ended. All but the first three are failures; "lost" is the machine's, not the
 # artifact's: the worker or its node went away, and the same job is worth another try.
-Status = Literal["done", "unchanged", "failed", "crashed", "timeout", "memory", "lost"]
-GOOD: frozenset[str] = frozenset({"done", "unchanged"})
+Status = Literal["done", "unchanged", "moved", "failed", "crashed", "timeout", "memory", "lost"]
+GOOD: frozenset[str] = frozenset({"done", "unchanged", "moved"})
 UNASKED = ("force", "sync")  # options that change nothing in what is written
 
 
@@ -51,6 +51,10 @@ class Job:
         known_digest: Of the source when it was last converted to this very output, or ""; where
             it still has that digest, there is nothing to do.
         needs: What it takes of a machine.
+        checkpoint: Of the values that a graph's variables have, as ``source`` is; or "".
+        note: A warning of the registry's, or "".
+        heirlooms: Outputs whose sources are gone, as digest of the source and name: where the
+            source is one of these under another name, its output is taken over.
     """
 
     source: str
@@ -60,6 +64,9 @@ class Job:
     token: str = ""
     known_digest: str = ""
     needs: Needs = field(default_factory=Needs)
+    heirlooms: tuple[tuple[str, str], ...] = ()
+    checkpoint: str = ""
+    note: str = ""
 
     @property
     def plan(self) -> str:
@@ -116,6 +123,7 @@ def blank_record(job: Job) -> dict[str, Any]:
         "name": job.name,
         "output": None,
         "published": {},  # whatever a destination wants to know of it again
+        "moved_from": None,  # the name that the output had while its source was elsewhere
         "plan": job.plan,
         "to": job.options.to,
         "status": "failed",

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +68,25 @@ def _convert(job: Job, folder: Path, record: dict[str, Any]) -> Status:
     """Convert, telling the record all that is learnt as it is learnt."""
     destination = open_destination(job.destination)
     staged = stage(job.source, folder)
+    if job.note:
+        record["warnings"].append(job.note)
     with named(staged.path, job.source):
-        return _convert_staged(job, staged, destination, folder, record)
+        if not job.checkpoint:
+            return _convert_staged(job, staged, destination, folder, record)
+        beside = stage(job.checkpoint, folder).path
+        with named(beside, job.checkpoint):
+            staged = replace(staged, checkpoint=beside)
+            return _convert_staged(job, staged, destination, folder, record)
 
 
 def _convert_staged(
     job: Job, staged: Staged, destination: Destination, folder: Path, record: dict[str, Any]
 ) -> Status:
-    if job.known_digest and _digest_of(staged.path, job) == job.known_digest:
+    if job.known_digest and _digest_of(staged, job) == job.known_digest:
         record["source_digest"] = job.known_digest
         return "unchanged"
+    if job.heirlooms and _inherits(job, staged, destination, record):
+        return "moved"
     options = hinted(job.options, staged)
     target = destination.local(job.name, folder)
     opened: Opened | None = None
@@ -97,6 +106,16 @@ def _convert_staged(
                 record["source_digest"] = _files_digest(opened.files)
             record["output"] = destination.publish(event.path or target, job, staged, record)
     return "done"
+
+
+def _inherits(job: Job, staged: Staged, destination: Destination, record: dict[str, Any]) -> bool:
+    """Take over the output of a source that is gone, where this is the same; tell whether it is."""
+    digest = _digest_of(staged, job)
+    for known, old in job.heirlooms:
+        if known == digest and (facts := destination.inherit(old, job, staged.path.name, digest)):
+            record |= facts | {"source_digest": digest, "moved_from": old}
+            return True
+    return False
 
 
 def _note(step: Step, record: dict[str, Any]) -> None:
@@ -165,10 +184,12 @@ def _describe_result(result: Result, record: dict[str, Any], *, is_verified: boo
     }
 
 
-def _digest_of(path: Path, job: Job) -> str:
+def _digest_of(staged: Staged, job: Job) -> str:
     """Return the digest of a source's files: of those that reading it opens."""
-    artifact = Artifact(path, job.options.limits)
-    catalog.read(artifact, job.options.from_format)
+    limits, checkpoint = job.options.limits, staged.checkpoint
+    artifact = Artifact(staged.path, limits)
+    beside = None if checkpoint is None else Artifact(checkpoint, limits)
+    catalog.read(artifact, job.options.from_format, beside)
     return _files_digest(artifact.opened)
 
 

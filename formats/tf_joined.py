@@ -109,6 +109,59 @@ def read(artifact: Artifact, checkpoint: Artifact) -> Bundle:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Wanting:
+    """A graph that has variables, and not their values."""
+
+    variables: tuple[_Variable, ...]
+
+
+def wanting(artifact: Artifact) -> Wanting | None:
+    """Return what a graph wants of a checkpoint; None where it wants nothing, or is no graph.
+
+    Raises:
+        CorruptError: It is damaged.
+    """
+    try:
+        opened = open_graph(artifact)
+    except UnknownFormatError:
+        return None
+    return Wanting(tuple(_variables(opened.graph))) if opened.facts.variables else None
+
+
+def misfit(graph: Wanting, checkpoint: Artifact) -> str:
+    """Return why a checkpoint is not that of a graph; "" where it has all values, as they must be.
+
+    Only its index is read, and its object graph, where it has one.
+
+    Raises:
+        CorruptError: It is damaged.
+        SourceError: It cannot be read.
+    """
+    place = locate(checkpoint)
+    if place is None:
+        return "is no TensorFlow checkpoint"
+    source = open_checkpoint(place, checkpoint)
+    keys = _keys(source, object_graph(source, None, checkpoint.limits, place.stem)[0])
+    for variable in graph.variables:
+        name = _name_in(variable, keys)
+        if name is None:
+            return f"has no value of {variable.names[0]!r}"
+        if len(keys[name]) > 1:
+            return f"has {len(keys[name])} values that {name!r} may mean"
+        shape = source.entries[keys[name][0]].shape
+        wanted = variable.shape if name in variable.names else None
+        if wanted is not None and -1 not in wanted and shape != wanted:
+            return f"has {name!r} as {_size(shape)}, not as {_size(wanted)}"
+    return ""
+
+
+def _name_in(variable: _Variable, keys: Mapping[str, list[str]]) -> str | None:
+    """Return what a checkpoint calls a variable; a part of one is a slice of the whole."""
+    wholes = [whole for name in variable.names if (whole := name.rpartition("/part_")[0])]
+    return next((name for name in (*variable.names, *wholes) if name in keys), None)
+
+
 def _variables(graph: Message) -> Iterator[_Variable]:
     for node in graph.each("node"):
         if node.op not in VARIABLES:

@@ -145,13 +145,14 @@ class Ledger:
             known, others = self._names(kind)
             chosen = choose(known, others)
             for source, name in chosen.items():
-                if source not in known:
-                    self._name(name, source, kind)
+                if source not in known:  # it may be another's that is gone, whose heir this is
+                    self._name(name, source, kind, anew=True)
         return chosen
 
-    def _name(self, name: str, source: str, kind: str) -> None:
+    def _name(self, name: str, source: str, kind: str, *, anew: bool = False) -> None:
+        verb = "REPLACE" if anew else "IGNORE"
         self._db.execute(
-            "INSERT OR IGNORE INTO names VALUES(?, ?, ?)", (stored(name), stored(source), kind)
+            f"INSERT OR {verb} INTO names VALUES(?, ?, ?)", (stored(name), stored(source), kind)
         )
 
     def _names(self, kind: str) -> tuple[dict[str, str], set[str]]:
@@ -207,6 +208,8 @@ class Ledger:
                     f"UPDATE outputs SET token = ?, at = ?, seq = {NEXT} WHERE name = ?",  # noqa: S608
                     (stored(job.token), time.time(), key),
                 )
+            elif outcome.status == "moved":
+                self._move(job, outcome.record, boot)
             else:
                 error = outcome.record.get("error")
                 message = str(error.get("message", "")) if isinstance(error, dict) else ""
@@ -218,6 +221,20 @@ class Ledger:
                 )  # fmt: skip
                 self._write(row, outcome.record)
             self.claims.drop(job.name)
+
+    def _move(self, job: Job, told: Mapping[str, Any], boot: str) -> None:
+        """Write down an output that was another's: what was known of it, under its new name."""
+        old = str(told["moved_from"])
+        facts = {k: told[k] for k in ("source", "name", "output", "published", "moved_from")}
+        record = {**told, **self.record(old), **facts, "status": "done"}
+        if old != job.name:
+            for table in ("outputs", "records"):
+                self._db.execute(f"DELETE FROM {table} WHERE name = ?", (stored(old),))  # noqa: S608
+        row = Row(
+            job.name, job.source, str(told["plan"]), job.token, str(told["source_digest"]),
+            "done", 0, "", ours=True, boot=boot,
+        )  # fmt: skip
+        self._write(row, record)
 
     def _write(self, row: Row, record: Mapping[str, Any]) -> None:
         self._db.execute(

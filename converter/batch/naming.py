@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from converter.options import Options
 from converter.pipeline import default_out
@@ -37,6 +38,7 @@ def names(
     options: Options,
     known: Mapping[str, str],
     others: Collection[str] = (),
+    heirs: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Return the name of each entry's output, by its source.
 
@@ -45,6 +47,8 @@ def names(
         options: Of the conversion; they decide the ending.
         known: Names that the ledger has of outputs of this ending, by source.
         others: Names that it has of other outputs.
+        heirs: Sources that are gone, by the new ones that may be the same: one of these takes over
+            the name of its output, where it would be called so anyway.
     """
     end = ending(options)
     entries = list(entries)
@@ -56,8 +60,14 @@ def names(
     short = {e.source: _named(e.name, options, end) for e in new}
     clashes = Counter(seen_as(name) for name in short.values())
     for entry in new:
-        name = taken.outside(short[entry.source])
-        if clashes[seen_as(short[entry.source])] > 1 or not taken.allows(name):
+        wanted = short[entry.source]
+        if clashes[seen_as(wanted)] == 1 and any(
+            known.get(old) == wanted for old in heirs.get(entry.source, ())
+        ):
+            found[entry.source] = wanted
+            continue
+        name = taken.outside(wanted)
+        if clashes[seen_as(wanted)] > 1 or not taken.allows(name):
             name = taken.outside(_fitting(entry.name, end))
         name = _numbered(name.removesuffix(end), end, taken.allows)
         found[entry.source] = name

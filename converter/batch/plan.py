@@ -10,6 +10,7 @@ from converter.batch.apart import Outputs
 from converter.batch.claims import Row
 from converter.batch.ledger import Ledger
 from converter.batch.liveness import is_lost
+from converter.batch.moves import Vanished
 from converter.batch.naming import kind_of, names
 from converter.batch.request import Request
 from converter.destinations.place import Destination
@@ -67,10 +68,12 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
     entries = _entries(request, plan, Outputs(request, known))
     recalled = ledger.adopt(destination.recall(known), kind)
     rows = {row.source: row for row in ledger.rows(kind)} | recalled
+    vanished = Vanished(entries, rows, plan.digest, request)
+    heirs = vanished.heirs(entries)
     called = ledger.named(
         kind,
         {row.source: row.name for row in recalled.values()},
-        lambda given, others: names(entries, request.options, given, others),
+        lambda given, others: names(entries, request.options, given, others, heirs),
     )
     part, parts = request.shard
     for entry in entries:
@@ -101,7 +104,8 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
         plan.todo.append(
             Job(
                 entry.source, name, request.destination, request.options, entry.token,
-                known_digest, request.needs,
+                known_digest, request.needs, vanished.like(entry) if row is None else (),
+                entry.checkpoint, entry.note,
             )
         )  # fmt: skip
     return plan

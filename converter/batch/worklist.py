@@ -10,7 +10,7 @@ from converter.batch.ledger import Ledger
 from converter.batch.liveness import boot
 from converter.batch.plan import Plan
 from converter.destinations.place import Destination
-from converter.job import Job, Outcome, Status, blank_record
+from converter.job import GOOD, Job, Outcome, Status, blank_record
 from converter.registries.catalog import scheme_of
 from formats.errors import StorageError
 
@@ -69,7 +69,7 @@ class Worklist:
     def settle(self, outcome: Outcome) -> None:
         """Write down what came of a job that was given out."""
         job = self._given.pop(outcome.name)
-        if outcome.status not in ("done", "unchanged", "failed"):  # it could not tidy up itself
+        if outcome.status not in (*GOOD, "failed"):  # it could not tidy up itself
             self._destination.sweep(job.name)
         at = boot() if scheme_of(job.destination) == "" else ""
         self._ledger.settle(job, outcome, stands=self._destination.stands, boot=at)

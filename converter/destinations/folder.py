@@ -8,6 +8,7 @@ from stat import S_ISREG
 from typing import Any
 
 from converter import publish
+from converter.destinations.inherit import inherit
 from converter.destinations.place import GONE, Destination, differs
 from converter.job import Job
 from converter.registries.entry import Staged
@@ -87,11 +88,22 @@ class Folder:
             raise StorageError.writing(target.parent, e) from e
         return target
 
+    def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
+        """Rename an output, and let its manifest say what its source is called now."""
+        target = self.local(job.name, self.path)
+        if not inherit(self.path / old, target, source, digest, force=job.options.force):
+            return {}
+        return {"output": str(target), "published": _published(target)}
+
     def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
         """Return where it is already, having noted its files."""
         del job, staged
-        record["published"] = {n: (size, "") for n, size in _sizes(str(made))}
+        record["published"] = _published(made)
         return str(made)
+
+
+def _published(output: Path) -> dict[str, tuple[int, str]]:
+    return {name: (size, "") for name, size in _sizes(str(output))}
 
 
 def _sizes(output: str) -> Iterator[tuple[str, int]]:

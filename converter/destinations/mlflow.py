@@ -104,6 +104,11 @@ class Registered:
             raise StorageError.writing(folder, e) from e
         return folder / PurePosixPath(name).name
 
+    def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
+        """Return nothing: what was put here stays where it is."""
+        del old, job, source, digest
+        return {}
+
     def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
         """Register the output, where it is not registered yet; link it, and move aliases."""
         folder = mlflow_model.arrange(made, made.with_name("registered"))

@@ -71,6 +71,21 @@ class Destination(Protocol):
             StorageError: Its folder cannot be made.
         """
 
+    def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
+        """Make an output of a source that is gone that of a job, whose source is the same.
+
+        Args:
+            old: Its name by now.
+            job: Whose it becomes, under its name.
+            source: What the job's source is called.
+            digest: Of it.
+
+        Returns:
+            What `publish` would have told the record of it; nothing where it is not what it was
+            taken for, or where the place keeps each output where it was put: then the job is to
+            be done.
+        """
+
     def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
         """Put what was converted and verified where it belongs, whole or not at all.
 

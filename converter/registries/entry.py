@@ -19,6 +19,8 @@ class Entry:
         token: What changes when the artifact does (sizes and times, an ETag); "" for unknown.
         format: Row id of `formats.catalog`, as far as looking from outside tells; "" for unknown.
         evidence: Why.
+        checkpoint: Of the values of this graph's variables, in the terms of ``source``; or "".
+        note: What whoever converts it should know, and the artifact does not tell; or "".
     """
 
     source: str
@@ -27,6 +29,8 @@ class Entry:
     token: str
     format: str = ""
     evidence: str = ""
+    checkpoint: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +58,14 @@ class Staged:
         inputs: Of its program, as the registry declares them, where the artifact may not.
         example: A ``.npz`` with an array for each input.
         facts: What a destination wants to know again: ids, signature, tags.
+        checkpoint: Of the values of this graph's variables.
     """
 
     path: Path
     inputs: tuple[TensorSpec, ...] = ()
     example: Path | None = None
     facts: Mapping[str, JSON] = field(default_factory=dict)
+    checkpoint: Path | None = None
 
 
 class Registry(Protocol):

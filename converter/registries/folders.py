@@ -18,6 +18,7 @@ from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
 from converter.registries.globs import EVERYTHING, Glob, is_glob
 from converter.registries.grouping import Division, Group, Listing
+from converter.registries.joining import join
 from converter.registries.looking import files_of, look_at, look_at_group, state
 from formats.artifact import Artifact
 from formats.errors import SourceError, StorageError
@@ -137,7 +138,7 @@ class LocalFolder:
 
     def _artifacts(self, path: str, name: str, division: Division) -> Iterator[Found]:
         """Yield the artifacts of one folder, then what of it is none."""
-        has_checkpoint = has_groups = False
+        has_groups = False
         for group in list(division.groups):
             called = _below(name, group.called)
             if not self._wants_group(name, called, group):
@@ -146,12 +147,12 @@ class LocalFolder:
             if found is None:
                 division.files.update(dict.fromkeys(group.files))
                 continue
-            has_checkpoint |= group.kind == grouping.TENSORFLOW
             has_groups = True
             yield found
         for file in sorted(division.files):
             if self._wants(_below(name, file)):
-                yield look_at(f"{path}/{file}", _below(name, file), has_checkpoint=has_checkpoint)
+                note = division.notes.get(file, "")
+                yield look_at(f"{path}/{file}", _below(name, file), note=note)
         for file, reason in division.skipped.items():
             if not self._wants(_below(name, file)):
                 continue
@@ -165,7 +166,8 @@ class LocalFolder:
 
     def _wants_group(self, folder: str, called: str, group: Group) -> bool:
         """Tell whether a group is wanted: a glob means it by any of its files, too."""
-        if not self._filters.wants(called or self.label):
+        checkpoint = _below(folder, group.checkpoint) if group.checkpoint else called
+        if not any(self._filters.wants(n or self.label) for n in (called, checkpoint)):
             return False
         names = [called, *(_below(folder, n) for n in (*group.files, *group.folders))]
         return any(self._glob.matches(n) for n in names if n) or self._glob is EVERYTHING
@@ -189,7 +191,9 @@ class OneArtifact:
         group = group_of(holder, inside)
         if group is not None:
             token, nbytes = state(files_of(holder, group), holder)
-            found = replace(found, token=token, nbytes=nbytes)
+            is_joined = group.checkpoint and name in group.paths
+            checkpoint = f"{holder}/{group.checkpoint}" if is_joined else ""
+            found = replace(found, token=token, nbytes=nbytes, checkpoint=checkpoint)
         yield found
 
 
@@ -267,7 +271,9 @@ def _divided(path: str, seen: _Seen) -> Division:
             return ()
 
     label = path.rpartition("/")[2]
-    return grouping.divide(Listing(label, seen.files, seen.folders, read, head, inside))
+    division = grouping.divide(Listing(label, seen.files, seen.folders, read, head, inside))
+    join(path, division)
+    return division
 
 
 def _base_and_label(path: Path, *, is_in: bool) -> tuple[Path, str]:
@@ -293,7 +299,7 @@ def group_of(folder: str, name: str) -> Group | None:
         return None
     if not name:
         return next((g for g in division.groups if not g.called), None)
-    return next((g for g in division.groups if name in g.paths or name in g.files), None)
+    return next((g for g in division.groups if name in (*g.paths, *g.files, g.checkpoint)), None)
 
 
 @lru_cache(maxsize=8)  # ten thousand references may name files of one folder

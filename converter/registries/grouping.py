@@ -56,6 +56,7 @@ class Group:
         name: What to call it relative to the folder; None for what opens it.
         is_certain: Whether it is an artifact even where no detection says so, and then a damaged
             one; else its files are looked at alone.
+        checkpoint: What opens the checkpoint that has the values of this graph's variables.
     """
 
     paths: tuple[str, ...]
@@ -64,6 +65,7 @@ class Group:
     folders: tuple[str, ...] = ()
     name: str | None = None
     is_certain: bool = True
+    checkpoint: str = ""
 
     @property
     def called(self) -> str:
@@ -79,6 +81,7 @@ class Division:
         listing: The folder.
         groups: Artifacts of several files.
         skipped: Name → why it is none.
+        notes: Name → what is to be known of a file that is an artifact by itself.
         files: Names that are in no group, and may each be an artifact.
         folders: Names of folders that are in no group.
     """
@@ -86,6 +89,7 @@ class Division:
     listing: Listing
     groups: list[Group] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
     files: dict[str, None] = field(init=False)
     folders: dict[str, None] = field(init=False)
 

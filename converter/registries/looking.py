@@ -13,18 +13,14 @@ from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import ConvertError, UnknownFormatError, UnsupportedError
 
-GRAPH_OF_CHECKPOINT = "the graph of a checkpoint beside it, which --from-checkpoint joins"
-_LARGEST_GRAPH = 64 << 20  # bytes of a graph that are looked through for variables
-_VARIABLES = (b"VariableV2", b"VarHandleOp", b"\x12\x08Variable", b'op: "Variable"')
 
-
-def look_at(path: str, name: str, *, has_checkpoint: bool = False) -> Found:
+def look_at(path: str, name: str, *, note: str = "") -> Found:
     """Look at one file.
 
     Args:
         path: Of the file.
         name: In the registry.
-        has_checkpoint: Whether a checkpoint of TensorFlow lies beside it, and has its values.
+        note: What else is to be known of it.
     """
     try:
         token, nbytes = state([path], "")
@@ -35,9 +31,7 @@ def look_at(path: str, name: str, *, has_checkpoint: bool = False) -> Found:
         match = catalog.detect(artifact)
         if match.format.id == "torch" and is_plain_pickle(artifact, match.evidence):
             return Skipped(path, "a pickle without tensors")
-        if has_checkpoint and match.format.id == "graphdef" and _has_variables(artifact):
-            return Skipped(path, GRAPH_OF_CHECKPOINT)
-        return Entry(path, name, nbytes, token, match.format.id, match.evidence)
+        return Entry(path, name, nbytes, token, match.format.id, match.evidence, note=note)
     except UnknownFormatError as e:
         reason = refused(artifact)
         if reason is not None:
@@ -70,7 +64,11 @@ def look_at_group(path: str, name: str, group: Group) -> "Found | None":
         source = f"{path}/{opener}" if opener else path
         match = detected(source)
         if isinstance(match, catalog.Match) and group.kind in ("", match.format.id):
-            return Entry(source, name, nbytes, token, match.format.id, match.evidence)
+            evidence, checkpoint = match.evidence, ""
+            if group.checkpoint:
+                evidence += f", with checkpoint {group.checkpoint}"
+                checkpoint = f"{path}/{group.checkpoint}"
+            return Entry(source, name, nbytes, token, match.format.id, evidence, checkpoint)
         said = match if isinstance(match, str) else said
     if not group.is_certain:
         return None
@@ -151,9 +149,3 @@ def _unreadable(path: str, name: str, error: ConvertError | OSError) -> Found:
     return (
         Entry(path, name, None, "", "", said) if claims(name) else Skipped(path, "cannot be read")
     )
-
-
-def _has_variables(artifact: Artifact) -> bool:
-    """Tell whether a graph has variables, whose values it does not hold itself."""
-    content = artifact.span.read(0, min(artifact.span.length, _LARGEST_GRAPH))
-    return any(word in content for word in _VARIABLES)

@@ -41,9 +41,12 @@ def fetched(source: str) -> Iterator[Staged]:
 
 
 def hinted(options: Options, staged: Staged) -> Options:
-    """Return options with what a registry knows of the inputs of a source."""
+    """Return options with what a registry knows of a source: of its inputs, of its values."""
     comparison = replace(options.comparison, example=staged.example)
-    return replace(options, hinted_inputs=staged.inputs, comparison=comparison)
+    checkpoint = staged.checkpoint or options.from_checkpoint
+    return replace(
+        options, hinted_inputs=staged.inputs, comparison=comparison, from_checkpoint=checkpoint
+    )
 
 
 @contextmanager

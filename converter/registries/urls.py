@@ -100,7 +100,12 @@ class RemoteFolder:
                 else:
                     evidence = found.evidence.replace(str(path), urls.masked(self.url))
                     token = _token(found.source, states)
-                    yield replace(found, source=source, token=token, evidence=evidence)
+                    beside = found.checkpoint and urls.join(
+                        self.url, Path(found.checkpoint).relative_to(path).as_posix()
+                    )
+                    yield replace(
+                        found, source=source, token=token, evidence=evidence, checkpoint=beside
+                    )
 
     def _local(self, path: Path) -> Registry:
         if self._glob is EVERYTHING:
