@@ -27,9 +27,8 @@ JSON: TypeAlias = Any  # as `json.loads` gives it
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 _DEEPEST = 50
-_DTYPES = frozenset(
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
-)
+_INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+_DTYPES = frozenset(("bool", *_INTEGERS, "float16", "float32", "float64"))
 
 
 @dataclass(frozen=True, slots=True)

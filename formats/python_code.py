@@ -1,114 +1,33 @@
-"""Python's byte-code, of any version that Keras ran on, as steps that mean the same in all.
+"""Python's byte-code, of any version that Keras ran on, into `formats.python_steps`.
 
-A Lambda layer keeps its function as marshalled code. Nothing here runs it: what is read is data,
-`Code`, whose steps say what the function would do to a stack. The version of Python is recorded
-nowhere: it is the one in whose tables everything fits (`formats.python_code_versions`).
-
-| step | argument | what it does |
-|---|---|---|
-| constant | the value | pushes it: `Code` for a nested function's body |
-| local | name | pushes a variable of this function, whether or not nested ones use it too |
-| free | name | pushes a variable of a function around this one |
-| global | name | pushes a variable of the module, or else what Python has under that name |
-| store, store free, store global | name | pops into such a variable |
-| delete | name | forgets a local variable |
-| cell | name | pushes the variable itself, local or free: a nested function's closure |
-| attribute | name | replaces the top by its attribute; methods too, already bound |
-| store attribute, delete attribute | name | pops an object [and, below, the value] |
-| store item, delete item | | pops a key, the container below [and, below, the value] |
-| call | (positional, names of keywords) | pops arguments and what is called, pushes the result |
-| call expanded | whether with keywords | pops [mapping], sequence and what is called; pushes |
-| unary | ``-  +  ~  not`` | |
-| binary | ``+  -  *  /  //  %  **  @  <<  >>  &  ^  |  []  div`` | div: below |
-| in place | the same but ``[]`` | may change its left operand: ``+=`` of a list extends it |
-| compare | ``<  <=  ==  !=  >  >=  in  not in  is  is not`` | |
-| build | (tuple, list, set, map, slice or string; how many) | a map takes pairs |
-| build map | names of keys | takes their values |
-| join | (tuple, list, set, map; n) | pops n of any kind, pushes one of this kind with all of them |
-| extend | (list, set, map; n) | pops, and adds all of it to what is then n-th from the top |
-| append | (list, set, map; n) | the same with one element, or with a key and the value above it |
-| format | (conversion ``s r a`` or "", whether with a specification) | of an f-string |
-| unpack | how many | replaces a sequence by its elements, the first on top |
-| unpack rest | (before, after) | the same with a list of what is between |
-| pop | | |
-| copy, swap | n | pushes the n-th from the top, or exchanges it with the top (1 is the top) |
-| rotate | n | moves the top down to be the n-th |
-| iterator | | replaces the top by its iterator |
-| next | | pushes the next element; at the end pops the iterator and jumps |
-| jump | | |
-| jump if | (truth, keep) | pops and jumps if it is so; keep: only pops where it does not jump |
-| jump if none | whether it is None | pops, and jumps if it is (or is not) None |
-| function | names of what lies below the code, the deepest first | makes a function of them all |
-| import | name | pops list and level, pushes the module |
-| import from | name | pushes an attribute of the module on top, which stays |
-| enter | | replaces a context manager by its bound exit, and pushes what entering it gives |
-| raise | how many | pops so many and raises them: the way of an ``assert`` that fails |
-| yield | | pops the next element of a generator, pushes what is sent to it (None in a ``for``) |
-| return | | pops the result; what is left below it is forgotten |
-
-A ``function`` may have ``defaults`` (a tuple), ``keyword defaults`` (a map), ``annotations`` (of no
-meaning here) and ``closure`` (a tuple of cells), in this order.
-``div`` is division as Python 2 knows it: ``//`` of two integers, ``/`` of anything else.
-Where version 3.12 and later run a comprehension in place, its variables have names with a ``#``.
-Calls of Python 2's ``print`` and backquotes are those of ``print`` and ``repr``. Its ``str`` is
-text where it is ASCII.
-Not said: ``try``, ``await``, ``yield from``, classes, ``match``, ``del`` of other variables.
-
-Spec: CPython's Python/marshal.c, Lib/opcode.py and Python/ceval.c, of each version.
+A Lambda layer keeps its function as marshalled code, which does not say which version of Python
+wrote it. Each is tried (`formats.python_opcodes`), and the right one is that in which everything
+fits: the numbers of all instructions, their arguments, where they jump to, the depth of the stack
+wherever two ways meet and at the end, the tables of lines and of exceptions. Where several fit,
+they have to mean the same.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from formats import python_calls, python_flow, python_values
+from formats.containers import marshal
+from formats.containers.marshal import CodeRecord
+from formats.errors import CorruptError, UnsupportedError
+from formats.python_instructions import MisfitError, disassemble
+from formats.python_opcodes import VERSIONS, Version
+from formats.python_stack import EMPTY, Stack, Work
+from formats.python_steps import Code, Step
 
+__all__ = ["Code", "Step", "read"]
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step.
+MEANINGS = (python_calls, python_flow, python_values)  # imported for what they say `means`
 
-    Attributes:
-        op: Of the table above.
-        argument: What the table says.
-        target: Of a jump, the number of the step.
-        line: In the source, where it is known.
-    """
-
-    op: str
-    argument: Any = None
-    target: int | None = None
-    line: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """A function's body.
-
-    Attributes:
-        name: Of the function, ``<lambda>`` where it has none.
-        version: Of Python, the oldest one whose code it can be: (3, 6).
-        file: That it was written in, as recorded.
-        positional: Names of its parameters, those with defaults last.
-        positional_only: How many of them.
-        keyword_only: Names of further ones.
-        rest: Name of ``*args``, if it has it.
-        keywords: Name of ``**kwargs``.
-        free: Names of variables of functions around it, in the order of a closure.
-        yields: Whether it is a generator: a call gives an iterator over what it yields.
-        steps: What it does.
-
-    Two are equal that do the same, whatever the version.
-    """
-
-    name: str
-    version: tuple[int, int] = field(compare=False)
-    file: str
-    positional: tuple[str, ...]
-    positional_only: int
-    keyword_only: tuple[str, ...]
-    rest: str | None
-    keywords: str | None
-    free: tuple[str, ...]
-    yields: bool
-    steps: tuple[Step, ...]
+# From which version on a code object is laid out so.
+_LAYOUTS = {
+    (2, 7): marshal.PYTHON_2,
+    (3, 4): marshal.PYTHON_3,
+    (3, 8): marshal.PYTHON_3_8,
+    (3, 11): marshal.PYTHON_3_11,
+}
+_REST, _KEYWORDS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x4, 0x8, 0x20, 0x80, 0x200  # flags
 
 
 def read(data: bytes) -> Code:
@@ -120,4 +39,89 @@ def read(data: bytes) -> Code:
             or is of a version that is not known, or of two that differ in what it does.
         LimitError: It is larger than any function.
     """
-    raise NotImplementedError
+    found: list[Code] = []
+    unsupported: list[UnsupportedError] = []
+    corrupt: list[CorruptError] = []
+    record: CodeRecord | None = None
+    work = Work()
+    layouts = list(_LAYOUTS)
+    for first, after in zip(layouts, [*layouts[1:], (4, 0)], strict=True):
+        try:
+            value = marshal.load(data, _LAYOUTS[first])
+        except CorruptError as e:
+            corrupt.append(e)
+            continue
+        if not isinstance(value, CodeRecord):
+            raise CorruptError("a function's code is that of no function")
+        record = value
+        for version in VERSIONS:
+            if not first <= version < after:
+                continue
+            try:
+                found.append(_Reading(version, work).code(record))
+            except MisfitError:
+                continue
+            except UnsupportedError as e:
+                unsupported.append(e)
+    if not found:
+        if unsupported:
+            raise unsupported[-1]
+        if record is None:
+            raise max(corrupt, key=lambda e: e.offset or 0)
+        raise UnsupportedError(
+            f"not supported: the byte-code of function {record.name!r}, which is of no known"
+            " version of Python",
+            expected="one of 2.7 and 3.4 to 3.14",
+        )
+    for other in found[1:]:
+        if other != found[0]:
+            two = " and ".join("{}.{}".format(*one.version) for one in (found[0], other))
+            raise UnsupportedError(
+                f"not supported: the byte-code of function {other.name!r} is that of Python {two},"
+                " and means different things in them"
+            )
+    return found[0]
+
+
+class _Reading:
+    """All functions of one artifact's code, as of one version."""
+
+    def __init__(self, version: Version, work: Work) -> None:
+        self.version = version
+        self.work = work
+        self.done: dict[int, Code] = {}  # of a record's identity: it may be referred to again
+
+    def code(self, record: CodeRecord) -> Code:
+        known = self.done.get(id(record))
+        if known is None:
+            known = self.done[id(record)] = self._code(record)
+        return known
+
+    def _code(self, record: CodeRecord) -> Code:
+        if record.flags & (_COROUTINE | _ASYNC_GENERATOR):
+            raise UnsupportedError(f"not supported: await in a Python function ({record.name})")
+        yields = bool(record.flags & _GENERATOR)
+        disassembled = disassemble(record, self.version)
+        python_flow.refuse_handlers(disassembled, record.name)
+        stack = Stack(record, self.version, disassembled, self.code, self.work)
+        if yields and self.version == (3, 10):
+            stack.push(EMPTY)  # what is sent to it first
+        positional, names = record.argcount, record.locals
+        keyword_only = positional + record.keyword_only
+        rest = keyword_only + bool(record.flags & _REST)
+        keywords = rest + bool(record.flags & _KEYWORDS)
+        if not 0 <= record.positional_only <= positional <= keyword_only <= keywords <= len(names):
+            raise MisfitError("has other parameters than variables")
+        return Code(
+            name=record.name,
+            version=self.version,
+            file=record.file,
+            positional=names[:positional],
+            positional_only=record.positional_only,
+            keyword_only=names[positional:keyword_only],
+            rest=names[keyword_only] if rest > keyword_only else None,
+            keywords=names[rest] if keywords > rest else None,
+            free=record.free,
+            yields=yields,
+            steps=stack.steps(),
+        )
