@@ -164,8 +164,9 @@ def run(cluster, scratch, jobs, meanwhile=lambda: None, **settings):
 
 
 def convert(*arguments, env=None, cwd=None):
+    # Engines are held against each other here, and not models against the frameworks that are here.
     return subprocess.run(
-        [sys.executable, "-m", "converter", "batch", *map(str, arguments)],
+        [sys.executable, "-m", "converter", "batch", "--verify", "weights", *map(str, arguments)],
         capture_output=True, text=True, env={**os.environ, **(env or {})}, cwd=cwd, timeout=100,
     )  # fmt: skip
 
