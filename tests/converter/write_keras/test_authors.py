@@ -58,6 +58,7 @@ def test_without_trust_or_before_keras_3_there_are_none():
 
 @pytest.mark.keras
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("warm_tensorflow")
 @pytest.mark.skipif(not HAS_KERAS, reason=f"no Keras here, nor by {PYTHON_VARIABLE}")
 @pytest.mark.parametrize("name", ["scaled.keras", "scaled.h5", "lazy.keras"])
 def test_keras_loads_them_with_the_module(tmp_path, capsys, name):

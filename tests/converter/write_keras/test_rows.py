@@ -90,6 +90,7 @@ def test_a_row_is_written_and_read_again_or_its_gap_is_named(tmp_path, family):
 
 @pytest.mark.keras
 @pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("warm_tensorflow")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_keras_loads_what_is_written_and_computes_the_same(tmp_path, family):
     python = os.environ.get(PYTHON)
