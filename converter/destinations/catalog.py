@@ -21,6 +21,11 @@ def open_destination(reference: str) -> Destination:
         UsageError: The reference is malformed.
         EnvironmentFault: It takes an extra that is not installed.
     """
-    module = MODULES.get(scheme_of(reference), MODULES["*"])
-    opener = getattr(import_module(f"converter.destinations.{module}"), "open_destination")  # noqa: B009
+    module = import_module(f"converter.destinations.{module_of(reference)}")
+    opener = getattr(module, "open_destination")  # noqa: B009
     return cast(Callable[[str], Destination], opener)(reference)
+
+
+def module_of(reference: str) -> str:
+    """Return the name of the module that writes to a destination."""
+    return MODULES.get(scheme_of(reference), MODULES["*"])

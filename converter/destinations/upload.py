@@ -36,23 +36,31 @@ def check_free(store: Store, name: str) -> None:
         )
 
 
-def upload(store: Store, made: Path, name: str) -> Published:
+def upload(store: Store, made: Path, name: str, *, is_free: bool = False) -> Published:
     """Put an output in its place, and remove what else is there.
 
     Where that fails, nothing is left that looks complete.
 
+    Args:
+        store: Where.
+        made: The output, here.
+        name: Its place.
+        is_free: Whether it has just been seen that nothing is there, nor ever was begun by us.
+
     Raises:
         StorageError: It cannot be put there.
     """
-    store.sweep(name)
-    old = [blob.name for blob in store.find(name)]
+    old: list[str] = []
+    if not is_free:
+        store.sweep(name)
+        old = [blob.name for blob in store.find(name)]
     if not made.is_dir():
         blob = store.put(made, name)
         store.remove(old)
         return {"": (blob.nbytes, blob.token)}
     files = sorted(p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file())
     marker = marker_of(files)
-    if store.stat(name) is not None:
+    if not is_free and store.stat(name) is not None:
         store.remove([name])
     store.remove(n for n in old if n == f"{name}/{marker}")
     try:

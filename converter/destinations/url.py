@@ -81,11 +81,12 @@ class Remote:
         """Upload the output, and note what it is."""
         del staged
         note = self._note(job.name)
-        if not job.options.force and self._store.stat(note) is None:
+        is_free = not job.options.force and self._store.stat(note) is None
+        if is_free:
             check_free(self._store, job.name)
         about = {"name": job.name, "source": job.source, "plan": job.plan, "token": job.token}
         self._write(note, about | {"record": None})
-        record["published"] = upload(self._store, made, job.name)
+        record["published"] = upload(self._store, made, job.name, is_free=is_free)
         output = urls.join(self._store.url, job.name)
         kept = dict(record) | {"status": "done", "exit_code": 0, "output": output}
         self._write(note, about | {"record": kept})

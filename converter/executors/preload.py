@@ -10,9 +10,11 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 
+from converter.destinations.catalog import module_of
 from converter.job import Job
 from converter.options import WITH_GRAPH
 from converter.registries.catalog import KINDS, scheme_of
+from converter.stores import s3
 from converter.stores.fsspec_store import package_of
 
 ALWAYS = (
@@ -23,7 +25,6 @@ ALWAYS = (
     "platform",
     "converter.environment",
     "converter.worker",
-    "converter.destinations.folder",
 )
 READERS = ("formats",)
 GRAPHS = ("converter.lower", "converter.passes", "converter.write_savedmodel")
@@ -36,6 +37,8 @@ def preload(job: Job) -> None:
     for name in names(job):
         with suppress(Exception):  # an extra is missing or broken: the job that needs it says so
             import_module(name)
+    if any(url.partition(":")[0] in s3.SCHEMES for url in (job.source, job.destination)):
+        s3.make_ready()
 
 
 def names(job: Job) -> Iterator[str]:
@@ -45,6 +48,7 @@ def names(job: Job) -> Iterator[str]:
         if scheme_of(job.source) in kind.schemes or kind.schemes == ("*",):
             yield f"converter.registries.{kind.module}"
             break
+    yield f"converter.destinations.{module_of(job.destination)}"
     for url in (job.source, job.destination):
         if "://" in url and (package := package_of(url)) is not None:
             yield package  # of s3:// it takes a second

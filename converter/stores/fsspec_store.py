@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from converter.stores import faults
+from converter.stores import faults, s3
 from converter.stores.store import Blob, Range
 from converter.stores.urls import join, masked
 from formats.errors import ConvertError, SourceError, StorageError, UnsupportedError, UsageError
@@ -58,7 +58,8 @@ def open_store(url: str) -> "FsspecStore":
     try:
         import fsspec
 
-        fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        more = s3.options(url.partition(":")[0])
+        fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **more)
     except ImportError as e:
         raise faults.missing(url, e) from e
     except ValueError as e:

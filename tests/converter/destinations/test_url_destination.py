@@ -65,6 +65,13 @@ def test_a_batch_into_a_store_is_one_into_a_folder(files, models, tmp_path):
     }
 
 
+def test_a_new_output_is_looked_for_once(files, models, tmp_path):
+    """Each question takes as long as an upload of a small file does."""
+    run(models / "a.h5", tmp_path / "l")
+    asked = [op for op, path in files.calls if "/a.portable" in path and op in ("find", "rm")]
+    assert asked == ["find"]
+
+
 def test_a_second_run_does_nothing_and_a_changed_source_is_done_again(files, models, tmp_path):
     files.load(models, "b/in")
     run("s3://b/in", tmp_path / "l")

@@ -1,0 +1,52 @@
+"""One session of botocore's for all stores of a process, made ready before processes are forked.
+
+A client of S3 is made from descriptions of all of Amazon's services, which are megabytes of JSON:
+a tenth of a second, in each process that does one small job. What a session has once parsed, it
+keeps; processes that are forked from one that has made a client have it, too.
+"""
+
+import asyncio
+from contextlib import suppress
+from functools import cache
+from inspect import signature
+from typing import Any, Final
+
+SCHEMES: Final = ("s3", "s3a")
+
+
+def options(scheme: str) -> dict[str, Any]:
+    """Return what s3fs is to be told besides a URL; nothing for other stores.
+
+    Where a session is configured for fsspec, as with FSSPEC_S3_PROFILE, s3fs makes its own.
+    """
+    if scheme not in SCHEMES:
+        return {}
+    from fsspec.config import conf
+    from s3fs import S3FileSystem
+
+    own = signature(S3FileSystem.__init__).parameters
+    configured = {key for name in SCHEMES for key in conf.get(name, {})}
+    return {"session": session()} if configured <= own.keys() - {"session"} else {}
+
+
+@cache
+def session() -> Any:
+    """Return the session, which holds no connection, no thread and no credentials by itself."""
+    from aiobotocore.session import AioSession
+
+    return AioSession()
+
+
+def make_ready() -> None:
+    """Make a client and let it go: nothing is sent, and no thread is started.
+
+    Whatever goes wrong, the job that needs it says.
+    """
+
+    async def begin_and_end() -> None:
+        nobody = {"aws_access_key_id": "-", "aws_secret_access_key": "-"}
+        async with session().create_client("s3", region_name="us-east-1", **nobody):
+            pass
+
+    with suppress(Exception):
+        asyncio.run(begin_and_end())
