@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.builder import Builder
 from converter.lower.keras.operations.elementwise import arctan2
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
@@ -132,7 +133,7 @@ def _const(op: Context, node: Node) -> Complex:
     return _constant(op, array)
 
 
-def zeros_like(op: Context, like: Value) -> Value:
+def zeros_like(op: Builder, like: Value) -> Value:
     """Return zeros of a value's shape and dtype."""
     if all(isinstance(n, int) for n in like.shape):
         zero = op.reshape(op.constant(0.0, like.dtype), (1,) * like.rank)
@@ -187,7 +188,7 @@ def complex_abs(op: Context, x: Thing, /) -> Value:
     return op.unary("Sqrt", power(op, pair(x)))
 
 
-def power(op: Context, x: Complex) -> Value:
+def power(op: Builder, x: Complex) -> Value:
     """Return real ** 2 + imag ** 2."""
     return op.add(op.mul(x.real, x.real), op.mul(x.imaginary, x.imaginary))
 
@@ -195,7 +196,7 @@ def power(op: Context, x: Complex) -> Value:
 # -- arithmetic ------------------------------------------------------------------------------------
 
 
-def multiplied(op: Context, x: Complex, y: Complex, by: Callable[[Value, Value], Value]) -> Complex:
+def multiplied(op: Builder, x: Complex, y: Complex, by: Callable[[Value, Value], Value]) -> Complex:
     """Return a product, of whatever kind ``by`` makes of real parts."""
     return _joined(
         op.sub(by(x.real, y.real), by(x.imaginary, y.imaginary)),

@@ -41,7 +41,7 @@ def add(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> V
     return apply(op, "Add", self, scaled(op, other, alpha, dtype), dtype=dtype)
 
 
-@aten("sub.Tensor", "sub.Scalar")
+@aten("sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
 def sub(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> Value:
     """A - alpha * b."""
     dtype = result_type(self, other)
@@ -55,20 +55,23 @@ def rsub(op: Context, self: Value, other: Value | Scalar, alpha: Scalar = 1) -> 
     return apply(op, "Sub", other, scaled(op, self, alpha, dtype), dtype=dtype)
 
 
-@aten("mul.Tensor", "mul.Scalar")
+@aten("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
 def mul(op: Context, self: Value, other: Value | Scalar) -> Value:
     """A * b."""
     dtype = result_type(self, other)
     return apply(op, "And" if dtype == "bool" else "Mul", self, other, dtype=dtype)
 
 
-@aten("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar")
+@aten(
+    "div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar", "divide.Tensor",
+    "divide.Scalar",
+)  # fmt: skip
 def div(op: Context, self: Value, other: Value | Scalar) -> Value:
     """A / b; of integers, as float32."""
     return apply(op, "Div", self, other, dtype=floating(result_type(self, other)))
 
 
-@aten("div.Tensor_mode", "div.Scalar_mode")
+@aten("div.Tensor_mode", "div.Scalar_mode", "divide.Tensor_mode", "divide.Scalar_mode")
 def div_mode(op: Context, self: Value, other: Value | Scalar, rounding_mode: str | None) -> Value:
     """A / b, rounded down or towards zero if so told."""
     if rounding_mode is None:
@@ -155,6 +158,50 @@ def power(op: Context, self: Value | Scalar, exponent: Value | Scalar) -> Value:
         a, b = together(op, [self, exponent], "int64")
         return op.cast(op.elementwise("Pow", a, b), dtype)
     return apply(op, "Pow", self, exponent, dtype=dtype)
+
+
+@aten("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
+def float_power(op: Context, self: Value | Scalar, exponent: Value | Scalar) -> Value:
+    """A to the power of b, in float64."""
+    return apply(op, "Pow", self, exponent, dtype="float64")
+
+
+@aten("ldexp.Tensor")
+def ldexp(op: Context, self: Value, other: Value) -> Value:
+    """A times 2 to the power of b."""
+    dtype = floating(result_type(self, other))
+    return apply(op, "Mul", self, apply(op, "Pow", 2.0, other, dtype=dtype), dtype=dtype)
+
+
+@aten("heaviside")
+def heaviside(op: Context, self: Value, values: Value) -> Value:
+    """0 below 0, 1 above, and a value there."""
+    zero = op.constant(0, self.dtype)
+    above = op.cast(op.elementwise("Greater", self, zero), self.dtype)
+    here = op.elementwise("Equal", self, zero)
+    return op.where(here, op.cast(values, self.dtype), above)
+
+
+@aten("isclose")
+def isclose(
+    op: Context, self: Value, other: Value, rtol: float = 1e-5, atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Value:  # fmt: skip
+    """Whether a and b differ by no more than atol + rtol * abs(b)."""
+    a, b = together(op, [self, other])
+    same = op.elementwise("Equal", a, b)
+    if kind(a.dtype) < 2:
+        a, b = (op.cast(x, "float64") for x in (a, b))
+    bound = op.add(op.mul(op.unary("Abs", b), rtol), atol)
+    apart = op.unary("Abs", op.sub(a, b))
+    near = op.elementwise("LessOrEqual", apart, bound)
+    known = [op.unary("Not", op.unary("IsInf", x)) for x in (a, b)]
+    near = op.elementwise("And", near, op.elementwise("And", *known))
+    found = op.elementwise("Or", same, near)
+    if not equal_nan:
+        return found
+    none = op.elementwise("And", *(op.unary("IsNaN", x) for x in (a, b)))
+    return op.elementwise("Or", found, none)
 
 
 @aten("neg", "negative")
@@ -329,6 +376,26 @@ for _name, _type in (("logical_and", "And"), ("logical_or", "Or"), ("logical_xor
 _bitwise("bitwise_and", "And", "__and__.Tensor", "__and__.Scalar")
 _bitwise("bitwise_or", "Or", "__or__.Tensor", "__or__.Scalar")
 _bitwise("bitwise_xor", "Xor", "__xor__.Tensor", "__xor__.Scalar")
+
+
+def _shifted(name: str, other: str, direction: str) -> None:
+    def handler(op: Context, self: Value, other: Value | Scalar) -> Value:
+        a, b = together(op, [self, other])
+        if direction == "LEFT":
+            two = op.constant(2, "int64")
+            power = op.elementwise("Pow", two, op.cast(b, "int64"))
+            return op.cast(op.mul(op.cast(a, "int64"), power), a.dtype)
+        # Rounded down, as the sign is carried along.
+        power = op.elementwise("Pow", op.constant(2, "int64"), op.cast(b, "int64"))
+        return op.cast(floor_divide(op, op.cast(a, "int64"), power), a.dtype)
+
+    handler.__doc__ = f"The bits of a moved to the {direction.lower()} by b places."
+    overloads = ("Tensor", "Tensor_Scalar")
+    aten(*(f"{name}.{one}" for one in overloads), f"{other}.Tensor", f"{other}.Scalar")(handler)
+
+
+_shifted("bitwise_left_shift", "__lshift__", "LEFT")
+_shifted("bitwise_right_shift", "__rshift__", "RIGHT")
 
 
 @aten("bitwise_not")

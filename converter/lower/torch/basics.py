@@ -3,6 +3,7 @@
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import FLOATS, kind
+from converter.lower.torch.random import dropped
 from converter.lower.torch.table import aten
 from converter.lower.values import Value
 
@@ -73,12 +74,30 @@ def converted(op: Context, x: Value, dtype: str) -> Value:
     return op.cast(x, dtype)
 
 
-@aten("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+@aten("dropout")
 def dropout(op: Context, input: Value, p: float, train: bool) -> Value:
+    """The tensor itself; where a program trains, with a share of it dropped."""
+    if train and p:
+        return dropped(op, "dropout", input, p, op.named(input).shape)
+    return input
+
+
+@aten("feature_dropout")
+def feature_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
+    """The tensor itself; where a program trains, with a share of its channels dropped."""
+    if train and p:
+        x = op.named(input)
+        shape = (*x.shape[:2], *(1 for _ in x.shape[2:]))
+        return dropped(op, "feature_dropout", x, p, shape)
+    return input
+
+
+@aten("alpha_dropout", "feature_alpha_dropout")
+def alpha_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
     """The tensor itself, when not training."""
     del op
     if train and p:
-        raise Gap("dropout in training")
+        raise Gap("alpha dropout in training")
     return input
 
 

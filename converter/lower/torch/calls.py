@@ -7,8 +7,9 @@ TorchScript, which does not. Ops that write in place (``add_``) are those that d
 from collections.abc import Mapping, Sequence
 
 from converter.lower.gap import Gap
-from converter.lower.torch import writing
+from converter.lower.torch import complexes, writing
 from converter.lower.torch.context import Context
+from converter.lower.torch.pairs import Pair, is_complex
 from converter.lower.torch.promotion import SCALAR_TYPES
 from converter.lower.torch.references import Reference
 from converter.lower.torch.table import Row, handler_of, plain_name, resolve
@@ -21,7 +22,7 @@ DROPPED = frozenset((
     "sym_constrain_range", "sym_constrain_range_for_size", "_functional_assert_async.msg",
     "_functional_assert_scalar", "_functional_sym_constrain_range", "_check_is_size", "_print",
     "_functional_sym_constrain_range_for_size", "_shape_check", "manual_seed", "_warn",
-    "_make_dep_token", "_sink_tokens",
+    "_make_dep_token", "_sink_tokens", "_linalg_check_errors",
 ))  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def _called(op: Context, row: Row, args: Sequence[Thing], kwargs: Mapping[str, T
         bound["dtype"] = SCALAR_TYPES[dtype]
     given = {name: _values(thing) for name, thing in bound.items()}
     with op.scope(row.name.replace(".", "_")):
-        made = row.handler(op, **given)
+        made = _built(op, row, given)
     view = writing.VIEWS.get(row.name.partition(".")[0])
     source = bound.get(row.parameters[0]) if row.parameters else None
     if view is not None and isinstance(source, Reference):
@@ -118,14 +119,13 @@ def _viewed(
 
     def one(now: Value, place: int | None) -> Reference:
         def again(base: Value) -> Value:
-            found = row.handler(op, **{row.parameters[0]: base}, **rest)
+            found = _built(op, row, {row.parameters[0]: base, **rest})
             value = found if place is None else found[place]
             assert isinstance(value, Value)
             return value
 
         def write(base: Value, value: Value) -> Value:
-            assert view.write is not None
-            return view.write(op, base, value, rest, place)
+            return _written(op, view, base, value, rest, place)
 
         if view.kind == "same":
             is_copy = now is not source.read() or bool(given.get("copy"))
@@ -139,6 +139,25 @@ def _viewed(
     if isinstance(made, Value):
         return one(made, None)
     return [one(value, place) for place, value in enumerate(made)]
+
+
+def _built(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
+    """Return what an op's handler makes, or what it is for complex numbers."""
+    if given.get("dtype") in complexes.DTYPES or any(is_complex(one) for one in given.values()):
+        return complexes.apply(op, row, given)
+    return row.handler(op, **given)
+
+
+def _written(
+    op: Context, view: writing.View, base: Value, value: Value, rest: Mapping[str, Thing],
+    place: int | None,
+) -> Value:  # fmt: skip
+    """Return a view's elements put into its base."""
+    assert view.write is not None
+    if not isinstance(base, Pair):
+        return view.write(op, base, value, rest, place)
+    parts = zip(base.parts, complexes.pair(op, value, base.real.dtype).parts, strict=True)
+    return Pair.of(*(view.write(op, a, b, rest, place) for a, b in parts))
 
 
 def _in_place(

@@ -15,6 +15,7 @@ from converter.lower.builder import Builder
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Weight
 from converter.lower.tf import kernels, operands, sizes
+from converter.lower.torch.pairs import Pair
 from converter.lower.torch.things import Number, Scalar, Size
 from converter.lower.values import Permutation, Value, identity
 from formats.weights import Tensor
@@ -73,8 +74,10 @@ class Context(Builder):
         """Add a node as `Builder.node` does; what has no kernel is computed in a wider dtype.
 
         Raises:
-            Gap: Nothing that is wide enough has a kernel.
+            Gap: Nothing that is wide enough has a kernel, or an input is complex.
         """
+        if any(isinstance(v, Pair) for v in inputs):
+            raise Gap("of complex numbers")
         kinds = dict.fromkeys(v.dtype for v in inputs if v is not None)
         if op_type == "Cast" or domain:
             kinds = {}
@@ -168,6 +171,8 @@ class Context(Builder):
         n = x.shape[axis]
         if n is not None:
             return n
+        if isinstance(x, Pair):
+            return self.axis_of(x.real, axis)
         self._fresh_sizes += 1
         return self.define(f"unk__{self._fresh_sizes}", lambda: self.measured(x, axis))
 
@@ -175,6 +180,8 @@ class Context(Builder):
         """Return a value with a name for each of its sizes."""
         if None not in x.shape:
             return x
+        if isinstance(x, Pair):
+            return x.shaped(self.named(x.real).shape)
         return replace(x, shape=tuple(self.axis_of(x, i) for i in range(x.rank)))
 
     def measured(self, x: Value, axis: int) -> Value:
@@ -330,7 +337,9 @@ class Context(Builder):
 
     def shaped(self, value: Value, shape: Shape) -> Value:
         """Return a value of which more is known than was inferred: nothing changes in the graph."""
-        return replace(value, shape=tuple(shape))
+        return (
+            value.shaped(shape) if isinstance(value, Pair) else replace(value, shape=tuple(shape))
+        )
 
     def range(self, count: Dim, dtype: str = "int64") -> Value:
         """Return 0, 1, ... up to a size."""
@@ -363,6 +372,16 @@ class Context(Builder):
         ]
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
         return self.node("Slice", [x, *numbers], [(x.dtype, shape)], stored=x.stored)[0]
+
+    def kept(self, value: Value, stored: Permutation) -> Value:
+        """Return a value that stands in the graph with its axes in this order.
+
+        Raises:
+            Gap: It is complex: then it does not stand there.
+        """
+        if isinstance(value, Pair):
+            raise Gap("complex numbers that go into a branch or a loop, or are an output")
+        return super().kept(value, stored)
 
     def outer(self, x: Value) -> Value:
         """Return a value whose order of axes in the graph is the program's own."""

@@ -166,6 +166,28 @@ _transposed("conv_transpose2d.input", 2, "of images")
 _transposed("conv_transpose3d.input", 3, "of volumes")
 
 
+@aten("_convolution_mode")
+def convolution_mode(
+    op: Context, input: Value, weight: Value, bias: Value | None, stride: Ints, padding: str,
+    dilation: Ints, groups: int,
+) -> Value:  # fmt: skip
+    """Cross-correlation of any number of axes, padded as a word says."""
+    return convolve(
+        op, input, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups,
+        rank=weight.rank - 2,
+    )  # fmt: skip
+
+
+@aten("conv_tbc")
+def conv_tbc(op: Context, self: Value, weight: Value, bias: Value, pad: int = 0) -> Value:
+    """Cross-correlation along one axis, of [time, batch, channels]."""
+    made = convolve(
+        op, self.transposed([1, 2, 0]), weight.transposed([2, 1, 0]), bias, stride=(1,),
+        padding=(pad,), dilation=(1,), groups=1, rank=1,
+    )  # fmt: skip
+    return made.transposed([2, 0, 1])
+
+
 @aten("convolution", "_convolution", "_convolution.deprecated")
 def convolution(
     op: Context, input: Value, weight: Value, bias: Value | None, stride: Ints, padding: Ints,

@@ -177,6 +177,18 @@ def round_decimals(op: Context, self: Value, decimals: int) -> Value:
     return op.div(op.unary("Round", op.mul(self, factor)), factor)
 
 
+@aten("isposinf")
+def isposinf(op: Context, self: Value) -> Value:
+    """Whether x is infinite, and positive."""
+    return op.elementwise("Equal", real(op, self), op.constant(math.inf, floating(self.dtype)))
+
+
+@aten("isneginf")
+def isneginf(op: Context, self: Value) -> Value:
+    """Whether x is infinite, and negative."""
+    return op.elementwise("Equal", real(op, self), op.constant(-math.inf, floating(self.dtype)))
+
+
 @aten("trunc", "fix")
 def trunc(op: Context, self: Value) -> Value:
     """X without its fraction."""
@@ -256,6 +268,30 @@ def logaddexp(op: Context, self: Value, other: Value) -> Value:
     high = apply(op, "Max", self, other, dtype=dtype)
     far = op.unary("Neg", op.unary("Abs", apply(op, "Sub", self, other, dtype=dtype)))
     return op.add(high, log1p(op, op.unary("Exp", far)))
+
+
+@aten("logaddexp2")
+def logaddexp2(op: Context, self: Value, other: Value) -> Value:
+    """log2(2 ** a + 2 ** b)."""
+    a, b = (op.mul(x, math.log(2)) for x in together(op, [self, other]))
+    return op.mul(logaddexp(op, a, b), 1 / math.log(2))
+
+
+@aten("special_entr")
+def entr(op: Context, self: Value) -> Value:
+    """-x * log(x); 0 at 0, and minus infinity below."""
+    x = real(op, self)
+    zero = op.constant(0.0, x.dtype)
+    found = op.unary("Neg", op.mul(x, op.unary("Log", x)))
+    found = op.where(op.elementwise("Equal", x, zero), zero, found)
+    return op.where(op.elementwise("Less", x, zero), op.constant(-math.inf, x.dtype), found)
+
+
+@aten("special_ndtr")
+def ndtr(op: Context, self: Value) -> Value:
+    """The share of normal numbers that are less than x."""
+    x = real(op, self)
+    return op.mul(op.add(op.unary("Erf", op.mul(x, math.sqrt(0.5))), 1.0), 0.5)
 
 
 @aten("hypot")

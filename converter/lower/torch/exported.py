@@ -19,10 +19,11 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.tf import sizes
 from converter.lower.tf.merge_equal import merge_equal
-from converter.lower.torch import calls, higher_order
+from converter.lower.torch import calls, higher_order, pairs
 from converter.lower.torch.context import Context
 from converter.lower.torch.expressions import parsed
 from converter.lower.torch.references import Reference
+from converter.lower.torch.table import plain_name
 from converter.lower.torch.things import Number, Scalar, Size, Thing
 from converter.lower.values import Value
 from formats.bundle import Bundle, TensorSpec
@@ -184,7 +185,10 @@ class _Lowering:
                     self.values[name] = self._weight(name, tensor)
             elif kind == "user_input":
                 given.append((kind, entry.get("arg")))
-            elif kind not in ("token", "constant_input"):
+            elif kind == "token":
+                token = _object(entry.get("arg"), "a token without a name")
+                self.values[str(token.get("name"))] = None
+            elif kind != "constant_input":
                 name = entry_name(entry.get("arg")) or kind
                 self.gaps.add("input", kind.replace("_", " "), name)
                 self.unknown.add(name)
@@ -218,7 +222,7 @@ class _Lowering:
                 self.unknown.add(name)
                 return None
             raise CorruptError(f"the program takes {tensor!r}, which is not among the weights")
-        self.weights[found] = Reference.to(self.op.weight(found))
+        self.weights[found] = Reference.to(pairs.weight(self.op, found))
         return self.weights[found]
 
     def _rename(self, args: Iterator[Any]) -> None:
@@ -338,11 +342,25 @@ class _Lowering:
             if any(name in self.unknown for a in args for name in _names(a.get("arg"))):
                 self.unknown.update(_all_names(outputs))
                 return
+            if target == higher_order.EFFECTS:
+                self._effect(args, outputs)
+                return
             self._bind(outputs, self._made(target, args))
             self._trace(_called(short(target), node.get("metadata")), outputs)
         except Gap as gap:
             self.gaps.add(short(target), str(gap), where)
             self.unknown.update(_all_names(outputs))
+
+    def _effect(self, args: Sequence[Object], outputs: Sequence[Any]) -> None:
+        """Take an op that is kept for what it does beside: a token says which comes next.
+
+        Raises:
+            Gap: It does more than check something.
+        """
+        called = _object(args[1].get("arg"), "an effect of no op").get("as_operator")
+        if not isinstance(called, str) or plain_name(called) not in calls.DROPPED:
+            raise Gap(f"of {short(str(called))}")
+        self.values.update(dict.fromkeys(_all_names(outputs)))
 
     def _trace(self, called: str, outputs: Sequence[Any]) -> None:
         """Note which values a node's outputs are: in torch's own graph they have these names."""
@@ -350,6 +368,8 @@ class _Lowering:
             thing = self.values.get(name)
             if isinstance(thing, Reference):
                 value = thing.read()
+                if isinstance(value, pairs.Pair):
+                    continue
                 trace = Trace(name, called, 0, value.name, value.stored)
                 self.op.graph.traces.append(trace)
 
@@ -393,6 +413,8 @@ class _Lowering:
             return content
         if kind == "as_float":
             return _real(content)
+        if kind == "as_complex":
+            return complex(_real(content.get("real")), _real(content.get("imag")))
         if kind == "as_floats":
             return [_real(n) for n in _list(content)]
         if kind == "as_scalar_type":
@@ -540,6 +562,9 @@ class _Lowering:
             return  # the same at all times: torch's own signature gives it no name
         if isinstance(thing, bool | int | float | Size | Number):
             thing = self.op.scalar(thing, _dtype_of(thing))
+        if isinstance(thing, pairs.Pair):
+            self.gaps.add("output", "complex numbers", name)
+            return
         if not isinstance(thing, Value):
             self.gaps.add("output", "what is no tensor", name)
             return

@@ -16,6 +16,7 @@ from converter.lower.torch.things import Number, Thing
 from converter.lower.values import Value
 
 PREFIX = "torch.ops.higher_order."
+EFFECTS = f"{PREFIX}with_effects"
 
 
 class Program(Protocol):

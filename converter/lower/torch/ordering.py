@@ -100,6 +100,54 @@ def median(op: Context, self: Value) -> Value:
     return median_dim(op, op.reshape(x, (sizes.product(x.shape),)), 0)[0]
 
 
+@aten("quantile", "quantile.scalar")
+def quantile(
+    op: Context, self: Value, q: Value | float, dim: int | None = None, keepdim: bool = False,
+    interpolation: str = "linear",
+) -> Value:  # fmt: skip
+    """Numbers below which are these shares of the elements."""
+    shares = [q] if isinstance(q, int | float) else None
+    if shares is None:
+        known = op.array(q) if isinstance(q, Value) and q.rank <= 1 else None
+        if known is None:
+            raise Gap("shares that are computed from the inputs")
+        shares = [float(n) for n in known.reshape(-1)]
+    x = op.named(self)
+    if dim is None:
+        x = op.reshape(x, (sizes.product(x.shape),))
+    axis = x.axis(dim if dim is not None else 0)
+    count = x.shape[axis]
+    if not isinstance(count, int):
+        raise Gap("shares of a number of elements that depends on the inputs")
+    ordered = _top(op, x, count, axis, largest=False, in_order=True)[0]
+    made = [_at_share(op, ordered, axis, n * (count - 1), interpolation) for n in shares]
+    if keepdim and dim is None:
+        made = [op.reshape(one, (1,) * self.rank) for one in made]
+    elif not keepdim:
+        made = [op.squeeze(one, [axis]) for one in made]
+    is_one = isinstance(q, int | float) or q.rank == 0
+    return made[0] if is_one else op.concat([op.unsqueeze(one, [0]) for one in made], 0)
+
+
+def _at_share(op: Context, ordered: Value, axis: int, place: float, how: str) -> Value:
+    """Return what stands at a place between two elements."""
+    low, part = int(place // 1), place % 1
+    if how == "nearest":
+        low, part = round(place), 0.0
+    elif how == "higher":
+        low, part = low + (part > 0), 0.0
+    elif how == "lower":
+        part = 0.0
+    elif how == "midpoint":
+        part = 0.5 if part else 0.0
+    elif how != "linear":
+        raise Gap(f"interpolation = {how!r}")
+    first = op.cut(ordered, axis, low, low + 1)
+    if not part:
+        return first
+    return op.add(first, op.mul(op.sub(op.cut(ordered, axis, low + 1, low + 2), first), part))
+
+
 # -- running ---------------------------------------------------------------------------------------
 
 
@@ -227,6 +275,53 @@ def isin(
     same = compared(op, "Equal", op.unsqueeze(elements, [-1]), flat)
     some = op.cast(op.reduce("ReduceMax", op.cast(same, "int32"), [-1]), "bool")
     return op.unary("Not", some) if invert else some
+
+
+@aten("unique_consecutive")
+def unique_consecutive(
+    op: Context, self: Value, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> list[Value]:  # fmt: skip
+    """Elements that differ from the one before them, which one each belongs to, and how often."""
+    del return_inverse, return_counts
+    if dim is not None and self.rank != 1:
+        raise Gap("runs of slices")
+    x = op.named(self)
+    count = sizes.product(x.shape)
+    flat = op.reshape(x, (count,))
+    ends = [op.slice(flat, [0], [0], [-1]), op.slice(flat, [0], [1], [1 << 62])]
+    differs = op.unary("Not", op.elementwise("Equal", *ends))
+    begins = op.concat([op.constant([True]), differs], 0)
+    kept = op.emit("Compress", flat, begins, dtype=x.dtype, shape=(None,), axis=0)
+    steps = op.cast(begins, "int64")
+    group = op.sub(cumsum(op, steps, 0), 1)
+    total = op.size(kept, 0)
+    zeros = op.emit("Expand", op.constant([0], "int64"), total, dtype="int64", shape=kept.shape)
+    ones = op.emit("Expand", op.constant([1], "int64"), op.size(flat, 0), dtype="int64",
+                   shape=(count,))  # fmt: skip
+    counts = op.emit(
+        "ScatterElements", zeros, group, ones, dtype="int64", shape=kept.shape, axis=0,
+        reduction="add",
+    )  # fmt: skip
+    return [op.named(kept), op.reshape(op.shaped(group, (count,)), x.shape), counts]
+
+
+@aten("bincount")
+def bincount(op: Context, self: Value, weights: Value | None = None, minlength: int = 0) -> Value:
+    """How often each number occurs."""
+    most = op.node("ReduceMax", [op.cast(self, "int64"), op.constant([0], "int64")],
+                   [("int64", (1,))], attributes={"keepdims": 1})[0]  # fmt: skip
+    length = op.elementwise("Max", op.add(most, 1), op.constant([minlength], "int64"))
+    dtype = "int64" if weights is None else "float64" if weights.dtype == "float64" else "float32"
+    zero = op.constant([0], dtype)
+    zeros = op.emit("Expand", zero, length, dtype=dtype, shape=(None,))
+    given = op.emit("Expand", op.constant([1], dtype), op.size(self, 0), dtype=dtype,
+                    shape=self.shape) if weights is None else op.cast(weights, dtype)  # fmt: skip
+    made = op.emit(
+        "ScatterElements", zeros, op.cast(self, "int64"), given, dtype=dtype, shape=(None,),
+        axis=0, reduction="add",
+    )  # fmt: skip
+    return op.named(made)
 
 
 @aten("_unique2")

@@ -60,6 +60,16 @@ def mean(
     return reduced(op, "ReduceMean", op.cast(self, dtype or self.dtype), dim, keepdim=keepdim)
 
 
+@aten("nanmean")
+def nanmean(
+    op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
+) -> Value:
+    """The mean of what is a number."""
+    x = op.cast(self, dtype or self.dtype)
+    there = op.cast(op.unary("Not", op.unary("IsNaN", x)), x.dtype)
+    return op.div(nansum(op, x, dim, keepdim), total(op, there, dim, keepdim))
+
+
 @aten("prod")
 def prod(op: Context, self: Value, dtype: str | None = None) -> Value:
     """The product of all elements; of integers as int64."""

@@ -19,6 +19,7 @@ from converter.lower.torch.things import Floats, Ints
 from converter.lower.values import Value
 
 CUBIC = -0.75
+SMOOTH = -0.5  # of what is averaged
 
 
 def resized(
@@ -41,12 +42,16 @@ def resized(
     spatial = x.shape[2:]
     given = list(scales) if scales is not None and len(scales) else [None] * rank
     if size is None or not len(size):
-        target = [_grown(n, s) for n, s in zip(spatial, given, strict=True)]
+        target = [_grown(op, n, s) for n, s in zip(spatial, given, strict=True)]
     else:
         target = list(size)
     attributes = _modes(how, align=align)
     if antialias:
-        attributes["antialias"] = 1
+        if align:
+            raise Gap("averages of images whose corners are at the same points")
+        attributes |= {"antialias": 1, "exclude_outside": 1}
+        if how == "cubic":
+            attributes["cubic_coeff_a"] = SMOOTH
     shape = (*x.shape[:2], *target)
     vectors: list[Value | None]
     exact = [_says(n, s, t) for n, s, t in zip(spatial, given, target, strict=True)]
@@ -63,7 +68,7 @@ def resized(
     return op.node("Resize", inputs, [(x.dtype, shape)], attributes=attributes)[0]
 
 
-def _grown(n: Dim, scale: float | None) -> Dim:
+def _grown(op: Context, n: Dim, scale: float | None) -> Dim:
     if scale is None:
         raise Gap("an image without a size")
     if isinstance(n, int):
@@ -71,9 +76,7 @@ def _grown(n: Dim, scale: float | None) -> Dim:
     if float(scale).is_integer():
         return sizes.mul(n, int(scale))
     if float(1 / scale).is_integer():
-        found = sizes.divided(n, int(1 / scale))
-        if found is not None:
-            return found
+        return op.floordiv(n, int(1 / scale))
     raise Gap("an axis of a dynamic size times a fraction")
 
 
@@ -86,7 +89,11 @@ def _says(n: Dim, scale: float | None, target: Dim) -> float | None:
         return float(found) if isinstance(found, int) else None
     if isinstance(n, int):
         return scale if math.floor(n * float(np.float32(scale))) == target else None
-    return scale if float(scale).is_integer() and sizes.mul(n, int(scale)) == target else None
+    if float(scale).is_integer():
+        return scale if sizes.mul(n, int(scale)) == target else None
+    # A half of a size, and a half of that, are exact, and rounded down by both.
+    halves = scale < 1 and math.frexp(scale)[0] == 0.5
+    return scale if halves and sizes.floordiv(n, int(1 / scale)) == target else None
 
 
 def _is_quotient(n: Dim, scale: float, target: Dim) -> bool:
@@ -206,6 +213,31 @@ def trilinear3d(
     """Linear interpolation of volumes."""
     scales = [scales_d, scales_h, scales_w]
     return resized(op, self, output_size, scales, "linear", align=align_corners)
+
+
+def _smooth(name: str, how: str) -> None:
+    def of_size(
+        op: Context, self: Value, output_size: Ints, align_corners: bool,
+        scales_h: float | None = None, scales_w: float | None = None,
+    ) -> Value:  # fmt: skip
+        scales = [scales_h, scales_w]
+        return resized(op, self, output_size, scales, how, align=align_corners, antialias=True)
+
+    def by_factors(
+        op: Context, input: Value, output_size: Ints | None, align_corners: bool,
+        scale_factors: Floats | None,
+    ) -> Value:  # fmt: skip
+        return resized(
+            op, input, output_size, scale_factors, how, align=align_corners, antialias=True
+        )
+
+    of_size.__doc__ = by_factors.__doc__ = f"{how.capitalize()} averages of what shrinks."
+    aten(name)(of_size)
+    aten(f"{name}.vec")(by_factors)
+
+
+_smooth("_upsample_bilinear2d_aa", "linear")
+_smooth("_upsample_bicubic2d_aa", "cubic")
 
 
 @aten("upsample_bicubic2d.vec")

@@ -10,7 +10,7 @@ from converter.lower.torch.indexing import MASKS, places_of, spread_masks
 from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import END, bound
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Scalar
+from converter.lower.torch.things import Int, Ints, Scalar
 from converter.lower.values import Value, inverse
 
 REDUCTIONS = {
@@ -230,6 +230,31 @@ def _reduction(name: str) -> str:
     if name not in REDUCTIONS:
         raise Gap(f"reduce = {name!r}")
     return REDUCTIONS[name]
+
+
+def _unpooled(name: str, spatial: int) -> None:
+    def handler(
+        op: Context, self: Value, indices: Value, output_size: Ints, stride: Ints = (),
+        padding: Ints = (),
+    ) -> Value:  # fmt: skip
+        del stride, padding  # torch itself only checks them
+        x = op.named(self)
+        lead = x.shape[: x.rank - spatial]
+        inner = sizes.product(x.shape[x.rank - spatial :])
+        whole = sizes.product(tuple(output_size)[-spatial:])
+        zeros = op.filled((*lead, whole), 0, x.dtype)
+        places, given = (op.reshape(v, (*lead, inner)) for v in (indices, x))
+        made = op.emit(
+            "ScatterElements", zeros, op.cast(places, "int64"), given, dtype=x.dtype,
+            shape=(*lead, whole), axis=len(lead),
+        )  # fmt: skip
+        return op.reshape(made, (*lead, *list(output_size)[-spatial:]))
+
+    handler.__doc__ = f"What {spatial}-dimensional pooling kept, back at its places among zeros."
+    aten(name)(handler)
+
+
+_unpooled("max_unpool2d", 2)
 
 
 @aten("masked_scatter")

@@ -8,6 +8,7 @@ from converter.lower.tf import sizes
 from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.torch.context import Context
 from converter.lower.torch.exported import Gaps
+from converter.lower.torch.pairs import Pair
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_fixing import Fixed
 from converter.lower.torch.script_inputs import Arguments, Learned, Met, flattened
@@ -151,6 +152,8 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
     used = set(op.graph.inputs)
     for name, thing in outputs:
         value = thing.read() if isinstance(thing, Reference) else _number(op, thing)
+        if isinstance(value, Pair):
+            raise UnsupportedError("not supported: an output of complex numbers")
         while name in used:
             name += "_out"
         used.add(name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
+from converter.lower.torch.pairs import weight
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script_calls import DAMAGE, call_op
 from converter.lower.torch.script_numbers import compute
@@ -485,7 +486,7 @@ class Walker:
             name = self._names.get(thing.origin)
             if name is None:
                 return Missing(f"a tensor that was left out, {thing.origin}")
-            return self.reference(self.op.weight(name))
+            return self.reference(weight(self.op, name))
         if isinstance(thing, Opaque):
             return Missing(thing.what)
         if isinstance(thing, list):

@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from keyword import iskeyword
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -66,7 +67,8 @@ class Row:
         if len(args) > len(self.parameters):
             raise Gap(f"{len(args)} arguments")
         found = dict(zip(self.parameters, args, strict=False))
-        for name, value in kwargs.items():
+        for word, value in kwargs.items():
+            name = f"{word}_" if iskeyword(word) else word
             if name in self.parameters:
                 found[name] = value
             elif name not in IGNORED:
@@ -138,6 +140,7 @@ OPS = Table(
     "basics", "arithmetic", "activations", "convolution", "normalization", "linear", "shaping",
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
     "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
+    "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision",
 )  # fmt: skip
 
 

@@ -195,7 +195,7 @@ def test_names_in_any_spelling(op):
         assert handler_of(name) is OPS["add.Tensor"]
     assert handler_of("aten::add", "Tensor") is OPS["add.Tensor"]
     assert handler_of("aten.relu.default") is OPS["relu"]
-    assert handler_of("torchvision::nms") is None
+    assert handler_of("torchvision::nms") is OPS["torchvision.nms"]
 
 
 def test_arguments_tell_overloads_apart(op):

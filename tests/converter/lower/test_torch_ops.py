@@ -131,6 +131,16 @@ UNREACHED = frozenset((
     "math.floor", "math.sqrt", "math.trunc", "new_empty_strided", "nonzero_numpy",
     "rrelu_with_noise", "short", "size", "softmin", "softsign", "sym_size", "tanhshrink", "tensor",
     "torch._sym_sqrt", "torch.sym_max", "torch.sym_not", "view.dtype",
+    "det", "inverse", "bartlett_window",
+    # test_torch_random.py
+    "bernoulli", "exponential", "feature_dropout", "multinomial", "normal", "normal.Tensor_Tensor",
+    "normal.float_float", "rand", "rand_like", "randint", "randint.low", "randint_like",
+    "randint_like.low_dtype", "randn", "randn_like", "randperm", "uniform", "uniform_functional",
+    "bernoulli.float", "bernoulli.p", "bernoulli.Tensor", "normal_functional",
+    "normal.Tensor_float", "normal.float_Tensor", "rand.generator", "rand_like.generator",
+    "randn.generator", "randn_like.generator", "randint.generator", "randint.low_generator",
+    "randint_like.generator", "randint_like.low_generator_dtype", "randperm.generator",
+    "alpha_dropout", "feature_alpha_dropout",
 ))  # fmt: skip
 
 

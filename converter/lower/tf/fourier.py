@@ -1,0 +1,180 @@
+"""Fourier transforms of values, as products with matrices of sines and cosines or by ONNX's DFT.
+
+A complex tensor is a pair of real ones. Matrices are exact to the last bits and fast while they are
+small; longer transforms are made of shorter ones. What is of a length that only a run knows, or of
+a large prime one, is ONNX's operator's, which onnxruntime computes with less care.
+"""
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.graph import Attribute, Dim
+from converter.lower.keras.operations.signals import angles
+from converter.lower.tf import sizes
+from converter.lower.tf.complexes import WHOLES, multiplied, zeros_like
+from converter.lower.tf.things import Complex
+from converter.lower.values import Value
+
+MOST = 1 << 18  # elements of a matrix
+MOST_OF_PRIME = 1 << 22  # where nothing else is as exact
+AXIS_IS_INPUT = 20  # opset since when DFT is given its axis as a tensor
+
+
+def fitted(op: Builder, x: Value, length: Dim, computed: Value | None) -> Value:
+    """Return x cut or filled up with zeros to a length along its last axis."""
+    own = x.shape[-1]
+    if length is not None and own == length:
+        return x
+    rest = [0] * (x.rank - 1)
+    if isinstance(own, int) and isinstance(length, int):
+        if own > length:
+            return op.slice(x, [-1], [0], [length])
+        return op.pad(x, [0] * x.rank, [*rest, length - own])
+    wanted = op.constant([length], "int64") if isinstance(length, int) else computed
+    assert wanted is not None
+    shape = (*x.shape[:-1], None)
+    ends = op.emit(
+        "Slice", x, op.constant([0], "int64"), wanted, op.constant([x.rank - 1], "int64"),
+        dtype=x.dtype, shape=shape,
+    )  # fmt: skip
+    zeros = op.constant([0] * (2 * x.rank - 1), "int64")
+    amounts = op.concat([zeros, op.sub(wanted, op.size(ends, x.rank - 1))], 0)
+    return op.emit("Pad", ends, amounts, dtype=x.dtype, shape=(*x.shape[:-1], length))
+
+
+def transformed(op: Builder, x: Complex, *, inverse: bool) -> Complex:
+    """Return the transform of a complex tensor along its last axis."""
+    size = x.real.shape[-1]
+    factor = _factor(size) if isinstance(size, int) else 1
+    if isinstance(size, int) and factor > 1 and size * size > MOST:
+        return _by_factors(op, x, factor, size // factor, inverse=inverse)
+    if isinstance(size, int) and size * size <= MOST_OF_PRIME:
+        turn = angles(size, size, size)
+        scale, sign = (1 / size, 1) if inverse else (1, -1)
+        cosines = op.constant(np.cos(turn) * scale, x.real.dtype)
+        sines = op.constant(np.sin(turn) * (sign * scale), x.real.dtype)
+        real, imaginary = _times(op, x.real, cosines), _times(op, x.imaginary, cosines)
+        return joined(
+            op.sub(real, _times(op, x.imaginary, sines)),
+            op.add(imaginary, _times(op, x.real, sines)),
+        )
+    both = op.concat([op.unsqueeze(x.real, [-1]), op.unsqueeze(x.imaginary, [-1])], -1)
+    return _parts(op, _dft(op, both, size, inverse=inverse, onesided=False))
+
+
+def _factor(size: int) -> int:
+    """Return the divisor of a number that is nearest to its root, from below."""
+    return next(n for n in range(int(sqrt(size)), 0, -1) if size % n == 0)
+
+
+def _by_factors(op: Builder, x: Complex, a: int, b: int, *, inverse: bool) -> Complex:
+    """Return a transform of a * b elements, made of transforms of a and of b (Cooley and Tukey)."""
+    batch = [0] * (x.rank - 1)  # as many as there are
+
+    def shaped(value: Value, *last: int) -> Value:
+        vector = op.constant([*batch, *last], "int64")
+        shape = (*value.shape[: x.rank - 1], *last)
+        return op.emit("Reshape", value, vector, dtype=value.dtype, shape=shape)
+
+    cut = joined(shaped(x.real, a, b), shaped(x.imaginary, a, b))
+    first = along(op, cut, -2, inverse=inverse)
+    turn = angles(a, b, a * b) * (1 if inverse else -1)
+    kind = x.real.dtype
+    twiddles = joined(op.constant(np.cos(turn), kind), op.constant(np.sin(turn), kind))
+    made = transformed(op, multiplied(op, first, twiddles, op.mul), inverse=inverse)
+    order = [*range(x.rank - 1), x.rank, x.rank - 1]
+    real, imaginary = (
+        shaped(op.plain(op.transpose(v, order)), a * b) for v in (made.real, made.imaginary)
+    )
+    return joined(real, imaginary)
+
+
+def of_real(op: Builder, x: Value) -> Complex:
+    """Return the first half of the transform of real numbers along the last axis."""
+    size = x.shape[-1]
+    if isinstance(size, int) and size * (size // 2 + 1) > MOST and _factor(size) > 1:
+        whole = transformed(op, joined(x, zeros_like(op, x)), inverse=False)
+        real, imaginary = (
+            op.slice(v, [-1], [0], [size // 2 + 1]) for v in (whole.real, whole.imaginary)
+        )
+        return joined(real, imaginary)
+    if isinstance(size, int) and size * (size // 2 + 1) <= MOST_OF_PRIME:
+        turn = angles(size, size // 2 + 1, size)
+        cosines = op.constant(np.cos(turn), x.dtype)
+        sines = op.constant(-np.sin(turn), x.dtype)
+        return joined(_times(op, x, cosines), _times(op, x, sines))
+    count = sizes.add(sizes.floordiv(size, 2), 1)
+    return _parts(op, _dft(op, op.unsqueeze(x, [-1]), count, inverse=False, onesided=True))
+
+
+def to_real(op: Builder, x: Complex, length: int) -> Value:
+    """Return the real numbers of a length that a first half of a transform is of."""
+    count = x.real.shape[-1]
+    assert isinstance(count, int)
+    if count * length > MOST:
+        # The second half mirrors the first.
+        inner = (length - 1) // 2
+        mirrored = []
+        for part, sign in ((x.real, 1), (x.imaginary, -1)):
+            back = op.slice(part, [-1], [inner], [0], [-1])
+            back = replace(back, shape=(*part.shape[:-1], inner))
+            mirrored.append(op.concat([part, back if sign > 0 else op.unary("Neg", back)], -1))
+        # What should be real is taken to be.
+        return transformed(op, joined(mirrored[0], mirrored[1]), inverse=True).real
+    turn = angles(count, length, length)
+    twice = np.full(count, 2.0)
+    twice[0] = 1
+    if length % 2 == 0:
+        twice[-1] = 1
+    waves = [
+        _times(op, part, op.constant(matrix * twice[:, None] / length, part.dtype))
+        for part, matrix in ((x.real, np.cos(turn)), (x.imaginary, -np.sin(turn)))
+    ]
+    return op.add(*waves)
+
+
+def _times(op: Builder, x: Value, matrix: Value) -> Value:
+    if x.rank > 1:
+        return op.matmul(x, matrix)
+    return op.squeeze(op.matmul(op.unsqueeze(x, [0]), matrix), [0])
+
+
+def joined(real: Value, imaginary: Value) -> Complex:
+    """Return a pair as a complex tensor."""
+    return Complex(real, imaginary, WHOLES[real.dtype])
+
+
+def _dft(op: Builder, x: Value, count: Dim, *, inverse: bool, onesided: bool) -> Value:
+    """Return ONNX's transform of [..., n, 1 or 2] along the axis before the last."""
+    attributes: dict[str, Attribute] = {"inverse": int(inverse), "onesided": int(onesided)}
+    is_new = x.rank == 2  # the operator wants batches
+    x = op.unsqueeze(x, [0]) if is_new else x
+    inputs: list[Value | None] = [x]
+    if op.graph.opset >= AXIS_IS_INPUT:
+        inputs += [None, op.constant(x.rank - 2, "int64")]
+    else:
+        attributes["axis"] = x.rank - 2
+    shape = (*x.shape[:-2], count, 2)
+    made = op.emit("DFT", *inputs, dtype=x.dtype, shape=shape, **attributes)
+    return op.squeeze(made, [0]) if is_new else made
+
+
+def _parts(op: Builder, x: Value) -> Complex:
+    real, imaginary = (op.squeeze(op.slice(x, [-1], [i], [i + 1]), [-1]) for i in (0, 1))
+    return joined(real, imaginary)
+
+
+def along(op: Builder, x: Complex, axis: int, *, inverse: bool) -> Complex:
+    """Return the transform of a complex tensor along any axis."""
+    axis = x.real.axis(axis)
+    rank = x.real.rank
+    if axis == rank - 1:
+        return transformed(op, x, inverse=inverse)
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    turned = joined(op.transpose(x.real, order), op.transpose(x.imaginary, order))
+    made = transformed(op, turned, inverse=inverse)
+    return joined(op.transpose(made.real, order), op.transpose(made.imaginary, order))

@@ -1,0 +1,256 @@
+"""Fourier transforms along axes, those of torch.fft.
+
+Spec: https://docs.pytorch.org/docs/2.13/fft.html
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.graph import Dim
+from converter.lower.tf import fourier, sizes
+from converter.lower.torch.complexes import of_complex, pair
+from converter.lower.torch.context import Context
+from converter.lower.torch.pairs import Pair
+from converter.lower.torch.promotion import DEFAULT, floating
+from converter.lower.torch.table import aten
+from converter.lower.torch.things import Int, Ints, Size, integer
+from converter.lower.values import Value
+
+Axes: TypeAlias = Sequence[int]
+Norm: TypeAlias = str | None
+# By which power of its length a transform is multiplied, and an inverse one divided.
+POWERS: dict[Norm, float] = {None: 0.0, "backward": 0.0, "ortho": -0.5, "forward": -1.0}
+NUMBERED = (None, "ortho", "forward")  # as core ATen numbers them
+Kind = Literal["r2c", "c2c", "c2r"]
+
+
+# -- along axes ------------------------------------------------------------------------------------
+
+
+def _swapped(x: Value, axis: int) -> Value:
+    order = list(range(x.rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return x.transposed(order)
+
+
+def fitted_of(op: Context, x: Value, axis: int, length: Int) -> Value:
+    """Return x cut or filled up with zeros to a length along an axis."""
+    if op.axis_of(x, axis) == length:
+        return x
+    computed = op.vector([length]) if isinstance(length, Size) else None
+
+    def one(part: Value) -> Value:
+        found = fourier.fitted(op, _swapped(part, axis), length, computed)
+        return _swapped(op.shaped(found, (*found.shape[:-1], length)), axis)
+
+    return x.each(one) if isinstance(x, Pair) else one(x)
+
+
+def _scale(op: Context, x: Value, count: Dim, norm: Norm, *, inverse: bool) -> Value:
+    """Return a transform of so many elements, which by itself divides where it is inverse."""
+    if norm not in POWERS:
+        raise Gap(f"norm = {norm!r}")
+    power = -POWERS[norm] if inverse else POWERS[norm]
+    if power == 0:
+        return x
+    kind = (x.real if isinstance(x, Pair) else x).dtype
+    if isinstance(count, int):
+        factor = op.constant(float(count) ** power, kind)
+    else:
+        factor = op.elementwise("Pow", op.scalar_of(count, kind), op.constant(power, kind))
+    if isinstance(x, Pair):
+        return x.each(lambda part: op.mul(part, factor))
+    return op.mul(x, factor)
+
+
+def halved(op: Context, x: Value, axis: int) -> Pair:
+    """Return the first half of the transform of real numbers along an axis."""
+    half = sizes.add(op.floordiv(op.axis_of(x, axis), 2), 1)
+    found = Pair.joined(fourier.of_real(op, _swapped(op.named(x), axis)))
+    return found.each(
+        lambda part: _swapped(op.shaped(part, (*part.shape[:-1], half)), axis)
+    )  # fmt: skip
+
+
+def along(op: Context, x: Pair, axis: int, *, inverse: bool) -> Pair:
+    """Return the transform of a complex tensor along an axis."""
+    return Pair.joined(fourier.along(op, x.split, axis, inverse=inverse))
+
+
+def whole_of(op: Context, x: Pair, axis: int, length: Int) -> Value:
+    """Return the real numbers of a length that the first half of a transform is of."""
+    if not isinstance(length, int):
+        raise Gap("an inverse transform of a length that depends on the inputs")
+    half = fitted_of(op, x, axis, length // 2 + 1)
+    assert isinstance(half, Pair)
+    moved = half.each(lambda part: _swapped(part, axis))
+    return _swapped(fourier.to_real(op, moved.split, length), axis)
+
+
+def _real(op: Context, x: Value) -> Value:
+    """Return what is transformed as floating point numbers."""
+    return x if isinstance(x, Pair) else op.cast(x, floating(x.dtype))
+
+
+def transform(
+    op: Context, x: Value, kind: Kind, axes: Axes, lengths: "Ints | None", norm: Norm, *,
+    inverse: bool = False,
+) -> Value:  # fmt: skip
+    """Return the transform of some kind along axes, the last of which is the halved one."""
+    x = op.named(_real(op, x))
+    places = [x.axis(axis) for axis in axes]
+    if any(not 0 <= axis < x.rank for axis in places) or not places:
+        raise Gap(f"a transform along axes {list(axes)}")
+    counts: list[Dim] = [x.shape[axis] for axis in places]
+    if lengths is not None:
+        counts = [x.shape[a] if n == -1 else n for a, n in zip(places, lengths, strict=True)]
+    elif kind == "c2r":
+        counts[-1] = sizes.mul(sizes.sub(counts[-1], 1), 2)
+    if kind == "c2r":
+        found = pair(op, x, "float64" if x.dtype == "float64" else "float32")
+        for axis, n in zip(places[:-1], counts[:-1], strict=True):
+            found = _axis(op, found, axis, n, inverse=True)
+        made: Value = whole_of(op, found, places[-1], integer(counts[-1]))
+    elif kind == "r2c":
+        if isinstance(x, Pair):
+            raise Gap("of complex numbers")
+        for axis, n in zip(places, counts, strict=True):
+            x = fitted_of(op, x, axis, integer(n))
+        half = halved(op, x, places[-1])
+        for axis in places[:-1]:
+            half = along(op, half, axis, inverse=inverse)
+        made = half
+    else:
+        found = pair(op, x, "float64" if x.dtype == "float64" else "float32")
+        for axis, n in zip(places, counts, strict=True):
+            found = _axis(op, found, axis, n, inverse=inverse)
+        made = found
+    return _scale(op, made, sizes.product(counts), norm, inverse=inverse or kind == "c2r")
+
+
+def _axis(op: Context, x: Pair, axis: int, n: Dim, *, inverse: bool) -> Pair:
+    fitted = fitted_of(op, x, axis, integer(n))
+    assert isinstance(fitted, Pair)
+    return along(op, fitted, axis, inverse=inverse)
+
+
+def _one(name: str, kind: Kind, *, inverse: bool) -> None:
+    def handler(
+        op: Context, self: Value, n: Int | None = None, dim: int = -1, norm: Norm = None
+    ) -> Value:
+        lengths = None if n is None else [n]
+        return transform(op, self, kind, [dim], lengths, norm, inverse=inverse)
+
+    handler.__doc__ = f"The {_words(kind, inverse=inverse)} along an axis."
+    of_complex(name)(aten(name)(handler))
+
+
+def _several(name: str, kind: Kind, default: Axes | None, *, inverse: bool) -> None:
+    def handler(
+        op: Context, self: Value, s: Ints | None = None, dim: Axes | None = default,
+        norm: Norm = None,
+    ) -> Value:  # fmt: skip
+        axes = list(range(self.rank)) if dim is None else list(dim)
+        if dim is None and s is not None:
+            axes = axes[-len(s) :]
+        return transform(op, self, kind, axes, s, norm, inverse=inverse)
+
+    handler.__doc__ = f"The {_words(kind, inverse=inverse)} along several axes."
+    of_complex(name)(aten(name)(handler))
+
+
+def _words(kind: Kind, *, inverse: bool) -> str:
+    if kind == "r2c":
+        return "first half of the Fourier transform of real numbers"
+    if kind == "c2r":
+        return "real numbers that half a Fourier transform is of,"
+    return "inverse Fourier transform" if inverse else "Fourier transform"
+
+
+for _name, _kind, _inverse in (
+    ("fft", "c2c", False), ("ifft", "c2c", True), ("rfft", "r2c", False), ("irfft", "c2r", True),
+):  # fmt: skip
+    _one(f"fft_{_name}", _kind, inverse=_inverse)  # type: ignore[arg-type]
+    _several(f"fft_{_name}2", _kind, (-2, -1), inverse=_inverse)  # type: ignore[arg-type]
+    _several(f"fft_{_name}n", _kind, None, inverse=_inverse)  # type: ignore[arg-type]
+
+
+def _numbered(op: Context, made: Value, counts: Sequence[Dim], normalization: int) -> Value:
+    """Scale what divides by nothing, as core ATen says."""
+    if not 0 <= normalization <= 2:
+        raise Gap(f"normalization = {normalization}")
+    norm = NUMBERED[normalization]
+    return _scale(op, made, sizes.product(tuple(counts)), norm, inverse=False)
+
+
+@aten("_fft_r2c")
+def fft_r2c(op: Context, self: Value, dim: Axes, normalization: int, onesided: bool) -> Value:
+    """The Fourier transform of real numbers along axes: all of it, or the first half."""
+    x = op.named(self)
+    counts = [x.shape[x.axis(axis)] for axis in dim]
+    if onesided:
+        made = transform(op, x, "r2c", dim, None, None)
+    else:
+        made = transform(op, x, "c2c", dim, None, None)
+    return _numbered(op, made, counts, normalization)
+
+
+@of_complex("_fft_c2c")
+@aten("_fft_c2c")
+def fft_c2c(op: Context, self: Value, dim: Axes, normalization: int, forward: bool) -> Value:
+    """The Fourier transform along axes, or its inverse."""
+    x = op.named(self)
+    counts = [x.shape[x.axis(axis)] for axis in dim]
+    norm = None if forward else "forward"  # which leaves an inverse as it is
+    made = transform(op, x, "c2c", dim, None, norm, inverse=not forward)
+    return _numbered(op, made, counts, normalization)
+
+
+@of_complex("_fft_c2r")
+@aten("_fft_c2r")
+def fft_c2r(op: Context, self: Value, dim: Axes, normalization: int, last_dim_size: Int) -> Value:
+    """The real numbers that half a Fourier transform along axes is of."""
+    x = op.named(self)
+    counts: list[Dim] = [*(x.shape[x.axis(axis)] for axis in dim[:-1]), last_dim_size]
+    lengths = [integer(n) for n in counts]
+    made = transform(op, x, "c2r", dim, lengths, "forward", inverse=True)
+    return _numbered(op, made, counts, normalization)
+
+
+def _rolled(name: str, share: Callable[[Dim], Dim] | None, what: str) -> None:
+    def handler(op: Context, self: Value, dim: Axes | int | None = None) -> Value:
+        from converter.lower.torch.shaping import roll
+
+        x = op.named(self)
+        axes = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
+        half = [op.floordiv(x.shape[x.axis(a)], 2) for a in axes]
+        if share is not None:
+            half = [sizes.sub(x.shape[x.axis(a)], n) for a, n in zip(axes, half, strict=True)]
+        shifts = [integer(n) for n in half]
+
+        def one(part: Value) -> Value:
+            return roll(op, part, shifts, list(axes))
+
+        return x.each(one) if isinstance(x, Pair) else one(x)
+
+    handler.__doc__ = what
+    of_complex(name)(aten(name)(handler))
+
+
+_rolled("fft_fftshift", None, "Frequencies with zero moved to the middle.")
+_rolled("fft_ifftshift", lambda n: n, "Frequencies with zero moved from the middle to the front.")
+
+
+@aten("fft_fftfreq")
+def fftfreq(op: Context, n: int, d: float = 1.0, dtype: str | None = None) -> Value:
+    """Frequencies of a Fourier transform of n elements, d apart."""
+    return op.constant(np.fft.fftfreq(n, d), dtype or DEFAULT)
+
+
+@aten("fft_rfftfreq")
+def rfftfreq(op: Context, n: int, d: float = 1.0, dtype: str | None = None) -> Value:
+    """Frequencies of the first half of a Fourier transform of n elements, d apart."""
+    return op.constant(np.fft.rfftfreq(n, d), dtype or DEFAULT)
