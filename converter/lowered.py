@@ -177,6 +177,8 @@ def gaps_of(error: ConvertError) -> Gaps:
 
 def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]) -> Bundle:
     """Say of graphs what they do not do as the source does."""
+    from converter.lower.encoded import described, roots
+
     changes: list[Normalisation] = []
     narrowed: dict[str, int] = {}
     unkept: set[str] = set()
@@ -196,6 +198,10 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
         what = ", ".join(f"{op} {count}" for op, count in sorted(drawn.items()))
         detail = f"{what}: of the same distribution, by ONNX's generator"
         changes.append(Normalisation("random numbers are others", drawn.total(), detail))
+    for graph in graphs:
+        for one, what in zip(roots(graph.encoded), described(graph.encoded), strict=True):
+            change = Normalisation(f"{one.kind} decoded", len(one.parts), what)
+            changes += [change] * (change not in changes)
     if unkept:
         detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"
         changes.append(Normalisation("assignments to variables left out", len(unkept), detail))

@@ -122,6 +122,8 @@ def described(graph: Graph, file: str = GRAPH) -> dict[str, JSON]:
         made["exporter"] = graph.exporter
     if graph.notes:
         made["notes"] = [*graph.notes]
+    if graph.encoded:
+        made["decoded_inputs"] = [one.plain() for one in graph.encoded]
     if graph.trusted:
         made["trusted"] = [{"module": m, "sha256": d} for m, d in graph.trusted.items()]
     return made

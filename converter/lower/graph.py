@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     import numpy as np
 
+    from converter.lower.encoded import Encoded as EncodedInput
+
 Dim: TypeAlias = "int | str | None"  # a size, the name of a dynamic one, or one we do not know
 Shape: TypeAlias = tuple[Dim, ...]
 Attribute: TypeAlias = (
@@ -115,6 +117,7 @@ class Graph:
         signature: Of TensorFlow's signatures, which one this is; empty where there is none.
         sources: Name of an input or output → the tensor that it is in TensorFlow's graph.
         left_out: Outputs that nothing says are wanted → why they are not here.
+        encoded: Inputs of the source that are no inputs here, and what stands for them.
         unkept: Variables that the source assigns to, which a graph without state cannot.
         exporter: Who else made it, with the version; empty where we did.
         notes: What its exporter warned of, and what a reader should know of it besides.
@@ -137,6 +140,7 @@ class Graph:
     signature: str = ""
     sources: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    encoded: "list[EncodedInput]" = field(default_factory=list)
     unkept: list[str] = field(default_factory=list)
     exporter: str = ""
     notes: list[str] = field(default_factory=list)

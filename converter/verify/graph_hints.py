@@ -6,10 +6,12 @@ indices of, to words that they are looked up among, to the scaling that pictures
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from converter.lower.graph import Graph, Node, Spec, consumers
+from converter.verify import encoded_hints
 from converter.verify.inputs import WORDS, Hint
 
 # Of an element-wise node's operands any may be the followed one; of the others the first is.
@@ -50,6 +52,9 @@ def hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
             hint = _scaled(graph, readers, name)
         if hint is not None:
             found[name] = hint
+    for name, fields in encoded_hints.fields(graph.encoded):
+        if name in graph.inputs:
+            found[name] = replace(found.get(name, Hint()), **fields)
     return found
 
 

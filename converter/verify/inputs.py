@@ -71,6 +71,10 @@ class Hint:
         is_permutation: Whether each row has each number below its length once.
         is_scalar: Whether it has no axes, should that not be recorded.
         masked: Value of steps that a mask passes over.
+        is_alone: Whether its first axis is no batch.
+        counted: Name of an axis, of as many elements as it has to say in sum.
+        sizes: Of axes by name, in the first case and the second.
+        grain: Of floating point numbers that are integers times that.
     """
 
     low: int = 0
@@ -82,6 +86,10 @@ class Hint:
     is_permutation: bool = False
     is_scalar: bool = False
     masked: float | None = None
+    is_alone: bool = False
+    counted: str = ""
+    sizes: tuple[tuple[str, tuple[int, int]], ...] = ()
+    grain: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,11 @@ def plan(
     """
     rng = np.random.default_rng(seed)
     is_unknown = any(s.shape is None for s in specs)
-    is_free = is_unknown or any(isinstance(n, str) for s in specs for n in (s.shape or ())[1:])
+    is_free = is_unknown or any(
+        isinstance(n, str)
+        for s, h in zip(specs, found, strict=True)
+        for n in (s.shape or ())[0 if h.is_alone else 1 :]
+    )
     is_batched = any(isinstance(n, str) for s in specs for n in (s.shape or ())[:1])
     cases = []
     levels = LEVELS + max(len(sizes) for sizes in MADE_FOR.values())
@@ -136,8 +148,9 @@ def plan(
                 key = (*shapes, *taken)
                 if key in alternatives:
                     continue
+                named = _named(specs, shapes)
                 arrays = tuple(
-                    draw(rng, spec.dtype, shape, hint)
+                    draw(rng, spec.dtype, shape, hint, named.get(hint.counted, 0))
                     for spec, shape, hint in zip(specs, shapes, taken, strict=True)
                 )
                 name = "; ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
@@ -235,16 +248,16 @@ def _shapes(
     specs: Sequence[TensorSpec], found: Sequence[Hint], level: int, sizing: int
 ) -> tuple[tuple[int, ...], ...]:
     """Return a shape for each input; axes of one name have one size, and so does one place."""
-    named: dict[str, int] = {}
+    named = {name: both[sizing] for hint in found for name, both in hint.sizes}
     shapes = []
     for spec, hint in zip(specs, found, strict=True):
         if spec.shape is None:
             shapes.append(() if hint.is_scalar else UNRANKED[min(level, len(UNRANKED) - 1)][sizing])
             continue
         sizes = spec.shape
-        steps = _steps(len(sizes), level, sizing)
+        steps = _steps(len(sizes) + hint.is_alone, level, sizing)
         shape = []
-        for axis, n in enumerate(sizes):
+        for axis, n in enumerate(sizes, int(hint.is_alone)):
             if isinstance(n, int):
                 shape.append(n)
             elif axis == 0:
@@ -253,6 +266,16 @@ def _shapes(
                 shape.append(named.setdefault(n, steps[(axis - 1) % len(steps)]))
         shapes.append(tuple(shape))
     return tuple(shapes)
+
+
+def _named(specs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """Return the sizes of axes that have a name."""
+    return {
+        n: size
+        for spec, shape in zip(specs, shapes, strict=True)
+        for n, size in zip(spec.shape or (), shape, strict=False)
+        if isinstance(n, str)
+    }
 
 
 def _steps(rank: int, level: int, sizing: int) -> Sequence[int]:
@@ -266,10 +289,16 @@ def _steps(rank: int, level: int, sizing: int) -> Sequence[int]:
 # -- elements ------------------------------------------------------------------------------------
 
 
-def draw(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], hint: Hint) -> np.ndarray:
-    """Return an array of random elements."""
-    if hint.is_mask:
-        array: np.ndarray = rng.integers(0, 2, shape)
+def draw(
+    rng: np.random.Generator, dtype: str, shape: tuple[int, ...], hint: Hint, total: int = 0
+) -> np.ndarray:
+    """Return an array of random elements; of those that count others, the sum is ``total``."""
+    if hint.counted:
+        array: np.ndarray = np.bincount(rng.integers(0, shape[0], total), minlength=shape[0])
+    elif hint.grain:
+        array = rng.integers(hint.low, hint.high or 1, shape) * hint.grain
+    elif hint.is_mask:
+        array = rng.integers(0, 2, shape)
         array[..., :1] = 1  # a row of which nothing counts is undefined in many models
     elif hint.words or dtype == "string":
         words = np.array(hint.words or WORDS)

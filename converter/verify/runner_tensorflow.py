@@ -12,6 +12,8 @@ has TensorFlow can run it. ``question.json``:
     feeds       for each of them: the signature's key, or the tensor in a graph without signature
     fetches     the same for the outputs
     cases       for each case the numbers of its alternatives: inputs are ``in-NUMBER-INPUT.npy``
+    prefix      what these files begin with, where it is not ``in``
+    base64      numbers of the inputs that are bytes, in base64
     layers      nodes whose outputs are wanted too; those of functions as ``call/node``
     device      to run on, as ``GPU:0`` or, of logical ones, ``CPU:1``; need not be there
     as_placed   whether the graph's own devices hold there; else all is placed on that device
@@ -34,6 +36,7 @@ import importlib.util
 import json
 import re
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -372,6 +375,8 @@ class Runner:
     ) -> None:
         self.tf, self.np, self.folder, self.source = tf, np, folder, source
         self.wanted: list[str] = question["layers"]
+        self.prefix = question.get("prefix", "in")
+        self.in_base64 = set(question.get("base64", ()))
         self.unstable: set[int] = set()
         self.device = source.device()
         self.has_run = False
@@ -408,9 +413,10 @@ class Runner:
         """Return a case's arrays as TensorFlow takes them."""
         found = []
         for i, dtype in enumerate(self.source.dtypes()):
-            array = self.np.load(self.folder / f"in-{number}-{i}.npy")
+            array = self.np.load(self.folder / f"{self.prefix}-{number}-{i}.npy")
             if dtype.name == "string":
-                texts = [str(t).encode("utf-8", "surrogateescape") for t in array.flat]
+                is_bytes = i in self.in_base64
+                texts = [b64decode(t) if is_bytes else encoded(t) for t in array.flat]
                 array = self.np.array(texts, object).reshape(array.shape)
             else:
                 array = array.astype(dtype.as_numpy_dtype)
@@ -463,6 +469,11 @@ class Runner:
                 self.np.save(self.folder / f"layer-{len(found)}.npy", array)
                 found.append((name, i, kind))
         return found
+
+
+def encoded(text: Any) -> bytes:
+    """Return a text as TensorFlow has it."""
+    return str(text).encode("utf-8", "surrogateescape")
 
 
 def one_line(error: Exception) -> str:

@@ -5,6 +5,7 @@ that a lowering that mistook them shows. A graph without a signature says nowher
 are: there, and only there, the lowered graph tells.
 """
 
+import base64
 import importlib.util
 import os
 import re
@@ -14,9 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from converter import child
 from converter.child import PYTHON_VARIABLE, Allowance
+from converter.lower.encoded import Encoded, roots
 from converter.lower.graph import Graph
+from converter.verify.encoding import encode
 from converter.verify.onnx_values import Declared
 from converter.verify.placement import CPU, On
 from converter.verify.report import GraphReport
@@ -31,6 +36,7 @@ RUNNER = HERE / "runner_tensorflow.py"
 SAVED_MODEL = "savedmodel"  # row id of the format
 DEFAULT_SIGNATURE = "serving_default"
 SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
+FED = "fed"  # what files of inputs begin with that are not as the graph has them
 BINARY, TEXT = "saved_model.pb", "saved_model.pbtxt"
 
 
@@ -43,12 +49,17 @@ class Binding:
         feeds: For each input of the file, a key of the signature, or a tensor of the graph.
         fetches: The same for each output.
         notes: What a reader should know of it.
+        given: For each of the source's inputs, what the lowered graph calls it; where none of
+            them is encoded, as the file has them in order.
+        encoded: Of the source's inputs those that are bytes, and what stands for them in the file.
     """
 
     signature: str
     feeds: tuple[str, ...]
     fetches: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    encoded: tuple[Encoded, ...] = ()
 
 
 def may_have_tensorflow() -> bool:
@@ -74,12 +85,11 @@ def signatures_of(bundle: Bundle, file: Declared, wanted: str | None) -> list[st
             )
         return [wanted]
     inputs, outputs = _names(file)
-    fitting = [
-        s.name
-        for s in known
-        if {i.name for i in s.inputs} == set(inputs) and set(output_names(s)) == set(outputs)
-    ]
-    return fitting or [s.name for s in known[:1]]
+    alike = [s for s in known if set(output_names(s)) == set(outputs)]
+    fitting = [s.name for s in alike if {i.name for i in s.inputs} == set(inputs)]
+    # What bytes decode to has other names than they have.
+    encoded = [s.name for s in alike if any(i.dtype == "string" for i in s.inputs)]
+    return fitting or encoded or [s.name for s in known[:1]]
 
 
 def output_names(signature: Signature) -> list[str]:
@@ -99,10 +109,13 @@ def output_names(signature: Signature) -> list[str]:
 def bound(bundle: Bundle, file: Declared, graph: Graph | None, name: str) -> Binding | GraphReport:
     """Return what a file's inputs and outputs are in the source; or why nothing can be compared."""
     inputs, outputs = _names(file)
+    is_encoded = graph is not None and bool(graph.encoded) and set(graph.inputs) == set(inputs)
     if not name:
-        return _by_tensor(inputs, outputs, graph)
+        return _by_tensor(inputs, outputs, graph, is_encoded=is_encoded)
     (signature,) = (s for s in bundle.signatures if s.name == name)
     keys = [spec.name for spec in signature.inputs]
+    if is_encoded:
+        inputs = keys
     others = dict(zip(output_names(signature), (s.name for s in signature.outputs), strict=True))
     for what, mine, theirs in (("inputs", inputs, keys), ("outputs", outputs, [*others])):
         if len(mine) != len(theirs):
@@ -116,11 +129,27 @@ def bound(bundle: Bundle, file: Declared, graph: Graph | None, name: str) -> Bin
         notes.append(f"outputs go by their order, for they are not called {', '.join(others)}")
         outputs = [*others]
     notes.append(f"signature {name!r}")
-    return Binding(name, tuple(inputs), tuple(others[n] for n in outputs), tuple(notes))
+    binding = Binding(name, tuple(inputs), tuple(others[n] for n in outputs), tuple(notes))
+    return _with_encoded(binding, graph, keys) if is_encoded and graph is not None else binding
 
 
-def _by_tensor(inputs: list[str], outputs: list[str], graph: Graph | None) -> Binding | GraphReport:
+def _with_encoded(binding: Binding, graph: Graph, given: Sequence[str]) -> Binding:
+    notes = [f"{one.input!r} is fed as {one.kind}" for one in roots(graph.encoded)]
+    return replace(
+        binding, given=tuple(given), encoded=tuple(graph.encoded), notes=(*binding.notes, *notes)
+    )
+
+
+def _by_tensor(
+    inputs: list[str], outputs: list[str], graph: Graph | None, *, is_encoded: bool
+) -> Binding | GraphReport:
     tensors: Mapping[str, str] = {} if graph is None else graph.sources
+    if graph is not None and is_encoded:
+        whole = [one.input for one in roots(graph.encoded)]
+        parts = {part.name for one in graph.encoded for part in one.parts}
+        given = [*whole, *(name for name in inputs if name not in parts)]
+        found = _by_tensor(given, outputs, replace(graph, encoded=[]), is_encoded=False)
+        return found if isinstance(found, GraphReport) else _with_encoded(found, graph, given)
     unknown = [name for name in (*inputs, *outputs) if name not in tensors]
     if unknown:
         text = "the source declares no signature, and is not converted by us as it stands: "
@@ -166,8 +195,8 @@ def run_tensorflow(
         return NoRun(text, is_missing=False, lacks_device=True)
     question = {
         **_place(source, bundle, prepared.folder),
+        **_encoded(binding, prepared),
         "signature": binding.signature,
-        "inputs": prepared.names,
         "feeds": binding.feeds,
         "fetches": binding.fetches,
         "cases": prepared.groups,
@@ -198,15 +227,43 @@ def run_tensorflow(
             pass
         case _:
             return NoRun(f"{name}: {answer.get('error')}", is_missing=False)
-    # It says what its tensors are called; here they have the names of the file's inputs.
-    answer["inputs"] = [
-        (mine, dtype, shape)
-        for mine, (_, dtype, shape) in zip(prepared.names, answer["inputs"], strict=True)
-    ]
+    answer["inputs"] = _declared(binding, prepared, answer["inputs"])
     run = source_run("tensorflow", versions, answer, prepared)
     if not run.chosen:
         return NoRun(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
     return replace(run, unstable=frozenset(answer["unstable"]), random=tuple(answer["random"]))
+
+
+def _encoded(binding: Binding, prepared: Prepared) -> dict[str, Any]:
+    """Write what the source is fed, where some of that is bytes; return what to tell of it.
+
+    Raises:
+        UsageError: No bytes decode to the arrays that are given.
+    """
+    if not binding.encoded:
+        return {"inputs": prepared.names}
+    made: list[int] = []
+    for number, case in enumerate(prepared.cases):
+        arrays = dict(zip(prepared.names, case.arrays, strict=True))
+        texts = encode(binding.encoded, arrays)
+        for i, name in enumerate(binding.given):
+            array = arrays.get(name)
+            if name in texts:
+                plain = [base64.b64encode(text).decode() for text in texts[name].reshape(-1)]
+                array = np.array(plain, "U").reshape(texts[name].shape)
+                made += [i] * (not number)
+            assert array is not None
+            np.save(prepared.folder / f"{FED}-{number}-{i}.npy", array)
+    return {"inputs": binding.given, "prefix": FED, "base64": made}
+
+
+def _declared(binding: Binding, prepared: Prepared, said: Sequence[Any]) -> list[Any]:
+    """Return name, dtype and shape of the file's inputs, as far as the source says them."""
+    # It says what its tensors are called; here they have the names of the file's inputs.
+    given = binding.given or prepared.names
+    found = {name: (dtype, shape) for name, (_, dtype, shape) in zip(given, said, strict=True)}
+    parts = {p.name: (p.dtype, None) for one in binding.encoded for p in one.parts}
+    return [(name, *(parts.get(name) or found[name])) for name in prepared.names]
 
 
 def _place(source: Path, bundle: Bundle, folder: Path) -> dict[str, Any]:

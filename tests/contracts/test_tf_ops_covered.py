@@ -13,7 +13,10 @@ from formats.containers.tf_protos import SCHEMA
 from formats.limits import DEFAULT
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-FOLDERS = ("tf_ops", "tf_tables", "tf_state", "tf_recurrent", "tensorflow", "verify_tensorflow")
+FOLDERS = (
+    "tf_ops", "tf_tables", "tf_state", "tf_recurrent", "tensorflow", "verify_tensorflow",
+    "tf_parsing",
+)  # fmt: skip
 
 # Op -> the test that proves it instead, or why it has none.
 ELSEWHERE = {

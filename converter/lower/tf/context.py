@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from converter.lower.builder import Builder
+from converter.lower.builder import ELEMENT_TYPES, Builder
 from converter.lower.gap import Gap
-from converter.lower.graph import Attribute, Dim, Graph, Weight
+from converter.lower.graph import Attribute, Dim, Graph, Shape, Spec, Weight
 from converter.lower.tf import contents, operands, sizes
 from converter.lower.values import Value
 from formats.weights import Tensor
 
 if TYPE_CHECKING:
+    from converter.lower.tf.decoded import Decoded
     from converter.lower.tf.state import State
     from converter.lower.tf.walk import Walker
 
@@ -28,6 +29,7 @@ class Context(Builder):
     Attributes:
         state: Variables and tables.
         walker: What walks the graph: for ops that call functions.
+        decoded: Inputs of bytes that are decoded.
         constants: Names of constants in the source -> weights of the bundle.
         at: Name of the node that is being lowered, and of the calls that lead to it.
         place: Its name in the file: that of its function, and its own.
@@ -35,6 +37,7 @@ class Context(Builder):
 
     state: "State"
     walker: "Walker"
+    decoded: "Decoded"
     constants: Mapping[str, str]
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
@@ -62,6 +65,19 @@ class Context(Builder):
     def is_outermost(self) -> bool:
         """Whether what is built is no part of a loop or a branch."""
         return self.graph is self._outermost
+
+    def late_input(self, name: str, dtype: str, shape: Shape) -> str:
+        """Add an input to the graph as a whole, wherever what is built stands; return its name.
+
+        Raises:
+            Gap: ONNX has no such dtype.
+        """
+        if dtype not in ELEMENT_TYPES:
+            raise Gap(f"an input of dtype {dtype!r}")
+        found = self._fresh(name)
+        self._outermost.inputs.append(found)
+        self._outermost.specs[found] = self.graph.specs[found] = Spec(dtype, shape)
+        return found
 
     def check(
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]

@@ -15,6 +15,7 @@ from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.tf import frames, sizes, unranked
 from converter.lower.tf.context import Context
+from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
 from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.tf.operands import LETTERS
@@ -199,6 +200,7 @@ class _Model:
         walker = op.walker = Walker(op, self.library)
         op.state = State(op, self.bundle, self._restorer(walker), self._filler(walker))
         op.reserve([*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs)])
+        op.decoded = Decoded(op)
         main = Activation(self.library.main)
         for spec, port in plan.inputs:
             yielded = main.values.setdefault(port.node, [])
@@ -224,6 +226,7 @@ class _Model:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
         graph = needed(graph)
+        op.decoded.settle(graph)
         merge_equal(graph)
         graph = recognise_gelu(graph)
         sink_branches(graph)

@@ -55,7 +55,9 @@ def lengths_of(op: Context, splits: Value) -> Value:
     return op.sub(op.slice(splits, [0], [1], [END]), op.slice(splits, [0], [0], [-1]))
 
 
-def _longest(op: Context, lengths: Value) -> Extent:
+def longest(op: Context, lengths: Value) -> Extent:
+    """Return the length of the longest row."""
+
     def make() -> Value:
         some = op.concat([op.constant([0], "int64"), lengths], 0)  # there may be no rows
         return op.reduce("ReduceMax", some, [0], keepdims=True)
@@ -63,7 +65,7 @@ def _longest(op: Context, lengths: Value) -> Extent:
     return Extent(None, make)
 
 
-def _within(op: Context, splits: Value, rows: Value, count: Extent) -> Value:
+def within(op: Context, splits: Value, rows: Value, count: Extent) -> Value:
     """Return where in its row each element is."""
     return op.sub(extents.counted(op, count), op.gather(splits, rows))
 
@@ -97,7 +99,7 @@ def ragged_range(
     splits = summed(op, lengths)
     total = last(op, splits)
     rows = rows_of(op, splits, total)
-    place = op.cast(_within(op, splits, rows, total), dtype)
+    place = op.cast(within(op, splits, rows, total), dtype)
     begin, step = (op.gather(v, rows) if v.rank else v for v in (starts, deltas))
     values = op.add(begin, op.mul(place, step))
     return [op.cast(splits, node.attribute("Tsplits", "int64")), values]
@@ -153,8 +155,8 @@ def _nested(
     columns: list[Value] = []
 
     for rows, splits, below, _ in levels:
-        sides.append(_longest(op, lengths_of(op, splits)))
-        place = _within(op, splits, rows, below)
+        sides.append(longest(op, lengths_of(op, splits)))
+        place = within(op, splits, rows, below)
         columns = [op.gather(c, rows) for c in columns] if columns else [rows]
         columns.append(place)
     return columns, sides
@@ -251,7 +253,7 @@ def gather(
         new = summed(op, op.sub(ends, begins))
         total = last(op, new)
         rows = rows_of(op, new, total)
-        chosen = op.add(op.gather(begins, rows), _within(op, new, rows, total))
+        chosen = op.add(op.gather(begins, rows), within(op, new, rows, total))
         found.append(op.cast(new, dtype))
     return [*found, op.gather(values, chosen)]
 

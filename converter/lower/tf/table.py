@@ -32,7 +32,7 @@ class Row:
         handler: Builds it.
         arguments: Names of the attributes it takes.
         outputs: Names of its outputs where it has several, in order: functions refer to them so.
-            ``name*N`` are as many as the attribute N says.
+            ``name*N`` are as many as the attribute N says, or has types.
         takes_any: Whether its inputs may be what is no tensor: handles, lists, complex numbers.
         takes_node: Whether it wants the node, for attributes that say types or functions.
     """
@@ -86,7 +86,7 @@ OPS = Table(
     "reductions", "indexing", "images", "lists", "selection", "scatter", "recurrent",
     "tables", "strings", "quantization", "random", "segments", "linear_algebra",
     "diagonals", "signals", "sparse", "detection", "ragged", "bits", "special", "counting",
-    "quantized", "rows",
+    "quantized", "rows", "parsing", "decoding",
 )  # fmt: skip
 
 

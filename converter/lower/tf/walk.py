@@ -495,8 +495,13 @@ def _number(port: Port, node: Node) -> int:
         name, _, several = output.partition("*")
         if name == port.arg:
             return before + port.number
-        before += int(node.attribute(several, 0)) if several else 1
+        before += _many(node.attribute(several, 0)) if several else 1
     return port.number
+
+
+def _many(said: Any) -> int:
+    """Return how many outputs an attribute says: a number, or one type for each."""
+    return len(said) if isinstance(said, list) else int(said)
 
 
 def _any_unranked(things: Sequence[Thing]) -> bool:

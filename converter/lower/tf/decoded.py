@@ -1,0 +1,219 @@
+"""Inputs of bytes, and the inputs that stand for what these decode to (`converter.lower.encoded`).
+
+A parser is handed a text. Where that is an input of the graph, or a copy of one, or of one its
+element in a loop, what the parser yields is added to the graph's inputs. Which inputs nothing reads
+as texts any more is known when all is walked: `settle` takes those away.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from converter.lower import encoded
+from converter.lower.encoded import Encoded, Part
+from converter.lower.gap import Gap
+from converter.lower.graph import Graph, Node, Shape, free_names
+from converter.lower.tf.context import Context
+from converter.lower.values import Value, identity
+from formats.errors import UnsupportedError
+
+COPIES = frozenset(("Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"))
+FARTHEST = 64  # copies of copies
+TOGETHER = {encoded.VALUES, encoded.LENGTHS}  # roles of the two parts of one feature
+UNLIKE = (encoded.VALUES, encoded.RATE)  # roles of parts that have no row for each text
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which input a text is.
+
+    Attributes:
+        name: Of the input.
+        shape: Of the texts that are decoded: one for each row of what stands for the input.
+        index: Number of the one that this is, a scalar; None for all of them.
+    """
+
+    name: str
+    shape: Shape
+    index: Value | None
+
+
+@dataclass(slots=True)
+class _Record:
+    """An `Encoded` that is being put together."""
+
+    kind: str
+    shape: Shape
+    several: bool
+    settings: Mapping[str, "str | int | bool"]
+    parts: dict[tuple[str, str], Part] = field(default_factory=dict)
+
+
+class Decoded:
+    """The inputs of a graph that are decoded in it."""
+
+    def __init__(self, op: Context) -> None:
+        """Take the builder, in which they are inputs already."""
+        self._op = op
+        self._records: dict[str, _Record] = {}
+        self._axes: dict[str, str] = {}  # names of axes -> inputs that have them
+
+    def origin(self, text: Value, what: str) -> Origin:
+        """Return which input a text is.
+
+        Raises:
+            Gap: None: ONNX has no operator that could do ``what`` to it.
+        """
+        op, name, index = self._op, text.name, None
+        shape = text.shape
+        makers = {out: n for g in op.enclosing[::-1] for n in g.nodes for out in n.outputs}
+        inputs = op.enclosing[-1].inputs
+        for _ in range(FARTHEST):
+            if name in inputs:
+                break
+            node = makers.get(name)
+            if node is None:
+                break
+            if node.op_type == "Gather" and index is None and not node.attributes.get("axis"):
+                index = _value(op, node.inputs[1])
+                shape = op.graph.specs[node.inputs[0]].shape
+                if index.rank or len(shape) != 1:
+                    break
+            elif node.op_type not in COPIES:
+                break
+            name = node.inputs[0]
+        if name not in inputs or op.graph.specs[name].dtype != "string":
+            raise Gap(f"{what} of what is no input: ONNX cannot express it")
+        return Origin(name, self._named(name, shape), index)
+
+    def _named(self, name: str, shape: Shape) -> Shape:
+        """Return a shape of texts all of whose sizes have a name."""
+        spec = self._op.graph.specs[name]
+        if len(spec.shape) == len(shape) and not spec.unranked:
+            shape = tuple(m if n is None else n for n, m in zip(shape, spec.shape, strict=True))
+        return tuple(f"{name}/count" if n is None else n for n in shape)
+
+    def axis(self, origin: Origin, key: str, what: str) -> str:
+        """Return a name for a size of a feature: equal names are equal sizes."""
+        name = f"{key}/{what}"
+        owner = self._axes.setdefault(name, origin.name)
+        return name if owner == origin.name else f"{origin.name}/{name}"
+
+    def part(
+        self, origin: Origin, kind: str, part: Part, *,
+        settings: Mapping[str, "str | int | bool"] | None = None, called: str = "",
+    ) -> Value:  # fmt: skip
+        """Return what stands for a part of an input, of the element that is meant.
+
+        Args:
+            origin: The input.
+            kind: What its bytes are.
+            part: Without a name, and with the shape that it has in the graph.
+            settings: Of the decoder.
+            called: What its name shall be, if that is free.
+
+        Raises:
+            Gap: The same bytes are decoded in two ways.
+        """
+        spec = self._op.graph.specs[origin.name]
+        shape = origin.shape if spec.unranked else spec.shape
+        new = _Record(kind, shape, bool(origin.shape), settings or {})
+        record = self._records.setdefault(origin.name, new)
+        if replace(record, parts={}) != new:
+            raise Gap(f"an input that is decoded in two ways: {record.kind}, {kind}")
+        found = record.parts.get((part.key, part.role))
+        if found is None:
+            if clash := self._clash(record, part):
+                raise Gap(clash)
+            name = self._op.late_input(called or part.key, part.dtype, part.shape)
+            found = record.parts[part.key, part.role] = replace(part, name=name)
+        elif (found.dtype, found.shape) != (part.dtype, part.shape):
+            which = f"feature {part.key!r}" if part.key else f"a {kind}"
+            raise Gap(f"{which} in two types or shapes: {found.dtype} and {part.dtype}")
+        whole = Value(found.name, found.dtype, found.shape, identity(len(found.shape)))
+        return whole if origin.index is None else self._op.gather(whole, origin.index)
+
+    def _clash(self, record: _Record, part: Part) -> str:
+        """Return why the bytes cannot hold a part besides what is already taken from them."""
+        for other in record.parts.values():
+            if part.key and other.key == part.key and {other.role, part.role} != TOGETHER:
+                return f"feature {part.key!r}, parsed as {other.role} and as {part.role}"
+        return ""
+
+    # -- in the end ----------------------------------------------------------------------------
+
+    def settle(self, graph: Graph) -> None:
+        """Take inputs away that are replaced, and parts that nothing reads; say what was done.
+
+        Raises:
+            UnsupportedError: An input is read as the text that it is, too.
+        """
+        for name, record in self._records.items():
+            _measure(graph, name, record)
+        read = {name for node in graph.nodes for name in _read_by(node)}
+        for name in self._records:
+            if name in read:
+                readers = sorted({n.op_type for n in graph.nodes if name in _read_by(n)})
+                text = f"input {name!r} is decoded, and read by {', '.join(readers)} as a text too"
+                raise UnsupportedError(text)
+        kept = read | {*self._records}
+        order: list[str] = []
+        for name in graph.inputs:
+            if name not in self._records and not self._is_part(name):
+                order.append(name)
+            elif not self._is_part(name):
+                order += self._leaves(name, kept)
+        graph.inputs = order
+        graph.encoded = [
+            Encoded(name, record.kind, record.shape, record.several, tuple(
+                part if part.name in kept else replace(part, name="")
+                for part in record.parts.values()
+            ), record.settings)
+            for name, record in self._records.items()
+        ]  # fmt: skip
+
+    def _is_part(self, name: str) -> bool:
+        return any(p.name == name for r in self._records.values() for p in r.parts.values())
+
+    def _leaves(self, name: str, kept: set[str]) -> Iterator[str]:
+        for part in self._records[name].parts.values():
+            if part.name in self._records:
+                yield from self._leaves(part.name, kept)
+            elif part.name in kept:
+                yield part.name
+
+
+def _value(op: Context, name: str) -> Value:
+    spec = op.graph.specs[name]
+    return Value(name, spec.dtype, spec.shape, identity(len(spec.shape)))
+
+
+def _read_by(node: Node) -> set[str]:
+    names = set(node.inputs)
+    for value in node.attributes.values():
+        if isinstance(value, Graph):
+            names |= free_names(value)
+    return names
+
+
+def _measure(graph: Graph, name: str, record: _Record) -> None:
+    """Have what asks how many texts there are ask it of a part, which has as many rows."""
+    rank, rows = len(record.shape), record.shape
+    fitting = [p for p in record.parts.values() if p.role not in UNLIKE and p.shape[:rank] == rows]
+    if not fitting or not rank:
+        return
+    read = {n for node in graph.nodes for n in _read_by(node)}
+    part = next((p for p in fitting if p.name in read), fitting[0])
+    for node in _nodes(graph):
+        if node.op_type == "Shape" and node.inputs == [name]:
+            node.inputs[0] = part.name
+            node.attributes.setdefault("start", 0)
+            end = node.attributes.get("end", rank)
+            node.attributes["end"] = min(end, rank) if isinstance(end, int) else rank
+
+
+def _nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                yield from _nodes(value)

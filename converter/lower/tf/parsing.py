@@ -1,0 +1,177 @@
+"""Serialized examples: their features are inputs of the graph in place of them.
+
+A feature of a fixed shape is a tensor, as it is parsed. One of any length is two: the values of all
+examples in a row, and how many of them each example has; of a single example its values alone. So
+nothing can be given that no examples hold, and sparse and ragged tensors are made of both.
+Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/ops/parsing_ops.cc
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from converter.lower.encoded import DENSE, EXAMPLE, LENGTHS, PADDED, VALUES, Part, default_of
+from converter.lower.graph import Shape
+from converter.lower.tf import extents, ragged
+from converter.lower.tf.context import Context
+from converter.lower.tf.coordinates import stacked
+from converter.lower.tf.decoded import Origin
+from converter.lower.tf.table import Gap, tf_op
+from converter.lower.values import Value
+
+KINDS = ("float32", "int64", "string")  # that a feature may have
+
+
+def _keys(op: Context, value: Value) -> list[str]:
+    """Return the keys that a tensor holds.
+
+    Raises:
+        Gap: They are computed.
+    """
+    found = op.static(value)
+    if found is None:
+        raise Gap("keys of features that are computed")
+    return [str(k.decode() if isinstance(k, bytes) else k) for k in found.reshape(-1)]
+
+
+def _check(key: str, dtype: str) -> None:
+    if dtype not in KINDS:
+        raise Gap(f"feature {key!r} of {dtype}")
+
+
+def _dense(
+    op: Context, origin: Origin, key: str, dtype: str, shape: Shape | None, default: Value
+) -> Value:
+    """Return a feature of a fixed shape, or of steps of one that are filled up."""
+    _check(key, dtype)
+    if shape is None or None in shape[1:]:
+        raise Gap(f"feature {key!r} of unknown shape")
+    known = op.static(default)
+    said = default_of(known) if known is not None and known.size else None
+    if not shape or shape[0] is not None:
+        part = Part(DENSE, key, dtype, (*origin.shape, *shape), default=said)
+    else:
+        if said is None:  # as TensorFlow fills up where nothing is said
+            said = [""] if dtype == "string" else [0]
+        steps = (*origin.shape, op.decoded.axis(origin, key, "steps"), *shape[1:])
+        part = Part(PADDED, key, dtype, steps, default=said)
+    return op.decoded.part(origin, EXAMPLE, part)
+
+
+def _listed(op: Context, origin: Origin, key: str, dtype: str) -> tuple[Value, Value | None]:
+    """Return the values of a feature of any length, and the lengths; None for one example."""
+    _check(key, dtype)
+    if origin.index is not None:
+        raise Gap(f"feature {key!r} of any length, of examples that are parsed one by one")
+    several = bool(origin.shape)
+    part = Part(VALUES, key, dtype, (op.decoded.axis(origin, key, "count"),))
+    values = op.decoded.part(origin, EXAMPLE, part, called=f"{key}/values" if several else key)
+    if not several:
+        return values, None
+    part = Part(LENGTHS, key, "int64", origin.shape)
+    return values, op.decoded.part(origin, EXAMPLE, part, called=f"{key}/lengths")
+
+
+def _sparse(op: Context, origin: Origin, key: str, dtype: str) -> tuple[Value, Value, Value]:
+    """Return places, values and shape of a feature of any length."""
+    values, lengths = _listed(op, origin, key, dtype)
+    count = extents.of(op, values, 0)
+    if lengths is None:
+        return op.unsqueeze(extents.counted(op, count), [1]), values, count.vector
+    splits = ragged.summed(op, lengths)
+    rows = ragged.rows_of(op, splits, count)
+    places = stacked(op, [rows, ragged.within(op, splits, rows, count)])
+    sides = [extents.of(op, lengths, 0), ragged.longest(op, lengths)]
+    return places, values, extents.vector(op, sides)
+
+
+def _ragged(op: Context, origin: Origin, key: str, dtype: str, splits: str) -> tuple[Value, Value]:
+    """Return the values of a feature of any length, and where each example's begin."""
+    values, lengths = _listed(op, origin, key, dtype)
+    if lengths is None:
+        return values, op.constant(np.zeros(0, splits))
+    return values, op.cast(ragged.summed(op, lengths), splits)
+
+
+def _parsed(
+    op: Context, serialized: Value, sparse: Sequence[str], dense: Sequence[str],
+    defaults: Sequence[Value], shapes: Sequence[Shape | None], kinds: Sequence[str],
+    types: Sequence[str],
+) -> list[Value]:  # fmt: skip
+    """Return sparse tensors by their parts, and then dense ones."""
+    if serialized.rank > 1:
+        raise Gap(f"examples in {serialized.rank} axes")
+    origin = op.decoded.origin(serialized, "parsing")
+    if not (len(sparse) == len(kinds) and len(dense) == len(types) == len(shapes) == len(defaults)):
+        raise Gap("keys of features that go with no types or shapes")
+    found = [_sparse(op, origin, k, t) for k, t in zip(sparse, kinds, strict=True)]
+    made = [values for i in range(3) for values in (one[i] for one in found)]
+    rows = zip(dense, types, shapes, defaults, strict=True)
+    return [*made, *(_dense(op, origin, *row) for row in rows)]
+
+
+@tf_op(
+    "ParseExample",
+    outputs=(
+        "sparse_indices*Nsparse", "sparse_values*sparse_types", "sparse_shapes*Nsparse",
+        "dense_values*Tdense",
+    ),
+)  # fmt: skip
+def parse_example(
+    op: Context, serialized: Value, names: Value, /, *rest: Value,
+    Nsparse: int, Ndense: int, sparse_types: Sequence[str], Tdense: Sequence[str],  # noqa: N803
+    dense_shapes: Sequence[Shape | None],
+) -> list[Value]:  # fmt: skip
+    """Serialized tf.Examples that are an input of the graph: their features are, instead."""
+    del names  # of the examples, for messages
+    keys = [key for value in rest[: Nsparse + Ndense] for key in _keys(op, value)]
+    defaults = rest[Nsparse + Ndense :]
+    sparse, dense = keys[:Nsparse], keys[Nsparse:]
+    return _parsed(op, serialized, sparse, dense, defaults, dense_shapes, sparse_types, Tdense)
+
+
+@tf_op(
+    "ParseExampleV2",
+    outputs=(
+        "sparse_indices*num_sparse", "sparse_values*sparse_types", "sparse_shapes*num_sparse",
+        "dense_values*Tdense", "ragged_values*ragged_value_types",
+        "ragged_row_splits*ragged_split_types",
+    ),
+)  # fmt: skip
+def parse_example_v2(
+    op: Context, serialized: Value, names: Value, sparse_keys: Value, dense_keys: Value,
+    ragged_keys: Value, /, *dense_defaults: Value,
+    num_sparse: int, sparse_types: Sequence[str], Tdense: Sequence[str],  # noqa: N803
+    dense_shapes: Sequence[Shape | None], ragged_value_types: Sequence[str] = (),
+    ragged_split_types: Sequence[str] = (),
+) -> list[Value]:  # fmt: skip
+    """Serialized tf.Examples that are an input of the graph: their features are, instead."""
+    del names, num_sparse
+    found = _parsed(
+        op, serialized, _keys(op, sparse_keys), _keys(op, dense_keys), dense_defaults,
+        dense_shapes, sparse_types, Tdense,
+    )  # fmt: skip
+    origin = op.decoded.origin(serialized, "parsing")
+    rows = zip(_keys(op, ragged_keys), ragged_value_types, ragged_split_types, strict=True)
+    rest = [_ragged(op, origin, *row) for row in rows]
+    return [*found, *(values for values, _ in rest), *(begins for _, begins in rest)]
+
+
+@tf_op(
+    "ParseSingleExample",
+    outputs=(
+        "sparse_indices*num_sparse", "sparse_values*sparse_types", "sparse_shapes*num_sparse",
+        "dense_values*Tdense",
+    ),
+)  # fmt: skip
+def parse_single_example(
+    op: Context, serialized: Value, /, *dense_defaults: Value,
+    num_sparse: int, sparse_keys: Sequence[str], dense_keys: Sequence[str],
+    sparse_types: Sequence[str], Tdense: Sequence[str],  # noqa: N803
+    dense_shapes: Sequence[Shape | None],
+) -> list[Value]:  # fmt: skip
+    """One serialized tf.Example that is an input of the graph: its features are, instead."""
+    del num_sparse
+    return _parsed(
+        op, serialized, sparse_keys, dense_keys, dense_defaults, dense_shapes, sparse_types, Tdense
+    )

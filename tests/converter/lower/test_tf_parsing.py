@@ -1,0 +1,168 @@
+"""Signatures that take bytes become graphs of what those decode to, and compute the same."""
+
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import converter
+from converter import passes
+from converter.lower import emit, lower
+from converter.lower.encoded import described, roots
+from converter.verify.encoding import encode
+from formats.errors import UnsupportedError
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+MODELS = Path(__file__).parents[3] / "fixtures" / "tf_parsing" / "models.zip"
+CLOSE = 2e-5  # of the largest output
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tf_parsing")
+    with zipfile.ZipFile(MODELS) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def rows():
+    """Return model, number and signature of each set of inputs that is stored."""
+    found = []
+    with zipfile.ZipFile(MODELS) as archive:
+        for name in sorted(n for n in archive.namelist() if n.endswith(".npz")):
+            with archive.open(name) as f, np.load(f) as stored:
+                keys = {tuple(key.split("|")[:2]) for key in stored.files}
+            found += [(name.removesuffix(".npz"), *key) for key in sorted(keys)]
+    return found
+
+
+def stored_of(folder, model, number, signature):
+    """Return what is stored of a signature: inputs of the graph, and outputs."""
+    sides = []
+    with np.load(folder / f"{model}.npz") as stored:
+        for side in ("in", "out"):
+            start = f"{number}|{signature}|{side}|"
+            sides.append(
+                {k.removeprefix(start): stored[k] for k in stored.files if k.startswith(start)}
+            )
+    return sides
+
+
+@cache
+def lowered(folder, model, signature):
+    path = folder / model
+    bundle = converter.read(path if path.exists() else path.with_suffix(".pb"))
+    return bundle, lower(bundle, signature=signature or None)
+
+
+def session(path, graph, bundle):
+    with path.open("wb") as f:
+        for piece in emit.model(graph, bundle.weights).pieces():
+            f.write(piece if isinstance(piece, bytes) else piece.read())
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def plain(array):
+    return array.astype(object) if array.dtype.kind == "U" else array
+
+
+@pytest.mark.parametrize(("model", "number", "signature"), rows())
+def test_features_give_what_tensorflow_makes_of_the_bytes(
+    tmp_path, unpacked, model, number, signature
+):
+    given, wanted = stored_of(unpacked, model, number, signature)
+    bundle, graph = lowered(unpacked, model, signature)
+    assert sorted(graph.inputs) == sorted(given)
+    graph = passes.run(graph, bundle.weights)
+    made = session(tmp_path / "model.onnx", graph, bundle)
+    fed = {name: plain(array) for name, array in given.items()}
+    found = dict(zip(graph.outputs, made.run(None, fed), strict=True))
+    assert found.keys() == wanted.keys()
+    for key, expected in wanted.items():
+        assert found[key].shape == expected.shape, key
+        if expected.dtype.kind == "U":
+            assert found[key].tolist() == expected.tolist()
+            continue
+        assert found[key].dtype == expected.dtype, key
+        scale = max(float(np.abs(expected).max(initial=0)), 1e-3)
+        bound = CLOSE * scale if expected.dtype.kind == "f" else 0
+        np.testing.assert_allclose(found[key], expected, rtol=0, atol=bound, err_msg=key)
+
+
+@pytest.mark.parametrize(("model", "number", "signature"), rows())
+def test_what_is_fed_to_tensorflow_has_the_source_s_inputs(unpacked, model, number, signature):
+    given, _ = stored_of(unpacked, model, number, signature)
+    bundle, graph = lowered(unpacked, model, signature)
+    texts = encode(graph.encoded, given)
+    declared = {s.name: s for s in bundle.signatures if s.outputs}
+    names = {"former": ["record", "records"], "sounds": ["wav_data"]}.get(model)
+    names = names or [s.name for s in declared[signature].inputs]
+    assert sorted(texts) == sorted(one.input for one in roots(graph.encoded)) == names
+    assert all(isinstance(text, bytes) for array in texts.values() for text in array.flat)
+
+
+def test_texts_say_what_replaces_an_input(unpacked):
+    _, graph = lowered(unpacked, "features", "serving_default")
+    (text,) = described(graph.encoded)
+    assert text.startswith("input 'examples' is replaced by ids/values int64[ids/count] (of all r")
+    assert "dense float32[unk__2,3] (missing: 0.5, -1.5, 2)" in text
+    assert "steps_2 float32[unk__2,steps/steps,2] (filled up with -3)" in text
+    _, graph = lowered(unpacked, "pictures", "first_of")
+    (text,) = described(graph.encoded)
+    assert text.endswith("text/decoded/channels] (picture in text/decoded)")
+    _, graph = lowered(unpacked, "estimator", "predict")
+    (text,) = described(graph.encoded)
+    assert text.endswith("; nothing reads unused")
+
+
+def graph_of(op, attributes=None, more=()):
+    """Return a GraphDef in text: a placeholder ``text``, read by an op ``made`` and by others."""
+    said = "".join(f' attr {{ key: "{k}" value {{ {v} }} }}' for k, v in (attributes or {}).items())
+    kind = 'attr { key: "dtype" value { type: DT_STRING } }'
+    scalar = 'attr { key: "shape" value { shape {} } }'
+    nodes = [
+        f'node {{ name: "text" op: "Placeholder" {kind} {scalar} }}',
+        f'node {{ name: "made" op: "{op}" input: "text"{said} }}',
+        *more,
+    ]
+    return "\n".join(nodes)
+
+
+def refused(tmp_path, text):
+    path = tmp_path / "graph.pbtxt"
+    path.write_text(text)
+    with pytest.raises(UnsupportedError) as caught:
+        lower(converter.read(path))
+    return str(caught.value)
+
+
+STRING = 'attr { key: "T" value { type: DT_STRING } }'
+
+
+def test_an_input_that_is_read_as_a_text_too_is_a_gap(tmp_path):
+    also = f'node {{ name: "also" op: "Identity" input: "text" {STRING} }}'
+    assert "input 'text' is decoded, and read" in refused(
+        tmp_path, graph_of("DecodePng", {}, [also])
+    )
+
+
+def test_what_is_computed_of_texts_cannot_be_decoded(tmp_path):
+    two = 'attr { key: "N" value { i: 2 } }'
+    joined = f'node {{ name: "both" op: "StringJoin" input: "text" input: "text" {two} }}'
+    last = 'node { name: "end" op: "DecodeBmp" input: "both" }'
+    said = refused(tmp_path, graph_of("StringLength", {}, [joined, last]))
+    assert "ONNX cannot express it" in said or "takes --opset" in said
+
+
+def test_one_input_decoded_in_two_ways_is_a_gap(tmp_path):
+    other = 'node { name: "sound" op: "DecodeWav" input: "text" }'
+    said = refused(tmp_path, graph_of("DecodePng", {}, [other]))
+    assert "an input that is decoded in two ways: picture, WAV file" in said
+
+
+def test_a_damaged_parser_is_no_crash(tmp_path):
+    for attributes in ({}, {"num_sparse": "i: 7"}, {"dense_keys": 'list { s: "a" }'}):
+        assert "made" in refused(tmp_path, graph_of("ParseSingleExample", attributes))
