@@ -32,7 +32,6 @@ ABSENT = {
     "Hashing": "fingerprints (FarmHash) of strings, for which ONNX has no operator",
     "InputLayer": "no operation: an input of the graph",
     "JaxLayer": "a function of JAX, which the configuration only names",
-    "Lambda": "code, which is never run",
     "PreprocessingLayer": "a base class, which cannot be called",
     "TFSMLayer": "a SavedModel elsewhere, which the configuration only names",
     "TorchModuleWrapper": "a module of torch, which the configuration only names",

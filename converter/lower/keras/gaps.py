@@ -1,7 +1,7 @@
 """What a model asks for and we lack: named with its place and arguments, all of it in one error."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +13,7 @@ from converter.lower.keras.table import (
     IGNORED,
     IGNORED_ENDINGS,
     LAYERS,
+    Gap,
     is_authors,
     table_of,
     unknown_arguments,
@@ -22,7 +23,13 @@ from formats.errors import UnsupportedError
 from formats.keras_names import quantization
 
 # What holds a Lambda's code, and says nothing to a person.
-CODE = {("Lambda", key) for key in ("function", "function_type", "module", "output_shape_type")}
+CODE = {
+    ("Lambda", key)
+    for key in (
+        "function", "function_type", "module", "output_shape", "output_shape_type",
+        "output_shape_module", "own_mask", "setting",
+    )
+}  # fmt: skip
 SHOWN = 60  # characters of an argument
 
 
@@ -42,6 +49,21 @@ class Lack:
         return self.text
 
 
+def why_not(config: Mapping[str, Any]) -> str | None:
+    """Return why a Lambda's function cannot be read, or None where it can."""
+    from converter.lower.keras.lambdas import closure_of, named_function
+
+    function = config.get("function")
+    try:
+        name = named_function(function)
+        if name is not None:
+            return f"its function {name} is not in the file"
+        closure_of(function)
+    except Gap as gap:
+        return str(gap)
+    return None
+
+
 def gaps_of(model: Model, modules: Modules) -> Iterator[Lack]:
     """Yield what neither the table nor a trusted module has."""
     for path, layer in layers_of(model):
@@ -52,6 +74,10 @@ def gaps_of(model: Model, modules: Modules) -> Iterator[Lack]:
             if modules.class_of(layer) is None:
                 yield _lacking(layer, path)
             continue
+        why = why_not(layer.config) if row is LAYERS.get("Lambda") else None
+        if why is not None:
+            yield _lacking(layer, path, why)
+            continue
         for name in unknown_arguments(row, modules.arguments(layer)):
             text = f"argument {name} of {layer.class_name}"
             yield Lack(f"Keras {text}", f"{text} ({'/'.join(path)})")
@@ -61,8 +87,8 @@ def gaps_of(model: Model, modules: Modules) -> Iterator[Lack]:
             yield Lack(f"Keras {text}", f"{text} ({'/'.join(path)})")
 
 
-def _lacking(layer: Layer, path: Path) -> Lack:
-    """Return a layer that nobody has: what it is, where, and with which arguments."""
+def _lacking(layer: Layer, path: Path, why: str | None = None) -> Lack:
+    """Return a layer that nobody has: what it is, where, with which arguments, and why."""
     table = table_of(layer.module)
     kind = "layer class" if table is LAYERS else "operation"
     near: list[str] = []
@@ -79,12 +105,13 @@ def _lacking(layer: Layer, path: Path) -> Lack:
         f"{key}={shortened(value)}"
         for key, value in layer.config.items()
         if value is not None
+        and value != {}
         and key not in IGNORED
         and not key.endswith(IGNORED_ENDINGS)
         and (layer.class_name, key) not in CODE
     )
     text = f"{kind} {name} ({'/'.join(path)}{hint})" + (f" with {arguments}" if arguments else "")
-    return Lack(what, text)
+    return Lack(what, f"{text}: {why}" if why else text)
 
 
 def shortened(value: Any) -> str:
@@ -104,7 +131,8 @@ def report(gaps: Sequence[Lack]) -> None:
     counts = Counter(gap.text for gap in gaps)
     listed = "; ".join(f"{gap} x{n}" if n > 1 else gap for gap, n in counts.items())
     hint = None
-    if any(gap.startswith(("layer class", "activation '", "cell ")) for gap in counts):
+    named = ("layer class", "activation '", "cell ")
+    if any(gap.startswith(named) or "(Lambda " in gap for gap in counts):
         hint = "--trust MODULE=PATH supplies lowerings, or Keras's own classes and functions"
     kinds = tuple(Counter(gap.what for gap in gaps).items())
     raise UnsupportedError(f"{len(gaps)} gaps: {listed}", hint=hint, gaps=kinds)

@@ -374,6 +374,9 @@ class _Walk:
         if row.takes_mask and settings.get("mask") is None:
             alone = len(masks) == 1 and not any(isinstance(v, Value) for v in _flat(keywords))
             settings["mask"] = masks[0] if alone else masks
+        if row.takes_structure:
+            given_as = [self._structured(part, roles.dtype) for part in arguments]
+            settings["structure"] = given_as[0] if len(given_as) == 1 else given_as
         tensors = [
             as_taken(self.op, row, layer.class_name, settings, v, roles.dtype)
             for part in arguments
@@ -386,6 +389,13 @@ class _Walk:
             return [_Made(v, m) for v, m in zip_longest(outputs, own)]
         mask = self._passed_on(row.mask, masks)
         return [_Made(v, mask) for v in _flat(result)]
+
+    def _structured(self, value: Any, dtype: str | None) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self._structured(part, dtype) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self._structured(part, dtype) for part in value)
+        return self._cast(value, dtype)
 
     def _cast(self, value: Any, dtype: str | None) -> Any:
         """Keras casts floating point inputs to what the layer computes in."""

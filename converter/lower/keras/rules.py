@@ -13,9 +13,12 @@ no configuration of Keras says it, are these arguments:
 - ``keeps_dtype``: whether images leave a layer in the dtype that they came in;
 - ``encodes_as``, ``int_dtype``: dtype of encoded categories, ``policy`` for the layer's own;
 - ``least_power``: below which a sum of squares counts as this much;
-- ``least_epsilon``: of the batch normalisation that TensorFlow fuses.
+- ``least_epsilon``: of the batch normalisation that TensorFlow fuses;
+- ``setting``: what a Lambda's code was written for: Keras, TensorFlow, backend;
+- ``own_mask``: of a Lambda, the function that makes its mask.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,11 +35,13 @@ class Age:
         major: Of the Keras that wrote it: 1 (for all before 2), 2 (tf.keras included) or 3.
         backend: As recorded, or, of Keras 1, as the names of its weights tell.
         data_format: Of the layers of the whole model, where those that say agree.
+        tensorflow: Major version of the TensorFlow under it, where that of Keras tells.
     """
 
     major: int
     backend: str | None = None
     data_format: str | None = None
+    tensorflow: int | None = None
 
 
 Rule = Callable[[Layer, Age], "Layer | None"]
@@ -113,11 +118,23 @@ def age_of(model: Model, version: str, backend: str | None) -> Age:
     data_format = formats.pop() if len(formats) == 1 else None
     head = version.split(".")[0]
     if head.isdigit():
-        return Age(max(int(head), 1), backend, data_format)
+        return Age(max(int(head), 1), backend, data_format, _tensorflow(version))
     if any(layer.module is not None for layer in layers):
         return Age(3, backend, data_format)
     old = any(KERAS_1_WORDS.intersection(x.config) and x.class_name != "Embedding" for x in layers)
     return Age(1 if old else 2, backend, data_format)
+
+
+def _tensorflow(version: str) -> int | None:
+    """Return the major version of TensorFlow that a version of Keras goes with.
+
+    Keras 2.3 went with both, and tf.keras called itself 2.2.4 from TensorFlow 1.13 to 2.1.
+    """
+    numbers = [int(n) for n in re.findall(r"\d+", version)[:2]]
+    pair = (*numbers, 0, 0)[:2]
+    if pair >= (2, 4) or (pair == (2, 3) and version.endswith("-tf")):
+        return 2
+    return None if pair == (2, 3) or (pair == (2, 2) and version.endswith("-tf")) else 1
 
 
 def _every(model: Model) -> Iterator[Layer]:

@@ -35,6 +35,17 @@ def operation_without_module(layer: Layer, age: Age) -> Layer | None:
     return replace(layer, module="keras.src.ops.numpy")
 
 
+@rule
+def setting_of_code(layer: Layer, age: Age) -> Layer | None:
+    """What the code of a Lambda was written for; its own mask is not that of its inputs."""
+    if layer.class_name != "Lambda":
+        return None
+    config = {**layer.config, "setting": (age.major, age.tensorflow, age.backend)}
+    if "mask" in config:
+        config["own_mask"] = config.pop("mask")
+    return replace(layer, config=config)
+
+
 # -- TensorFlow ------------------------------------------------------------------------------------
 
 # In front of functions that mean the same without it.

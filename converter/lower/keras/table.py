@@ -58,6 +58,11 @@ class Row:
         return "mask" in self.arguments
 
     @property
+    def takes_structure(self) -> bool:
+        """Whether the handler wants the lists that its inputs come in."""
+        return "structure" in self.arguments
+
+    @property
     def takes_everything(self) -> bool:
         """Whether the handler looks through the configuration itself."""
         return "config" in self.arguments
@@ -112,7 +117,7 @@ class Table(Mapping[str, Row]):
 LAYERS = Table(
     "core", "convolution", "normalization", "pooling", "activations", "merging", "reshaping",
     "applications", "wrappers", "recurrent", "cells", "legacy", "attention",
-    "convolutional_recurrent", "quantized", "preprocessing", "images", "lookup", "audio",
+    "convolutional_recurrent", "quantized", "preprocessing", "images", "lookup", "audio", "lambdas",
 )  # fmt: skip
 # Classes of keras.ops, many of which are named as layers are.
 OPERATIONS = Table(*(f"operations.{family}" for family in (
@@ -122,6 +127,11 @@ OPERATIONS = Table(*(f"operations.{family}" for family in (
 _TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in ("arithmetic", "arrays", "networks"))
 TF_FUNCTIONS = Table(*_TENSORFLOW)  # "math.multiply": what a TFOpLambda calls
 TF_OPS = Table(*_TENSORFLOW, "tensorflow_ops.nodes")  # "Mul": the op of a TensorFlowOpLayer
+# What the code of a Lambda calls and no configuration names: keras.backend's functions, and those
+# of TensorFlow's that are old, make something of nothing, or take their arguments in other orders.
+_CALLED = ("lambda_tensorflow", "lambda_images")
+BACKEND_FUNCTIONS = Table("lambda_backend", "lambda_arrays", *_CALLED)
+TF_CALLED = Table(*_CALLED)
 
 # A module begins with one of these; everything else is a layer.
 TABLES = {

@@ -108,10 +108,9 @@ class Modules:
         self.legacy = legacy
         self._supplies = [_supply(t, legacy=legacy) for t in trusted]
 
-    @staticmethod
-    def arguments(layer: Layer) -> Mapping[str, Any]:
-        """Return a layer's arguments; of a Lambda those that its function is called with."""
-        if layer.class_name != "Lambda":
+    def arguments(self, layer: Layer) -> Mapping[str, Any]:
+        """Return a layer's arguments; of a Lambda those that a trusted function is called with."""
+        if layer.class_name != "Lambda" or self.row(layer) is row_of(layer.module, "Lambda"):
             return layer.config
         own = layer.config.get("arguments")
         dtype = layer.config.get("dtype")
@@ -120,10 +119,12 @@ class Modules:
     def row(self, layer: Layer) -> Row | None:
         """Return the row of a layer: our own, or one whose handler asks a trusted module."""
         own = row_of(layer.module, layer.class_name)
+        if layer.class_name == "Lambda":
+            found = self.lowering(f"Lambda:{layer.name}")
+            return found or (None if self.class_of(layer) else own)
         if own is not None and layer.module is not None:
             return own
-        name = f"Lambda:{layer.name}" if layer.class_name == "Lambda" else layer.class_name
-        return self.lowering(name) or (None if self._with_class(layer) else own)
+        return self.lowering(layer.class_name) or (None if self._with_class(layer) else own)
 
     def lowering(self, *names: str) -> Row | None:
         """Return the row of the first of these names that a trusted module has a lowering for."""
@@ -146,7 +147,7 @@ class Modules:
         if layer.class_name == "Lambda":
             name = function_name(layer.config.get("function"))
             found = None if name is None else self.function(name, layer.name)
-            outside = layer.config.get("mask") is not None
+            outside = layer.config.get("own_mask") is not None
             return None if outside else found
         supply = self._with_class(layer)
         if supply is None:

@@ -12,7 +12,9 @@ from converter.lower.keras.table import Gap, Row
 from converter.lower.values import Value
 
 # Modules whose layers take whole numbers as they are, but for EXCEPTED; and single layers.
-KEPT = frozenset(("core", "images", "lookup", "merging", "preprocessing", "reshaping", "wrappers"))
+KEPT = frozenset((
+    "core", "images", "lambdas", "lookup", "merging", "preprocessing", "reshaping", "wrappers",
+))  # fmt: skip
 ALONE = ("Embedding ", "ReversibleEmbedding ", "SpectralNormalization")  # quantised, or of one
 EXCEPTED = frozenset(("Average", "Bidirectional", "EinsumDense"))
 # Layers that compute in floating point whatever they are given.

@@ -55,6 +55,8 @@ def call_layer(
     settings = known_arguments(row, config) | given
     if row.takes_mask:
         settings["mask"] = mask
+    if row.takes_structure:
+        settings["structure"] = values if len(values) > 1 else values[0]
     result = row.handler(op, roles, *values, **settings)
     if isinstance(result, Masked) or mask is None or row.mask == "drop":
         return result

@@ -259,12 +259,13 @@ def depth_to_space(op: Builder, input: Any, block_size: int, data_format: str = 
 # -- images ----------------------------------------------------------------------------------------
 
 
-def _batched(op: Builder, images: Any) -> tuple[Value, bool]:
+def batched(op: Builder, images: Any) -> tuple[Value, bool]:
+    """Return images with a batch, and whether it is new."""
     value = tensor(op, images)
     return (op.unsqueeze(value, [0]), True) if value.rank == 3 else (value, False)
 
 
-def _pair(op: Builder, size: Any) -> list[Size]:
+def pair(op: Builder, size: Any) -> list[Size]:
     """Return height and width, each a number where it is known.
 
     Raises:
@@ -286,8 +287,8 @@ def sized(
     antialias: bool = False, keeps_aspect: bool = False,
 ) -> Value:  # fmt: skip
     """Return images in another size."""
-    value, single = _batched(op, images)
-    sizes = _pair(op, size)
+    value, single = batched(op, images)
+    sizes = pair(op, size)
     image = channels_first(op, value, None)
     if keeps_aspect:
         sizes = of_aspect(op, image, sizes)

@@ -1,0 +1,279 @@
+"""keras.backend's functions, as the code of a Lambda calls them: with Keras 2's names and defaults.
+
+Those of Keras 1 and of Keras 3's older ones are the same where they have the same name.
+Spec: https://github.com/keras-team/keras/blob/2.2.4/keras/backend/tensorflow_backend.py
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.keras import activations
+from converter.lower.keras.lambda_tensors import function, sizes
+from converter.lower.keras.lambda_values import Sizes
+from converter.lower.keras.operations import reductions as r
+from converter.lower.keras.operations.operands import tensor
+from converter.lower.keras.table import BACKEND_FUNCTIONS, Gap, operation
+from converter.lower.keras.tensorflow_ops.arithmetic import axes_of
+from converter.lower.values import Value, total
+
+EPSILON = 1e-7  # keras.backend.epsilon() as it is unless someone sets it
+FLOATX = "float32"
+
+# -- what is known before anything runs ------------------------------------------------------------
+
+
+def _fact(name: str, value: Any, what: str) -> None:
+    def handler(op: Builder) -> Any:
+        del op
+        return value
+
+    handler.__doc__ = what
+    operation(BACKEND_FUNCTIONS, name)(handler)
+
+
+_fact("epsilon", EPSILON, "1e-7, as it is unless someone sets it.")
+_fact("floatx", FLOATX, "float32, as it is unless someone sets it.")
+_fact("image_data_format", "channels_last", "channels_last, as it is unless someone sets it.")
+_fact("image_dim_ordering", "tf", "tf, as it is unless someone sets it.")
+_fact("backend", "tensorflow", "tensorflow.")
+_fact("learning_phase", 0, "0: inference.")
+
+
+@operation(BACKEND_FUNCTIONS, "int_shape", "get_variable_shape")
+def int_shape(op: Builder, x: Any) -> Sizes:
+    """The shape of a tensor as it is known before anything runs."""
+    return sizes(tensor(op, x))
+
+
+@operation(BACKEND_FUNCTIONS, "ndim")
+def ndim(op: Builder, x: Any) -> int:
+    """The number of axes."""
+    return tensor(op, x).rank
+
+
+@operation(BACKEND_FUNCTIONS, "dtype")
+def dtype_of(op: Builder, x: Any) -> str:
+    """The dtype of a tensor."""
+    return tensor(op, x).dtype
+
+
+@operation(BACKEND_FUNCTIONS, "count_params")
+def count_params(op: Builder, x: Any) -> int:
+    """The number of elements."""
+    found = total(tensor(op, x).shape)
+    if found is None:
+        raise Gap("the number of elements of a tensor of unknown size")
+    return found
+
+
+@operation(BACKEND_FUNCTIONS, "is_keras_tensor", "is_tensor")
+def is_tensor(op: Builder, x: Any) -> bool:
+    """Whether it is a tensor."""
+    del op
+    return isinstance(x, Value)
+
+
+@operation(BACKEND_FUNCTIONS, "is_sparse", "is_placeholder")
+def is_sparse(op: Builder, tensor: Any) -> bool:
+    """False: no tensor is sparse here."""
+    del op, tensor
+    return False
+
+
+# -- element by element ----------------------------------------------------------------------------
+
+# fmt: off
+UNARY = {
+    "abs": "abs", "cos": "cos", "exp": "exp", "log": "log", "round": "round", "sigmoid": "sigmoid",
+    "sign": "sign", "sin": "sin", "softplus": "softplus", "softsign": "softsign",
+    "square": "square", "tanh": "tanh", "identity": "identity", "stop_gradient": "stop_gradient",
+    "linear": "identity", "exponential": "exp", "selu": "selu", "shape": "shape",
+    "gelu": "gelu", "swish": "silu", "silu": "silu", "batch_flatten": "keras.backend.batch_flatten",
+}
+BINARY = {
+    "equal": "equal", "greater": "greater", "greater_equal": "greater_equal", "less": "less",
+    "less_equal": "less_equal", "lesser": "less", "lesser_equal": "less_equal",
+    "maximum": "maximum", "minimum": "minimum", "not_equal": "not_equal",
+}
+# fmt: on
+
+
+def _unary(name: str, theirs: str) -> None:
+    def handler(op: Builder, x: Any) -> Any:
+        return function(op, theirs, x)
+
+    handler.__doc__ = f"{theirs}(x)."
+    operation(BACKEND_FUNCTIONS, name)(handler)
+
+
+def _binary(name: str, theirs: str) -> None:
+    def handler(op: Builder, x: Any, y: Any) -> Any:
+        return function(op, theirs, x, y)
+
+    handler.__doc__ = f"{theirs}(x, y)."
+    operation(BACKEND_FUNCTIONS, name)(handler)
+
+
+for _name, _theirs in UNARY.items():
+    _unary(_name, _theirs)
+for _name, _theirs in BINARY.items():
+    _binary(_name, _theirs)
+
+
+@operation(BACKEND_FUNCTIONS, "sqrt")
+def sqrt(op: Builder, x: Any) -> Value:
+    """The root of max(x, 0)."""
+    value = tensor(op, x)
+    return op.unary("Sqrt", op.elementwise("Max", value, op.constant(0, value.dtype)))
+
+
+@operation(BACKEND_FUNCTIONS, "pow")
+def pow_(op: Builder, x: Any, a: Any) -> Value:
+    """X ** a."""
+    return op.mul(x, x) if isinstance(x, Value) and a == 2 else function(op, "pow", x, a)
+
+
+@operation(BACKEND_FUNCTIONS, "clip")
+def clip(op: Builder, x: Any, min_value: Any, max_value: Any) -> Value:
+    """X, held between two bounds; the upper one is no less than the lower."""
+    if isinstance(min_value, int | float) and isinstance(max_value, int | float):
+        max_value = max(max_value, min_value)
+    low = -np.inf if min_value is None else min_value
+    high = np.inf if max_value is None else max_value
+    return function(op, "clip_by_value", x, low, high)
+
+
+@operation(BACKEND_FUNCTIONS, "cast")
+def cast(op: Builder, x: Any, dtype: str) -> Value:
+    """X in another dtype."""
+    return tensor(op, x, dtype)
+
+
+@operation(BACKEND_FUNCTIONS, "cast_to_floatx")
+def cast_to_floatx(op: Builder, x: Any) -> Value:
+    """X as float32."""
+    return tensor(op, x, FLOATX)
+
+
+@operation(BACKEND_FUNCTIONS, "relu")
+def relu(
+    op: Builder, x: Any, alpha: float = 0.0, max_value: float | None = None, threshold: float = 0.0
+) -> Value:
+    """X above a threshold, held below another number; alpha * (x - threshold) below it."""
+    return activations.relu(op, tensor(op, x), alpha, max_value, threshold)
+
+
+@operation(BACKEND_FUNCTIONS, "elu")
+def elu(op: Builder, x: Any, alpha: float = 1.0) -> Value:
+    """X if x > 0 else alpha * (exp(x) - 1)."""
+    return op.unary("Elu", tensor(op, x), alpha=float(alpha))
+
+
+@operation(BACKEND_FUNCTIONS, "hard_sigmoid")
+def hard_sigmoid(op: Builder, x: Any) -> Value:
+    """0.2 * x + 0.5, held between 0 and 1: as before Keras 3."""
+    return activations.FUNCTIONS["keras2_hard_sigmoid"](op, tensor(op, x))
+
+
+@operation(BACKEND_FUNCTIONS, "softmax")
+def softmax(op: Builder, x: Any, axis: int = -1) -> Value:
+    """Softmax along an axis."""
+    return op.softmax(tensor(op, x), axis)
+
+
+@operation(BACKEND_FUNCTIONS, "print_tensor")
+def print_tensor(op: Builder, x: Any, message: str = "", summarize: int = 3) -> Value:
+    """X."""
+    del message, summarize
+    return tensor(op, x)
+
+
+@operation(BACKEND_FUNCTIONS, "l2_normalize")
+def l2_normalize(op: Builder, x: Any, axis: Any = None) -> Value:
+    """X / sqrt(max(sum(x * x), 1e-12)) over axes."""
+    return function(op, "l2_normalize", x, axis)
+
+
+# -- over axes -------------------------------------------------------------------------------------
+
+
+def _reduction(name: str, compute: Callable[[Builder, Value, Any, bool], Value]) -> None:
+    def handler(op: Builder, x: Any, axis: Any = None, keepdims: bool = False) -> Value:
+        return compute(op, tensor(op, x), axes_of(op, axis), bool(keepdims))
+
+    handler.__doc__ = f"{name} over axes."
+    operation(BACKEND_FUNCTIONS, name)(handler)
+
+
+def _named(theirs: str, dtype: str | None = None) -> Callable[[Builder, Value, Any, bool], Value]:
+    def compute(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
+        value = op.cast(x, dtype) if dtype else x
+        return function(op, theirs, value, axis, keepdims)
+
+    return compute
+
+
+def _mean(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
+    value = op.cast(x, FLOATX) if x.dtype == "bool" else x
+    return function(op, "reduce_mean", value, axis, keepdims)
+
+
+def _variance(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
+    return r.squares(op, op.cast(x, FLOATX) if x.dtype == "bool" else x, axis, keepdims)
+
+
+def _deviation(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
+    return op.unary("Sqrt", _variance(op, x, axis, keepdims))
+
+
+for _name, _compute in {
+    "sum": _named("reduce_sum"), "prod": _named("reduce_prod"), "max": _named("reduce_max"),
+    "min": _named("reduce_min"), "logsumexp": _named("reduce_logsumexp"), "mean": _mean,
+    "any": _named("reduce_any", "bool"), "all": _named("reduce_all", "bool"),
+    "var": _variance, "std": _deviation,
+}.items():  # fmt: skip
+    _reduction(_name, _compute)
+
+
+@operation(BACKEND_FUNCTIONS, "argmax")
+def argmax(op: Builder, x: Any, axis: int = -1) -> Value:
+    """The number of the largest along an axis."""
+    return function(op, "argmax", x, axis)
+
+
+@operation(BACKEND_FUNCTIONS, "argmin")
+def argmin(op: Builder, x: Any, axis: int = -1) -> Value:
+    """The number of the smallest along an axis."""
+    return function(op, "argmin", x, axis)
+
+
+@operation(BACKEND_FUNCTIONS, "cumsum")
+def cumsum(op: Builder, x: Any, axis: int = 0) -> Value:
+    """The running sum along an axis."""
+    return function(op, "cumsum", x, axis)
+
+
+@operation(BACKEND_FUNCTIONS, "cumprod")
+def cumprod(op: Builder, x: Any, axis: int = 0) -> Value:
+    """The running product along an axis."""
+    return function(op, "cumprod", x, axis)
+
+
+# -- statistics ------------------------------------------------------------------------------------
+
+
+@operation(BACKEND_FUNCTIONS, "batch_normalization")
+def batch_normalization(
+    op: Builder, x: Any, mean: Any, var: Any, beta: Any, gamma: Any, axis: int = -1,
+    epsilon: float = 1e-3,
+) -> Value:  # fmt: skip
+    """(x - mean) / sqrt(var + epsilon) * gamma + beta."""
+    value = tensor(op, x)
+    if value.axis(axis) != value.rank - 1 and any(
+        isinstance(part, Value) and part.rank == 1 for part in (mean, var, beta, gamma)
+    ):
+        raise Gap("batch_normalization over an axis that is not the last")
+    return function(op, "batch_normalization", value, mean, var, beta, gamma, epsilon)

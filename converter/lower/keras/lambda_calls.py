@@ -1,0 +1,361 @@
+"""What a Lambda's function does when it calls something that is not its own: nodes of the graph.
+
+The module that a function came from is recorded nowhere: `tf`, `K`, `np` and the like are read as
+what everybody calls so, which `Names.read` keeps for the graph's notes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.gap import Gap
+from converter.lower.keras import lambda_names
+from converter.lower.keras import lambda_python as py
+from converter.lower.keras import lambda_tensors as tensors
+from converter.lower.keras import lambda_values as v
+from converter.lower.keras.activations import FUNCTIONS
+from converter.lower.keras.lambda_machine import Machine
+from converter.lower.keras.lambda_names import Setting
+from converter.lower.keras.lambda_values import Closure, Dtype, Made, Method, Named
+from converter.lower.keras.table import Masked, Roles, Row
+from converter.lower.keras.wrapped import call_layer
+from converter.lower.values import Value
+
+MOST_NODES = 20_000  # that one call of a layer adds to the graph
+SCOPES = ("name_scope", "device", "control_dependencies", "init_scope", "variable_scope")
+# Functions of keras.layers that make a layer and call it.
+MERGES = {
+    "add": "Add", "average": "Average", "concatenate": "Concatenate", "dot": "Dot",
+    "maximum": "Maximum", "minimum": "Minimum", "multiply": "Multiply", "subtract": "Subtract",
+}  # fmt: skip
+# What the first argument of TensorFlow's functions is called, where it is given by name.
+FIRST = frozenset((
+    "a", "data", "features", "image", "images", "input", "input_", "input_tensor", "inputs",
+    "logits", "params", "t", "tensor", "tensors", "value", "values", "x",
+))  # fmt: skip
+OPERATIONS_AT = "converter.lower.keras.operations"
+
+
+class Parts(list[Any]):
+    """Several results that have names.
+
+    Attributes:
+        names: Theirs.
+    """
+
+    def __init__(self, values: list[Any], names: tuple[str, ...]) -> None:
+        super().__init__(values)
+        self.names = names
+
+
+@dataclass(slots=True)
+class Names:
+    """The meaning of names in one call of a layer.
+
+    Attributes:
+        op: Builder.
+        w: The layer's weights: a Lambda has none.
+        setting: Of the model.
+        read: Global name → what it was read as.
+        nodes: How many there were before.
+    """
+
+    op: Builder
+    w: Roles
+    setting: Setting
+    read: dict[str, str] = field(default_factory=dict)
+    nodes: int = 0
+
+    def __post_init__(self) -> None:
+        """Count nodes from here on."""
+        self.nodes = len(self.op.graph.nodes)
+
+    # -- names and values ------------------------------------------------------------------------
+
+    def lookup(self, name: str) -> Any:
+        """Return what a global name stands for."""
+        found = lambda_names.meant(name)
+        if name in lambda_names.GLOBALS:
+            self.read[name] = lambda_names.GLOBALS[name]
+        return found
+
+    def attribute(self, of: Any, name: str) -> Any:
+        """Return an attribute."""
+        if isinstance(of, Named):
+            return lambda_names.member(of, name)
+        if isinstance(of, Value):
+            return tensors.attribute(of, name)
+        if isinstance(of, v.Sizes):
+            return tensors.shape_attribute(of, name)
+        if isinstance(of, Dtype):
+            return tensors.dtype_attribute(of, name)
+        if isinstance(of, np.ndarray):
+            return py.array_attribute(of, name)
+        if isinstance(of, Parts) and name in of.names:
+            return of[of.names.index(name)]
+        if isinstance(of, v.Scope) and name in ("__enter__", "__exit__"):
+            return Method(of, name)
+        if isinstance(of, Closure) and name == "__name__":
+            return of.code.name
+        return py.attribute(of, name)
+
+    def binary(self, sign: str, a: Any, b: Any) -> Any:
+        """Return ``a sign b``."""
+        if not isinstance(a, Value) and not isinstance(b, Value):
+            return v.binary(sign, a, b)
+        return self._built(sign, lambda: tensors.binary(self.op, sign, a, b))
+
+    def compare(self, sign: str, a: Any, b: Any) -> Any:
+        """Return how two values compare."""
+        if not isinstance(a, Value) and not isinstance(b, Value):
+            return v.compare(sign, a, b)
+        numbers = a is not None and b is not None
+        if sign in ("==", "!=") and numbers and self.setting.tensorflow != 2:
+            raise Gap("== of tensors, which in TensorFlow 1 says whether they are the same one")
+        return self._built(sign, lambda: tensors.compare(self.op, sign, a, b))
+
+    def unary(self, sign: str, a: Value) -> Any:
+        """Return ``-a`` and the like."""
+        return self._built(sign, lambda: tensors.unary(self.op, sign, a))
+
+    def item(self, of: Value, key: Any) -> Any:
+        """Return ``of[key]``."""
+        return self._built("[]", lambda: tensors.item(self.op, of, key))
+
+    def _built(self, what: str, build: Callable[[], Any]) -> Any:
+        """Build something.
+
+        Raises:
+            Gap: It does not go together, or becomes too large.
+        """
+        try:
+            result = build()
+        except v.FAULTS as e:
+            raise v.fault(what, e) from e
+        if len(self.op.graph.nodes) - self.nodes > MOST_NODES:
+            raise Gap(f"more than {MOST_NODES} operations")
+        return result
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def call(self, machine: Machine, callee: Any, given: list[Any], named: dict[str, Any]) -> Any:
+        """Call what is no function of the artifact's.
+
+        Raises:
+            Gap: We do not have it, or it refuses.
+        """
+        if isinstance(callee, Method):
+            return self._method(callee, given, named)
+        if isinstance(callee, Made):
+            return self._called(callee, given, named)
+        if isinstance(callee, Dtype):
+            callee = Named(f"numpy.{callee}")
+        if not isinstance(callee, Named):
+            raise Gap(f"its code calls {v.shown(callee)}")
+        path = callee.path
+        root, _, rest = path.partition(".")
+        if root == "builtins":
+            return self._builtin(machine, rest, given, named)
+        if root == "math":
+            return py.of_math(rest, [*given, *named.values()])
+        if root == "numpy":
+            return py.of_numpy(rest, given, named)
+        if path in CHOICES:
+            return self._chosen(path, machine, given, named)
+        if rest.rpartition(".")[2] in SCOPES:
+            return v.Scope()
+        if path.startswith("keras.layers."):
+            return self._made(path.removeprefix("keras.layers."), given, named)
+        if path.startswith("keras.activations."):
+            return self._activated(path.removeprefix("keras.activations."), given, named)
+        found = lambda_names.row(path)
+        arguments, keywords = fitted(found, given, named)
+        setting = lambda_names.told(path, self.setting)
+        keywords |= {k: x for k, x in asdict(setting).items() if k in found.arguments}
+        self._bounded(path, [*arguments, *keywords.values()])
+        made = self._built(path, lambda: found.handler(self.op, *arguments, **keywords))
+        if rest.endswith("top_k"):
+            return Parts(made, ("values", "indices"))
+        return made
+
+    def _chosen(self, path: str, machine: Machine, given: list[Any], named: dict[str, Any]) -> Any:
+        try:
+            return CHOICES[path](self, machine, *given, **named)
+        except v.FAULTS as e:
+            raise v.fault(path, e) from e
+
+    def _bounded(self, path: str, arguments: list[Any]) -> None:
+        """Raise where numbers would make something huge while the graph is built."""
+        most = 4096 if path.endswith(("eye", "tri", "diag")) else v.MOST_NUMBERS
+        for part in flat(arguments):
+            if isinstance(part, int) and abs(part) > most and part not in (2**31 - 1, -(2**31)):
+                raise Gap(f"a number as large as {part} for {path}")
+
+    def _builtin(self, machine: Machine, name: str, given: list[Any], named: dict[str, Any]) -> Any:
+        if name not in py.BUILTINS:
+            raise Gap(f"its code calls {name}")
+        if name == "abs" and len(given) == 1 and isinstance(given[0], Value):
+            return tensors.function(self.op, "abs", given[0])
+        try:
+            return py.BUILTINS[name](_Caller(machine, self), *given, **named)
+        except v.FAULTS as e:
+            raise v.fault(name, e) from e
+
+    def _method(self, method: Method, given: list[Any], named: Mapping[str, Any]) -> Any:
+        of = method.of
+        if isinstance(of, v.Scope):
+            return of if method.name == "__enter__" else None
+        if isinstance(of, Value):
+            return tensors.method(of, method.name, given, named)
+        if isinstance(of, v.Sizes):
+            return tensors.shape_method(of, method.name, given)
+        return py.method(of, method.name, given, named)
+
+    def _activated(self, name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
+        if name == "hard_sigmoid" and self.setting.keras < 3:
+            name = "keras2_hard_sigmoid"
+        if name not in FUNCTIONS or named or len(given) != 1 or not isinstance(given[0], Value):
+            raise Gap(f"its code calls keras.activations.{name}")
+        return self._built(name, lambda: FUNCTIONS[name](self.op, given[0]))
+
+    # -- layers ----------------------------------------------------------------------------------
+
+    def _made(self, class_name: str, given: list[Any], named: dict[str, Any]) -> Any:
+        """Make a layer; what a function of keras.layers does is done at once."""
+        plain = (bool, int, float, str, type(None))
+        if class_name in MERGES and len(given) == 1:
+            return self._called(Made(MERGES[class_name], named), given, {})
+        if given or not all(isinstance(part, plain) for part in flat(list(named.values()))):
+            raise Gap(f"a layer {class_name} made with more than numbers by name")
+        return Made(class_name, named)
+
+    def _called(self, made: Made, given: list[Any], named: Mapping[str, Any]) -> Any:
+        """Call a layer that has no weights.
+
+        Raises:
+            Gap: It would have some, or we do not have it.
+        """
+        values = list(flat(given))
+        if named or not values or not all(isinstance(part, Value) for part in values):
+            raise Gap(f"a call of layer {made.class_name} with more than tensors")
+        config = {k: list(x) if isinstance(x, tuple) else x for k, x in made.config.items()}
+        entry = {"class_name": made.class_name, "config": config}
+        empty = Roles(self.op, f"{self.w.layer}/{made.class_name}", {}, self.w.dtype)
+        result = self._built(made.class_name, lambda: call_layer(self.op, empty, entry, *values))
+        return result.value if isinstance(result, Masked) else result
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """What functions of Python's own are called with."""
+
+    machine: Machine
+    names: Names
+
+    def call(self, callee: Any, given: list[Any]) -> Any:
+        return self.machine.call(callee, given)
+
+    def binary(self, sign: str, a: Any, b: Any) -> Any:
+        return self.names.binary(sign, a, b)
+
+    def compare(self, sign: str, a: Any, b: Any) -> Any:
+        return self.names.compare(sign, a, b)
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """Yield what nested lists hold."""
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from flat(part)
+    else:
+        yield value
+
+
+def fitted(
+    row: Row, given: list[Any], named: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call as a handler takes them.
+
+    The first tensor has another name in each of TensorFlow's functions; handlers of Keras's
+    operations take further arguments by name alone, in Keras's order.
+
+    Raises:
+        Gap: It does not take one of them.
+    """
+    arguments, found = [_told(part) for part in given], {}
+    for key, value in named.items():
+        if key in row.arguments:
+            found[key] = _told(value)
+        elif f"{key}_" in row.arguments:
+            found[f"{key}_"] = _told(value)
+        elif key in FIRST and not arguments:
+            arguments = [_told(value)]
+        elif key != "name":
+            raise Gap(f"argument {key} of a function")
+    code = getattr(row.handler, "__code__", None)
+    if code is not None and row.handler.__module__.startswith(OPERATIONS_AT):
+        most = code.co_argcount - 1
+        others = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+        found |= dict(zip(others, arguments[most:], strict=False))
+        arguments = arguments[:most]
+    return arguments, found
+
+
+def _told(value: Any) -> Any:
+    """Return an argument as handlers take it: dtypes by name, no functions."""
+    if isinstance(value, Dtype):
+        return str(value)
+    if isinstance(value, range):
+        return v.listed(value)
+    if isinstance(value, Closure | Method | Named | Made | v.Scope):
+        raise Gap(f"{v.shown(value)} as an argument")
+    if isinstance(value, tuple) and not isinstance(value, v.Sizes):
+        return tuple(_told(part) for part in value)
+    if isinstance(value, list | v.Sizes):
+        return [_told(part) for part in value]
+    return value
+
+
+# -- choices that are made before anything runs ----------------------------------------------------
+
+
+def _chosen(machine: Machine, value: Any) -> Any:
+    return machine.call(value) if isinstance(value, Closure) else value
+
+
+def in_train_phase(names: Names, machine: Machine, x: Any, alt: Any, training: Any = None) -> Any:
+    """The second: that of inference."""
+    del names, x, training
+    return _chosen(machine, alt)
+
+
+def in_test_phase(names: Names, machine: Machine, x: Any, alt: Any, training: Any = None) -> Any:
+    """The first: that of inference."""
+    del names, alt, training
+    return _chosen(machine, x)
+
+
+def switch(
+    names: Names, machine: Machine, condition: Any, then_expression: Any, else_expression: Any
+) -> Any:
+    """One or the other, element by element where a tensor says which."""
+    if not isinstance(condition, Value):
+        return _chosen(machine, then_expression if v.truth(condition) else else_expression)
+    pair = [_chosen(machine, part) for part in (then_expression, else_expression)]
+    if not all(isinstance(part, Value) for part in pair):
+        raise Gap("a choice between what are no tensors")
+    held = names.op.cast(condition, "bool")
+    more = max(part.rank for part in pair) - held.rank
+    if more > 0 and held.rank:
+        held = names.op.unsqueeze(held, list(range(held.rank, held.rank + more)))
+    return names.op.where(held, *pair)
+
+
+CHOICES: dict[str, Callable[..., Any]] = {
+    "keras.backend.in_train_phase": in_train_phase,
+    "keras.backend.in_test_phase": in_test_phase,
+    "keras.backend.switch": switch,
+}

@@ -1,0 +1,223 @@
+"""Functions on images, as the code of a Lambda calls them: keras.backend's, and TensorFlow 1's.
+
+TensorFlow 1 resizes as if pixels were points at their corners, TensorFlow 2 as if they were squares
+around their centres. What tells which it was is the Keras that wrote the model: ``tensorflow``.
+Spec: https://github.com/tensorflow/tensorflow/blob/v1.15.0/tensorflow/python/ops/image_ops_impl.py
+"""
+
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.graph import Attribute
+from converter.lower.keras import resizing
+from converter.lower.keras.convolution import as_given, channels_first
+from converter.lower.keras.lambda_tensors import function
+from converter.lower.keras.operations.operands import tensor
+from converter.lower.keras.resizing_computed import Size
+from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Gap, operation
+from converter.lower.keras.tensorflow_ops import networks as n
+from converter.lower.values import Value
+
+METHODS = ("bilinear", "nearest", "bicubic", "area")  # of TensorFlow 1, in order of its numbers
+
+
+def by_corners(op: Builder, image: Value, sizes: list[Size], method: str, *, align: bool) -> Value:
+    """Return images, channels first, resized as TensorFlow 1 does it.
+
+    Args:
+        op: Builder.
+        image: They.
+        sizes: Height and width.
+        method: One of `METHODS`.
+        align: Whether the first and the last pixel stay where they are.
+
+    Raises:
+        Gap: Sizes are not known, where they would have to be.
+    """
+    if list(image.shape[2:]) == list(sizes):
+        return image
+    if method == "bilinear":
+        where = "align_corners" if align else "asymmetric"
+        how: dict[str, Attribute] = {"mode": "linear", "coordinate_transformation_mode": where}
+        return resizing.by_sizes(op, image, sizes, how)
+    for axis, wanted in enumerate(sizes, 2):
+        size = image.shape[axis]
+        if not isinstance(size, int) or not isinstance(wanted, int):
+            raise Gap(f"{method} resizing by corners of images of unknown size")
+        if method == "nearest":
+            step = resizing.step(size, wanted, by_corners=align)
+            places = np.arange(wanted, dtype=np.float32) * step
+            rows = np.floor(places + np.float32(0.5)) if align else np.floor(places)
+            numbers = np.minimum(rows, size - 1).astype(np.int64)
+            image = op.gather(image, op.constant(numbers, "int64"), axis)
+            continue
+        make = resizing.area if method == "area" else resizing.cubic_by_table
+        more = {} if method == "area" else {"is_centred": False}
+        matrix = make(size, wanted, by_corners=align, **more).astype(np.float32)
+        image = resizing.weighted(op, image, axis, op.constant(matrix, image.dtype))
+    return image
+
+
+def _resized(
+    op: Builder, images: Any, size: Any, method: Any, *, align: bool, is_centred: bool | None
+) -> Value:
+    """Return images in another size; ``is_centred`` is None where nothing tells."""
+    kind = METHODS[method] if isinstance(method, int) and 0 <= method < 4 else str(method)
+    value, single = n.batched(op, images)
+    sizes = n.pair(op, size)
+    factors = [
+        wanted % known == 0 if isinstance(known, int) and isinstance(wanted, int) else False
+        for known, wanted in zip(value.shape[1:3], sizes, strict=True)
+    ]
+    same = kind == "nearest" and all(factors) and not align
+    if is_centred or same:
+        if align:
+            raise Gap("resizing with align_corners")
+        return n.sized(op, images, size, kind)
+    if is_centred is None:
+        raise Gap("resizing of images, which TensorFlow 1 and 2 do differently")
+    if kind not in METHODS:
+        raise Gap(f"interpolation {kind!r}")
+    value = value if kind == "nearest" else op.cast(value, "float32")
+    image = channels_first(op, value, None)
+    result = as_given(op, by_corners(op, image, sizes, kind, align=align), None)
+    return op.squeeze(result, [0]) if single else result
+
+
+def _is_centred(tensorflow: int | None) -> bool | None:
+    return None if tensorflow is None else tensorflow >= 2
+
+
+@operation(TF_CALLED, "image.resize", "image.resize_images")
+def resize(
+    op: Builder, images: Any, size: Any = None, method: Any = "bilinear",
+    align_corners: Any = False, *rest: Any, preserve_aspect_ratio: bool = False,
+    antialias: bool = False, tensorflow: int | None = None, new_height: Any = None,
+    new_width: Any = None,
+) -> Value:  # fmt: skip
+    """Images in another size; TensorFlow 0 took height and width apart."""
+    if new_height is not None:
+        size = (new_height, new_width)
+    elif isinstance(size, int):  # (images, height, width, method, align_corners)
+        size = (size, method)
+        method, align_corners = (align_corners or 0), bool(rest and rest[0])
+        rest = ()
+    elif tensorflow == 2 and align_corners:
+        raise Gap("preserve_aspect_ratio")  # which stands there in TensorFlow 2
+    if rest or preserve_aspect_ratio or antialias:
+        raise Gap("resizing with preserve_aspect_ratio or antialias")
+    return _resized(
+        op, images, size, method, align=bool(align_corners), is_centred=_is_centred(tensorflow)
+    )
+
+
+def _resize(name: str, method: str) -> None:
+    def handler(
+        op: Builder, images: Any, size: Any, align_corners: bool = False,
+        half_pixel_centers: bool = False,
+    ) -> Value:  # fmt: skip
+        return _resized(
+            op, images, size, method, align=bool(align_corners), is_centred=bool(half_pixel_centers)
+        )
+
+    handler.__doc__ = f"Images in another size, {method}, as TensorFlow 1 does it."
+    operation(TF_CALLED, name)(handler)
+
+
+_resize("image.resize_bilinear", "bilinear")
+_resize("image.resize_nearest_neighbor", "nearest")
+_resize("image.resize_bicubic", "bicubic")
+_resize("image.resize_area", "area")
+
+
+@operation(BACKEND_FUNCTIONS, "resize_images")
+def resize_images(
+    op: Builder, x: Any, height_factor: int, width_factor: int, data_format: str | None = None,
+    interpolation: str = "nearest", *, tensorflow: int | None = None,
+) -> Value:  # fmt: skip
+    """Images made larger by whole factors."""
+    value = tensor(op, x)
+    first = data_format in ("channels_first", "th")
+    value = op.transpose(value, [0, 2, 3, 1]) if first else value
+    if interpolation == "nearest":
+        made: Value = function(op, "repeat", value, height_factor, 1)
+        made = function(op, "repeat", made, width_factor, 2)
+    else:
+        if not all(isinstance(size, int) for size in value.shape[1:3]):
+            raise Gap("resizing of images of unknown size")
+        size = [
+            int(str(m)) * f
+            for m, f in zip(value.shape[1:3], (height_factor, width_factor), strict=True)
+        ]
+        made = _resized(
+            op, value, size, interpolation, align=False, is_centred=_is_centred(tensorflow)
+        )
+    return op.transpose(made, [0, 3, 1, 2]) if first else made
+
+
+@operation(BACKEND_FUNCTIONS, "temporal_padding")
+def temporal_padding(op: Builder, x: Any, padding: Any = (1, 1)) -> Value:
+    """Zeros before and after the steps."""
+    before, after = (padding, padding) if isinstance(padding, int) else padding
+    return function(op, "pad", x, [[0, 0], [before, after], [0, 0]])
+
+
+@operation(BACKEND_FUNCTIONS, "spatial_2d_padding")
+def spatial_2d_padding(
+    op: Builder, x: Any, padding: Any = ((1, 1), (1, 1)), data_format: str | None = None
+) -> Value:
+    """Zeros around images."""
+    pairs = [[part, part] if isinstance(part, int) else list(part) for part in padding]
+    first = data_format in ("channels_first", "th")
+    none = [[0, 0]]
+    return function(op, "pad", x, [*none, *none, *pairs] if first else [*none, *pairs, *none])
+
+
+def _form(data_format: str | None, rank: int) -> str:
+    letters = "DHW"[3 - rank :] if rank > 1 else "W"
+    return f"NC{letters}" if data_format in ("channels_first", "th") else f"N{letters}C"
+
+
+@operation(BACKEND_FUNCTIONS, "pool2d")
+def pool2d(
+    op: Builder, x: Any, pool_size: Any, strides: Any = (1, 1), padding: str = "valid",
+    data_format: str | None = None, pool_mode: str = "max",
+) -> Value:  # fmt: skip
+    """The largest of each window, or its mean."""
+    name = "max_pool" if pool_mode == "max" else "avg_pool"
+    return function(
+        op, name, x, list(pool_size), list(strides), padding.upper(), _form(data_format, 2)
+    )
+
+
+@operation(BACKEND_FUNCTIONS, "conv1d", "conv2d")
+def conv(
+    op: Builder, x: Any, kernel: Any, strides: Any = 1, padding: str = "valid",
+    data_format: str | None = None, dilation_rate: Any = 1,
+) -> Value:  # fmt: skip
+    """Cross-correlation with a kernel that the code makes."""
+    if padding not in ("valid", "same"):
+        raise Gap(f"{padding} padding")
+    rank = tensor(op, x).rank - 2
+    steps, rates = (
+        [part] * rank if isinstance(part, int) else list(part) for part in (strides, dilation_rate)
+    )
+    form = _form(data_format, rank)
+    return function(op, f"conv{rank}d", x, kernel, steps, padding.upper(), form, rates)
+
+
+@operation(BACKEND_FUNCTIONS, "depthwise_conv2d")
+def depthwise_conv2d(
+    op: Builder, x: Any, depthwise_kernel: Any, strides: Any = (1, 1), padding: str = "valid",
+    data_format: str | None = None, dilation_rate: Any = (1, 1),
+) -> Value:  # fmt: skip
+    """A kernel that the code makes, for each channel."""
+    form, steps = _form(data_format, 2), [1, *strides, 1]
+    if form != "NHWC":
+        raise Gap("a depthwise convolution of images with channels first")
+    return function(
+        op, "depthwise_conv2d", x, depthwise_kernel, steps, padding.upper(), form,
+        list(dilation_rate),
+    )  # fmt: skip

@@ -1,0 +1,454 @@
+"""Python's own functions, math's and numpy's, as a Lambda's function calls them on what is known.
+
+Each is called here only with plain values that have been looked at: no larger than what they are
+worth, and none of the artifact's making.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.keras import lambda_values as v
+from converter.lower.values import Value
+
+
+class Caller(Protocol):
+    """What calls functions of the artifact's, and joins tensors."""
+
+    def call(self, callee: Any, given: list[Any]) -> Any:
+        """Call something."""
+
+    def binary(self, sign: str, a: Any, b: Any) -> Any:
+        """Return ``a sign b``."""
+
+    def compare(self, sign: str, a: Any, b: Any) -> Any:
+        """Return how two values compare."""
+
+
+Function = Callable[..., Any]
+
+# -- builtins --------------------------------------------------------------------------------------
+
+
+def _len(caller: Caller, value: Any) -> int:
+    del caller
+    if isinstance(value, Value):
+        size = value.shape[0] if value.shape else None
+        if not isinstance(size, int):
+            raise Gap("len of a tensor of unknown size")
+        return size
+    if isinstance(value, range):
+        return len(value)
+    return len(v.listed(value))
+
+
+def _range(caller: Caller, *bounds: Any) -> range:
+    del caller
+    return range(*(_whole(n) for n in bounds))
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool | int | np.integer):
+        return int(value)
+    raise Gap(f"{v.shown(value)} where a whole number stands")
+
+
+def _number(kind: type) -> Function:
+    def convert(caller: Caller, value: Any = 0) -> Any:
+        del caller
+        if isinstance(value, Value):
+            raise Gap(f"{kind.__name__} of a tensor")
+        if isinstance(value, str) and len(value) > 100:
+            raise Gap(f"{kind.__name__} of a long text")
+        if not isinstance(value, int | float | str | np.generic | np.ndarray):
+            raise Gap(f"{kind.__name__} of {v.shown(value)}")
+        return kind(value)
+
+    return convert
+
+
+def _bool(caller: Caller, value: Any = False) -> bool:
+    del caller
+    return v.truth(value)
+
+
+def _text(caller: Caller, value: Any = "") -> str:
+    del caller
+    if not isinstance(value, v.PLAIN):
+        raise Gap(f"text of {v.shown(value)}")
+    return str(value)
+
+
+def _sequence(kind: Callable[[Any], Any]) -> Function:
+    def convert(caller: Caller, value: Any = ()) -> Any:
+        del caller
+        return kind(v.listed(value))
+
+    return convert
+
+
+def _dict(caller: Caller, value: Any = (), **named: Any) -> dict[Any, Any]:
+    del caller
+    if isinstance(value, Mapping):
+        return {**value, **named}
+    pairs = [v.listed(pair) for pair in v.listed(value)]
+    if any(len(pair) != 2 or not isinstance(pair[0], v.PLAIN) for pair in pairs):
+        raise Gap("dict of what are no pairs")
+    return dict(pairs) | named
+
+
+def _zip(caller: Caller, *values: Any) -> list[Any]:
+    del caller
+    return list(zip(*(v.listed(part) for part in values), strict=False))
+
+
+def _enumerate(caller: Caller, value: Any, start: Any = 0) -> list[Any]:
+    del caller
+    return list(enumerate(v.listed(value), _whole(start)))
+
+
+def _map(caller: Caller, function: Any, *values: Any) -> list[Any]:
+    rows = zip(*(v.listed(part) for part in values), strict=False)
+    return [caller.call(function, list(row)) for row in rows]
+
+
+def _filter(caller: Caller, function: Any, value: Any) -> list[Any]:
+    return [
+        part
+        for part in v.listed(value)
+        if v.truth(part if function is None else caller.call(function, [part]))
+    ]
+
+
+def _sorted(caller: Caller, value: Any, key: Any = None, reverse: Any = False) -> list[Any]:
+    parts = v.listed(value)
+    keys = [part if key is None else caller.call(key, [part]) for part in parts]
+    if any(not isinstance(k, int | float | str | tuple) for k in keys):
+        raise Gap("sorting tensors")
+    v.count(keys)
+    order = sorted(range(len(parts)), key=keys.__getitem__, reverse=v.truth(reverse))
+    return [parts[i] for i in order]
+
+
+def _sum(caller: Caller, value: Any, start: Any = 0) -> Any:
+    return reduce(lambda a, b: caller.binary("+", a, b), v.listed(value), start)
+
+
+def _extreme(sign: str) -> Function:
+    def choose(caller: Caller, *values: Any) -> Any:
+        parts = v.listed(values[0]) if len(values) == 1 else list(values)
+        if not parts:
+            raise Gap("the extreme of nothing")
+        best = parts[0]
+        for part in parts[1:]:
+            if v.truth(caller.compare(sign, part, best)):
+                best = part
+        return best
+
+    return choose
+
+
+def _abs(caller: Caller, value: Any) -> Any:
+    del caller
+    if isinstance(value, int | float | complex | np.ndarray):
+        return abs(value)
+    raise Gap(f"abs of {v.shown(value)}")
+
+
+def _round(caller: Caller, value: Any, digits: Any = None) -> Any:
+    del caller
+    if not isinstance(value, int | float):
+        raise Gap(f"round of {v.shown(value)}")
+    return round(value) if digits is None else round(value, _whole(digits))
+
+
+def _pow(caller: Caller, a: Any, b: Any) -> Any:
+    return caller.binary("**", a, b)
+
+
+def _divmod(caller: Caller, a: Any, b: Any) -> Any:
+    return (caller.binary("//", a, b), caller.binary("%", a, b))
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "list": (list,), "tuple": (tuple,), "dict": (dict,), "int": (int,), "float": (float,),
+    "str": (str,), "bool": (bool,), "slice": (slice,),
+}  # fmt: skip
+TENSORS = ("Tensor", "KerasTensor", "EagerTensor", "Variable", "SparseTensor", "RaggedTensor")
+
+
+def _isinstance(caller: Caller, value: Any, kinds: Any) -> bool:
+    del caller
+    for kind in v.listed(kinds) if isinstance(kinds, tuple) else [kinds]:
+        if not isinstance(kind, v.Named):
+            raise Gap(f"isinstance of {v.shown(kind)}")
+        name = kind.path.removeprefix("builtins.")
+        if name in KINDS:
+            if isinstance(value, KINDS[name]):
+                return True
+        elif name.rpartition(".")[2] == "Tensor":
+            if isinstance(value, Value):
+                return True
+        elif name.rpartition(".")[2] not in TENSORS:
+            raise Gap(f"isinstance of {name}")
+    return False
+
+
+def _callable(caller: Caller, value: Any) -> bool:
+    del caller
+    return isinstance(value, v.Closure | v.Named | v.Method)
+
+
+def _slice(caller: Caller, *bounds: Any) -> slice:
+    del caller
+    return slice(*bounds)
+
+
+def _print(caller: Caller, *values: Any, **named: Any) -> None:
+    """Print nothing: what code says while it is built is not for here."""
+    del caller, values, named
+
+
+def _all(caller: Caller, value: Any) -> bool:
+    del caller
+    return all(v.truth(part) for part in v.listed(value))
+
+
+def _any(caller: Caller, value: Any) -> bool:
+    del caller
+    return any(v.truth(part) for part in v.listed(value))
+
+
+BUILTINS: dict[str, Function] = {
+    "abs": _abs, "all": _all, "any": _any, "bool": _bool, "callable": _callable, "dict": _dict,
+    "divmod": _divmod, "enumerate": _enumerate, "filter": _filter, "float": _number(float),
+    "frozenset": _sequence(frozenset), "int": _number(int), "isinstance": _isinstance,
+    "len": _len, "list": _sequence(list), "long": _number(int), "map": _map,
+    "max": _extreme(">"), "min": _extreme("<"), "pow": _pow, "print": _print, "range": _range,
+    "reversed": _sequence(lambda parts: parts[::-1]), "round": _round, "set": _sequence(set),
+    "slice": _slice, "sorted": _sorted, "str": _text, "sum": _sum, "tuple": _sequence(tuple),
+    "unicode": _text, "xrange": _range, "zip": _zip,
+}  # fmt: skip
+
+
+# -- math and numpy --------------------------------------------------------------------------------
+
+MATH = frozenset((
+    "acos", "asin", "atan", "atan2", "ceil", "cos", "cosh", "degrees", "erf", "exp", "expm1",
+    "fabs", "floor", "fmod", "gcd", "hypot", "isinf", "isnan", "log", "log10", "log1p", "log2",
+    "pow", "radians", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+))  # fmt: skip
+CONSTANTS: dict[str, Any] = {
+    "math.pi": math.pi, "math.e": math.e, "math.inf": math.inf, "math.nan": math.nan,
+    "numpy.pi": math.pi, "numpy.e": math.e, "numpy.inf": math.inf, "numpy.nan": math.nan,
+    "numpy.Inf": math.inf, "numpy.newaxis": None, "tensorflow.newaxis": None,
+    "builtins.True": True, "builtins.False": False, "builtins.None": None,
+    "builtins.Ellipsis": ...,
+}  # fmt: skip
+# Element by element, and over axes: no larger than their operands together.
+ARRAYS = frozenset((
+    "abs", "absolute", "add", "amax", "amin", "arccos", "arcsin", "arctan", "arctan2", "argmax",
+    "argmin", "argsort", "array", "asarray", "ascontiguousarray", "average", "ceil", "clip",
+    "concatenate", "copy", "cos", "cosh", "cumprod", "cumsum", "diff", "divide", "exp",
+    "expand_dims", "flip", "float32", "float64", "floor", "floor_divide", "hstack", "int32",
+    "int64", "linalg.norm", "log", "log10", "log1p", "log2", "max", "maximum", "mean", "min",
+    "minimum", "mod", "moveaxis", "multiply", "negative", "power", "prod", "ravel", "reciprocal",
+    "reshape", "roll", "round", "sign", "sin", "sinh", "size", "sort", "sqrt", "square", "squeeze",
+    "stack", "std", "subtract", "sum", "swapaxes", "tan", "tanh", "transpose", "true_divide",
+    "var", "vstack", "ones_like", "zeros_like", "flipud", "fliplr", "asfarray", "float16", "uint8",
+    "shape", "ndim", "logical_not", "logical_and", "logical_or", "equal", "matmul", "dot", "outer",
+))  # fmt: skip
+# What sizes what they make: their whole numbers are looked at.
+CREATED = frozenset(
+    ("zeros", "ones", "full", "arange", "linspace", "eye", "identity", "tile", "repeat")
+)
+
+
+def of_math(name: str, given: list[Any]) -> Any:
+    """Call a function of the math module.
+
+    Raises:
+        Gap: There is none of that name here, or it refuses.
+    """
+    if name not in MATH:
+        raise Gap(f"math.{name}")
+    if any(not isinstance(n, int | float) for n in given):
+        raise Gap(
+            f"math.{name} of {v.shown(next(n for n in given if not isinstance(n, int | float)))}"
+        )
+    try:
+        return getattr(math, name)(*given)
+    except v.FAULTS as e:
+        raise v.fault(f"math.{name}", e) from e
+
+
+def of_numpy(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
+    """Call a function of numpy's on what is known.
+
+    Raises:
+        Gap: There is none of that name here, it is given a tensor, or it refuses.
+    """
+    if name not in ARRAYS and name not in CREATED:
+        raise Gap(f"numpy.{name}")
+    every = [*given, *named.values()]
+    for part in every:
+        _plain(part, name)
+    if name in CREATED:
+        _sized(name, every)
+    else:
+        v.check_arrays(*every)
+    function: Any = np
+    for part in name.split("."):
+        function = getattr(function, part, None)
+    if function is None:
+        raise Gap(f"numpy.{name}")
+    try:
+        result = function(*(_native(p) for p in given), **{k: _native(p) for k, p in named.items()})
+    except v.FAULTS as e:
+        raise v.fault(f"numpy.{name}", e) from e
+    if isinstance(result, np.ndarray) and result.dtype.kind not in "biufcSU":
+        raise Gap(f"numpy.{name} of objects")
+    return v.python(result)
+
+
+def _native(value: Any) -> Any:
+    return str(value) if isinstance(value, v.Dtype) else value
+
+
+def _plain(value: Any, name: str) -> None:
+    """Raise unless a value is numbers, or lists of them."""
+    v.count(value)
+    todo = [value]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, list | tuple):
+            todo.extend(part)
+        elif not isinstance(part, int | float | complex | str | None | np.ndarray | range):
+            raise Gap(f"numpy.{name} of {v.shown(part)}")
+
+
+def _sized(name: str, every: list[Any]) -> None:
+    """Raise where what is to be made is too large."""
+    size = 1
+    todo = list(every)
+    while todo:
+        part = todo.pop()
+        if isinstance(part, list | tuple):
+            todo.extend(part)
+        elif isinstance(part, np.ndarray):
+            size *= max(part.size, 1)
+            todo.extend(part.reshape(-1)[:8].tolist() if part.dtype.kind in "iu" else [])
+        elif isinstance(part, int | float) and math.isfinite(part):
+            size *= max(math.ceil(abs(part)), 1)
+    if name in ("eye", "identity"):
+        size *= size
+    if size > v.MOST_NUMBERS:
+        raise Gap(f"numpy.{name} of {size} numbers")
+
+
+ARRAY_METHODS = frozenset((
+    "astype", "copy", "flatten", "item", "max", "mean", "min", "ravel", "reshape", "squeeze",
+    "sum", "tolist", "transpose", "argmax", "argmin", "std", "prod", "round",
+))  # fmt: skip
+ARRAY_FACTS = ("shape", "size", "ndim", "T")
+
+
+def array_attribute(x: np.ndarray, name: str) -> Any:
+    """Return an attribute of an array.
+
+    Raises:
+        Gap: We do not have it.
+    """
+    if name == "dtype":
+        return v.Dtype(x.dtype.name)
+    if name in ARRAY_FACTS:
+        return getattr(x, name)
+    if name in ARRAY_METHODS:
+        return v.Method(x, name)
+    raise Gap(f"attribute {name} of an array")
+
+
+# -- methods of lists, text and the like -----------------------------------------------------------
+
+METHODS: dict[type, tuple[str, ...]] = {
+    list: ("append", "extend", "pop", "insert", "index", "reverse", "copy", "count", "remove"),
+    dict: ("get", "items", "keys", "values", "pop", "update", "copy", "setdefault"),
+    str: ("endswith", "format", "join", "lower", "replace", "split", "startswith", "upper"),
+    tuple: ("index", "count"),
+    set: ("add",),
+    int: (), float: (),
+}  # fmt: skip
+
+
+def attribute(of: Any, name: str) -> Any:
+    """Return an attribute of a plain value.
+
+    Raises:
+        Gap: We do not have it.
+    """
+    if isinstance(of, int | None) and not isinstance(of, bool) and name == "value":
+        return of  # TensorFlow 1 has an object for each size of a shape
+    for kind, names in METHODS.items():
+        if isinstance(of, kind) and name in names:
+            return v.Method(of, name)
+    raise Gap(f"attribute {name} of {v.shown(of)}")
+
+
+def method(of: Any, name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
+    """Call a method of a plain value.
+
+    Raises:
+        Gap: It refuses, or what it makes is too large.
+    """
+    v.count([given, named, of])
+    if isinstance(of, np.ndarray):
+        for part in (*given, *named.values()):
+            _plain(part, name)
+        given = [_native(part) for part in given]
+        named = {k: _native(part) for k, part in named.items()}
+    if isinstance(of, str):
+        _check_text(of, name, given, named)
+    if isinstance(of, list) and name == "extend":
+        given = [v.listed(part) for part in given]
+    if isinstance(of, dict | set) and name in ("add", "update", "setdefault"):
+        keys = [k for part in given[:1] for k in (part if isinstance(part, Mapping) else [part])]
+        if any(not isinstance(k, v.PLAIN) for k in keys):
+            raise Gap(f"{name} of {v.shown(given)}")
+    try:
+        result = getattr(of, name)(*given, **named)
+    except v.FAULTS as e:
+        raise v.fault(f"{name} of {v.shown(of)}", e) from e
+    if name in ("items", "keys", "values"):
+        return [*result]
+    if isinstance(result, np.ndarray) and result.dtype.kind not in "biufcSU":
+        raise Gap(f"{name} of an array of objects")
+    return v.python(result)
+
+
+def _check_text(of: str, name: str, given: list[Any], named: Mapping[str, Any]) -> None:
+    """Raise where a method of a text would make a very long one, or look into objects."""
+    if name == "format":
+        parts = [*given, *named.values()]
+        if any(c in of for c in ":.[!") or not all(isinstance(p, v.PLAIN) for p in parts):
+            raise Gap("a format of text")
+        length = of.count("{") * max((len(str(p)) for p in parts), default=0)
+    elif name in ("replace", "join"):
+        texts = [p for p in given if isinstance(p, str)]
+        texts += [
+            p
+            for part in given
+            if isinstance(part, list | tuple)
+            for p in part
+            if isinstance(p, str)
+        ]
+        length = (len(of) + 1) * sum(map(len, texts)) if name == "replace" else (
+            sum(map(len, texts)) + len(of) * len(texts)
+        )  # fmt: skip
+    else:
+        return
+    if length > v.MOST_ELEMENTS:
+        raise Gap("a very long text")

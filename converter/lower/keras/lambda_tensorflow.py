@@ -1,0 +1,225 @@
+"""TensorFlow's functions that code calls and no TFOpLambda names: old ones, and makers of tensors.
+
+Where TensorFlow 0 took the arguments of a function in another order, their kinds tell which it is.
+Spec: https://www.tensorflow.org/versions/r1.15/api_docs/python/tf
+"""
+
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder, element_type
+from converter.lower.graph import Attribute
+from converter.lower.keras.core import einsum_shape
+from converter.lower.keras.lambda_tensors import function, parts
+from converter.lower.keras.operations.operands import tensor
+from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Gap, operation
+from converter.lower.keras.tensorflow_ops.arithmetic import alike, axis_of
+from converter.lower.keras.tensorflow_ops.arrays import wanted
+from converter.lower.values import Value
+
+# -- by older names --------------------------------------------------------------------------------
+
+# fmt: off
+UNARY = {"neg": "negative", "inv": "reciprocal", "swish": "silu", "complex_abs": "abs"}
+BINARY = {"sub": "subtract", "mul": "multiply", "mod": "floormod"}
+CASTS = {
+    "to_float": "float32", "to_double": "float64", "to_int32": "int32", "to_int64": "int64",
+}
+# fmt: on
+
+
+def _unary(name: str, today: str) -> None:
+    def handler(op: Builder, x: Any) -> Any:
+        return function(op, today, x)
+
+    handler.__doc__ = f"{today}(x)."
+    operation(TF_CALLED, name)(handler)
+
+
+def _binary(name: str, today: str) -> None:
+    def handler(op: Builder, x: Any, y: Any) -> Any:
+        return function(op, today, x, y)
+
+    handler.__doc__ = f"{today}(x, y)."
+    operation(TF_CALLED, name)(handler)
+
+
+def _cast(name: str, dtype: str) -> None:
+    def handler(op: Builder, x: Any) -> Value:
+        return tensor(op, x, dtype)
+
+    handler.__doc__ = f"x as {dtype}."
+    operation(TF_CALLED, name)(handler)
+
+
+for _name, _today in UNARY.items():
+    _unary(_name, _today)
+for _name, _today in BINARY.items():
+    _binary(_name, _today)
+for _name, _dtype in CASTS.items():
+    _cast(_name, _dtype)
+
+
+@operation(TF_CALLED, "batch_matmul")
+def batch_matmul(op: Builder, x: Any, y: Any, adj_x: bool = False, adj_y: bool = False) -> Value:
+    """The products of matrices."""
+    return function(op, "matmul", x, y, adj_x, adj_y)
+
+
+@operation(TF_CALLED, "pack")
+def pack(op: Builder, values: Any, axis: int = 0) -> Value:
+    """Tensors one after another along a new axis."""
+    return function(op, "stack", values, axis)
+
+
+@operation(TF_CALLED, "unpack")
+def unpack(op: Builder, value: Any, num: int | None = None, axis: int = 0) -> list[Value]:
+    """The slices of a tensor along an axis."""
+    return parts(op, "unstack", value, num, axis)
+
+
+@operation(TF_CALLED, "select")
+def select(op: Builder, condition: Any, t: Any, e: Any) -> Value:
+    """T where the condition holds, else e."""
+    return function(op, "where", condition, t, e)
+
+
+@operation(TF_CALLED, "concat")
+def concat(op: Builder, values: Any, axis: Any = None, *, concat_dim: Any = None) -> Value:
+    """Tensors one after another along an axis, which TensorFlow 0 took first."""
+    if isinstance(values, int) and isinstance(axis, list | tuple):
+        values, axis = axis, values
+    place = concat_dim if axis is None else axis
+    if place is None or not isinstance(values, list | tuple):
+        raise Gap("concat of what are no tensors")
+    return function(op, "concat", list(values), place)
+
+
+@operation(TF_CALLED, "split")
+def split(
+    op: Builder, value: Any, num_or_size_splits: Any = None, axis: Any = 0, num: int | None = None,
+    *, split_dim: int | None = None, num_split: int | None = None,
+) -> list[Value]:  # fmt: skip
+    """A tensor cut along an axis, which TensorFlow 0 took first."""
+    if isinstance(value, int) and isinstance(axis, Value):
+        value, num_or_size_splits, axis = axis, num_or_size_splits, value
+    sizes = num_split if num_or_size_splits is None else num_or_size_splits
+    place = axis if split_dim is None else split_dim
+    if not isinstance(value, Value) or sizes is None:
+        raise Gap("split of what is no tensor")
+    size = value.shape[value.axis(axis_of(op, place))]
+    if isinstance(sizes, int) and isinstance(size, int) and (sizes < 1 or size % sizes):
+        raise Gap(f"an axis of {size} cut in {sizes} equal parts")
+    return parts(op, "split", value, sizes, place, num)
+
+
+# -- tensors of numbers ----------------------------------------------------------------------------
+
+
+@operation(TF_CALLED, "constant", "Variable")
+def constant(op: Builder, value: Any, dtype: str | None = None, shape: Any = None) -> Value:
+    """Numbers; those of a variable as it begins."""
+    made = tensor(op, value, dtype)
+    return made if shape is None else op.expand(made, tuple(shape))
+
+
+@operation(TF_CALLED, "convert_to_tensor")
+def convert_to_tensor(
+    op: Builder, value: Any, dtype: str | None = None, dtype_hint: Any = None
+) -> Value:
+    """A tensor as it is, or made of numbers."""
+    del dtype_hint
+    return tensor(op, value, dtype)
+
+
+@operation(TF_CALLED, "ensure_shape")
+def ensure_shape(op: Builder, x: Any, shape: Any) -> Value:
+    """X, which TensorFlow refuses where it has another shape."""
+    del shape
+    return tensor(op, x)
+
+
+@operation(TF_CALLED, "identity_n", "tuple")
+def identity_n(op: Builder, input: Any) -> list[Value]:
+    """Tensors as they are."""
+    return [tensor(op, part) for part in input]
+
+
+@operation(TF_CALLED, "eye")
+def eye(
+    op: Builder, num_rows: int, num_columns: int | None = None, batch_shape: Any = None,
+    dtype: str = "float32",
+) -> Value:  # fmt: skip
+    """The identity matrix."""
+    if batch_shape is not None or not isinstance(num_rows, int):
+        raise Gap("identity matrices whose number or size is computed")
+    return op.constant(np.eye(num_rows, num_columns), dtype)
+
+
+@operation(TF_CALLED, "einsum")
+def einsum(op: Builder, equation: Any, *inputs: Any) -> Value:
+    """Einstein's sum."""
+    if not isinstance(equation, str) or not inputs:
+        raise Gap("einsum without an equation")
+    operands = alike(op, *inputs)
+    shape = einsum_shape(equation.replace(" ", ""), *operands)
+    return op.einsum(equation.replace(" ", ""), *operands, shape=shape)
+
+
+@operation(TF_CALLED, "l2_loss")
+def l2_loss(op: Builder, t: Any) -> Value:
+    """Half the sum of squares."""
+    value = tensor(op, t)
+    return op.mul(op.reduce("ReduceSum", op.mul(value, value), list(range(value.rank))), 0.5)
+
+
+# -- random numbers --------------------------------------------------------------------------------
+
+
+def drawn(op: Builder, op_type: str, shape: Any, dtype: str, **how: Attribute) -> Value:
+    """Return numbers that ONNX draws: others than TensorFlow's, of the same distribution."""
+    if dtype not in ("float32", "float64"):
+        raise Gap(f"random numbers of {dtype}")
+    computed, dims = wanted(op, shape)
+    attributes = {"dtype": element_type(dtype), **how}
+    if computed is None:
+        sizes = [n for n in dims if isinstance(n, int)]
+        if len(sizes) != len(dims) or not sizes:
+            raise Gap("random numbers of a shape that is not known")
+        made = op.node(
+            op_type, [], [(dtype, tuple(dims))], attributes={"shape": sizes, **attributes}
+        )
+    else:
+        like = op.emit("ConstantOfShape", computed, dtype="float32", shape=tuple(dims))
+        made = op.node(f"{op_type}Like", [like], [(dtype, tuple(dims))], attributes=attributes)
+    op.graph.random[made[0].name] = op_type
+    return made[0]
+
+
+@operation(TF_CALLED, "random_normal", "random.normal")
+@operation(BACKEND_FUNCTIONS, "random_normal")
+def random_normal(
+    op: Builder, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: str | None = None,
+    seed: Any = None, *, std: Any = None,
+) -> Value:  # fmt: skip
+    """Normal numbers: others than TensorFlow's."""
+    del seed
+    numbers = drawn(op, "RandomNormal", shape, dtype or "float32", mean=0.0, scale=1.0)
+    spread = stddev if std is None else std
+    wide = numbers if spread == 1.0 else op.mul(*alike(op, numbers, spread))
+    return wide if mean == 0.0 else op.add(*alike(op, wide, mean))
+
+
+@operation(TF_CALLED, "random_uniform", "random.uniform")
+@operation(BACKEND_FUNCTIONS, "random_uniform")
+def random_uniform(
+    op: Builder, shape: Any, minval: Any = 0.0, maxval: Any = 1.0, dtype: str | None = None,
+    seed: Any = None,
+) -> Value:  # fmt: skip
+    """Numbers between two bounds: others than TensorFlow's."""
+    del seed
+    low, high = (0.0 if minval is None else minval), (1.0 if maxval is None else maxval)
+    if isinstance(low, Value) or isinstance(high, Value):
+        raise Gap("random numbers between bounds that are computed")
+    return drawn(op, "RandomUniform", shape, dtype or "float32", low=float(low), high=float(high))

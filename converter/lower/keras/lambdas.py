@@ -1,0 +1,117 @@
+"""Lambda: a function of the model's author, kept as byte-code, which is read and never run.
+
+Its steps are walked with the layer's tensors (`converter.lower.keras.lambda_machine`), and what it
+calls is looked up by name in our own tables. What that leaves open, for only running it would tell,
+is a gap that names it; a trusted module can stand for the function (``--trust``).
+Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/layers/core/lambda_layer.py
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from converter.lower.builder import Builder
+from converter.lower.keras.lambda_calls import Names
+from converter.lower.keras.lambda_machine import Machine
+from converter.lower.keras.lambda_names import Setting
+from converter.lower.keras.lambda_values import Cell, Closure, listed
+from converter.lower.keras.operations.operands import tensor
+from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.values import Value
+from formats.errors import ConvertError
+from formats.keras_lambda import Function, function_of, is_function
+
+
+@keras_layer("Lambda")
+def lambda_(
+    op: Builder, w: Roles, *tensors: Value, structure: Any, function: Any,
+    output_shape: Any = None, own_mask: Any = None, arguments: Mapping[str, Any] | None = None,
+    function_type: Any = None, output_shape_type: Any = None, module: Any = None,
+    output_shape_module: Any = None, mask_type: Any = None, mask_module: Any = None,
+    setting: Sequence[Any] = (), mask: Any = None,
+) -> Any:  # fmt: skip
+    """What its function computes, as far as its byte-code tells without being run."""
+    del tensors, output_shape, output_shape_type, output_shape_module, function_type, module
+    del mask_type, mask_module
+    names = Names(op, w, Setting(*setting))
+    if name := named_function(function):
+        raise Gap(f"its function {name} is not in the file")
+    called = closure_of(function)
+    given = dict(arguments or {})
+    code = called.code
+    if "mask" in (*code.positional[1:], *code.keyword_only):
+        given["mask"] = mask
+    if "training" in (*code.positional[1:], *code.keyword_only):
+        given.setdefault("training", False)
+    machine = Machine(names)
+    result = machine.call(called, [structure], given)
+    own = None
+    if is_function(own_mask):
+        own = machine.call(closure_of(own_mask), [structure, mask])
+        if not isinstance(own, Value | None):
+            raise Gap("its mask is not one tensor")
+    elif own_mask is not None:
+        raise Gap("a mask that is not a function in the file")
+    note(op, w, names.read)
+    made = _tensors(op, result)
+    return made if own is None else Masked(made, own)
+
+
+def closure_of(config: Any) -> Closure:
+    """Return a recorded function.
+
+    Raises:
+        Gap: Its code cannot be read.
+    """
+    try:
+        return _closure(function_of(config))
+    except ConvertError as e:
+        raise Gap(e.found.removeprefix("not supported: ")) from e
+
+
+def _closure(function: Function) -> Closure:
+    defaults = tuple(_plain(value) for value in function.defaults)
+    return Closure(function.code, defaults, {}, tuple(Cell([_plain(c)]) for c in function.closure))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Function):
+        return _closure(value)
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(part) for part in value)
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    return value
+
+
+def named_function(function: Any) -> str | None:
+    """Return the name of a function that is recorded by it alone; None where its code is there."""
+    if is_function(function):
+        return None
+    name = function.get("config") if isinstance(function, Mapping) else function
+    return repr(name)[:60] if isinstance(name, str) else "of an unknown form"
+
+
+def _tensors(op: Builder, result: Any) -> Any:
+    """Return what a function gives, as tensors.
+
+    Raises:
+        Gap: It gives something else.
+    """
+    if isinstance(result, Value):
+        return result
+    if isinstance(result, list | tuple):
+        return [_tensors(op, part) for part in listed(result)]
+    if isinstance(result, bool | int | float | np.ndarray):
+        return tensor(op, result)
+    raise Gap(f"its function gives a {type(result).__name__}")
+
+
+def note(op: Builder, w: Roles, read: Mapping[str, str]) -> None:
+    """Say in the graph's notes that code was read, and as what its names were."""
+    names = ", ".join(f"{name!r} as {meaning}" for name, meaning in sorted(read.items()))
+    taken = f", {names}" if names else ""
+    text = f"Lambda {w.layer}: its code was read, not run{taken}"
+    if text not in op.graph.notes:
+        op.graph.notes.append(text)
