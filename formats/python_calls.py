@@ -151,10 +151,11 @@ def _expanded(stack: Stack, number: int, *, rest: bool, keywords: bool) -> None:
     The stack has arguments, pairs, sequence, mapping; in 3.5 the sequence comes before the pairs.
     """
     single, pairs = number & 0xFF, number >> 8
+    above = int(keywords) + (int(rest) if stack.version < (3, 5) else 0)
+    _check_pairs(stack, pairs, above)
     stack.values(single + 2 * pairs + rest + keywords + 1)
     mapped = bool(pairs or keywords)
     if pairs:
-        above = int(keywords) + (int(rest) if stack.version < (3, 5) else 0)
         for _ in range(above):
             stack.emit("rotate", 2 * pairs + above)
         stack.emit("build", ("map", pairs))
@@ -173,6 +174,15 @@ def _expanded(stack: Stack, number: int, *, rest: bool, keywords: bool) -> None:
         stack.emit("swap", 2)
     stack.emit("call expanded", mapped)
     stack.push()
+
+
+def _check_pairs(stack: Stack, pairs: int, above: int) -> None:
+    """Raise an error where the stack has no pairs of a name and a value below what is above."""
+    for pair in range(pairs):
+        at = above + 2 * pair + 2
+        name = stack.peek(stack.slots[-at]) if at <= len(stack.slots) else None
+        if not isinstance(name, str):
+            raise MisfitError("has names of keywords that are no names")
 
 
 means("CALL_FUNCTION_VAR")(partial(_expanded, rest=True, keywords=False))

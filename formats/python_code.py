@@ -54,15 +54,17 @@ def read(data: bytes) -> Code:
         if not isinstance(value, CodeRecord):
             raise CorruptError("a function's code is that of no function")
         record = value
-        for version in VERSIONS:
-            if not first <= version < after:
-                continue
-            try:
-                found.append(_Reading(version, work).code(record))
-            except MisfitError:
-                continue
-            except UnsupportedError as e:
-                unsupported.append(e)
+        versions = [version for version in VERSIONS if first <= version < after]
+        for strictly in (True, False):
+            if found or unsupported:
+                break
+            for version in versions:
+                try:
+                    found.append(_Reading(version, work, strictly=strictly).code(record))
+                except MisfitError:
+                    continue
+                except UnsupportedError as e:
+                    unsupported.append(e)
     if not found:
         if unsupported:
             raise unsupported[-1]
@@ -86,9 +88,10 @@ def read(data: bytes) -> Code:
 class _Reading:
     """All functions of one artifact's code, as of one version."""
 
-    def __init__(self, version: Version, work: Work) -> None:
+    def __init__(self, version: Version, work: Work, *, strictly: bool) -> None:
         self.version = version
         self.work = work
+        self.strictly = strictly
         self.done: dict[int, Code] = {}  # of a record's identity: it may be referred to again
 
     def code(self, record: CodeRecord) -> Code:
@@ -101,7 +104,7 @@ class _Reading:
         if record.flags & (_COROUTINE | _ASYNC_GENERATOR):
             raise UnsupportedError(f"not supported: await in a Python function ({record.name})")
         yields = bool(record.flags & _GENERATOR)
-        disassembled = disassemble(record, self.version)
+        disassembled = disassemble(record, self.version, strictly=self.strictly)
         python_flow.refuse_handlers(disassembled, record.name)
         stack = Stack(record, self.version, disassembled, self.code, self.work)
         if yields and self.version == (3, 10):

@@ -64,15 +64,22 @@ class _Raw:
     argument: int
 
 
-def disassemble(record: CodeRecord, version: Version) -> Disassembled:
+def disassemble(record: CodeRecord, version: Version, *, strictly: bool = True) -> Disassembled:
     """Return the instructions of a code object.
+
+    Args:
+        record: The code object.
+        version: Of Python, that is tried.
+        strictly: As written by most compilations; of 3.8 and 3.9, tables of lines may else end
+            where the code does, as all those of 3.10 do: its last lines were left out, as nothing
+            leads to them.
 
     Raises:
         MisfitError: It is none of this version.
     """
     raw = list(_unpacked(record.code, version))
     index = {one.start: number for number, one in enumerate(raw)}
-    lines = dict(_lines(record, version, len(record.code)))
+    lines = dict(_lines(record, version, strictly=strictly))
     instructions = []
     line: int | None = record.line
     for one in raw:
@@ -147,29 +154,30 @@ def _target(one: _Raw, version: Version) -> int:
     return one.end + distance if one.name.startswith(_FORWARD) else distance
 
 
-def _lines(record: CodeRecord, version: Version, size: int) -> Iterator[tuple[int, int | None]]:
+def _lines(
+    record: CodeRecord, version: Version, *, strictly: bool
+) -> Iterator[tuple[int, int | None]]:
+    size = len(record.code)
     if version >= (3, 11):
         return _locations(record.lines, record.line, size)
     if len(record.lines) % 2:
         raise MisfitError("its table of lines ends in the middle of a pair")
     if version >= (3, 10):
         return _line_ranges(record.lines, record.line, size)
-    return _line_steps(record.lines, record.line, size, version >= (3, 6))
+    last = size - 1 if strictly and version >= (3, 8) else size
+    return _line_steps(record.lines, record.line, last, signed=version >= (3, 6))
 
 
 def _line_steps(
-    table: bytes,
-    line: int,
-    size: int,
-    signed: bool,
-) -> Iterator[tuple[int, int]]:
+    table: bytes, line: int, last: int, *, signed: bool
+) -> Iterator[tuple[int, int | None]]:
     """Pairs of how many bytes and how many lines further; the last line starts in the code."""
     at = 0
     for forward, down in zip(table[::2], table[1::2], strict=True):
         at += forward
         line += down - 256 if signed and down > 127 else down
         yield at, line
-    if at >= size:
+    if at > last:
         raise MisfitError("its table of lines is longer than the code")
 
 

@@ -122,9 +122,15 @@ class Stack:
 
     def constant(self, slot: Slot) -> Any:
         """Return the constant that was pushed as names of keywords, which is no value any more."""
+        value = self.peek(slot)
+        if isinstance(slot, int):
+            self.silent.add(slot)
+        return value
+
+    def peek(self, slot: Slot) -> Any:
+        """Return the constant that was pushed there."""
         if not isinstance(slot, int) or slot < 0:
-            raise MisfitError("has names of keywords that are no constant")
-        self.silent.add(slot)
+            raise MisfitError("has names that are no constant")
         return self.operand(self.record.constants, self.code.instructions[slot].argument)
 
     def operand(self, among: tuple[Any, ...], number: int) -> Any:
