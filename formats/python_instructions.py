@@ -117,9 +117,9 @@ def _unpacked(code: bytes, version: Version) -> Iterator[_Raw]:
     start = 0
     while at < len(code):
         number = code[at]
+        if number == _SLASH and number not in names:
+            number = _BACKSLASH
         name = names.get(number)
-        if name is None and number == _SLASH:
-            name = names.get(_BACKSLASH)
         if name is None:
             raise MisfitError(f"no instruction has the number {number}")
         argument = extension

@@ -24,6 +24,24 @@ from formats.python_steps import Code, Step
 Slot: TypeAlias = int | str
 VALUE, EMPTY = -1, -2
 
+# What a user knows instructions as that no step says.
+_UNSAID = {
+    "SETUP_EXCEPT": "try",
+    "SETUP_FINALLY": "try",
+    "YIELD_FROM": "yield from",
+    "GET_YIELD_FROM_ITER": "yield from",
+    "LOAD_BUILD_CLASS": "class",
+    "BUILD_CLASS": "class",
+    "LOAD_NAME": "the body of a class",
+    "LOAD_SUPER_ATTR": "super()",
+    "MATCH_CLASS": "match",
+    "MATCH_MAPPING": "match",
+    "MATCH_SEQUENCE": "match",
+    "GET_LEN": "match",
+    "IMPORT_STAR": "import *",
+    "EXEC_STMT": "exec",
+}
+
 _LARGEST_WORK = 400_000  # instructions followed, and places of stacks kept, of one function
 _DEEPEST = 4_000
 
@@ -251,9 +269,10 @@ class Stack:
         one = self.code.instructions[at]
         meaning = _MEANINGS.get(one.name)
         if meaning is None:
+            what = _UNSAID.get(one.name, one.name)
             raise UnsupportedError(
-                f"not supported: {one.name} in a Python function ({self.record.name})",
-                gaps=((f"Python's {one.name}", 1),),
+                f"not supported: {what} in a Python function ({self.record.name})",
+                gaps=((f"Python's {what}", 1),),
             )
         meaning(self, one.argument)
         if len(self.slots) > min(self.record.stacksize, _DEEPEST):

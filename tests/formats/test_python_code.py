@@ -2,7 +2,6 @@
 
 import base64
 import json
-import marshal
 import sys
 import types
 from pathlib import Path
@@ -33,7 +32,7 @@ def outcome(called: Any, args: tuple[Any, ...]) -> str:
     """Return what a call gives or raises; functions and addresses do not tell them apart."""
     try:
         return repr(called(*args))
-    except Exception as e:
+    except Exception as e:  # noqa: BLE001 - whatever it is, both have to raise it
         return repr(e)
 
 

@@ -1,0 +1,560 @@
+"""Code of Pythons before 3.10, which are not at hand: assembled as their compilers wrote it.
+
+Each was compared with what those wrote of the source above it, as far as public test files hold it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from python_assembler import Source, assemble
+from python_machine import Cell, Function
+
+from formats import python_code
+from formats.errors import UnsupportedError
+
+OLD = ((2, 7), (3, 4), (3, 5))
+WORDS = ((3, 6), (3, 7))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of several versions: its source, instructions, and what calls give."""
+
+    source: str
+    versions: tuple[tuple[int, int], ...]
+    text: str
+    calls: tuple[tuple[tuple[Any, ...], Any], ...]
+    parameters: tuple[str, ...] = ("x",)
+    flags: int = 0x43
+    cells: tuple[str, ...] = ()
+
+
+CASES = [
+    Case(
+        "lambda x: x / 2  # Python 2's",
+        ((2, 7),),
+        "LOAD_FAST x\nLOAD_CONST 2\nBINARY_DIVIDE\nRETURN_VALUE",
+        (((7,), 3), ((7.0,), 3.5)),
+    ),
+    Case(
+        "lambda x: (x[:], x[1:], x[:2], x[1:2])",
+        ((2, 7),),
+        """
+        LOAD_FAST x
+        SLICE_0
+        LOAD_FAST x
+        LOAD_CONST 1
+        SLICE_1
+        LOAD_FAST x
+        LOAD_CONST 2
+        SLICE_2
+        LOAD_FAST x
+        LOAD_CONST 1
+        LOAD_CONST 2
+        SLICE_3
+        BUILD_TUPLE 4
+        RETURN_VALUE
+        """,
+        ((("abc",), ("abc", "bc", "ab", "b")),),
+    ),
+    Case(
+        "def f(x): x[:1] = [7, 8]; del x[2:]; return x",
+        ((2, 7),),
+        """
+        LOAD_CONST 7
+        LOAD_CONST 8
+        BUILD_LIST 2
+        LOAD_FAST x
+        LOAD_CONST 1
+        STORE_SLICE_2
+        LOAD_FAST x
+        LOAD_CONST 2
+        DELETE_SLICE_1
+        LOAD_FAST x
+        RETURN_VALUE
+        """,
+        ((([1, 2, 3],), [7, 8]),),
+    ),
+    Case(
+        "def f(x): print x, `x`; return x",
+        ((2, 7),),
+        """
+        LOAD_FAST x
+        PRINT_ITEM
+        LOAD_FAST x
+        UNARY_CONVERT
+        PRINT_ITEM
+        PRINT_NEWLINE
+        LOAD_FAST x
+        RETURN_VALUE
+        """,
+        (((1,), 1),),
+    ),
+    Case(
+        "lambda x: [v for v in x if v]  # in place, in Python 2",
+        ((2, 7),),
+        """
+        BUILD_LIST 0
+        LOAD_FAST x
+        GET_ITER
+        loop: FOR_ITER end
+        STORE_FAST v
+        LOAD_FAST v
+        POP_JUMP_IF_FALSE loop
+        LOAD_FAST v
+        LIST_APPEND 2
+        JUMP_ABSOLUTE loop
+        end: RETURN_VALUE
+        """,
+        ((([1, 0, 2],), [1, 2]),),
+    ),
+    Case(
+        "lambda (a, b): a - b  # a parameter that is taken apart",
+        ((2, 7),),
+        """
+        LOAD_FAST .0
+        UNPACK_SEQUENCE 2
+        STORE_FAST a
+        STORE_FAST b
+        LOAD_FAST a
+        LOAD_FAST b
+        BINARY_SUBTRACT
+        RETURN_VALUE
+        """,
+        ((((5, 3),), 2),),
+        parameters=(".0",),
+    ),
+    Case(
+        "lambda x: dict(x, a=1, b=x if x else 2)  # names of keywords between the values",
+        OLD,
+        """
+        LOAD_GLOBAL dict
+        LOAD_FAST x
+        LOAD_CONST 'a'
+        LOAD_CONST 1
+        LOAD_CONST 'b'
+        LOAD_FAST x
+        POP_JUMP_IF_FALSE else
+        LOAD_FAST x
+        JUMP_FORWARD end
+        else: LOAD_CONST 2
+        end: CALL_FUNCTION 513
+        RETURN_VALUE
+        """,
+        ((([],), {"a": 1, "b": 2}), (({"c": 3},), {"a": 1, "b": {"c": 3}, "c": 3})),
+    ),
+    Case(
+        "lambda x: {'a': x, 'b': 2}",
+        ((2, 7), (3, 4)),
+        """
+        BUILD_MAP 2
+        LOAD_FAST x
+        LOAD_CONST 'a'
+        STORE_MAP
+        LOAD_CONST 2
+        LOAD_CONST 'b'
+        STORE_MAP
+        RETURN_VALUE
+        """,
+        (((1,), {"a": 1, "b": 2}),),
+    ),
+    Case(
+        "lambda x: {'a': x}",
+        ((3, 5), (3, 6), (3, 7), (3, 8), (3, 9)),
+        "LOAD_CONST 'a'\nLOAD_FAST x\nBUILD_MAP 1\nRETURN_VALUE",
+        (((1,), {"a": 1}),),
+    ),
+    Case(
+        "lambda x, y: dict(x, *y, k=5)",
+        ((2, 7), (3, 4)),
+        """
+        LOAD_GLOBAL dict
+        LOAD_FAST x
+        LOAD_CONST 'k'
+        LOAD_CONST 5
+        LOAD_FAST y
+        CALL_FUNCTION_VAR 257
+        RETURN_VALUE
+        """,
+        ((({"a": 1}, ()), {"a": 1, "k": 5}),),
+        parameters=("x", "y"),
+    ),
+    Case(
+        "lambda x, y: dict(x, *y, k=5)",
+        ((3, 5),),
+        """
+        LOAD_GLOBAL dict
+        LOAD_FAST x
+        LOAD_FAST y
+        LOAD_CONST 'k'
+        LOAD_CONST 5
+        CALL_FUNCTION_VAR 257
+        RETURN_VALUE
+        """,
+        ((({"a": 1}, ()), {"a": 1, "k": 5}),),
+        parameters=("x", "y"),
+    ),
+    Case(
+        "lambda x, y, z: max(1, 2, *y, **z)",
+        OLD,
+        """
+        LOAD_GLOBAL max
+        LOAD_CONST 1
+        LOAD_CONST 2
+        LOAD_FAST y
+        LOAD_FAST z
+        CALL_FUNCTION_VAR_KW 2
+        RETURN_VALUE
+        """,
+        (((0, (9, 3), {"key": lambda v: -v}), 1),),
+        parameters=("x", "y", "z"),
+    ),
+    Case(
+        "lambda x, z: dict(x, a=1, **z)",
+        OLD,
+        """
+        LOAD_GLOBAL dict
+        LOAD_FAST x
+        LOAD_CONST 'a'
+        LOAD_CONST 1
+        LOAD_FAST z
+        CALL_FUNCTION_KW 257
+        RETURN_VALUE
+        """,
+        ((({"b": 2}, {"c": 3}), {"a": 1, "b": 2, "c": 3}),),
+        parameters=("x", "z"),
+    ),
+    Case(
+        "a loop that breaks, before 3.8",
+        (*OLD, *WORDS),
+        """
+        SETUP_LOOP after
+        LOAD_FAST x
+        GET_ITER
+        loop: FOR_ITER end
+        STORE_FAST v
+        LOAD_FAST v
+        LOAD_CONST 3
+        COMPARE_OP 4
+        POP_JUMP_IF_FALSE loop
+        BREAK_LOOP
+        JUMP_ABSOLUTE loop
+        end: POP_BLOCK
+        LOAD_CONST 'none'
+        RETURN_VALUE
+        after: LOAD_FAST v
+        RETURN_VALUE
+        """,
+        ((([1, 5, 7],), 5), (([1],), "none")),
+    ),
+    Case(
+        "a return out of a loop, before 3.8",
+        (*OLD, *WORDS),
+        """
+        SETUP_LOOP after
+        LOAD_FAST x
+        GET_ITER
+        loop: FOR_ITER end
+        STORE_FAST v
+        LOAD_FAST v
+        POP_JUMP_IF_FALSE loop
+        LOAD_FAST v
+        RETURN_VALUE
+        end: POP_BLOCK
+        after: LOAD_CONST None
+        RETURN_VALUE
+        """,
+        ((([0, 5, 7],), 5), (([0],), None)),
+    ),
+    Case(
+        "lambda x: 0 < x < 10",
+        (*OLD, *WORDS, (3, 8), (3, 9)),
+        """
+        LOAD_CONST 0
+        LOAD_FAST x
+        DUP_TOP
+        ROT_THREE
+        COMPARE_OP 0
+        JUMP_IF_FALSE_OR_POP false
+        LOAD_CONST 10
+        COMPARE_OP 0
+        RETURN_VALUE
+        false: ROT_TWO
+        POP_TOP
+        RETURN_VALUE
+        """,
+        (((5,), True), ((-5,), False), ((50,), False)),
+    ),
+    Case(
+        "lambda x: dict(x, a=1)",
+        (*WORDS, (3, 8), (3, 9), (3, 10)),
+        """
+        LOAD_GLOBAL dict
+        LOAD_FAST x
+        LOAD_CONST 1
+        LOAD_CONST ('a',)
+        CALL_FUNCTION_KW 2
+        RETURN_VALUE
+        """,
+        ((({"b": 2},), {"a": 1, "b": 2}),),
+    ),
+    Case(
+        "lambda x, y, z: max(*x, *y, **z, **{})",
+        (*WORDS, (3, 8)),
+        """
+        LOAD_GLOBAL max
+        LOAD_FAST x
+        LOAD_FAST y
+        BUILD_TUPLE_UNPACK_WITH_CALL 2
+        LOAD_FAST z
+        BUILD_MAP 0
+        BUILD_MAP_UNPACK_WITH_CALL 2
+        CALL_FUNCTION_EX 1
+        RETURN_VALUE
+        """,
+        ((([1, 4], (3,), {"key": lambda v: -v}), 1),),
+        parameters=("x", "y", "z"),
+    ),
+    Case(
+        "lambda x: x.strip().split('a')",
+        ((3, 7), (3, 8), (3, 9), (3, 10)),
+        """
+        LOAD_FAST x
+        LOAD_METHOD strip
+        CALL_METHOD 0
+        LOAD_METHOD split
+        LOAD_CONST 'a'
+        CALL_METHOD 1
+        RETURN_VALUE
+        """,
+        (((" bac ",), ["b", "c"]),),
+    ),
+    Case(
+        "lambda x: x in (1, 2) and x is not None  # of 3.9",
+        ((3, 9), (3, 10)),
+        """
+        LOAD_FAST x
+        LOAD_CONST (1, 2)
+        CONTAINS_OP 0
+        JUMP_IF_FALSE_OR_POP end
+        LOAD_FAST x
+        LOAD_CONST None
+        IS_OP 1
+        end: RETURN_VALUE
+        """,
+        (((1,), True), ((3,), False)),
+    ),
+    Case(
+        "lambda x: x in (1, 2) and x is not None  # before",
+        (*OLD, *WORDS, (3, 8)),
+        """
+        LOAD_FAST x
+        LOAD_CONST (1, 2)
+        COMPARE_OP 6
+        JUMP_IF_FALSE_OR_POP end
+        LOAD_FAST x
+        LOAD_CONST None
+        COMPARE_OP 9
+        end: RETURN_VALUE
+        """,
+        (((1,), True), ((3,), False)),
+    ),
+    Case(
+        "lambda x: [*x, 1]  # before 3.9",
+        ((3, 5), *WORDS, (3, 8)),
+        "LOAD_FAST x\nLOAD_CONST 1\nBUILD_TUPLE 1\nBUILD_LIST_UNPACK 2\nRETURN_VALUE",
+        ((("ab",), ["a", "b", 1]),),
+    ),
+    Case(
+        "def f(x): with x as v: y = v  # before 3.5",
+        ((2, 7), (3, 4)),
+        """
+        LOAD_FAST x
+        SETUP_WITH cleanup
+        STORE_FAST v
+        POP_BLOCK
+        LOAD_CONST None
+        cleanup: WITH_CLEANUP
+        END_FINALLY
+        LOAD_FAST v
+        RETURN_VALUE
+        """,
+        ((("entered",), "entered, left"),),
+    ),
+    Case(
+        "def f(x): with x as v: y = v  # to 3.7",
+        ((3, 5), *WORDS),
+        """
+        LOAD_FAST x
+        SETUP_WITH cleanup
+        STORE_FAST v
+        POP_BLOCK
+        LOAD_CONST None
+        cleanup: WITH_CLEANUP_START
+        WITH_CLEANUP_FINISH
+        END_FINALLY
+        LOAD_FAST v
+        RETURN_VALUE
+        """,
+        ((("entered",), "entered, left"),),
+    ),
+    Case(
+        "def f(x): with x as v: return v  # to 3.7",
+        ((3, 5), *WORDS),
+        """
+        LOAD_FAST x
+        SETUP_WITH cleanup
+        STORE_FAST v
+        LOAD_FAST v
+        RETURN_VALUE
+        cleanup: WITH_CLEANUP_START
+        WITH_CLEANUP_FINISH
+        END_FINALLY
+        LOAD_CONST None
+        RETURN_VALUE
+        """,
+        ((("entered",), "entered, left"),),
+    ),
+    Case(
+        "def f(x): with x as v: return v  # of 3.8",
+        ((3, 8),),
+        """
+        LOAD_FAST x
+        SETUP_WITH cleanup
+        STORE_FAST v
+        LOAD_FAST v
+        POP_BLOCK
+        ROT_TWO
+        BEGIN_FINALLY
+        WITH_CLEANUP_START
+        WITH_CLEANUP_FINISH
+        POP_FINALLY 0
+        RETURN_VALUE
+        cleanup: WITH_CLEANUP_START
+        WITH_CLEANUP_FINISH
+        END_FINALLY
+        LOAD_CONST None
+        RETURN_VALUE
+        """,
+        ((("entered",), "entered, left"),),
+    ),
+]
+
+
+class Managed:
+    """A context manager that writes down what becomes of it."""
+
+    def __init__(self) -> None:
+        self.log = "new"
+
+    def __enter__(self) -> "Managed":
+        self.log = "entered"
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        assert what == (None, None, None)
+        self.log += ", left"
+
+
+ROWS = [(case, version) for case in CASES for version in case.versions]
+
+
+@pytest.mark.parametrize(
+    ("case", "version"), ROWS, ids=[f"{v[0]}.{v[1]} {c.source[:40]}" for c, v in ROWS]
+)
+def test_steps_of_old_code(case: Case, version: tuple[int, int], capsys: Any) -> None:
+    source = Source(version, case.text, case.parameters, flags=case.flags, cells=case.cells)
+    code = python_code.read(assemble(source))
+    assert code.version <= version
+    for args, expected in case.calls:
+        managed = Managed()
+        given = tuple(managed if a == "entered" else a for a in args)
+        result = Function(code, {})(*given)
+        assert (managed.log if result is managed else result) == expected
+
+
+@pytest.mark.parametrize("version", [*OLD, *WORDS, (3, 8), (3, 9), (3, 10)])
+def test_functions_inside(version: tuple[int, int]) -> None:
+    """``def f(x): return lambda y=5, z=6: x + y * z``."""
+    inside = Source(
+        version,
+        "LOAD_DEREF x\nLOAD_FAST y\nLOAD_FAST z\nBINARY_MULTIPLY\nBINARY_ADD\nRETURN_VALUE",
+        ("y", "z"),
+        "<lambda>",
+        free=("x",),
+        flags=0x13,
+    )
+    named = "" if version < (3, 0) else "LOAD_CONST 'f.<lambda>'\n"
+    made = f"LOAD_CLOSURE x\nBUILD_TUPLE 1\nLOAD_CONST inside\n{named}"
+    if version < (3, 6):
+        text = f"LOAD_CONST 5\nLOAD_CONST 6\n{made}MAKE_CLOSURE 2\nRETURN_VALUE"
+    else:
+        text = f"LOAD_CONST (5, 6)\n{made}MAKE_FUNCTION 9\nRETURN_VALUE"
+    source = Source(version, text, cells=("x",), flags=3, functions={"inside": inside})
+    made_function = Function(python_code.read(assemble(source)), {})(1)
+    assert made_function() == 31
+    assert made_function(2) == 13
+    assert made_function(2, z=3) == 7
+    own = python_code.read(assemble(inside))
+    assert own.free == ("x",)
+    assert Function(own, {}, (5, 6), None, (Cell(1),))(2) == 13
+
+
+def test_windows_made_a_slash_of_a_backslash() -> None:
+    """Keras on Windows replaced all of them: unpacking became an instruction that is none."""
+    for version in ((2, 7), (3, 6), (3, 8), (3, 10)):
+        text = (
+            "LOAD_FAST x\nUNPACK_SEQUENCE 2\nSTORE_FAST a\nSTORE_FAST b\nLOAD_FAST b\nRETURN_VALUE"
+        )
+        data = assemble(Source(version, text)).replace(b"\\", b"/")
+        assert b"\\" not in data
+        assert Function(python_code.read(data), {})((1, 2)) == 2
+
+
+def test_two_versions_that_differ_are_named() -> None:
+    """A jump of 3.10 counts in units of two bytes; with lines of none, 3.9 would fit too."""
+    text = """
+    LOAD_FAST x
+    POP_JUMP_IF_FALSE end
+    LOAD_CONST 1
+    RETURN_VALUE
+    end: LOAD_CONST 2
+    RETURN_VALUE
+    """
+    for version, expected in (((3, 8), (3, 8)), ((3, 9), (3, 8)), ((3, 10), (3, 10))):
+        code = python_code.read(assemble(Source(version, text)))
+        assert code.version == expected
+        assert [Function(code, {})(x) for x in (0, 1)] == [2, 1]
+
+
+UNSAID = {
+    "SETUP_FINALLY end\nPOP_BLOCK\nend: LOAD_FAST x\nRETURN_VALUE": "try",
+    "LOAD_FAST x\nGET_ITER\nLOAD_CONST None\nYIELD_FROM\nRETURN_VALUE": "yield from",
+    "LOAD_BUILD_CLASS\nRETURN_VALUE": "class",
+}
+
+
+@pytest.mark.parametrize("text", UNSAID)
+def test_what_steps_cannot_say(text: str) -> None:
+    with pytest.raises(UnsupportedError, match=UNSAID[text]):
+        python_code.read(assemble(Source((3, 6), text)))
+
+
+def test_of_no_version() -> None:
+    """An argument that is out of range, in code that is sound otherwise."""
+    sound = assemble(Source((3, 6), "LOAD_FAST x\nRETURN_VALUE"))
+    python_code.read(sound)
+    for broken in (b"|\x01", b"d\x01", b"S\x00", b"\xff\x00"):
+        assert sound.count(b"|\x00") == 1
+        with pytest.raises(UnsupportedError, match="no known version"):
+            python_code.read(sound.replace(b"|\x00", broken))
+
+
+def test_a_stack_that_is_too_small_or_not_empty() -> None:
+    small = Source((3, 6), "LOAD_FAST x\nLOAD_FAST x\nBINARY_ADD\nRETURN_VALUE", stacksize=1)
+    left = Source((3, 6), "LOAD_FAST x\nLOAD_FAST x\nRETURN_VALUE")
+    for source in (small, left):
+        with pytest.raises(UnsupportedError, match="no known version"):
+            python_code.read(assemble(source))
+    python_code.read(assemble(replace(small, stacksize=2)))
