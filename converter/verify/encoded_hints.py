@@ -9,6 +9,7 @@ from converter.verify.encoding import GRAIN, USUAL_RATE
 
 COLOURS = 3  # channels of pictures that may have any number
 SAMPLES_DRAWN = (16000, 12800)
+FRAME = 1  # of moving pictures
 
 
 def fields(several: Sequence[Encoded]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -18,18 +19,19 @@ def fields(several: Sequence[Encoded]) -> Iterator[tuple[str, dict[str, Any]]]:
         for part in one.parts:
             if not part.name:
                 continue
-            known = _fields(part, by_role)
+            known = _fields(part, by_role, is_moving=one.settings.get("form") == "GIF")
             known["is_alone"] = part.role == encoded.VALUES or not one.several
             yield part.name, known
 
 
-def _fields(part: Part, by_role: dict[tuple[str, str], Part]) -> dict[str, Any]:
+def _fields(part: Part, by_role: dict[tuple[str, str], Part], *, is_moving: bool) -> dict[str, Any]:
     match part.role:
         case encoded.LENGTHS:
             values = by_role[part.key, encoded.VALUES]
             return {"counted": values.shape[0]} if values.name else {"high": 4}
         case encoded.LEVELS:
-            known: dict[str, Any] = {"sizes": _sizes(part, -1, (COLOURS, COLOURS))}
+            frames = _sizes(part, -4, (FRAME, FRAME)) if is_moving else ()
+            known: dict[str, Any] = {"sizes": (*_sizes(part, -1, (COLOURS, COLOURS)), *frames)}
             # What a picture of floating point numbers holds were levels of eight bits.
             return known | ({"grain": 1 / 255, "high": 256} if "float" in part.dtype else {})
         case encoded.SAMPLES:

@@ -202,7 +202,9 @@ def _picture(row: _Row) -> bytes:
     part = next(p for p in row.one.parts if p.role == LEVELS)
     if levels is None:
         channels = part.shape[-1]
-        levels = np.zeros((1, 1, channels if isinstance(channels, int) else 3), part.dtype)
+        levels = np.zeros((1, 1, channels if isinstance(channels, int) else 3), _numpy(part.dtype))
+    if row.one.settings.get("form") == "GIF" and levels.ndim == 4 and len(levels) == 1:
+        levels = levels[0]  # TensorFlow takes a PNG for a GIF of one frame
     if levels.ndim != 3 or 0 in levels.shape:
         raise UsageError(f"{part.name!r} is {list(levels.shape)}", expected="a picture")
     if levels.dtype.kind == "f":

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from converter.lower import encoded
-from converter.lower.encoded import Encoded, Part
+from converter.lower.encoded import PICTURE, Encoded, Part
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Node, Shape, free_names
 from converter.lower.tf.context import Context
@@ -18,6 +18,7 @@ from formats.errors import UnsupportedError
 
 COPIES = frozenset(("Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"))
 FARTHEST = 64  # copies of copies
+PNG = b"\x89PNG\r\n\x1a\n"  # https://www.w3.org/TR/png-3/#5PNG-file-signature
 TOGETHER = {encoded.VALUES, encoded.LENGTHS}  # roles of the two parts of one feature
 UNLIKE = (encoded.VALUES, encoded.RATE)  # roles of parts that have no row for each text
 
@@ -55,6 +56,7 @@ class Decoded:
         """Take the builder, in which they are inputs already."""
         self._op = op
         self._records: dict[str, _Record] = {}
+        self._asked: set[str] = set()  # inputs of which it was asked how they begin
         self._axes: dict[str, str] = {}  # names of axes -> inputs that have them
 
     def origin(self, text: Value, what: str) -> Origin:
@@ -91,6 +93,19 @@ class Decoded:
         if len(spec.shape) == len(shape) and not spec.unranked:
             shape = tuple(m if n is None else n for n, m in zip(shape, spec.shape, strict=True))
         return tuple(f"{name}/count" if n is None else n for n in shape)
+
+    def begins(self, text: Value, first: int, count: int) -> bytes:
+        """Return how an encoded picture begins, for what chooses a decoder by that: as PNGs do.
+
+        Whether it is a picture is known in the end (`settle`).
+
+        Raises:
+            Gap: It is not the beginning of an input that is asked for.
+        """
+        if text.rank or first or not 0 < count <= len(PNG):
+            raise Gap("a part of a text that is no constant")
+        self._asked.add(self.origin(text, "a part").name)
+        return PNG[:count]
 
     def axis(self, origin: Origin, key: str, what: str) -> str:
         """Return a name for a size of a feature: equal names are equal sizes."""
@@ -147,6 +162,10 @@ class Decoded:
         Raises:
             UnsupportedError: An input is read as the text that it is, too.
         """
+        for name in self._asked:
+            record = self._records.get(name)
+            if record is None or record.kind != PICTURE or record.settings["form"] != "PNG":
+                raise UnsupportedError(f"op Substr: a part of the text {name!r}")
         for name, record in self._records.items():
             _measure(graph, name, record)
         read = {name for node in graph.nodes for name in _read_by(node)}

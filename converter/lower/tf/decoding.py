@@ -31,13 +31,14 @@ from converter.lower.values import Value
 def _picture(
     op: Context, contents: Value, channels: int, *, dtype: str = "uint8", form: str = "PNG"
 ) -> Value:
-    """Return the levels of a picture, [height, width, channels]."""
+    """Return the levels of a picture, [height, width, channels]; of a GIF each frame's."""
     if contents.rank:
         raise Gap("several pictures at once")
     origin = op.decoded.origin(contents, "decoding")
     name = origin.name
     sides: list[Dim] = [f"{name}/height", f"{name}/width", channels or f"{name}/channels"]
-    part = Part(LEVELS, "", dtype, (*origin.shape, *sides))
+    frames = [f"{name}/frames"] if form == "GIF" else []
+    part = Part(LEVELS, "", dtype, (*origin.shape, *frames, *sides))
     settings: dict[str, str | int | bool] = {"form": form}
     return op.decoded.part(origin, PICTURE, part, settings=settings, called=f"{name}/{LEVELS}")
 
@@ -64,6 +65,12 @@ def decode_png(op: Context, contents: Value, /, *, channels: int = 0, node: Node
 def decode_bmp(op: Context, contents: Value, /, *, channels: int = 0) -> Value:
     """A picture that is an input of the graph: its levels are, instead."""
     return _picture(op, contents, channels, form="BMP")
+
+
+@tf_op("DecodeGif")
+def decode_gif(op: Context, contents: Value, /) -> Value:
+    """Moving pictures that are an input of the graph: the levels of each are, instead."""
+    return _picture(op, contents, 3, form="GIF")
 
 
 @tf_op("DecodeImage")

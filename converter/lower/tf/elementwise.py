@@ -9,6 +9,8 @@ from functools import reduce
 from math import pi
 from typing import Any
 
+import numpy as np
+
 from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
@@ -344,6 +346,8 @@ def same(op: Context, x: Value, y: Value) -> Value:
     """
     if x.dtype != y.dtype:
         raise Gap(f"{x.dtype} compared with {y.dtype}")
+    if x.dtype == "string" and (equal := _same_texts(op.static(x), op.static(y))) is not None:
+        return op.constant(equal)
     if x.dtype != "string" or op.graph.opset >= 19:
         return op.elementwise("Equal", x, y)
     for text, other in ((x, y), (y, x)):
@@ -371,6 +375,13 @@ def same(op: Context, x: Value, y: Value) -> Value:
         shape = op.emit("Shape", value, dtype="int64", shape=(value.rank,))
         parts.append(op.emit("Reshape", part, shape, dtype="int64", shape=value.shape))
     return op.elementwise("Equal", *parts)
+
+
+def _same_texts(x: np.ndarray | None, y: np.ndarray | None) -> np.ndarray | None:
+    """Return whether texts that are known are equal; None where some are not."""
+    if x is None or y is None:
+        return None
+    return np.array(np.equal(x, y), np.bool_)  # what is no UTF-8 is bytes, and no text equals it
 
 
 # -- choice ----------------------------------------------------------------------------------------

@@ -143,6 +143,29 @@ def string_length(op: Context, input: Value, /, *, unit: str = "BYTE") -> Value:
     return op.constant(np.array(sizes, np.int32).reshape(known.shape))
 
 
+@tf_op("Substr")
+def substr(op: Context, input: Value, pos: Value, len: Value, /, *, unit: str = "BYTE") -> Value:
+    """A part of each text; of an encoded picture what a PNG file begins with."""
+    first, count = op.static(pos), op.static(len)
+    if first is None or count is None or first.size != 1 or count.size != 1:
+        raise Gap("parts of texts from places that are computed")
+    begin, many = int(first.reshape(-1)[0]), int(count.reshape(-1)[0])
+    if op.static(input) is None:
+        # Who asks how bytes begin asks which decoder to take.
+        return op.constant(texts([op.decoded.begins(input, begin, many)], ()))
+    if begin < 0 or many < 0:
+        raise Gap(f"a part of a text from {begin}, {many} long")
+
+    def cut(text: bytes) -> bytes:
+        if unit == "UTF8_CHAR":
+            return text.decode(errors="replace")[begin : begin + many].encode()
+        return text[begin : begin + many]
+
+    found = _folded(op, input, cut)
+    assert found is not None
+    return found
+
+
 # -- joining and splitting -------------------------------------------------------------------------
 
 
