@@ -12,21 +12,29 @@ from converter.lower.tf import contents, extents, sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
-from converter.lower.tf.things import Thing, Variable
+from converter.lower.tf.things import Thing, Unranked, Variable
+from converter.lower.tf.unranked import of_any_rank
 from converter.lower.values import Value
 
 # -- shapes ----------------------------------------------------------------------------------------
 
 
 @tf_op("Reshape")
-def reshape(op: Context, tensor: Value, shape: Value, /) -> Value:
-    """A tensor in another shape, which may be computed."""
+def reshape(op: Context, tensor: Value, shape: Value, /) -> Value | Unranked:
+    """A tensor in another shape, which may be computed, and even the number of its axes."""
+    if op.elements(shape) is None and shape.rank == 1 and not isinstance(shape.shape[0], int):
+        target = op.cast(shape, "int64")
+        return of_any_rank(op, "Reshape", [tensor, target], tensor.dtype, allowzero=1)
     return op.shaped(tensor, shape, op.dims(shape))
 
 
 @tf_op("ExpandDims")
 def expand_dims(op: Context, input: Value, dim: Value, /) -> Value:
-    """A tensor with a new axis of one element."""
+    """A tensor with a new axis of one element, in a place that may be computed."""
+    if op.static(dim) is None:
+        place = op.cast(dim if dim.rank else op.unsqueeze(dim, [0]), "int64")
+        shape = (None,) * (input.rank + 1)
+        return op.emit("Unsqueeze", input, place, dtype=input.dtype, shape=shape)
     return op.unsqueeze(input, [op.int(dim, "a place of a new axis")])
 
 

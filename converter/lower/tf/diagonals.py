@@ -16,8 +16,13 @@ from converter.lower.values import Value
 ALIGNED = ("LEFT_LEFT", "LEFT_RIGHT", "RIGHT_LEFT", "RIGHT_RIGHT")
 
 
-def bounds(op: Context, k: Value) -> tuple[Figures, Figures, bool]:
+def bounds(op: Context, k: Value, *, several: bool | None = None) -> tuple[Figures, Figures, bool]:
     """Return the lowest and highest diagonal, and whether there is but one.
+
+    Args:
+        op: The builder.
+        k: One of them, or both.
+        several: Whether there are several where both are given and computed, if anything tells.
 
     Raises:
         Gap: It is computed whether there is but one.
@@ -25,6 +30,9 @@ def bounds(op: Context, k: Value) -> tuple[Figures, Figures, bool]:
     if k.rank == 0 or k.shape == (1,):
         only = whole(op, k if k.rank == 0 else op.squeeze(k, [0]))
         return only, only, True
+    if several is not None and op.static(k) is None and k.shape == (2,):
+        first, last = (op.reshape(op.slice(k, [0], [i], [i + 1]), ()) for i in range(2))
+        return whole(op, first), whole(op, last), not several
     low, high = op.ints(k, "diagonals")
     return whole(op, low), whole(op, high), low == high
 
@@ -154,7 +162,10 @@ def spread(
     index = inside.choose(place, 0)
     flat = diagonals
     if not single:
-        flat = op.emit("Reshape", flat, _flat(op, flat), dtype=flat.dtype,
+        # As many as there must be: where they are others, this fails, and is not another matrix.
+        target = vector(op, [*(size(op, flat, i) for i in range(flat.rank - 2)),
+                             (high - low + 1) * longest])  # fmt: skip
+        flat = op.emit("Reshape", flat, target, dtype=flat.dtype,
                        shape=(*flat.shape[:-2], None))  # fmt: skip
     shape = (*flat.shape[:-1], *shape_of(index))
     found = op.emit("Gather", flat, index.value, dtype=flat.dtype, shape=shape, axis=flat.rank - 1)
@@ -162,16 +173,18 @@ def spread(
 
 
 def made(
-    op: Context, diagonals: Value, low: Figures, high: Figures, rows: Figures | None,
-    columns: Figures | None, *, single: bool, align: str, padding: Value | None,
+    op: Context, diagonals: Value, low: Figures, high: Figures, rows: Figures, columns: Figures, *,
+    single: bool, align: str, padding: Value | None,
 ) -> Value:  # fmt: skip
-    """Return matrices of nothing but these diagonals."""
+    """Return matrices of nothing but these diagonals, of a size of which -1 is the least."""
     longest = size(op, diagonals, -1)
     least_rows, least_columns = longest - high.least(0), longest + low.most(0)
-    if rows is None and columns is None:
-        rows = columns = least_rows.most(least_columns)
-    rows = least_rows if rows is None else rows
-    columns = least_columns if columns is None else columns
+    square = least_rows.most(least_columns)
+    any_rows, any_columns = rows < 0, columns < 0
+    rows, columns = (
+        any_rows.choose(any_columns.choose(square, least_rows), rows),
+        any_columns.choose(any_rows.choose(square, least_columns), columns),
+    )
     found, inside = spread(op, diagonals, low, high, rows, columns, single=single, align=align)
     fill = kernels.zero(op, diagonals) if padding is None else padding
     return kernels.where(op, inside.value, found, fill)
@@ -180,8 +193,9 @@ def made(
 @tf_op("MatrixDiag")
 def matrix_diag(op: Context, diagonal: Value, /) -> Value:
     """Matrices with these main diagonals, else zeros."""
-    zero = whole(op, 0)
-    return made(op, diagonal, zero, zero, None, None, single=True, align="LEFT_LEFT", padding=None)
+    zero, least = whole(op, 0), whole(op, -1)
+    return made(op, diagonal, zero, zero, least, least, single=True, align="LEFT_LEFT",
+                padding=None)  # fmt: skip
 
 
 @tf_op("MatrixDiagV2")
@@ -199,13 +213,9 @@ def matrix_diag_v3(
     padding_value: Value, /, *, align: str = "RIGHT_LEFT",
 ) -> Value:  # fmt: skip
     """Matrices with these diagonals, of a size that is given or the least, else a number."""
-    low, high, single = bounds(op, k)
-    sides = []
-    for side in (num_rows, num_cols):
-        known = op.static(side)
-        sides.append(None if known is not None and int(known) == -1 else whole(op, side))
-    return made(op, diagonal, low, high, sides[0], sides[1], single=single, align=align,
-                padding=padding_value)  # fmt: skip
+    low, high, single = bounds(op, k, several=diagonal.rank > 1 or None)
+    return made(op, diagonal, low, high, whole(op, num_rows), whole(op, num_cols), single=single,
+                align=align, padding=padding_value)  # fmt: skip
 
 
 @tf_op("Diag")
@@ -246,7 +256,7 @@ def matrix_set_diag_v3(
     op: Context, input: Value, diagonal: Value, k: Value, /, *, align: str = "RIGHT_LEFT"
 ) -> Value:
     """Matrices with other diagonals."""
-    low, high, single = bounds(op, k)
+    low, high, single = bounds(op, k, several=diagonal.rank == input.rank)
     return _set(op, input, diagonal, low, high, single=single, align=align)
 
 

@@ -60,13 +60,39 @@ def _ordered(op: Context, indices: Value, values: Value, sides: Sequence[Extent]
 def reshape(
     op: Context, input_indices: Value, input_shape: Value, new_shape: Value, /
 ) -> list[Value]:
-    """A sparse tensor in another shape."""
+    """A sparse tensor in another shape, of which even the number of axes may be computed."""
+    if not all(_is_counted(op, v) for v in (input_shape, new_shape)):
+        return _reshaped(op, input_indices, input_shape, new_shape)
     sides = _sides(op, input_shape, input_indices)
     whole = extents.product(op, sides)
     new = [_left(op, n, whole, new_shape) for n in extents.elements(op, new_shape)]
     numbers = numbered(op, input_indices, sides)
     columns = coordinates.places(op, numbers, new)
     return [stacked(op, columns), _vector(op, new)]
+
+
+def _is_counted(op: Context, shape: Value) -> bool:
+    return op.elements(shape) is not None or isinstance(shape.shape[0], int)
+
+
+def _reshaped(op: Context, indices: Value, old: Value, new: Value) -> list[Value]:
+    """Return places in a new shape, and that, where it is not known how many axes there are."""
+    old, new = op.cast(old, "int64"), op.cast(new, "int64")
+    whole = op.reduce("ReduceProd", old, [0], keepdims=True)
+    known = op.reduce("ReduceProd", new, [0], keepdims=True)  # -1 is one of its factors
+    zero, one = op.constant([0], "int64"), op.constant([1], "int64")
+    left = op.div(whole, op.where(op.elementwise("Less", known, zero), known, one))
+    sides = op.where(op.elementwise("Less", new, zero), op.unary("Neg", left), new)
+    numbers = op.reduce("ReduceSum", op.mul(indices, _steps(op, old)), [1], keepdims=True)
+    places = op.elementwise("Mod", op.div(numbers, _steps(op, sides)), sides)
+    return [places, sides]
+
+
+def _steps(op: Context, shape: Value) -> Value:
+    """Return how many elements lie between neighbours along each axis."""
+    line = extents.counted(op, extents.of(op, shape, 0))
+    is_after = op.elementwise("Less", op.unsqueeze(line, [1]), line)
+    return op.reduce("ReduceProd", op.where(is_after, shape, op.constant(1, "int64")), [1])
 
 
 def _left(op: Context, side: Extent, whole: Extent, shape: Value) -> Extent:

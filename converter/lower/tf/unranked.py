@@ -7,13 +7,14 @@ or reshaped, a tensor of any rank is taken.
 
 from collections.abc import Sequence
 
-from converter.lower.builder import element_type
+from converter.lower.builder import END, element_type
 from converter.lower.gap import Gap
 from converter.lower.graph import Node as Made
 from converter.lower.graph import Shape, Spec
 from converter.lower.tf import operands
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Body, Node, Port
+from converter.lower.tf.table import OPS
 from converter.lower.tf.things import Thing, Unranked
 from converter.lower.values import Value, identity
 
@@ -67,6 +68,10 @@ REDUCED = {
 HANDED_ON = frozenset(
     ("Identity", "StopGradient", "Snapshot", "CheckNumerics", "PlaceholderWithDefault")
 )
+# Of rows, whatever axes these have.
+BY_ROWS = frozenset((
+    "SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean",
+))  # fmt: skip
 TEXTS = 20  # the opset that joins texts
 FARTHEST = 64  # nodes that are looked at behind an input
 
@@ -134,17 +139,17 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
     if node.op in ("Add", "AddV2") and things[0].dtype == "string":  # type: ignore[union-attr]
         if op.graph.opset < TEXTS:
             raise Gap(f"a text of several takes --opset {TEXTS}")
-        return [_any(op, "StringConcat", things, "string")]
+        return [of_any_rank(op, "StringConcat", things, "string")]
     if node.op in SAME:
         kind = "bool" if SAME[node.op] in BOOLEAN else things[0].dtype  # type: ignore[union-attr]
-        return [_any(op, SAME[node.op], things, kind)]
+        return [of_any_rank(op, SAME[node.op], things, kind)]
     if node.op == "Square":
-        return [_any(op, "Mul", [things[0], things[0]], things[0].dtype)]  # type: ignore[union-attr]
+        return [of_any_rank(op, "Mul", [things[0], things[0]], things[0].dtype)]  # type: ignore[union-attr]
     if node.op == "Cast":
         to = node.attribute("DstT")
-        return [_any(op, "Cast", things, to, to=element_type(to))]
+        return [of_any_rank(op, "Cast", things, to, to=element_type(to))]
     if node.op in ("Maximum", "Minimum"):
-        return [_any(op, node.op[:3], things, things[0].dtype)]  # type: ignore[union-attr]
+        return [of_any_rank(op, node.op[:3], things, things[0].dtype)]  # type: ignore[union-attr]
     x = things[0]
     if not isinstance(x, Unranked):
         raise Gap("tensors of unknown rank")
@@ -160,14 +165,37 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
         dims = [None if isinstance(n, int) and n < 0 else n for n in op.dims(things[1])]
         target = op.cast(things[1], "int64")
         return [op.node("Reshape", [_as(x, ()), target], [(x.dtype, tuple(dims))])[0]]
+    if node.op == "Squeeze":
+        axes = node.attribute("squeeze_dims") or ()
+        given = [x, op.constant(list(axes), "int64")] if axes else [x]
+        return [of_any_rank(op, "Squeeze", given, x.dtype)]
+    if node.op == "ExpandDims" and isinstance(things[1], Value):
+        place = things[1] if things[1].rank else op.unsqueeze(things[1], [0])
+        return [of_any_rank(op, "Unsqueeze", [x, op.cast(place, "int64")], x.dtype)]
+    if node.op in BY_ROWS and all(isinstance(t, Value) for t in things[1:]):
+        return [_by_rows(op, node, x, [t for t in things[1:] if isinstance(t, Value)])]
     if node.op in REDUCED and isinstance(things[1], Value) and _is_every(op, things[1], x):
         if x.dtype not in ("float32", "float64"):
             raise Gap(f"{x.dtype} of unknown rank")
         if node.attribute("keep_dims"):
-            return [_any(op, REDUCED[node.op], [x], x.dtype, keepdims=1)]
+            return [of_any_rank(op, REDUCED[node.op], [x], x.dtype, keepdims=1)]
         found = op.node(REDUCED[node.op], [_as(x, ())], [(x.dtype, ())], attributes={"keepdims": 0})
         return [found[0]]
     raise Gap("tensors of unknown rank")
+
+
+def _by_rows(op: Context, node: Node, x: Unranked, others: Sequence[Value]) -> Unranked:
+    """Return what an op yields that treats all that is in a row alike: of rows made flat."""
+    shape = _shape(op, x)
+    first = op.slice(shape, [0], [0], [1])
+    rest = op.slice(shape, [0], [1], [END])
+    flat = op.concat([first, op.reduce("ReduceProd", rest, [0], keepdims=True)], 0)
+    (rows,) = op.node(
+        "Reshape", [_as(x, ()), flat], [(x.dtype, (None, None))], attributes={"allowzero": 1}
+    )
+    made = OPS[node.op].handler(op, rows, *others)
+    target = op.concat([op.size(made, 0), rest], 0)
+    return of_any_rank(op, "Reshape", [made, target], made.dtype, allowzero=1)
 
 
 def _is_every(op: Context, axes: Value, x: Unranked) -> bool:
@@ -211,9 +239,14 @@ def _shape(op: Context, x: Unranked) -> Value:
     return found
 
 
-def _any(
+def of_any_rank(
     op: Context, op_type: str, inputs: Sequence[Thing], dtype: str, **attributes: int
 ) -> Unranked:
+    """Add a node whose result has a number of axes that only running the graph tells.
+
+    Raises:
+        Gap: An input is no tensor, or its dtype is not one that the operator takes.
+    """
     names, dtypes = [], []
     for thing in inputs:
         if isinstance(thing, Value):
