@@ -22,6 +22,7 @@ from converter.lower.graph import Graph, Spec, Trace
 from converter.verify import sources
 from converter.verify.graphs import Options, verify_graph
 from converter.verify.runners import PYTHON_VARIABLE
+from formats.errors import UsageError
 
 pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
@@ -678,3 +679,70 @@ def test_a_process_of_its_own_is_what_a_user_has(tmp_path, monkeypatch):
     )  # fmt: skip
     report = verify_graph(renamed, converter.read(renamed), path)
     assert report.status == "failed"  # it was run
+
+
+# -- inputs of bytes, which the graph is given decoded -------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def parsing(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("parsing")
+    shutil.unpack_archive(FIXTURES.parent / "tf_parsing" / "models.zip", folder)
+    return folder
+
+
+def decoded(parsing, path, name, signature, change=None):
+    """Return source, bundle and file of a signature, of which something may be wrong."""
+    source = parsing / name
+    bundle = converter.read(source)
+    graph = lower(bundle, signature=signature)
+    if change is not None:
+        change(graph)
+    with path.open("wb") as f:
+        for piece in emit.model(graph, bundle.weights).pieces():
+            f.write(piece if isinstance(piece, bytes) else piece.read())
+    return source, bundle, path
+
+
+@pytest.mark.parametrize(
+    ("name", "signature", "kind"),
+    [
+        ("features", "serving_default", "serialized tf.Example"),
+        ("pictures", "one", "picture"),
+        ("pictures", "first_of", "base64 text"),
+        ("sounds.pb", None, "WAV file"),
+    ],
+)
+def test_what_bytes_decode_to_is_fed_as_bytes(tmp_path, parsing, name, signature, kind):
+    args = decoded(parsing, tmp_path / "m.onnx", name, signature)
+    report = verify_graph(*args, options=Options(signature=signature))
+    assert report.status == "passed", report.reason
+    assert any(note.endswith(f"is fed as {kind}") for note in report.notes)
+
+
+def test_a_signature_is_found_by_its_outputs_where_inputs_are_decoded(tmp_path, parsing):
+    report = verify_graph(*decoded(parsing, tmp_path / "m.onnx", "estimator", "regression"))
+    assert report.status == "passed", report.reason
+    assert "signature 'regression'" in report.notes
+    assert not report.skipped
+
+
+def test_a_wrong_place_of_a_sparse_value_shows(tmp_path, parsing):
+    def mistaken(graph):
+        for node in graph.nodes:
+            node.inputs[:] = ["few/lengths" if n == "ids/lengths" else n for n in node.inputs]
+
+    args = decoded(parsing, tmp_path / "m.onnx", "features", "serving_default", mistaken)
+    assert verify_graph(*args, options=Options(signature="serving_default")).status == "failed"
+
+
+def test_lengths_that_contradict_values_are_refused(tmp_path, parsing):
+    args = decoded(parsing, tmp_path / "m.onnx", "features", "twice")
+    given = {"dense": np.ones((2, 3), "f4"), "ids/values": np.arange(4), "ids/lengths": [1, 2]}
+    np.savez(tmp_path / "x.npz", **given)
+    options = Options(signature="twice", inputs=tmp_path / "x.npz")
+    with pytest.raises(UsageError, match="says 3 values, and 'ids/values' has 4"):
+        verify_graph(*args, options=options)
+    np.savez(tmp_path / "x.npz", **given | {"ids/lengths": np.array([1, 3])})
+    report = verify_graph(*args, options=options)
+    assert report.status == "passed", report.reason
