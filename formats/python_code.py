@@ -104,6 +104,7 @@ class _Reading:
         if record.flags & (_COROUTINE | _ASYNC_GENERATOR):
             raise UnsupportedError(f"not supported: await in a Python function ({record.name})")
         yields = bool(record.flags & _GENERATOR)
+        self.work.charge(len(record.code) // 2 + len(record.lines))
         disassembled = disassemble(record, self.version, strictly=self.strictly)
         python_flow.refuse_handlers(disassembled, record.name)
         stack = Stack(record, self.version, disassembled, self.code, self.work)

@@ -42,7 +42,7 @@ _UNSAID = {
     "EXEC_STMT": "exec",
 }
 
-_LARGEST_WORK = 400_000  # instructions followed, and places of stacks kept, of one function
+_LARGEST_WORK = 200_000  # instructions followed, and places of stacks kept, of one function
 _DEEPEST = 4_000
 
 
@@ -108,6 +108,7 @@ class Stack:
     at: int = 0
     falls: bool = True
     silent: set[int] = field(default_factory=set)  # constants that are names of keywords
+    asides: int = 0  # how many variables are set aside on the stack
     _places: dict[int, _Place] = field(default_factory=dict)
     _waiting: list[int] = field(default_factory=list)
     _steps: list[Step] | None = None
@@ -136,6 +137,7 @@ class Stack:
         """Return which value from the top a step means by the place that is so far from it."""
         if not 0 < number <= len(self.slots) or self.is_empty(self.slots[-number]):
             raise MisfitError("reaches for what is not on the stack")
+        self.work.charge(number >> 4)
         return sum(not self.is_empty(slot) for slot in self.slots[-number:])
 
     def constant(self, slot: Slot) -> Any:
@@ -159,6 +161,9 @@ class Stack:
 
     def set_aside(self, name: str) -> int:
         """Return how many comprehensions around this one have a variable of that name."""
+        if not self.asides:
+            return 0
+        self.work.charge(len(self.slots) >> 4)
         return sum(slot == name for slot in self.slots if isinstance(slot, str))
 
     def emit(self, op: str, argument: Any = None, target: int | None = None) -> None:
@@ -177,9 +182,9 @@ class Stack:
         return target
 
     def following(self, name: str) -> list[int]:
-        """Return the arguments of the instructions of a name that follow this one."""
+        """Return the arguments of the instructions of a name that follow this one, up to six."""
         found = []
-        for one in self.code.instructions[self.at + 1 :]:
+        for one in self.code.instructions[self.at + 1 : self.at + 7]:
             if one.name != name:
                 break
             found.append(one.argument)
@@ -192,10 +197,11 @@ class Stack:
 
     def _meet(self, target: int) -> None:
         """Take note of what is on the stack where a jump goes to."""
+        self.work.charge(1 + (len(self.slots) >> 4))
         new = tuple(self.slots)
         place = self._places.get(target)
         if place is None:
-            self.work.charge(1 + len(new))
+            self.work.charge(len(new))
             self._places[target] = _Place(new, self.blocks)
             self._waiting.append(target)
             return
@@ -257,6 +263,7 @@ class Stack:
     def _load(self, place: _Place) -> None:
         self.work.charge(len(place.stack))
         self.slots = list(place.stack)
+        self.asides = sum(isinstance(slot, str) for slot in self.slots)
         self.blocks = place.blocks
         self.keywords = ()
 

@@ -90,6 +90,7 @@ def store_local(stack: Stack, number: int) -> None:
     if isinstance(slot, str):
         if slot != stack.operand(stack.record.variables, number):
             raise MisfitError("puts a variable back as another one")
+        stack.asides -= 1
         stack.emit("pop")
         return
     stack.push(slot)
@@ -102,6 +103,7 @@ def set_local_aside(stack: Stack, number: int) -> None:
     """Push a local variable, which a comprehension is going to use as its own."""
     stack.emit("constant", None)
     stack.push(stack.operand(stack.record.variables, number))
+    stack.asides += 1
 
 
 @means("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW")

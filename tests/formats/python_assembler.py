@@ -101,13 +101,14 @@ def assemble(source: Source) -> bytes:
         size = 2 if version >= (3, 6) else 3 if numbers[name] >= 90 else 1
         found.append((at, size, name, tables.argument(name, text.strip())))
         at += size
-    code = b""
+    code = bytearray()
     for start, size, name, argument in found:
         if isinstance(argument, str):
             argument = labels[argument] - (start + size if name.startswith(FORWARD) else 0)
             argument //= 2 if version >= (3, 10) else 1
         code += bytes([numbers[name]]) + argument.to_bytes(size - 1, "little")
-    lines = bytes([len(code), 0]) if version >= (3, 10) else b""
+    whole, rest = divmod(len(code), 254)
+    lines = bytes([254, 0] * whole + [rest, 0]) if version >= (3, 10) else b""
     counts = [len(source.parameters) - bool(source.flags & 4) - bool(source.flags & 8)]
     counts += [] if version < (3, 0) else [0] if version < (3, 8) else [0, 0]
     values = (
@@ -118,7 +119,7 @@ def assemble(source: Source) -> bytes:
         b"c"
         + struct.pack(f"<{len(counts)}i", *counts)
         + struct.pack("<3i", len(tables.locals), source.stacksize, source.flags)
-        + dumps(code, version)
+        + dumps(bytes(code), version)
         + b"".join(dumps(value, version) for value in values)
         + struct.pack("<i", 1)
         + dumps(lines, version)

@@ -3,6 +3,7 @@
 Each was compared with what those wrote of the source above it, as far as public test files hold it.
 """
 
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from python_assembler import Source, assemble
 from python_machine import Cell, Function
 
 from formats import python_code
-from formats.errors import UnsupportedError
+from formats.errors import LimitError, UnsupportedError
 
 OLD = ((2, 7), (3, 4), (3, 5))
 WORDS = ((3, 6), (3, 7))
@@ -558,3 +559,36 @@ def test_a_stack_that_is_too_small_or_not_empty() -> None:
         with pytest.raises(UnsupportedError, match="no known version"):
             python_code.read(assemble(source))
     python_code.read(assemble(replace(small, stacksize=2)))
+
+
+def test_two_versions_that_fit_and_differ() -> None:
+    """Sequences of further arguments came above pairs of keywords until 3.5, below them in it."""
+    text = """
+    LOAD_GLOBAL dict
+    LOAD_CONST 'k'
+    LOAD_CONST 'v'
+    LOAD_CONST 'ab'
+    CALL_FUNCTION_VAR 256
+    RETURN_VALUE
+    """
+    with pytest.raises(UnsupportedError, match=r"3\.4 and 3\.5"):
+        python_code.read(assemble(Source((3, 4), text)))
+
+
+BOMBS = {
+    "unpacks": ((3, 10), "LOAD_FAST x\n" + "EXTENDED_ARG 127\n" * 3 + "UNPACK_SEQUENCE 0\n"),
+    "long": ((3, 10), "LOAD_FAST x\nPOP_TOP\n" * 55_000),
+    "deep": ((3, 10), "LOAD_FAST x\n" * 8_000),
+    "wide": ((3, 4), "LOAD_FAST x\n" * 3_900 + "LOAD_FAST x\nPOP_JUMP_IF_TRUE end\n" * 2_000),
+    "turns": ((3, 10), "LOAD_FAST x\n" * 3_900 + "EXTENDED_ARG 15\nROT_N 0\n" * 5_000),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_code_that_means_harm(name: str) -> None:
+    version, text = BOMBS[name]
+    data = assemble(Source(version, text + "end: LOAD_FAST x\nRETURN_VALUE", stacksize=1 << 30))
+    start = time.process_time()
+    with pytest.raises((LimitError, UnsupportedError)):
+        python_code.read(data)
+    assert time.process_time() - start < 10
