@@ -54,3 +54,27 @@ def warm_tensorflow(_warm_python):
             here = SimpleNamespace(executable=str(_warm_python))
             patched.setattr("converter.lower.keras.trusted.sys", here)
         yield
+
+
+TORCH = ("torch", "torch.export.pt2_archive._package", "torch._export.serde.serialize")
+
+
+@pytest.fixture(scope="session")
+def _warm_torch_python(tmp_path_factory):
+    """A Python that has torch imported."""
+    from converter.child import TORCH_PYTHON_VARIABLE
+    from warm_python import warm
+
+    python = os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable
+    with warm(python, tmp_path_factory.mktemp("t"), *TORCH) as stand_in:
+        yield stand_in
+
+
+@pytest.fixture(scope="module")
+def warm_torch(_warm_torch_python):
+    """Children with torch begin where it is imported already."""
+    from converter.child import TORCH_PYTHON_VARIABLE
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(TORCH_PYTHON_VARIABLE, str(_warm_torch_python))
+        yield

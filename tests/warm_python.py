@@ -1,4 +1,4 @@
-"""A Python that has imported TensorFlow already: importing it takes longer than most questions do.
+"""A Python that has imported TensorFlow, or torch: that takes longer than most questions do.
 
     python warm_python.py SOCKET MODULE...    with the Python that has them
 
@@ -125,10 +125,12 @@ def run(asked: dict, streams: list[int]) -> None:
 
 @contextmanager
 def warm(python: str, folder: Path, *modules: str):
-    """Start a process for either Keras, and yield the path of what stands in for their Python."""
+    """Start a process, with TensorFlow one for either Keras; yield what stands in for the Python."""
     base = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     base.pop("TF_USE_LEGACY_KERAS", None)
     keras = {"today": {}, "legacy": {"TF_USE_LEGACY_KERAS": "1"}}
+    if "tensorflow" not in modules:
+        del keras["legacy"]
     servers = {
         name: subprocess.Popen([python, __file__, str(folder / name), *modules], env=base | more)
         for name, more in keras.items()

@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.torch,
     pytest.mark.slow,
     pytest.mark.timeout(600),
+    pytest.mark.usefixtures("warm_torch"),
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(torch.cuda.is_available(), reason="the questions are of hosts without CUDA"),
 ]

@@ -9,6 +9,7 @@ from converter.cli.app import run
 pytestmark = [
     pytest.mark.torch,
     pytest.mark.timeout(600),
+    pytest.mark.usefixtures("warm_torch"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 torch = pytest.importorskip("torch")

@@ -11,7 +11,11 @@ from converter.write_torch import exported_members as exported
 from formats.artifact import Artifact
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("warm_torch"),
+]
 
 MOVED = Path(__file__).parents[3] / "fixtures/torch_moved"
 EXPECTED = json.loads((MOVED / "expected.json").read_text())["exported"]

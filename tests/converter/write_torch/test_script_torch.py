@@ -13,7 +13,11 @@ from formats.artifact import Artifact
 from formats.bundle import TensorSpec
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("warm_torch"),
+]
 
 MOVED = Path(__file__).parents[3] / "fixtures/torch_moved"
 EXPECTED = json.loads((MOVED / "expected.json").read_text())
