@@ -216,6 +216,14 @@ def settled(measures: "Mapping[str, list[Measure]]") -> dict[str, Measure]:
     return outputs
 
 
+def are_empty(outputs: Mapping[str, Measure]) -> bool:
+    """Tell whether all outputs are of the same shapes on both sides, and have no elements."""
+    return bool(outputs) and all(
+        not m.elements and m.problems and all(p.startswith(EMPTY) for p in m.problems)
+        for m in outputs.values()
+    )
+
+
 def joined(measures: "list[Measure]") -> Measure:
     """Return one measure of an output for all its cases: the worst of each figure.
 

@@ -16,7 +16,14 @@ from converter.child import Allowance
 from converter.options import Arch
 from converter.trust import Trusted
 from converter.verify import inputs, locate
-from converter.verify.comparison import Tolerance, coarsest, compare, says_little, settled
+from converter.verify.comparison import (
+    Tolerance,
+    are_empty,
+    coarsest,
+    compare,
+    says_little,
+    settled,
+)
 from converter.verify.device import Question, place, verify_on_device
 from converter.verify.device_sides import framework_party, onnx_party
 from converter.verify.onnx_values import Declared, declared
@@ -320,6 +327,12 @@ def case_to_look_into(report: GraphReport, chosen: Sequence[int]) -> int | None:
 def looked_into(report: GraphReport, found: locate.Located) -> GraphReport:
     """Return a report with what the comparison of layers adds to it."""
     report = replace(report, layers=found.equal, first_difference=found.difference)
+    if found.difference is None and found.measured and are_empty(report.outputs):
+        names = ", ".join(map(repr, report.outputs))
+        note = f"{names} has no elements at any size that was tried: {found.measured} layers were"
+        outputs = {n: replace(m, problems=()) for n, m in report.outputs.items()}
+        notes = (*report.notes, f"{note} compared in its place")
+        return replace(report, status="passed", reason="", outputs=outputs, notes=notes)
     if report.status == "failed":
         where = "no layer alone differs by more than noise, or none can be looked at"
         if found.difference is not None:

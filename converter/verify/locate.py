@@ -28,10 +28,12 @@ class Located:
     Attributes:
         difference: The first that differs.
         equal: How many do not, up to there.
+        measured: How many of these have elements to compare.
     """
 
     difference: LayerDifference | None = None
     equal: int = 0
+    measured: int = 0
 
 
 def first_difference(
@@ -72,7 +74,7 @@ def first_difference(
     if here.refused or here.errors:
         return Located()
     numbers = {value: i for i, value in enumerate(values)}
-    last_equal, equal = None, 0
+    last_equal, equal, measured = None, 0, 0
     for trace in traces:
         recorded = there.layers.get(trace.layer, ())
         calls = [(path, dtype) for path, i, dtype in recorded if i == trace.output]
@@ -87,12 +89,13 @@ def first_difference(
         # A layer that is called several times: which of its calls this is, its values say.
         if any(_agrees(m) for m in measures):
             last_equal, equal = trace.layer, equal + 1
+            measured += any(m.passed and m.elements for m in measures)
             continue
         nearest = min(measures, key=lambda m: (bool(m.elements == 0), m.max_abs))
         merged = _merged(graph, trace, set(values))
         first = LayerDifference(trace.layer, trace.class_name, nearest, merged, last_equal)
-        return Located(first, equal)
-    return Located(None, equal)
+        return Located(first, equal, measured)
+    return Located(None, equal, measured)
 
 
 def _agrees(measure: Measure) -> bool:

@@ -103,8 +103,9 @@ def computed(
 def first_that_runs(
     framework: "Framework", folder: Path, model: Any, names: list[str], alternatives: list[int]
 ) -> dict[str, Any]:
-    """Run the model on the first of several inputs that it takes."""
+    """Run the model on the first of several inputs that it takes, and makes something of."""
     refused = {}
+    chosen: tuple[int, list[tuple[Any, str]]] | None = None
     for number in alternatives:
         try:
             framework.reset(model)
@@ -113,10 +114,17 @@ def first_that_runs(
         except Exception as e:
             refused[number] = one_line(e)
             continue
-        for i, (array, _) in enumerate(found):
-            framework.np.save(folder / f"out-{number}-{i}.npy", array)
-        return {"chosen": number, "dtypes": [dtype for _, dtype in found], "refused": refused}
-    return {"chosen": None, "dtypes": [], "refused": refused}
+        has_elements = not found or any(array.size for array, _ in found)
+        if chosen is None or has_elements:
+            chosen = number, found
+        if has_elements:
+            break
+    if chosen is None:
+        return {"chosen": None, "dtypes": [], "refused": refused}
+    number, found = chosen
+    for i, (array, _) in enumerate(found):
+        framework.np.save(folder / f"out-{number}-{i}.npy", array)
+    return {"chosen": number, "dtypes": [dtype for _, dtype in found], "refused": refused}
 
 
 class Framework:

@@ -168,6 +168,7 @@ class Runner:
         """Run the source on the first of several inputs of which it makes something."""
         refused = {}
         chosen: tuple[int, list[tuple[Any, str]]] | None = None
+        best = False, False  # whether it has elements, and numbers among them
         for number in alternatives:
             try:
                 found = self.outputs(number)
@@ -175,9 +176,10 @@ class Runner:
                 refused[number] = one_line(e)
                 continue
             is_finite = all(self.is_finite(array) for array, _ in found)
-            if chosen is None or is_finite:
-                chosen = number, found
-            if is_finite:
+            worth = not found or any(array.size for array, _ in found), is_finite
+            if chosen is None or worth > best:
+                chosen, best = (number, found), worth
+            if all(worth):
                 break
         if chosen is None:
             return {"chosen": None, "dtypes": [], "refused": refused}

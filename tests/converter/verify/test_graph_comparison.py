@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from converter.verify.comparison import (
     says_little,
     settled,
 )
+from converter.verify.graphs import looked_into
+from converter.verify.locate import Located
 from converter.verify.report import CaseReport, GraphReport, LayerDifference, Runtime
 
 STRICT = Tolerance(atol={"": 0.0})
@@ -122,6 +125,20 @@ def test_what_is_empty_on_both_sides_is_no_failure_beside_what_is_compared():
     assert at_times["at times"].passed
     wrong = settled({"some": measures["some"], "none": [measured(empty, full)]})
     assert not wrong["none"].passed
+
+
+def test_where_outputs_are_always_empty_layers_are_compared_in_their_place():
+    empty = np.zeros((1, 0), "f4")
+    outputs = settled({"a": [measured(empty, empty), measured(empty, empty)]})
+    report = GraphReport("failed", "differs", outputs=outputs)
+    passed = looked_into(report, Located(None, equal=5, measured=3))
+    assert (passed.status, passed.reason, passed.layers) == ("passed", "", 5)
+    assert passed.outputs["a"].passed
+    assert "3 layers were compared in its place" in passed.notes[0]
+    assert looked_into(report, Located(None, equal=5)).status == "failed"  # those were empty, too
+    wider = settled({"a": [measured(empty, np.zeros((1, 0, 2), "f4"))]})
+    report = replace(report, outputs=outputs | wider)
+    assert looked_into(report, Located(None, equal=5, measured=3)).status == "failed"
 
 
 def test_dtype_and_shape_must_be_the_same():

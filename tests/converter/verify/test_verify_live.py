@@ -4,9 +4,11 @@ The Python that has Keras is this one, or the one that CONVERT_TENSORFLOW_PYTHON
 """
 
 import importlib.util
+import json
 import os
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -319,3 +321,45 @@ def test_a_fault_in_a_portable_graph_is_named_too(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "layer       'body/deep' (Conv2D)" in shown
     assert "'stem_swish' before it is the same" in shown
+
+
+def cropping(path, *layers, size=None):
+    """Write a Keras 2 model of volumes that has no weights, by hand."""
+    config = [
+        {"class_name": "InputLayer", "config": {
+            "batch_input_shape": [None, size, size, size, 2], "dtype": "float32", "name": "x"}},
+        *({"class_name": kind, "config": {"name": f"l{i}", **more}}
+          for i, (kind, more) in enumerate(layers)),
+    ]  # fmt: skip
+    for i, layer in enumerate(config):
+        layer["name"] = layer["config"]["name"]
+        layer["inbound_nodes"] = [[[config[i - 1]["name"], 0, 0, {}]]] if i else []
+    ends = {"input_layers": [["x", 0, 0]], "output_layers": [[config[-1]["name"], 0, 0]]}
+    model = {"class_name": "Model", "config": {"name": "m", "layers": config, **ends}}
+    with h5py.File(path, "w") as f:
+        f.attrs["keras_version"], f.attrs["backend"] = "2.4.0", "tensorflow"
+        f.attrs["model_config"] = json.dumps(model)
+        names = [layer["name"] for layer in config]
+        weights = f.create_group("model_weights")
+        weights.attrs["layer_names"] = np.array([name.encode() for name in names])
+        for name in names:
+            weights.create_group(name).attrs["weight_names"] = np.array([], "S1")
+    return path
+
+
+@pytest.mark.parametrize("is_free", [True, False])
+def test_where_a_size_leaves_nothing_to_compare_another_one_is_taken(tmp_path, is_free):
+    crop = ("Cropping3D", {"cropping": [[5, 5], [1, 0], [0, 2]]})
+    grow = ("ZeroPadding3D", {"padding": [[0, 1], [1, 1], [0, 0]]})
+    path = cropping(tmp_path / "m.h5", grow, crop, size=None if is_free else 7)
+    bundle = converter.read(path)
+    graph = passes.run(lower(bundle), bundle.weights)
+    with (tmp_path / "m.onnx").open("wb") as f:
+        for piece in emit.model(graph, bundle.weights).pieces():
+            f.write(piece if isinstance(piece, bytes) else piece.read())
+    report = verify_graph(path, bundle, tmp_path / "m.onnx")
+    assert report.status == "passed", report.reason
+    (measure,) = report.outputs.values()
+    assert bool(measure.elements) == is_free
+    assert bool(report.layers) != is_free
+    assert not is_free or report.cases[0].name.startswith("1x16x16x16")
