@@ -22,8 +22,8 @@ from converter.verify.keras_files import compared
 from converter.verify.report import GraphReport
 from converter.verify.runners import NoRun, prepare
 from converter.verify.sources import TensorFlowSource
-from converter.verify.tensorflow_source import Binding
-from formats.bundle import Bundle, Signature
+from converter.verify.tensorflow_source import Binding, with_encoded
+from formats.bundle import Bundle, Signature, TensorSpec
 from formats.errors import CorruptError, UnsupportedError, UsageError
 
 
@@ -92,6 +92,10 @@ def _compared(
         (f"signature {signature.name!r}",),
     )
     graph = _lowered(bundle, signature.name)
+    if graph is not None and graph.encoded:
+        # Bytes that hold something are made of what they decode to.
+        specs = [_spec(graph, name) for name in graph.inputs]
+        binding = with_encoded(binding, graph, binding.feeds)
     on = place(options.device, allow_tf32=options.allow_tf32)
     sides = [
         TensorFlowSource(source, bundle, options.allowance, binding, graph),
@@ -135,6 +139,13 @@ def _compared(
             report = report.with_device(verify_on_device(asked, answer, alike, on))
     seed = None if options.inputs else options.seed
     return replace(report, seed=seed, notes=tuple(sides[0].notes(there)))
+
+
+def _spec(graph: Graph, name: str) -> TensorSpec:
+    """Return an input of a graph as a signature would have it."""
+    spec = graph.specs[name]
+    sizes = tuple(f"{name}/{i}" if n is None else n for i, n in enumerate(spec.shape))
+    return TensorSpec(name, spec.dtype, None if spec.unranked else sizes)
 
 
 def _lowered(bundle: Bundle, signature: str) -> Graph | None:

@@ -130,10 +130,17 @@ def bound(bundle: Bundle, file: Declared, graph: Graph | None, name: str) -> Bin
         outputs = [*others]
     notes.append(f"signature {name!r}")
     binding = Binding(name, tuple(inputs), tuple(others[n] for n in outputs), tuple(notes))
-    return _with_encoded(binding, graph, keys) if is_encoded and graph is not None else binding
+    return with_encoded(binding, graph, keys) if is_encoded and graph is not None else binding
 
 
-def _with_encoded(binding: Binding, graph: Graph, given: Sequence[str]) -> Binding:
+def with_encoded(binding: Binding, graph: Graph, given: Sequence[str]) -> Binding:
+    """Return a binding of which some feeds are bytes.
+
+    Args:
+        binding: Of all the source's inputs.
+        graph: As lowered: it says what they decode to.
+        given: What it calls the source's inputs, in order.
+    """
     notes = [f"{one.input!r} is fed as {one.kind}" for one in roots(graph.encoded)]
     return replace(
         binding, given=tuple(given), encoded=tuple(graph.encoded), notes=(*binding.notes, *notes)
@@ -149,7 +156,7 @@ def _by_tensor(
         parts = {part.name for one in graph.encoded for part in one.parts}
         given = [*whole, *(name for name in inputs if name not in parts)]
         found = _by_tensor(given, outputs, replace(graph, encoded=[]), is_encoded=False)
-        return found if isinstance(found, GraphReport) else _with_encoded(found, graph, given)
+        return found if isinstance(found, GraphReport) else with_encoded(found, graph, given)
     unknown = [name for name in (*inputs, *outputs) if name not in tensors]
     if unknown:
         text = "the source declares no signature, and is not converted by us as it stands: "

@@ -22,6 +22,7 @@ from converter.lower.graph import Graph, Spec, Trace
 from converter.verify import sources
 from converter.verify.graphs import Options, verify_graph
 from converter.verify.runners import PYTHON_VARIABLE
+from converter.verify.savedmodel_files import verify_savedmodel
 from formats.errors import UsageError
 
 pytest.importorskip("onnxruntime")
@@ -746,3 +747,11 @@ def test_lengths_that_contradict_values_are_refused(tmp_path, parsing):
     np.savez(tmp_path / "x.npz", **given | {"ids/lengths": np.array([1, 3])})
     report = verify_graph(*args, options=options)
     assert report.status == "passed", report.reason
+
+
+def test_a_savedmodel_issued_again_is_fed_as_its_source(parsing):
+    source = parsing / "features"
+    bundle = converter.read(source)
+    options = Options(signature="twice")
+    reports = verify_savedmodel(source, bundle, source, bundle, options=options)
+    assert reports["twice"].status == "passed", reports["twice"].reason
