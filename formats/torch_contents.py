@@ -118,9 +118,9 @@ def children(value: object) -> Iterator[tuple[str, object]]:
             yield str(i), child
         for state in value.state:
             if value.cls.startswith("__torch__."):
-                yield from _script_attributes(value.cls, state)
+                yield from script_attributes(value.cls, state)
             elif value.cls == "torch.ScriptObject" and _is_named_state(state):
-                yield from _script_attributes(state[1], state[0])
+                yield from script_attributes(state[1], state[0])
             else:
                 yield from attributes(state)
         for i, child in enumerate(value.items):
@@ -162,7 +162,7 @@ def attributes(state: object) -> Iterator[tuple[str, object]]:
         yield "state", state
 
 
-def _script_attributes(cls: str, state: object) -> Iterator[tuple[str, object]]:
+def script_attributes(cls: str, state: object) -> Iterator[tuple[str, object]]:
     """Yield what a TorchScript object holds, packed parameters by their roles.
 
     Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/quantized/cpu/conv_serialization.h

@@ -22,6 +22,8 @@ from formats.torch_streams import Session, ZipStorages, zip_records
 from formats.torch_tree import Tree
 from formats.torch_values import StorageRef, TensorValue, storage_type
 
+PACKED = "code/__torch__/torch/classes/quantized.py"  # is there where a layer is packed
+MOST_NUMBERS = 128  # bytes of what says how a layer is packed
 MAX_CODE_BYTES = 32 * MIB  # source text looked at for classes and devices
 FLATBUFFER = b"PTMF"  # at byte 4
 
@@ -228,6 +230,12 @@ def _topology(archive: ZipArchive, prefix: str, code: Code, root: str) -> Topolo
         for name, member in archive.members.items()
         if not name.startswith(skipped)
     }
+    if f"{prefix}{PACKED}" in archive:  # some numbers of packed layers are kept as tensors
+        content |= {
+            name.removeprefix(prefix): member.span()
+            for name, member in archive.members.items()
+            if name.startswith(f"{prefix}data/") and member.size <= MOST_NUMBERS
+        }
     summary: dict[str, JSON] = {
         "class": root,
         "classes": len(code.bodies),

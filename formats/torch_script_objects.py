@@ -15,10 +15,12 @@ from formats.containers.pickle_values import Record
 from formats.errors import CorruptError, LimitError
 from formats.limits import DEFAULT, Limits
 from formats.storage import Span
-from formats.torch_contents import attributes, key_text
+from formats.torch_contents import attributes, key_text, script_attributes
 from formats.torch_streams import Session, text
 from formats.torch_values import StorageRef, TensorValue, storage_type
 
+PACKED = "__torch__.torch.classes."  # classes of torch's own
+INTEGERS = frozenset({"int16", "int32", "int64"})
 PLAIN = frozenset({type(None), bool, int, float, str, complex})
 
 
@@ -51,11 +53,14 @@ class Instance:
         cls: Full name of its class.
         attributes: Name -> plain values, lists, tuples, dicts, or what this file declares.
         path: Attributes that lead to it, with dots; "" for the root.
+        state: What its ``__setstate__`` is given, where it has its attributes from that. Of a class
+            of torch's own, whose text is nowhere, also its numbers, as ``config``.
     """
 
     cls: str
     attributes: dict[str, object] = field(default_factory=dict)
     path: str = ""
+    state: tuple[object, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def read_objects(topology: Topology, limits: Limits = DEFAULT) -> Objects:
         return _of_json(members, session)
     if "data.pkl" not in members:
         raise CorruptError("an archive without data.pkl", where="torchscript")
-    made = _Made(limits)
+    made = _Made(limits, members)
     root = made.value(_decoded(members, "data.pkl", session), "", "")
     if not isinstance(root, Instance):
         raise CorruptError("holds no module", where="data.pkl")
@@ -113,8 +118,9 @@ def _storage(vm: Unpickler, pid: object) -> object:
 class _Made:
     """Objects made so far: one that several attributes lead to is one."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, members: Mapping[str, Span] | None = None) -> None:
         self.limits = limits
+        self._members = members or {}
         self._known: dict[int, object] = {}
         self._alive: list[object] = []
         self._count = 0
@@ -134,9 +140,8 @@ class _Made:
         if type(value) in PLAIN:
             return value
         if isinstance(value, TensorValue):
-            return (
-                TensorAt(origin) if value.layout == "strided" else Opaque(f"{value.layout} tensor")
-            )
+            is_one = value.layout in ("strided", "quantized")
+            return TensorAt(origin) if is_one else Opaque(f"{value.layout} tensor")
         known = self._known.get(id(value))
         if known is not None:
             return known
@@ -164,8 +169,10 @@ class _Made:
         if value.cls == "torch.device":
             return DeviceName(":".join(str(a)[:80] for a in value.args[:2]))
         state = value.state[0] if value.state else {}
-        if not value.cls.startswith("__torch__.") or not isinstance(state, dict):
+        if not value.cls.startswith("__torch__."):
             return Opaque(value.cls)
+        if not isinstance(state, dict):
+            return self._stated(value, state, origin, path, depth)
         made = Instance(value.cls, {}, path)
         self._known[id(value)] = made
         for name, child in attributes(state):
@@ -173,6 +180,42 @@ class _Made:
                 child, _slash(origin, name), _dot(path, name), depth + 1
             )
         return made
+
+    def _stated(self, value: Record, state: object, origin: str, path: str, depth: int) -> Instance:
+        """Return an object that keeps something else than its attributes."""
+        made = Instance(value.cls, {}, path)
+        self._known[id(value)] = made
+        for name, child in script_attributes(value.cls, state):
+            made.attributes[name] = self.value(
+                child, _slash(origin, name), _dot(path, name), depth + 1
+            )
+        made.state = tuple(made.attributes.values())
+        if value.cls.startswith(PACKED):
+            made.attributes["config"] = self._config(state)
+        else:
+            made.attributes = {}
+        return made
+
+    def _config(self, state: object) -> tuple[int, ...]:
+        """Return the numbers that a packed convolution is made with, or none where it has none."""
+        if not isinstance(state, tuple) or len(state) != 3:
+            return ()
+        first = state[1]
+        if isinstance(first, list | tuple) and first and all(type(n) is int for n in first):
+            return tuple(first)
+        tensor = first[0] if isinstance(first, list | tuple) and first else None
+        if not isinstance(tensor, TensorValue) or tensor.storage is None or tensor.type is None:
+            return ()
+        span = self._members.get(f"data/{tensor.storage.key}")
+        if span is None or tensor.type.name not in INTEGERS or len(tensor.shape) != 1:
+            return ()
+        size = tensor.type.itemsize
+        begin = tensor.offset * size
+        data = span.read(begin, min(tensor.shape[0] * size, max(span.length - begin, 0)))
+        return tuple(
+            int.from_bytes(data[i : i + size], "little", signed=True)
+            for i in range(0, len(data) - size + 1, size)
+        )
 
 
 def _slash(origin: str, key: str) -> str:

@@ -7,10 +7,11 @@ TorchScript, which does not. Ops that write in place (``add_``) are those that d
 from collections.abc import Mapping, Sequence
 
 from converter.lower.gap import Gap
-from converter.lower.torch import complexes, writing
+from converter.lower.torch import complexes, quantised, writing
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair, is_complex
 from converter.lower.torch.promotion import SCALAR_TYPES
+from converter.lower.torch.quanta import is_quantised
 from converter.lower.torch.references import Reference
 from converter.lower.torch.table import Row, handler_of, plain_name, resolve
 from converter.lower.torch.things import Thing
@@ -145,6 +146,8 @@ def _built(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
     """Return what an op's handler makes, or what it is for complex numbers."""
     if given.get("dtype") in complexes.DTYPES or any(is_complex(one) for one in given.values()):
         return complexes.apply(op, row, given)
+    if any(is_quantised(thing) for thing in given.values()):
+        return quantised.apply(op, row, given)
     return row.handler(op, **given)
 
 

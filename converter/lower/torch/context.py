@@ -15,13 +15,14 @@ from converter.lower.builder import Builder
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Weight
 from converter.lower.tf import kernels, operands, sizes
-from converter.lower.torch.pairs import Pair
+from converter.lower.torch.compound import Compound
 from converter.lower.torch.things import Number, Scalar, Size
 from converter.lower.values import Permutation, Value, identity
 from formats.weights import Tensor
 
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 MOST_AXES = 64  # as torch has it
+OF_COMPOUNDS = "of complex or quantised numbers"
 MOST_STORED = 1 << 12  # numbers of a row that is stored; longer ones are made at run time
 # Where onnxruntime has no kernel, and `kernels` names none: the types to try in turn. Each holds
 # all numbers of the one before; int64 beyond 2**53 would not be exact as float64, and is not tried.
@@ -74,10 +75,10 @@ class Context(Builder):
         """Add a node as `Builder.node` does; what has no kernel is computed in a wider dtype.
 
         Raises:
-            Gap: Nothing that is wide enough has a kernel, or an input is complex.
+            Gap: Nothing that is wide enough has a kernel, or an input is complex or quantised.
         """
-        if any(isinstance(v, Pair) for v in inputs):
-            raise Gap("of complex numbers")
+        if any(isinstance(v, Compound) for v in inputs):
+            raise Gap(OF_COMPOUNDS)
         kinds = dict.fromkeys(v.dtype for v in inputs if v is not None)
         if op_type == "Cast" or domain:
             kinds = {}
@@ -171,7 +172,7 @@ class Context(Builder):
         n = x.shape[axis]
         if n is not None:
             return n
-        if isinstance(x, Pair):
+        if isinstance(x, Compound):
             return self.axis_of(x.real, axis)
         self._fresh_sizes += 1
         return self.define(f"unk__{self._fresh_sizes}", lambda: self.measured(x, axis))
@@ -180,7 +181,7 @@ class Context(Builder):
         """Return a value with a name for each of its sizes."""
         if None not in x.shape:
             return x
-        if isinstance(x, Pair):
+        if isinstance(x, Compound):
             return x.shaped(self.named(x.real).shape)
         return replace(x, shape=tuple(self.axis_of(x, i) for i in range(x.rank)))
 
@@ -338,7 +339,9 @@ class Context(Builder):
     def shaped(self, value: Value, shape: Shape) -> Value:
         """Return a value of which more is known than was inferred: nothing changes in the graph."""
         return (
-            value.shaped(shape) if isinstance(value, Pair) else replace(value, shape=tuple(shape))
+            value.shaped(shape)
+            if isinstance(value, Compound)
+            else replace(value, shape=tuple(shape))
         )
 
     def range(self, count: Dim, dtype: str = "int64") -> Value:
@@ -377,10 +380,12 @@ class Context(Builder):
         """Return a value that stands in the graph with its axes in this order.
 
         Raises:
-            Gap: It is complex: then it does not stand there.
+            Gap: It is complex or quantised: then it does not stand there.
         """
-        if isinstance(value, Pair):
-            raise Gap("complex numbers that go into a branch or a loop, or are an output")
+        if isinstance(value, Compound):
+            raise Gap(
+                "complex or quantised numbers that go into a branch or a loop, or are an output"
+            )
         return super().kept(value, stored)
 
     def outer(self, x: Value) -> Value:

@@ -20,6 +20,7 @@ from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.tf import sizes
 from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.torch import calls, higher_order, pairs
+from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.expressions import parsed
 from converter.lower.torch.references import Reference
@@ -368,7 +369,7 @@ class _Lowering:
             thing = self.values.get(name)
             if isinstance(thing, Reference):
                 value = thing.read()
-                if isinstance(value, pairs.Pair):
+                if isinstance(value, Compound):
                     continue
                 trace = Trace(name, called, 0, value.name, value.stored)
                 self.op.graph.traces.append(trace)
@@ -562,7 +563,7 @@ class _Lowering:
             return  # the same at all times: torch's own signature gives it no name
         if isinstance(thing, bool | int | float | Size | Number):
             thing = self.op.scalar(thing, _dtype_of(thing))
-        if isinstance(thing, pairs.Pair):
+        if isinstance(thing, Compound):
             self.gaps.add("output", "complex numbers", name)
             return
         if not isinstance(thing, Value):

@@ -1,32 +1,26 @@
 """Complex tensors: ONNX computes with none, so one is a pair of real tensors.
 
-A pair stands where a program's tensor stands, and has its shape and dtype; a node that is given one
-is a gap. So only what knows of pairs (`converter.lower.torch.complexes`) computes with them.
+What computes with them is `converter.lower.torch.complexes`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap
-from converter.lower.graph import Folded, Shape, Spec
+from converter.lower.graph import Folded, Spec
 from converter.lower.tf.complexes import PARTS, WHOLES
 from converter.lower.tf.things import Complex
+from converter.lower.torch.compound import Compound
 from converter.lower.values import Value, identity
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pair(Value):
-    """A complex tensor.
-
-    Attributes:
-        parts: Its real and its imaginary part, of one shape.
-    """
-
-    parts: tuple[Value, ...] = ()
+class Pair(Compound):
+    """A complex tensor: its parts are the real and the imaginary one."""
 
     @classmethod
     def of(cls, real: Value, imaginary: Value) -> "Pair":
@@ -42,11 +36,6 @@ class Pair(Value):
     def joined(cls, x: Complex) -> "Pair":
         """Return what functions that TensorFlow's ops share have made."""
         return cls.of(x.real, x.imaginary)
-
-    @property
-    def real(self) -> Value:
-        """The real part."""
-        return self.parts[0]
 
     @property
     def imaginary(self) -> Value:
@@ -65,10 +54,6 @@ class Pair(Value):
     def transposed(self, order: Sequence[int]) -> "Pair":
         """Return the pair with axis ``i`` taken from ``order[i]``."""
         return self.each(lambda part: part.transposed(order))
-
-    def shaped(self, shape: Shape) -> "Pair":
-        """Return the pair with a shape of which more is known."""
-        return self.each(lambda part: replace(part, shape=tuple(shape)))
 
 
 def is_complex(thing: Any) -> bool:

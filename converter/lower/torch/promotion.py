@@ -17,7 +17,8 @@ Operand: TypeAlias = Value | Scalar
 # https://github.com/pytorch/pytorch/blob/v2.13.0/torch/headeronly/core/ScalarType.h
 SCALAR_TYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
-    7: "float64", 8: "complex32", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16",
+    7: "float64", 8: "complex32", 9: "complex64", 10: "complex128", 11: "bool",
+    12: "qint8", 13: "quint8", 14: "qint32", 15: "bfloat16",
     23: "float8_e5m2", 24: "float8_e4m3fn", 27: "uint16", 28: "uint32", 29: "uint64",
 }  # fmt: skip
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")

@@ -6,9 +6,9 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
 from converter.lower.tf import sizes
 from converter.lower.tf.merge_equal import merge_equal
+from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.exported import Gaps
-from converter.lower.torch.pairs import Pair
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_fixing import Fixed
 from converter.lower.torch.script_inputs import Arguments, Learned, Met, flattened
@@ -84,7 +84,7 @@ def _walked(
     sizes.forget()
     op = Context(Graph("forward", opset), bundle.weights)
     names = {tensor.origin: name for name, tensor in bundle.weights.items()}
-    walker = Walker(op, source, objects, names, version_of(bundle))
+    walker = Walker(op, source, objects, names, version_of(bundle), bundle.encodings)
     forward = walker.method(objects.root, "forward")
     if forward is None:
         methods = bundle.topology.summary.get("methods") if bundle.topology is not None else None
@@ -152,8 +152,8 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
     used = set(op.graph.inputs)
     for name, thing in outputs:
         value = thing.read() if isinstance(thing, Reference) else _number(op, thing)
-        if isinstance(value, Pair):
-            raise UnsupportedError("not supported: an output of complex numbers")
+        if isinstance(value, Compound):
+            raise UnsupportedError("not supported: an output of complex or quantised numbers")
         while name in used:
             name += "_out"
         used.add(name)

@@ -108,6 +108,8 @@ def _called(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
         return SPECIAL["size"](walker, first, 0)
     if plain in LISTS and _is_of_lists(plain, args):
         return LISTS[plain](walker, *args, **kwargs)
+    if name in ("quantized_lstm", "quantized_gru"):
+        import converter.lower.torch.script_quantised  # noqa: F401 - enters them
     if name in SPECIAL:
         return SPECIAL[name](walker, *args, **kwargs)
     if name == "isinstance":

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import weight
+from converter.lower.torch.quanta import stored
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script_calls import DAMAGE, call_op
 from converter.lower.torch.script_numbers import compute
+from converter.lower.torch.script_objects import packed, restored
 from converter.lower.torch.script_source import Class, Function, Source
 from converter.lower.torch.script_things import (
     UNKNOWN,
@@ -33,8 +35,9 @@ from converter.lower.torch.script_things import (
 )
 from converter.lower.torch.things import Number, Size
 from converter.lower.values import Value
+from formats.bundle import Encoding
 from formats.errors import CorruptError, LimitError
-from formats.torch_script_objects import Instance, Objects, Opaque, TensorAt
+from formats.torch_script_objects import PACKED, Instance, Objects, Opaque, TensorAt
 
 MOST_STEPS = 60_000  # statements, those of a loop each time
 MOST_NODES = 25_000  # 150 microseconds each
@@ -116,8 +119,9 @@ class Walker:
     """
 
     def __init__(
-        self, op: Context, source: Source, objects: Objects, names: Mapping[str, str], version: int
-    ) -> None:
+        self, op: Context, source: Source, objects: Objects, names: Mapping[str, str], version: int,
+        encodings: Mapping[str, Encoding] | None = None,
+    ) -> None:  # fmt: skip
         """Prepare to walk.
 
         Args:
@@ -126,6 +130,7 @@ class Walker:
             objects: Of the same archive.
             names: Origin of a tensor -> its name among the bundle's weights.
             version: Of the ops.
+            encodings: Of tensors that no plain dtype can hold.
         """
         self.op = op
         self.source = source
@@ -143,6 +148,7 @@ class Walker:
         self.fields: dict[tuple[Instance, str], Thing] = {}
         self.at = ""
         self._names = names
+        self._encodings = encodings or {}
         self._steps = 0
         self._read = 0
 
@@ -443,6 +449,8 @@ class Walker:
             return owner[owner.names.index(name)]
         if not isinstance(owner, Instance):
             raise Gap(f"attribute {name} of {words(owner)}")
+        if owner.state is not None:
+            restored(self, owner)
         if name == "training":
             if owner.attributes.get(name) and owner is self.objects.root:
                 self.notes.setdefault("saved in training mode; the graph is that of inference")
@@ -486,9 +494,11 @@ class Walker:
             name = self._names.get(thing.origin)
             if name is None:
                 return Missing(f"a tensor that was left out, {thing.origin}")
-            return self.reference(weight(self.op, name))
+            return self.reference(self._weight(name))
         if isinstance(thing, Opaque):
             return Missing(thing.what)
+        if isinstance(thing, Instance) and thing.cls.startswith(PACKED):
+            return packed(self, thing)
         if isinstance(thing, list):
             return Items([self.stored(one) for one in thing])
         if isinstance(thing, tuple):
@@ -496,6 +506,10 @@ class Walker:
         if isinstance(thing, dict):
             return {key: self.stored(one) for key, one in thing.items()}
         return thing
+
+    def _weight(self, name: str) -> Value:
+        encoding = self._encodings.get(name)
+        return weight(self.op, name) if encoding is None else stored(self.op, name, encoding)
 
     def _subscript(self, node: ast.Subscript) -> Thing:
         owner = self.value(node.value)
@@ -528,6 +542,8 @@ class Walker:
         if isinstance(owner, Named):
             return self._named(f"{owner.name}.{node.attr}")
         if isinstance(owner, Instance):
+            if owner.state is not None:
+                restored(self, owner)
             function = self.method(owner, node.attr)
             if function is not None:
                 return Callee(function, owner)

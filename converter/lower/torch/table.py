@@ -140,7 +140,7 @@ OPS = Table(
     "basics", "arithmetic", "activations", "convolution", "normalization", "linear", "shaping",
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
     "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
-    "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision",
+    "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
 )  # fmt: skip
 
 

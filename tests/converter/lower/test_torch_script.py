@@ -121,12 +121,23 @@ def test_checks_that_are_left_out_are_named(tmp_path):
     assert any("raise" in note for note in graph.notes)
 
 
-@pytest.mark.parametrize("age", ["1.4", "1.6", "1.12", "2.4"])
-def test_packed_quantised_layers_are_a_named_gap(age):
+# What torch 2.13 computes with them.
+QUANTISED = {
+    "1.4": [[-0.5358, 0.07709], [0.47749, -0.1381], [0.71893, -0.37152], [-0.55122, -0.66863]],
+    "1.6": [[-1.29116, -0.93464], [0.21901, -0.16376], [0.66145, -0.39032], [0.24976, 0.40482]],
+    "1.12": [[-0.32199, -0.03856], [0.71181, -0.45671], [1.55713, -1.38459], [-1.17571, 1.71723]],
+    "2.4": [[-0.52795, 0.07866], [0.46269, -0.15337], [0.71985, -0.37253], [-0.56334, -0.68358]],
+}
+
+
+@pytest.mark.parametrize("age", QUANTISED)
+def test_packed_quantised_layers_of_every_age(age, tmp_path):
     path = ROOT / "torch" / f"torch{age}-quantized-script.pt"
     bundle = torch_script.read(Artifact(path))
-    with pytest.raises(UnsupportedError, match="quantized"):
-        lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:batch,3"]))
+    graph = lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:batch,3"]))
+    x = np.random.default_rng(3).normal(size=(4, 3)).astype(np.float32)
+    (got,) = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
+    np.testing.assert_allclose(got, QUANTISED[age], atol=2e-5)
 
 
 OLD_RESIZE = """class Branches(Module):

@@ -1,0 +1,152 @@
+"""Quantised tensors: integers that stand for numbers at equal distances.
+
+In the graph one is the numbers themselves, as DequantizeLinear gives them; what torch quantises
+becomes QuantizeLinear and DequantizeLinear, between which runtimes compute with integers. What
+computes with them is `converter.lower.torch.quantised`.
+Spec: https://docs.pytorch.org/docs/2.13/quantization-support.html,
+https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.torch.compound import Compound
+from converter.lower.torch.context import Context
+from converter.lower.values import Value, identity
+from formats.bundle import Encoding
+
+INTEGERS = {"quint8": "uint8", "qint8": "int8", "qint32": "int32"}
+BOUNDS = {"quint8": (0, 255), "qint8": (-128, 127)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantised(Compound):
+    """A quantised tensor: its one part is the numbers that it stands for.
+
+    Attributes:
+        scale: The distance between two numbers; where each channel has its own, zero.
+        zero_point: The integer that stands for zero.
+    """
+
+    scale: float = 0.0
+    zero_point: int = 0
+
+    def transposed(self, order: Sequence[int]) -> "Quantised":
+        """Return the tensor with axis ``i`` taken from ``order[i]``."""
+        return self.each(lambda part: part.transposed(order))
+
+    def moved(self, real: Value) -> "Quantised":
+        """Return other numbers at the same distances."""
+        return self.each(lambda _: real)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The weights of a quantised layer.
+
+    Attributes:
+        weight: Quantised, or plain where only they were stored with less precision.
+        bias: Plain.
+        stride: Of a convolution; empty for a product.
+        padding: Likewise.
+        dilation: Likewise.
+        output_padding: Likewise.
+        groups: Likewise.
+        transposed: Whether it is the transpose of a convolution.
+    """
+
+    weight: Value
+    bias: Value | None
+    stride: tuple[int, ...] = ()
+    padding: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    output_padding: tuple[int, ...] = ()
+    groups: int = 1
+    transposed: bool = False
+
+
+def is_quantised(thing: Any) -> bool:
+    """Tell whether a thing is a quantised tensor, or has one inside."""
+    if isinstance(thing, list | tuple):
+        return any(is_quantised(one) for one in thing)
+    return isinstance(thing, Quantised)
+
+
+def numbers(x: Value) -> Value:
+    """Return the numbers that a tensor stands for."""
+    return x.real if isinstance(x, Quantised) else x
+
+
+def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> Quantised:
+    """Return numbers that are at these distances already as a quantised tensor."""
+    order = identity(real.rank)
+    return Quantised(
+        "a quantised tensor", dtype, real.shape, order, real.is_constant, (real,), scale, zero_point
+    )
+
+
+def integers(op: Context, x: Quantised) -> Value:
+    """Return the integers of a quantised tensor."""
+    if not x.scale:
+        raise Gap("integers of a tensor with a scale for each channel")
+    return _quantise(op, x.real, x.scale, x.zero_point, x.dtype)
+
+
+def _quantise(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Value:
+    if dtype not in BOUNDS:
+        raise Gap(f"numbers quantised to {dtype}")
+    low, high = BOUNDS[dtype]
+    if not low <= zero_point <= high or not scale > 0:
+        raise Gap(f"numbers quantised by {scale} about {zero_point}")
+    inputs = [x, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
+    kinds = [(INTEGERS[dtype], x.shape)]
+    return op.node("QuantizeLinear", inputs, kinds, stored=x.stored)[0]
+
+
+def quantised(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Quantised:
+    """Return the numbers at these distances that are nearest to those of a tensor."""
+    made = _quantise(op, op.cast(x, "float32"), scale, zero_point, dtype)
+    inputs = [made, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
+    (real,) = op.node("DequantizeLinear", inputs, [("float32", x.shape)], stored=made.stored)
+    return of_numbers(real, scale, zero_point, dtype)
+
+
+def stored(op: Context, name: str, encoding: Encoding) -> Quantised:
+    """Return a quantised tensor of the bundle.
+
+    Args:
+        op: Builder.
+        name: Of the tensor.
+        encoding: How tensors of the bundle make it up.
+
+    Raises:
+        Gap: They do so in a way that we do not know.
+    """
+    parts, dtype = encoding.parts, encoding.dtype
+    if dtype not in INTEGERS or set(parts) != {"values", "scale", "zero_point"}:
+        raise Gap(f"a tensor {name} of {dtype}")
+    value = op.weight(parts["values"])
+    scale, zero = (op.weights[parts[role]].numpy() for role in ("scale", "zero_point"))
+    axis = encoding.parameters.get("axis", 0)
+    if value.dtype != INTEGERS[dtype] or scale.shape != zero.shape or not isinstance(axis, int):
+        raise Gap(f"a tensor {name} of {dtype}")
+    if scale.ndim and (not 0 <= axis < value.rank or scale.shape != (value.shape[axis],)):
+        raise Gap(f"a tensor {name} of {scale.size} scales")
+    if not np.array_equal(zero, np.round(zero)):
+        raise Gap("zeros that are no integers")
+    inputs = [value, op.constant(scale, "float32"), op.constant(zero, value.dtype)]
+    attributes = {"axis": axis} if scale.ndim else {}
+    kinds = [("float32", value.shape)]
+    (real,) = op.node("DequantizeLinear", inputs, kinds, attributes=dict(attributes))
+    if scale.ndim:
+        return of_numbers(real, 0.0, 0, dtype)
+    return of_numbers(real, float(scale), int(zero), dtype)
+
+
+def plain(x: Value) -> Value:
+    """Return a tensor of which nothing is said but its numbers."""
+    return replace(numbers(x))

@@ -1,0 +1,476 @@
+"""Quantised layers: between a rounding of what they are given and one of what they yield.
+
+torch adds integers up, and rounds their sum; the graph adds the numbers that they stand for up. The
+same integer comes out of both, or the next one where a sum lies half-way between two.
+Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/aten/src/ATen/native/quantized
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from converter.lower.gap import Gap
+from converter.lower.torch import activations
+from converter.lower.torch.context import OF_COMPOUNDS, Context
+from converter.lower.torch.convolution import convolve, transposed
+from converter.lower.torch.linear import linear
+from converter.lower.torch.quanta import (
+    BOUNDS,
+    Packed,
+    Quantised,
+    integers,
+    numbers,
+    of_numbers,
+    quantised,
+)
+from converter.lower.torch.table import Row, aten
+from converter.lower.torch.things import Ints, Scalar, Tensors, Thing
+from converter.lower.values import Value
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What yields numbers that the tensor has, or zero: they are at the same distances.
+KEEPING = frozenset((
+    "alias", "chunk", "clone", "contiguous", "detach", "dropout", "expand", "feature_dropout",
+    "flatten", "flip", "index_select", "max_pool1d", "max_pool2d", "max_pool3d", "narrow",
+    "permute", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "relu", "repeat", "reshape",
+    "select", "slice", "split", "squeeze", "stack", "t", "transpose", "unbind", "unsqueeze",
+    "unflatten", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "view",
+    "adaptive_max_pool2d", "quantized_max_pool2d", "native_channel_shuffle",
+))  # fmt: skip
+# What yields others, rounded to those distances.
+ROUNDED = frozenset((
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "mean", "upsample_bilinear2d", "upsample_linear1d", "leaky_relu", "elu",
+))  # fmt: skip
+# What yields numbers between bounds that are known: their scale and zero, as torch has them.
+BOUNDED = {
+    "sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2 / 256, 128),
+}  # fmt: skip
+OWN: dict[str, Callable[..., Any]] = {}
+
+
+def own(*names: str) -> Callable[[F], F]:
+    """Enter what ops do with quantised tensors that is neither of these."""
+
+    def enter(function: F) -> F:
+        for name in names:
+            OWN[name] = function
+        return function
+
+    return enter
+
+
+def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
+    """Return what an op yields, of which any argument is quantised.
+
+    Raises:
+        Gap: We do not have it for quantised tensors.
+    """
+    base = row.name.partition(".")[0]
+    if base == "quantized":
+        return row.handler(op, **given)
+    if base in OWN:
+        return OWN[base](op, **given)
+    x = next(one for one in given.values() if isinstance(one, Quantised | list | tuple))
+    if not isinstance(x, Quantised):
+        raise Gap(OF_COMPOUNDS)
+    plain = {name: numbers(one) if isinstance(one, Value) else one for name, one in given.items()}
+    if base in KEEPING:
+        return _again(x, row.handler(op, **plain))
+    if base in ROUNDED:
+        return _requantised(op, row.handler(op, **plain), x)
+    if base in BOUNDED and x.dtype == "quint8":
+        return quantised(op, row.handler(op, **plain), *BOUNDED[base], x.dtype)
+    raise Gap(OF_COMPOUNDS)
+
+
+def _again(x: Quantised, made: Thing) -> Thing:
+    if isinstance(made, list):
+        return [_again(x, one) if isinstance(one, Value) and one.is_float else one for one in made]
+    return x.moved(made)
+
+
+def _requantised(op: Context, made: Thing, like: Quantised) -> Quantised:
+    if not isinstance(made, Value) or not like.scale:
+        raise Gap(OF_COMPOUNDS)
+    return quantised(op, made, like.scale, like.zero_point, like.dtype)
+
+
+# -- in and out ------------------------------------------------------------------------------------
+
+
+@aten("quantize_per_tensor")
+def quantize_per_tensor(
+    op: Context, self: Value, scale: float, zero_point: int, dtype: str
+) -> Value:
+    """The nearest of numbers at equal distances."""
+    return quantised(op, self, scale, zero_point, dtype)
+
+
+@aten("quantize_per_tensor.tensor_qparams")
+def quantize_by_tensors(
+    op: Context, self: Value, scale: Value, zero_point: Value, dtype: str
+) -> Value:
+    """The nearest of numbers at equal distances, which tensors say."""
+    known = [op.array(x) for x in (scale, zero_point)]
+    if known[0] is None or known[1] is None:
+        raise Gap("a scale that is computed from the inputs")
+    return quantised(op, self, float(known[0].item()), int(known[1].item()), dtype)
+
+
+@own("dequantize")
+@aten("dequantize.self", "dequantize.tensor")
+def dequantize(op: Context, self: Value) -> Value:
+    """The numbers that a quantised tensor stands for."""
+    del op
+    return numbers(self)
+
+
+@own("int_repr")
+@aten("int_repr")
+def int_repr(op: Context, self: Value) -> Value:
+    """The integers of a quantised tensor."""
+    if not isinstance(self, Quantised):
+        raise Gap("integers of what is not quantised")
+    return integers(op, self)
+
+
+@own("q_scale")
+@aten("q_scale")
+def q_scale(op: Context, self: Value) -> float:
+    """The distance between two numbers of a quantised tensor."""
+    del op
+    if not isinstance(self, Quantised) or not self.scale:
+        raise Gap("the scale of what has none, or several")
+    return self.scale
+
+
+@own("q_zero_point")
+@aten("q_zero_point")
+def q_zero_point(op: Context, self: Value) -> int:
+    """The integer that stands for zero in a quantised tensor."""
+    del op
+    if not isinstance(self, Quantised) or not self.scale:
+        raise Gap("the zero of what has none, or several")
+    return self.zero_point
+
+
+@own("clamp", "hardtanh", "clip")
+def _clamped(
+    op: Context, self: Quantised, min: Scalar | None = None, max: Scalar | None = None,
+    min_val: Scalar = -1, max_val: Scalar = 1,
+) -> Value:  # fmt: skip
+    """Hold between bounds that are rounded as the numbers are."""
+    given = (min_val, max_val) if min is None and max is None else (min, max)
+    bounds = [None if n is None else _nearest(self, n) for n in given]
+    return self.moved(op.clip(self.real, *bounds))
+
+
+def _nearest(x: Quantised, number: Scalar) -> float:
+    if not isinstance(number, int | float) or x.dtype not in BOUNDS or not x.scale:
+        raise Gap("a bound that is computed from the inputs")
+    low, high = BOUNDS[x.dtype]
+    found = min(max(np.rint(number / x.scale) + x.zero_point, low), high)
+    return float((found - x.zero_point) * x.scale)
+
+
+# -- layers ----------------------------------------------------------------------------------------
+
+
+def _packed(thing: Thing) -> Packed:
+    if not isinstance(thing, Packed):
+        raise Gap("weights that are not packed")
+    return thing
+
+
+def _product(name: str, *, rectified: bool) -> None:
+    def handler(
+        op: Context,
+        x: Value,
+        weights: Thing,
+        scale: float,
+        zero_point: int,
+    ) -> Value:
+        packed = _packed(weights)
+        made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
+        if rectified:
+            made = activations.relu(op, made)
+        return quantised(op, made, scale, zero_point, "quint8")
+
+    handler.__doc__ = f"A quantised product with weights{_rectified(rectified)}."
+    aten(name)(handler)
+
+
+def _rectified(is_so: bool) -> str:
+    return ", and what is above zero of it" if is_so else ""
+
+
+_product("quantized.linear", rectified=False)
+_product("quantized.linear_relu", rectified=True)
+
+
+def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
+    x, weight = numbers(x), numbers(packed.weight)
+    if weight.rank != rank + 2:  # torch keeps kernels of one axis as those of two
+        weight = op.squeeze(weight, [2])
+    spaced = {"stride": packed.stride[-rank:], "dilation": packed.dilation[-rank:],
+              "padding": packed.padding[-rank:], "groups": packed.groups, "rank": rank}  # fmt: skip
+    if packed.transposed:
+        more = packed.output_padding[-rank:]
+        return transposed(op, x, weight, packed.bias, output_padding=more, **spaced)  # type: ignore[arg-type]
+    return convolve(op, x, weight, packed.bias, **spaced)  # type: ignore[arg-type]
+
+
+def _convolution(name: str, rank: int, *, rectified: bool) -> None:
+    def handler(
+        op: Context, qx: Value, packed_weight: Thing, output_scale: float, output_zero_point: int
+    ) -> Value:
+        made = _convolved(op, qx, _packed(packed_weight), rank)
+        if rectified:
+            made = activations.relu(op, made)
+        return quantised(op, made, output_scale, output_zero_point, "quint8")
+
+    handler.__doc__ = f"A quantised convolution of {rank} axes{_rectified(rectified)}."
+    aten(name)(handler)
+
+
+for _rank in (1, 2, 3):
+    _convolution(f"quantized.conv{_rank}d", _rank, rectified=False)
+    _convolution(f"quantized.conv{_rank}d_relu", _rank, rectified=True)
+    _convolution(f"quantized.conv_transpose{_rank}d", _rank, rectified=False)
+
+
+@aten("quantized.linear_prepack", "quantized.linear_prepack_fp16")
+def linear_prepack(op: Context, weight: Value, bias: Value | None = None) -> Packed:
+    """Weights as a quantised product takes them."""
+    del op
+    return Packed(weight, bias)
+
+
+@aten("quantized.linear_unpack", "quantized.linear_unpack_fp16")
+def linear_unpack(op: Context, weights: Thing) -> list[Thing]:
+    """The weights of a quantised product, and its bias."""
+    del op
+    packed = _packed(weights)
+    return [packed.weight, packed.bias]
+
+
+def _prepack(rank: int) -> None:
+    def handler(
+        op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
+        dilation: Ints, groups: int,
+    ) -> Packed:  # fmt: skip
+        del op
+        steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
+        return Packed(weight, bias, steps, around, spaces, groups=groups)
+
+    def spread(
+        op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
+        output_padding: Ints, dilation: Ints, groups: int,
+    ) -> Packed:  # fmt: skip
+        del op
+        steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
+        more = _known(output_padding)
+        return Packed(weight, bias, steps, around, spaces, more, groups, transposed=True)
+
+    handler.__doc__ = f"Weights as a quantised convolution of {rank} axes takes them."
+    spread.__doc__ = f"Weights as the transpose of a quantised one of {rank} axes takes them."
+    aten(f"quantized.conv{rank}d_prepack")(handler)
+    aten(f"quantized.conv_transpose{rank}d_prepack")(spread)
+
+
+def _known(values: Ints) -> tuple[int, ...]:
+    found = tuple(n for n in values if isinstance(n, int))
+    if len(found) != len(values):
+        raise Gap("a convolution that depends on the inputs")
+    return found
+
+
+for _rank in (1, 2, 3):
+    _prepack(_rank)
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+
+
+def _combined(name: str, op_type: str, *, rectified: bool) -> None:
+    def handler(op: Context, qa: Value, qb: Value, scale: float, zero_point: int) -> Value:
+        made = op.elementwise(op_type, numbers(qa), numbers(qb))
+        if rectified:
+            made = activations.relu(op, made)
+        return quantised(op, made, scale, zero_point, qa.dtype)
+
+    handler.__doc__ = f"A quantised {op_type.lower()} of two tensors{_rectified(rectified)}."
+    aten(name)(handler)
+
+
+_combined("quantized.add", "Add", rectified=False)
+_combined("quantized.add_relu", "Add", rectified=True)
+_combined("quantized.mul", "Mul", rectified=False)
+_combined("quantized.mul_relu", "Mul", rectified=True)
+
+
+@aten("quantized.mul_scalar", "quantized.mul.Scalar")
+def mul_scalar(op: Context, qa: Value, b: float) -> Value:
+    """A quantised tensor times a number: the same integers, at other distances."""
+    if not isinstance(qa, Quantised) or not b > 0:
+        raise Gap(f"a quantised tensor times {b!r:.40}")
+    real = op.mul(qa.real, float(b))
+    return of_numbers(real, qa.scale * b, qa.zero_point, qa.dtype)
+
+
+@aten("quantized.add_scalar", "quantized.add.Scalar")
+def add_scalar(op: Context, qa: Value, b: float) -> Value:
+    """A quantised tensor and a number: the same integers, about another zero."""
+    if not isinstance(qa, Quantised) or not qa.scale:
+        raise Gap(f"a quantised tensor and {b!r:.40}")
+    steps = round(b / qa.scale)
+    low, high = BOUNDS[qa.dtype]
+    if not low <= qa.zero_point - steps <= high:
+        raise Gap("a number that leaves no integer for zero")
+    real = op.add(qa.real, steps * qa.scale)
+    return of_numbers(real, qa.scale, qa.zero_point - steps, qa.dtype)
+
+
+@aten("quantized.cat", "quantized.cat_relu")
+def cat(
+    op: Context, qx: Tensors, dim: int, scale: float | None = None, zero_point: int | None = None
+) -> Value:
+    """Quantised tensors one after another."""
+    first = qx[0]
+    if not isinstance(first, Quantised):
+        raise Gap("tensors that are not quantised")
+    made = op.concat([numbers(x) for x in qx], dim)
+    if scale is None or zero_point is None:
+        scale, zero_point = first.scale, first.zero_point
+    return quantised(op, made, scale, zero_point, first.dtype)
+
+
+@own("cat")
+def _cat(op: Context, tensors: Tensors, dim: int = 0) -> Value:
+    return cat(op, tensors, dim)
+
+
+def _activation(name: str, function: Callable[[Context, Value], Value], what: str) -> None:
+    def handler(op: Context, qx: Value, output_scale: float, output_zero_point: int) -> Value:
+        return quantised(op, function(op, numbers(qx)), output_scale, output_zero_point, qx.dtype)
+
+    handler.__doc__ = f"{what} of a quantised tensor."
+    aten(name)(handler)
+
+
+_activation("quantized.hardswish", lambda op, x: activations.hardswish(op, x), "The hard swish")
+_activation("quantized.sigmoid", lambda op, x: op.unary("Sigmoid", x), "The sigmoid")
+
+
+@aten("quantized.leaky_relu")
+def leaky_relu(
+    op: Context, qx: Value, negative_slope: float, inplace: bool, output_scale: float,
+    output_zero_point: int,
+) -> Value:  # fmt: skip
+    """X of a quantised tensor, and a share of it below zero."""
+    del inplace
+    made = op.unary("LeakyRelu", numbers(qx), alpha=float(negative_slope))
+    return quantised(op, made, output_scale, output_zero_point, qx.dtype)
+
+
+@aten("quantized.relu6")
+def relu6(op: Context, qx: Value, inplace: bool = False) -> Value:
+    """X of a quantised tensor, between zero and six."""
+    del inplace
+    if not isinstance(qx, Quantised):
+        raise Gap("a tensor that is not quantised")
+    return _clamped(op, qx, 0.0, 6.0)
+
+
+@own("relu6")
+def _relu6(op: Context, self: Value) -> Value:
+    return relu6(op, self)
+
+
+def _normalised(name: str, *, rectified: bool) -> None:
+    def handler(
+        op: Context, qx: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value,
+        eps: float, output_scale: float, output_zero_point: int,
+    ) -> Value:  # fmt: skip
+        from converter.lower.torch.normalization import batch_norm
+
+        made = batch_norm(
+            op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
+        )
+        if rectified:
+            made = activations.relu(op, made)
+        return quantised(op, made, output_scale, output_zero_point, qx.dtype)
+
+    handler.__doc__ = f"A quantised normalisation of channels{_rectified(rectified)}."
+    aten(name)(handler)
+
+
+for _name in ("batch_norm", "batch_norm1d", "batch_norm2d", "batch_norm3d"):
+    _normalised(f"quantized.{_name}", rectified=False)
+    _normalised(f"quantized.{_name}_relu", rectified=True)
+
+
+# -- of numbers that are rounded as they come ------------------------------------------------------
+
+SMALLEST_SCALE = 6.1e-5
+
+
+def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
+    """Return numbers rounded to 256 or 128 of equal distances, between the least and the largest.
+
+    Args:
+        op: Builder.
+        x: The numbers.
+        fewer: Whether half of the integers are left out, for processors that add up in 16 bits.
+    """
+    most = 127.0 if fewer else 255.0
+    zero = op.constant(0.0, "float32")
+    flat = op.outer(op.cast(x, "float32"))
+    ends = [
+        op.elementwise(pick, op.node(f"Reduce{pick}", [flat], [("float32", ())],
+                                     attributes={"keepdims": 0})[0], zero)
+        for pick in ("Min", "Max")
+    ]  # fmt: skip
+    scale = op.div(op.sub(ends[1], ends[0]), most)
+    none = op.elementwise("Equal", scale, zero)
+    scale = op.where(none, op.constant(0.1, "float32"), scale)
+    middle = op.unary("Round", op.div(op.unary("Neg", ends[0]), scale))
+    middle = op.clip(middle, 0.0, most)
+    steps = op.add(op.unary("Round", op.mul(flat, op.unary("Reciprocal", scale))), middle)
+    return op.mul(op.sub(op.clip(steps, 0.0, most), middle), scale)
+
+
+def _dynamic(name: str, *, rectified: bool) -> None:
+    def handler(
+        op: Context,
+        x: Value,
+        weights: Thing,
+        reduce_range: bool = False,
+    ) -> Value:
+        made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
+        return activations.relu(op, made) if rectified else made
+
+    handler.__doc__ = f"A product with quantised weights{_rectified(rectified)}."
+    aten(name)(handler)
+
+
+def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Value:
+    """Return a product of numbers that are rounded as they come with quantised weights."""
+    if not isinstance(packed.weight, Quantised):
+        return linear(op, x, op.cast(packed.weight, "float32"), packed.bias)
+    return linear(op, rounded(op, x, fewer=fewer), numbers(packed.weight), packed.bias)
+
+
+_dynamic("quantized.linear_dynamic", rectified=False)
+_dynamic("quantized.linear_relu_dynamic", rectified=True)
+
+
+@aten("quantized.linear_dynamic_fp16")
+def linear_dynamic_fp16(op: Context, x: Value, weights: Thing) -> Value:
+    """A product with weights that were stored with less precision."""
+    packed = _packed(weights)
+    half = op.cast(op.cast(numbers(packed.weight), "float16"), "float32")
+    return linear(op, x, half, packed.bias)

@@ -1,0 +1,104 @@
+"""Objects of a TorchScript archive that are more than their attributes.
+
+Some modules keep a state, and have their attributes from what their ``__setstate__`` makes of it:
+that is walked as any function is. Objects of torch's own classes have no text: packed weights of
+quantised layers are read here.
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/quantized/cpu/conv_serialization.h
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from converter.lower.gap import Gap
+from converter.lower.torch.quanta import Packed
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script_things import Callee, Missing, Thing
+from converter.lower.values import Value
+from formats.errors import CorruptError
+from formats.torch_script_objects import PACKED, Instance
+
+if TYPE_CHECKING:
+    from converter.lower.torch.script_walk import Walker
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The weights of one direction of a quantised recurrent layer.
+
+    Attributes:
+        given: By which inputs are multiplied.
+        kept: By which states are.
+        fewer: Whether numbers are rounded to half of the integers.
+    """
+
+    given: Packed
+    kept: Packed
+    fewer: bool
+
+
+def restored(walker: "Walker", owner: Instance) -> None:
+    """Give an object the attributes that its ``__setstate__`` makes."""
+    state, owner.state = owner.state, None
+    function = walker.method(owner, "__setstate__")
+    if function is None or state is None:
+        raise CorruptError(f"an object of class {owner.cls} with a state that nothing reads")
+    depth, walker.depth = walker.depth, 0  # it has been made before anything was decided
+    try:
+        walker.call(Callee(function, owner), [walker.stored(state)], {})
+    finally:
+        walker.depth = depth
+
+
+def packed(walker: "Walker", thing: Instance) -> Thing:
+    """Return an object of one of torch's own classes as ops take it."""
+    kind = thing.cls.removeprefix(PACKED)
+    if kind == "quantized.LinearPackedParamsBase":
+        return Packed(*_weights(walker, thing))
+    if kind.startswith("quantized.Conv") and kind.endswith("PackedParamsBase"):
+        return _convolution(walker, thing)
+    if kind == "rnn.CellParamsBase":
+        return _cell(walker, thing)
+    return Missing(f"an object of class {thing.cls}")
+
+
+def _weights(walker: "Walker", thing: Instance) -> tuple[Value, Value | None]:
+    weight, bias = (
+        walker.stored(thing.attributes.get(name)) for name in ("weight", "bias")
+    )  # fmt: skip
+    if not isinstance(weight, Reference):
+        raise Gap(f"an object of class {thing.cls} without weights")
+    return weight.read(), bias.read() if isinstance(bias, Reference) else None
+
+
+def _convolution(walker: "Walker", thing: Instance) -> Packed:
+    """Return a packed convolution.
+
+    Its numbers are: how many axes, stride, padding, dilation and output padding of each, groups,
+    and whether it is transposed.
+    """
+    config = thing.attributes.get("config")
+    numbers = [n for n in config if isinstance(n, int)] if isinstance(config, tuple) else []
+    rank = numbers[0] if numbers else 0
+    if not 1 <= rank <= 3 or len(numbers) != 4 * rank + 3:
+        raise Gap(f"an object of class {thing.cls} that is packed in a way that we do not know")
+    steps, around, spaces, more = (tuple(numbers[1 + i * rank :][:rank]) for i in range(4))
+    weight, bias = _weights(walker, thing)
+    groups, turned = numbers[-2:]
+    return Packed(weight, bias, steps, around, spaces, more, groups, transposed=bool(turned))
+
+
+def _cell(walker: "Walker", thing: Instance) -> Thing:
+    state = thing.state or ()
+    kind = state[0] if state else None
+    if kind not in ("quantized_dynamic", "quantized_fp16") or len(state) != 5:
+        return Missing(f"recurrent layers that are packed as {kind!r:.40}")
+    sides = [walker.stored(one) for one in _listed(state[4])]
+    if len(sides) != 2 or not all(isinstance(one, Packed) for one in sides):
+        return Missing("recurrent layers with other weights than two")
+    fewer = bool(next(iter(_listed(state[3])), 0))
+    return Cell(sides[0], sides[1], fewer)
+
+
+def _listed(thing: object) -> Sequence[object]:
+    return thing if isinstance(thing, list | tuple) else ()

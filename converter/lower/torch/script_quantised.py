@@ -1,0 +1,127 @@
+"""Quantised recurrent layers: each step rounds what it kept; what it is given is rounded before.
+
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/RNN.cpp
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from converter.lower.gap import Gap
+from converter.lower.scan import scan
+from converter.lower.torch.context import Context
+from converter.lower.torch.quantised import dynamic_linear
+from converter.lower.torch.references import Reference
+from converter.lower.torch.script_objects import Cell
+from converter.lower.torch.script_ops import special
+from converter.lower.torch.script_things import Thing
+from converter.lower.values import Value
+
+if TYPE_CHECKING:
+    from converter.lower.torch.script_walk import Walker
+
+# Builder, gates of the step and of what was kept, states -> new states.
+Step = Callable[[Context, Value, Value, Sequence[Value]], list[Value]]
+
+
+def _parts(op: Context, x: Value, count: int) -> list[Value]:
+    width = x.shape[-1]
+    if not isinstance(width, int) or width % count:
+        raise Gap(f"{width} gates")
+    return op.split(x, -1, [width // count] * count)
+
+
+def _lstm(op: Context, given: Value, kept: Value, states: Sequence[Value]) -> list[Value]:
+    i, f, g, o = _parts(op, op.add(kept, given), 4)
+    old = op.mul(op.unary("Sigmoid", f), states[1])
+    cell = op.add(old, op.mul(op.unary("Sigmoid", i), op.unary("Tanh", g)))
+    return [op.mul(op.unary("Sigmoid", o), op.unary("Tanh", cell)), cell]
+
+
+def _gru(op: Context, given: Value, kept: Value, states: Sequence[Value]) -> list[Value]:
+    (r, z, n), (hr, hz, hn) = _parts(op, given, 3), _parts(op, kept, 3)
+    reset, update = (op.unary("Sigmoid", op.add(a, b)) for a, b in ((hr, r), (hz, z)))
+    new = op.unary("Tanh", op.add(n, op.mul(hn, reset)))
+    return [op.add(op.mul(op.sub(states[0], new), update), new)]
+
+
+def _direction(
+    op: Context, x: Value, states: Sequence[Value], cell: Cell, step: Step, *, backwards: bool
+) -> tuple[Value, list[Value]]:
+    """Go through [steps, batch, features] in one direction."""
+    given = dynamic_linear(op, x, cell.given, fewer=cell.fewer)
+
+    def one(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
+        kept = dynamic_linear(op, before[0], cell.kept, fewer=cell.fewer)
+        after = step(op, parts[0], kept, before)
+        after = [op.shaped(a, b.shape) for a, b in zip(after, before, strict=True)]
+        return after, after[:1]
+
+    starts = [op.plain(state) for state in states]
+    last, made = scan(op, one, starts, [op.plain(given)], axis=0, backwards=backwards)
+    return made[0], last
+
+
+def _layers(
+    walker: "Walker", input: Thing, hidden: Sequence[Thing], params: Thing, rest: Sequence[Thing],
+    step: Step,
+) -> list[Reference]:  # fmt: skip
+    """Return what layers on top of each other yield, and their last states.
+
+    Args:
+        walker: What walks the program.
+        input: Of the first layer.
+        hidden: States: [layers * directions, batch, features].
+        params: Of each layer and direction.
+        rest: Whether there are biases, the number of layers, dropout, training, both directions,
+            and batches first.
+        step: Of one cell.
+    """
+    op = walker.op
+    if not isinstance(input, Reference) or len(rest) != 6 or not isinstance(params, list):
+        raise Gap("packed sequences")
+    if not all(isinstance(cell, Cell) for cell in params):
+        raise Gap("weights that are packed in a way that we do not know")
+    _, count, _, _, both, first = rest
+    directions = 2 if both else 1
+    if len(params) != count * directions:
+        raise Gap(f"{len(params)} weights of {count} layers")
+    x = input.read()
+    if first:
+        x = x.transposed([1, 0, 2])
+    x = op.named(x)
+    states = [one.read() for one in hidden]
+    lasts: list[list[Value]] = [[] for _ in states]
+    for layer in range(count):
+        sides = []
+        for direction in range(directions):
+            at = layer * directions + direction
+            begin = [op.squeeze(op.cut(s, 0, at, at + 1), [0]) for s in states]
+            batch = [op.shaped(s, (x.shape[1], s.shape[1])) for s in begin]
+            made, ends = _direction(op, x, batch, params[at], step, backwards=direction == 1)
+            sides.append(made)
+            for last, end in zip(lasts, ends, strict=True):
+                last.append(op.unsqueeze(end, [0]))
+        x = op.concat(sides, 2)
+    if first:
+        x = x.transposed([1, 0, 2])
+    return [walker.reference(v) for v in (x, *(op.concat(last, 0) for last in lasts))]
+
+
+@special("quantized_lstm")
+def quantized_lstm(
+    walker: "Walker", input: Thing, hx: Thing, params: Thing, *rest: Thing, **named: Thing
+) -> list[Reference]:
+    """LSTM layers of quantised weights."""
+    del named  # of what dtype the weights are, which they say
+    if not isinstance(hx, list):
+        raise Gap("packed sequences")
+    return _layers(walker, input, hx, params, rest, _lstm)
+
+
+@special("quantized_gru")
+def quantized_gru(
+    walker: "Walker", input: Thing, hx: Thing, params: Thing, *rest: Thing, **named: Thing
+) -> list[Reference]:
+    """GRU layers of quantised weights."""
+    del named
+    return _layers(walker, input, [hx], params, rest, _gru)
