@@ -36,10 +36,28 @@ def _fact(name: str, value: Any, what: str) -> None:
 
 _fact("epsilon", EPSILON, "1e-7, as it is unless someone sets it.")
 _fact("floatx", FLOATX, "float32, as it is unless someone sets it.")
-_fact("image_data_format", "channels_last", "channels_last, as it is unless someone sets it.")
-_fact("image_dim_ordering", "tf", "tf, as it is unless someone sets it.")
-_fact("backend", "tensorflow", "tensorflow.")
 _fact("learning_phase", 0, "0: inference.")
+
+
+@operation(BACKEND_FUNCTIONS, "image_data_format")
+def image_data_format(op: Builder, *, data_format: str | None = None) -> str:
+    """The order that the model's layers have; channels_last, where they do not say."""
+    del op
+    return data_format or "channels_last"
+
+
+@operation(BACKEND_FUNCTIONS, "image_dim_ordering")
+def image_dim_ordering(op: Builder, *, data_format: str | None = None) -> str:
+    """The same in Keras 1's words."""
+    del op
+    return "th" if data_format == "channels_first" else "tf"
+
+
+@operation(BACKEND_FUNCTIONS, "backend")
+def backend_name(op: Builder, *, backend: str | None = None) -> str:
+    """The back end that is recorded, or else tensorflow."""
+    del op
+    return backend or "tensorflow"
 
 
 @operation(BACKEND_FUNCTIONS, "int_shape", "get_variable_shape")

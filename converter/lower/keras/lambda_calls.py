@@ -4,7 +4,7 @@ The module that a function came from is recorded nowhere: `tf`, `K`, `np` and th
 what everybody calls so, which `Names.read` keeps for the graph's notes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ from converter.lower.keras import lambda_python as py
 from converter.lower.keras import lambda_tensors as tensors
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.activations import FUNCTIONS
+from converter.lower.keras.lambda_choices import CHOICES
+from converter.lower.keras.lambda_images import preprocessed
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
 from converter.lower.keras.lambda_values import Closure, Dtype, Made, Method, Named
@@ -36,6 +38,12 @@ FIRST = frozenset((
     "a", "data", "features", "image", "images", "input", "input_", "input_tensor", "inputs",
     "logits", "params", "t", "tensor", "tensors", "value", "values", "x",
 ))  # fmt: skip
+# Keras's order of arguments, where it is not that of the handler.
+ORDERS = {
+    "keras.ops.average": ("x", "axis", "weights"),
+    "keras.ops.full": ("shape", "fill_value", "dtype"),
+    "keras.ops.pad": ("x", "pad_width", "mode", "constant_values"),
+}
 OPERATIONS_AT = "converter.lower.keras.operations"
 
 
@@ -87,6 +95,8 @@ class Names:
         if isinstance(of, Named):
             return lambda_names.member(of, name)
         if isinstance(of, Value):
+            if name == "shape" and self.setting.backend == "theano":
+                return tensors.function(self.op, "shape", of)
             return tensors.attribute(of, name)
         if isinstance(of, v.Sizes):
             return tensors.shape_attribute(of, name)
@@ -167,14 +177,17 @@ class Names:
             return self._chosen(path, machine, given, named)
         if rest.rpartition(".")[2] in SCOPES:
             return v.Scope()
+        if path.endswith(".preprocess_input") and path.startswith("keras.applications."):
+            kind = path.split(".")[2]
+            return self._built(path, lambda: preprocessed(self.op, kind, *given, **named))
         if path.startswith("keras.layers."):
             return self._made(path.removeprefix("keras.layers."), given, named)
         if path.startswith("keras.activations."):
             return self._activated(path.removeprefix("keras.activations."), given, named)
         found = lambda_names.row(path)
-        arguments, keywords = fitted(found, given, named)
+        arguments, keywords = fitted(found, given, named, ORDERS.get(path))
         setting = lambda_names.told(path, self.setting)
-        keywords |= {k: x for k, x in asdict(setting).items() if k in found.arguments}
+        keywords = untold(found, path, arguments, setting) | keywords
         self._bounded(path, [*arguments, *keywords.values()])
         made = self._built(path, lambda: found.handler(self.op, *arguments, **keywords))
         if rest.endswith("top_k"):
@@ -183,7 +196,7 @@ class Names:
 
     def _chosen(self, path: str, machine: Machine, given: list[Any], named: dict[str, Any]) -> Any:
         try:
-            return CHOICES[path](self, machine, *given, **named)
+            return CHOICES[path](self.op, machine, *given, **named)
         except v.FAULTS as e:
             raise v.fault(path, e) from e
 
@@ -275,7 +288,7 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 def fitted(
-    row: Row, given: list[Any], named: Mapping[str, Any]
+    row: Row, given: list[Any], named: Mapping[str, Any], order: Sequence[str] | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a call as a handler takes them.
 
@@ -296,12 +309,25 @@ def fitted(
         elif key != "name":
             raise Gap(f"argument {key} of a function")
     code = getattr(row.handler, "__code__", None)
-    if code is not None and row.handler.__module__.startswith(OPERATIONS_AT):
+    if order is not None:
+        found |= dict(zip(order, arguments, strict=False))
+        arguments = []
+    elif code is not None and row.handler.__module__.startswith(OPERATIONS_AT):
         most = code.co_argcount - 1
         others = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
         found |= dict(zip(others, arguments[most:], strict=False))
         arguments = arguments[:most]
     return arguments, found
+
+
+def untold(row: Row, path: str, arguments: list[Any], setting: Setting) -> dict[str, Any]:
+    """Return what a handler wants to know of the model, and the call does not say."""
+    code = getattr(row.handler, "__code__", None)
+    said = () if code is None else code.co_varnames[1 : 1 + len(arguments)]
+    wanted = row.arguments.difference(said)
+    if not path.startswith("keras.backend."):
+        wanted -= {"data_format"}  # TensorFlow's own, of which none is NHWC
+    return {k: x for k, x in asdict(setting).items() if k in wanted}
 
 
 def _told(value: Any) -> Any:
@@ -317,45 +343,3 @@ def _told(value: Any) -> Any:
     if isinstance(value, list | v.Sizes):
         return [_told(part) for part in value]
     return value
-
-
-# -- choices that are made before anything runs ----------------------------------------------------
-
-
-def _chosen(machine: Machine, value: Any) -> Any:
-    return machine.call(value) if isinstance(value, Closure) else value
-
-
-def in_train_phase(names: Names, machine: Machine, x: Any, alt: Any, training: Any = None) -> Any:
-    """The second: that of inference."""
-    del names, x, training
-    return _chosen(machine, alt)
-
-
-def in_test_phase(names: Names, machine: Machine, x: Any, alt: Any, training: Any = None) -> Any:
-    """The first: that of inference."""
-    del names, alt, training
-    return _chosen(machine, x)
-
-
-def switch(
-    names: Names, machine: Machine, condition: Any, then_expression: Any, else_expression: Any
-) -> Any:
-    """One or the other, element by element where a tensor says which."""
-    if not isinstance(condition, Value):
-        return _chosen(machine, then_expression if v.truth(condition) else else_expression)
-    pair = [_chosen(machine, part) for part in (then_expression, else_expression)]
-    if not all(isinstance(part, Value) for part in pair):
-        raise Gap("a choice between what are no tensors")
-    held = names.op.cast(condition, "bool")
-    more = max(part.rank for part in pair) - held.rank
-    if more > 0 and held.rank:
-        held = names.op.unsqueeze(held, list(range(held.rank, held.rank + more)))
-    return names.op.where(held, *pair)
-
-
-CHOICES: dict[str, Callable[..., Any]] = {
-    "keras.backend.in_train_phase": in_train_phase,
-    "keras.backend.in_test_phase": in_test_phase,
-    "keras.backend.switch": switch,
-}

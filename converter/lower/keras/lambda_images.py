@@ -14,7 +14,8 @@ from converter.lower.graph import Attribute
 from converter.lower.keras import resizing
 from converter.lower.keras.convolution import as_given, channels_first
 from converter.lower.keras.lambda_tensors import function
-from converter.lower.keras.operations.operands import tensor
+from converter.lower.keras.operations.operands import known_size, tensor
+from converter.lower.keras.operations.shaping import flipped
 from converter.lower.keras.resizing_computed import Size
 from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Gap, operation
 from converter.lower.keras.tensorflow_ops import networks as n
@@ -221,3 +222,107 @@ def depthwise_conv2d(
         op, "depthwise_conv2d", x, depthwise_kernel, steps, padding.upper(), form,
         list(dilation_rate),
     )  # fmt: skip
+
+
+# -- what models of keras.applications are given ---------------------------------------------------
+
+# fmt: off
+MODES = {
+    "densenet": "torch", "inception_resnet_v2": "tf", "inception_v3": "tf", "mobilenet": "tf",
+    "mobilenet_v2": "tf", "nasnet": "tf", "resnet": "caffe", "resnet50": "caffe",
+    "resnet_v2": "tf", "vgg16": "caffe", "vgg19": "caffe", "xception": "tf",
+    "imagenet_utils": "caffe", "efficientnet": "", "efficientnet_v2": "", "convnext": "",
+    "mobilenet_v3": "",
+}
+# fmt: on
+
+
+def preprocessed(op: Builder, kind: str, x: Any, data_format: str | None = None) -> Value:
+    """Return images as the models of one module of keras.applications want them.
+
+    Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/applications/imagenet_utils.py
+
+    Raises:
+        Gap: Channels are not last, or there is no such module.
+    """
+    if kind not in MODES or data_format not in (None, "channels_last"):
+        raise Gap(f"preprocess_input of keras.applications.{kind}")
+    mode, image = MODES[kind], tensor(op, x)
+    if not mode:
+        return image
+    if not image.is_float:
+        raise Gap("preprocess_input of images of whole numbers")
+    if mode == "tf":
+        return op.sub(op.div(image, 127.5), 1.0)
+    if mode == "torch":
+        away = op.sub(op.div(image, 255.0), op.constant([0.485, 0.456, 0.406], image.dtype))
+        return op.div(away, op.constant([0.229, 0.224, 0.225], image.dtype))
+    turned = flipped(op, image, [-1])
+    return op.sub(turned, op.constant([103.939, 116.779, 123.68], image.dtype))
+
+
+# -- colours, turns --------------------------------------------------------------------------------
+
+
+@operation(TF_CALLED, "image.rot90")
+def rot90(op: Builder, image: Any, k: int = 1) -> Value:
+    """Images turned by quarters, against the clock."""
+    value = tensor(op, image)
+    rows, columns = value.rank - 3, value.rank - 2
+    for _ in range(k % 4):
+        order = list(range(value.rank))
+        order[rows], order[columns] = columns, rows
+        value = flipped(op, op.transpose(value, order), [rows])
+    return value
+
+
+@operation(TF_CALLED, "image.transpose", "image.transpose_image")
+def transpose_image(op: Builder, image: Any) -> Value:
+    """Images with rows and columns exchanged."""
+    value = tensor(op, image)
+    order = list(range(value.rank))
+    order[-3], order[-2] = order[-2], order[-3]
+    return op.transpose(value, order)
+
+
+@operation(TF_CALLED, "image.central_crop")
+def central_crop(op: Builder, image: Any, central_fraction: Any) -> Value:
+    """The middle of images: of each side this share."""
+    value = tensor(op, image)
+    if not isinstance(central_fraction, float | int) or not 0 < central_fraction <= 1:
+        raise Gap("a share that is computed")
+    starts, ends = [], []
+    for axis in (-3, -2):
+        size = known_size(value, axis, "cropping")
+        start = int((size - size * float(central_fraction)) / 2)
+        starts.append(start)
+        ends.append(size - start)
+    return op.slice(value, [-3, -2], starts, ends)
+
+
+MATRICES = {
+    "image.rgb_to_yuv": [
+        [0.299, -0.14714119, 0.61497538], [0.587, -0.28886916, -0.51496512],
+        [0.114, 0.43601035, -0.10001026],
+    ],
+    "image.yuv_to_rgb": [
+        [1, 1, 1], [0, -0.394642334, 2.03206185], [1.13988303, -0.58062185, 0],
+    ],
+    "image.rgb_to_yiq": [
+        [0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617],
+        [0.114, -0.32134392, 0.31119955],
+    ],
+}  # fmt: skip
+
+
+def _colours(name: str) -> None:
+    def handler(op: Builder, images: Any) -> Value:
+        value = tensor(op, images)
+        return op.matmul(value, op.constant(MATRICES[name], value.dtype))
+
+    handler.__doc__ = f"{name.partition('.')[2]}(images)."
+    operation(TF_CALLED, name)(handler)
+
+
+for _name in MATRICES:
+    _colours(_name)

@@ -51,6 +51,8 @@ KINDS = {
     "bool_": "bool", "float": "float64", "int": "int64", "double": "float64", "half": "float16",
 }
 # fmt: on
+# Keras 3's functions without a class: those of its back end.
+MAKERS = ("arange", "eye", "is_tensor", "ones", "zeros")
 ROOTS = ("tensorflow", "tensorflow1", "tensorflow2")
 LONGEST = sorted(ALIASES, key=len, reverse=True)
 
@@ -63,11 +65,13 @@ class Setting:
         keras: Major version of the Keras that wrote it.
         tensorflow: Major version of the TensorFlow under it, None where nothing tells.
         backend: As recorded; None where it is not.
+        data_format: Of the model's images, where its layers agree.
     """
 
     keras: int = 2
     tensorflow: int | None = None
     backend: str | None = None
+    data_format: str | None = None
 
 
 def meant(name: str) -> Any:
@@ -139,6 +143,8 @@ def _operation(name: str) -> Row | None:
     for head in ("numpy.", "nn.", "core."):
         bare = bare.removeprefix(head)
     camel = "".join(part[:1].upper() + part[1:] for part in bare.rpartition(".")[2].split("_"))
+    if bare in MAKERS:
+        return BACKEND_FUNCTIONS.get(bare)
     return OPERATIONS.get(CLASSES.get(bare, camel))
 
 

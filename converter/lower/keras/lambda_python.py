@@ -247,7 +247,10 @@ CONSTANTS: dict[str, Any] = {
     "numpy.pi": math.pi, "numpy.e": math.e, "numpy.inf": math.inf, "numpy.nan": math.nan,
     "numpy.Inf": math.inf, "numpy.newaxis": None, "tensorflow.newaxis": None,
     "builtins.True": True, "builtins.False": False, "builtins.None": None,
-    "builtins.Ellipsis": ...,
+    "builtins.Ellipsis": ..., "tensorflow.image.ResizeMethod.BILINEAR": "bilinear",
+    "tensorflow.image.ResizeMethod.NEAREST_NEIGHBOR": "nearest",
+    "tensorflow.image.ResizeMethod.BICUBIC": "bicubic",
+    "tensorflow.image.ResizeMethod.AREA": "area",
 }  # fmt: skip
 # Element by element, and over axes: no larger than their operands together.
 ARRAYS = frozenset((

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.builder import Builder
+from converter.lower.builder import ELEMENT_TYPES, Builder
 from converter.lower.keras.lambda_calls import Names
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
@@ -38,7 +38,7 @@ def lambda_(
     if name := named_function(function):
         raise Gap(f"its function {name} is not in the file")
     called = closure_of(function)
-    given = dict(arguments or {})
+    given = {name: recorded(value) for name, value in (arguments or {}).items()}
     code = called.code
     if "mask" in (*code.positional[1:], *code.keyword_only):
         given["mask"] = mask
@@ -46,6 +46,7 @@ def lambda_(
         given.setdefault("training", False)
     machine = Machine(names)
     result = machine.call(called, [structure], given)
+    machine.spend(result)
     own = None
     if is_function(own_mask):
         own = machine.call(closure_of(own_mask), [structure, mask])
@@ -83,6 +84,42 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     return value
+
+
+def recorded(value: Any) -> Any:
+    """Return one of a Lambda's arguments as it was: Keras 2 and 3 write arrays as dicts.
+
+    Raises:
+        Gap: It is an object.
+    """
+    if isinstance(value, list):
+        return [recorded(part) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    kind, inside = value.get("class_name"), value.get("config")
+    if value.get("type") == "ndarray" and "value" in value:
+        return _array(value["value"], None)
+    if kind == "__tuple__" and isinstance(value.get("items"), list):
+        return tuple(recorded(part) for part in value["items"])
+    if kind in ("__numpy__", "__tensor__") and isinstance(inside, Mapping):
+        return _array(inside.get("value"), str(inside.get("dtype")))
+    if is_function(value):
+        return closure_of(value)
+    if kind is not None:
+        raise Gap(f"an argument that is a {kind!s:.40}")
+    return {str(key): recorded(part) for key, part in value.items()}
+
+
+def _array(value: Any, dtype: str | None) -> np.ndarray:
+    if dtype is not None and dtype not in ELEMENT_TYPES:
+        raise Gap(f"an array of {dtype!r:.40}")
+    try:
+        made = np.array(value, dtype)
+    except (TypeError, ValueError, OverflowError) as e:
+        raise Gap("an argument that is no array") from e
+    if made.dtype.kind not in "biuf":
+        raise Gap(f"an array of {made.dtype}")
+    return made
 
 
 def named_function(function: Any) -> str | None:

@@ -14,7 +14,7 @@ no configuration of Keras says it, are these arguments:
 - ``encodes_as``, ``int_dtype``: dtype of encoded categories, ``policy`` for the layer's own;
 - ``least_power``: below which a sum of squares counts as this much;
 - ``least_epsilon``: of the batch normalisation that TensorFlow fuses;
-- ``setting``: what a Lambda's code was written for: Keras, TensorFlow, backend;
+- ``setting``: what a Lambda's code was written for: Keras, TensorFlow, backend, order of axes;
 - ``own_mask``: of a Lambda, the function that makes its mask.
 """
 
@@ -114,7 +114,7 @@ DATA_FORMATS = {"tf": "channels_last", "th": "channels_first"}
 def age_of(model: Model, version: str, backend: str | None) -> Age:
     """Return the age of a model; without a recorded version by the words that it uses."""
     layers = list(_every(model))
-    formats = {f for layer in layers if (f := DATA_FORMATS.get(_ordering(layer)))}
+    formats = {f for layer in layers if (f := _data_format(layer))}
     data_format = formats.pop() if len(formats) == 1 else None
     head = version.split(".")[0]
     if head.isdigit():
@@ -145,8 +145,10 @@ def _every(model: Model) -> Iterator[Layer]:
             yield layer
 
 
-def _ordering(layer: Layer) -> str:
-    return str(layer.config.get("dim_ordering"))
+def _data_format(layer: Layer) -> str | None:
+    """Return the order of axes that a layer names; ``default`` is none."""
+    name = str(layer.config.get("dim_ordering", layer.config.get("data_format")))
+    return DATA_FORMATS.get(name, name if name.startswith("channels_") else None)
 
 
 # -- replicas ------------------------------------------------------------------------------------

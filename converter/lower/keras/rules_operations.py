@@ -40,7 +40,7 @@ def setting_of_code(layer: Layer, age: Age) -> Layer | None:
     """What the code of a Lambda was written for; its own mask is not that of its inputs."""
     if layer.class_name != "Lambda":
         return None
-    config = {**layer.config, "setting": (age.major, age.tensorflow, age.backend)}
+    config = {**layer.config, "setting": (age.major, age.tensorflow, age.backend, age.data_format)}
     if "mask" in config:
         config["own_mask"] = config.pop("mask")
     return replace(layer, config=config)
