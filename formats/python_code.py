@@ -10,7 +10,7 @@ they have to mean the same.
 from formats import python_calls, python_flow, python_values
 from formats.containers import marshal
 from formats.containers.marshal import CodeRecord
-from formats.errors import CorruptError, UnsupportedError
+from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.python_instructions import MisfitError, disassemble
 from formats.python_opcodes import VERSIONS, Version
 from formats.python_stack import EMPTY, Stack, Work
@@ -39,42 +39,51 @@ def read(data: bytes) -> Code:
             or is of a version that is not known, or of two that differ in what it does.
         LimitError: It is larger than any function.
     """
-    found: list[Code] = []
-    unsupported: list[UnsupportedError] = []
-    corrupt: list[CorruptError] = []
-    record: CodeRecord | None = None
+    records = _records(data)
     work = Work()
-    layouts = list(_LAYOUTS)
-    for first, after in zip(layouts, [*layouts[1:], (4, 0)], strict=True):
-        try:
-            value = marshal.load(data, _LAYOUTS[first])
-        except CorruptError as e:
-            corrupt.append(e)
-            continue
-        if not isinstance(value, CodeRecord):
-            raise CorruptError("a function's code is that of no function")
-        record = value
-        versions = [version for version in VERSIONS if first <= version < after]
-        for strictly in (True, False):
-            if found or unsupported:
-                break
-            for version in versions:
-                try:
-                    found.append(_Reading(version, work, strictly=strictly).code(record))
-                except MisfitError:
-                    continue
-                except UnsupportedError as e:
-                    unsupported.append(e)
-    if not found:
+    unsupported: list[UnsupportedError] = []
+    for strictly in (True, False):
+        found = []
+        for version, record in records.items():
+            try:
+                found.append(_Reading(version, work, strictly=strictly).code(record))
+            except MisfitError:
+                continue
+            except UnsupportedError as e:
+                unsupported.append(e)
+        if found:
+            return _one(found)
         if unsupported:
             raise unsupported[-1]
-        if record is None:
-            raise max(corrupt, key=lambda e: e.offset or 0)
-        raise UnsupportedError(
-            f"not supported: the byte-code of function {record.name!r}, which is of no known"
-            " version of Python",
-            expected="one of 2.7 and 3.4 to 3.14",
-        )
+    name = next(iter(records.values())).name
+    raise UnsupportedError(
+        f"not supported: the byte-code of function {name!r}, of no known version of Python",
+        expected="one of 2.7 and 3.4 to 3.14",
+    )
+
+
+def _records(data: bytes) -> dict[Version, CodeRecord]:
+    """Return the code object for each version in whose layout the bytes are one."""
+    found: dict[Version, CodeRecord] = {}
+    refused: list[CorruptError | LimitError] = []
+    after = (4, 0)
+    for first, layout in reversed(_LAYOUTS.items()):
+        try:
+            value = marshal.load(data, layout)
+        except (CorruptError, LimitError) as e:
+            refused.append(e)
+        else:
+            if not isinstance(value, CodeRecord):
+                raise CorruptError("a function's code is that of no function")
+            found |= {version: value for version in VERSIONS if first <= version < after}
+        after = first
+    if not found:  # the layout that most of it fits
+        raise max(refused, key=lambda e: e.offset or 0)
+    return dict(sorted(found.items()))
+
+
+def _one(found: list[Code]) -> Code:
+    """Return what all versions agree on."""
     for other in found[1:]:
         if other != found[0]:
             two = " and ".join("{}.{}".format(*one.version) for one in (found[0], other))

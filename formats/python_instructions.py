@@ -70,16 +70,20 @@ def disassemble(record: CodeRecord, version: Version, *, strictly: bool = True) 
     Args:
         record: The code object.
         version: Of Python, that is tried.
-        strictly: As written by most compilations; of 3.8 and 3.9, tables of lines may else end
-            where the code does, as all those of 3.10 do: its last lines were left out, as nothing
-            leads to them.
+        strictly: Its table of lines has to fit, too. Of a few it does not: compilers before 3.10
+            kept lines there of which they left the code out, and Keras on Windows changed bytes.
 
     Raises:
         MisfitError: It is none of this version.
     """
     raw = list(_unpacked(record.code, version))
     index = {one.start: number for number, one in enumerate(raw)}
-    lines = dict(_lines(record, version, strictly=strictly))
+    try:
+        lines = dict(_lines(record, version))
+    except MisfitError:
+        if strictly:
+            raise
+        lines = {}
     instructions = []
     line: int | None = record.line
     for one in raw:
@@ -154,9 +158,7 @@ def _target(one: _Raw, version: Version) -> int:
     return one.end + distance if one.name.startswith(_FORWARD) else distance
 
 
-def _lines(
-    record: CodeRecord, version: Version, *, strictly: bool
-) -> Iterator[tuple[int, int | None]]:
+def _lines(record: CodeRecord, version: Version) -> Iterator[tuple[int, int | None]]:
     size = len(record.code)
     if version >= (3, 11):
         return _locations(record.lines, record.line, size)
@@ -164,12 +166,11 @@ def _lines(
         raise MisfitError("its table of lines ends in the middle of a pair")
     if version >= (3, 10):
         return _line_ranges(record.lines, record.line, size)
-    last = size - 1 if strictly and version >= (3, 8) else size
-    return _line_steps(record.lines, record.line, last, signed=version >= (3, 6))
+    return _line_steps(record.lines, record.line, size, signed=version >= (3, 6))
 
 
 def _line_steps(
-    table: bytes, line: int, last: int, *, signed: bool
+    table: bytes, line: int, size: int, *, signed: bool
 ) -> Iterator[tuple[int, int | None]]:
     """Pairs of how many bytes and how many lines further; the last line starts in the code."""
     at = 0
@@ -177,7 +178,7 @@ def _line_steps(
         at += forward
         line += down - 256 if signed and down > 127 else down
         yield at, line
-    if at > last:
+    if at >= size:
         raise MisfitError("its table of lines is longer than the code")
 
 

@@ -16,7 +16,8 @@ from python_machine import Cell, Function
 from formats.errors import CorruptError, UnsupportedError
 from formats.keras_lambda import function_of, is_function
 
-CORPUS = Path(os.environ.get("CONVERTER_CORPUS", "/work/shared/corpus"))
+BESIDE = Path(__file__).parents[3] / "shared" / "corpus"
+CORPUS = Path(os.environ.get("CONVERTER_CORPUS", BESIDE))
 OLD = "keras_h5/KonduitAI__dl4j-test-resources/src/main/resources/modelimport/keras"
 
 

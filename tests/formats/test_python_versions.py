@@ -513,6 +513,23 @@ def test_windows_made_a_slash_of_a_backslash() -> None:
         assert Function(python_code.read(data), {})((1, 2)) == 2
 
 
+def test_windows_changed_the_table_of_lines() -> None:
+    text = "LOAD_FAST x\nPOP_TOP\n" * 85 + "LOAD_FAST x\nUNPACK_SEQUENCE 1\nRETURN_VALUE"
+    data = assemble(Source((3, 10), text))
+    assert data.endswith(bytes([254, 0, 92, 0]))
+    code = python_code.read(data.replace(b"\\", b"/"))
+    assert (code.version, Function(code, {})([3])) == ((3, 8), 3)  # the same in 3.10
+
+
+def test_lines_of_code_that_was_left_out() -> None:
+    """Compilers before 3.10 kept lines that nothing leads to: the code ends before they begin."""
+    for version in ((2, 7), (3, 7), (3, 9)):
+        data = assemble(Source(version, "LOAD_FAST x\nRETURN_VALUE"))
+        lines = data.replace(b"s\0\0\0\0", b"s\2\0\0\0\4\1")  # of four bytes
+        assert lines != data
+        assert Function(python_code.read(lines), {})(3) == 3
+
+
 def test_two_versions_that_differ_are_named() -> None:
     """A jump of 3.10 counts in units of two bytes; with lines of none, 3.9 would fit too."""
     text = """
