@@ -13,6 +13,7 @@ from converter.lower.graph import Node as Made
 from converter.lower.graph import Shape, Spec
 from converter.lower.tf import operands
 from converter.lower.tf.context import Context
+from converter.lower.tf.frames import Frame, LoopNode, frame_of
 from converter.lower.tf.graphdef import Body, Node, Port
 from converter.lower.tf.table import OPS
 from converter.lower.tf.things import Thing, Unranked
@@ -95,10 +96,25 @@ def rank_of(body: Body, name: str) -> int | None:
     return None
 
 
+def _decides(frame: Frame, number: int) -> bool:
+    """Tell whether a loop's condition is an argument, element by element: then that has no axes."""
+    waiting, seen = [frame.condition.node], {frame.condition.node}
+    while waiting and len(seen) < FARTHEST:
+        node = frame.body.nodes.get(waiting.pop(0))
+        if node is None or node.op not in PASSING:
+            continue
+        before = {port.node for port in node.inputs} - seen
+        seen |= before
+        waiting += sorted(before)
+    return frame.body.arguments[number] in seen
+
+
 def _said(body: Body, node: Node, number: int) -> int | None:
     ranks = RANKS.get(node.op, ())
     if number < len(ranks):
         return ranks[number]
+    if isinstance(node, LoopNode) and _decides(frame_of(node), number):
+        return 0
     if number == 0 and node.op in ("Transpose", "Pad", "PadV2", "MirrorPad", "Slice", "Tile"):
         shape = _constant_shape(body, node.inputs[1])
         return shape[0] if shape else None
