@@ -13,7 +13,7 @@ from converter.lower.torch.lowering import lower
 from converter.options import parse_inputs
 from formats import torch_script
 from formats.artifact import Artifact
-from formats.errors import UnsupportedError, UsageError
+from formats.errors import UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
