@@ -62,8 +62,9 @@ TORCH = ("torch", "torch.export.pt2_archive._package", "torch._export.serde.seri
 @pytest.fixture(scope="session")
 def _warm_torch_python(tmp_path_factory):
     """A Python that has torch imported."""
-    from converter.child import TORCH_PYTHON_VARIABLE
     from warm_python import warm
+
+    from converter.child import TORCH_PYTHON_VARIABLE
 
     python = os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable
     with warm(python, tmp_path_factory.mktemp("t"), *TORCH) as stand_in:

@@ -125,7 +125,7 @@ def run(asked: dict, streams: list[int]) -> None:
 
 @contextmanager
 def warm(python: str, folder: Path, *modules: str):
-    """Start a process, with TensorFlow one for either Keras; yield what stands in for the Python."""
+    """Start a process, or one for either Keras, and yield what stands in for the Python."""
     base = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     base.pop("TF_USE_LEGACY_KERAS", None)
     keras = {"today": {}, "legacy": {"TF_USE_LEGACY_KERAS": "1"}}

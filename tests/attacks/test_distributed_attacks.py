@@ -409,7 +409,7 @@ BOMBS = {
     "a chunk a million times": lambda: shared_chunks(size(100_000, 1_900_000)),
     "a place a million times": lambda: shared_place(size(100_000, 1_900_000)),
     "an entry a million times": lambda: shared_entries(size(100_000, 900_000)),
-    "an archive of 50000 members 50000 times": lambda: one_archive(size(2000, 20_000), size(5000, 50_000)),
+    "an archive of 50000 members 50000 times": lambda: one_archive(size(1500, 20_000), size(1500, 50_000)),
     "30000 values": lambda: many_values(size(3000, 30_000)),
     "a row of 240 MiB": lambda: many(columns(1, 31 << 20, 2), (1, 62 << 20), splat((1, 31 << 20))),
     "rows of 60 MiB": lambda: many(columns(4, 31 << 18, 2), (4, 62 << 18), splat((4, 31 << 18))),
@@ -447,10 +447,10 @@ def test_bombs(arena, name):
 def test_a_fan_of_archives(arena):
     """One torch file of very many members, inside another, opened over and over."""
     inner = torch_zip(
-        PROTO + NONE + STOP, {}, members={f"m/x/{i}": b"" for i in range(size(5000, 50_000))}
+        PROTO + NONE + STOP, {}, members={f"m/x/{i}": b"" for i in range(size(2000, 50_000))}
     )
     load = short_bytes(inner) + b"\x85" + put(1) + POP + b"ctorch.storage\n_load_from_bytes\n"
-    load += put(2) + POP + EMPTY_LIST + MARK + (get(2) + get(1) + b"R") * size(2000, 50_000) + b"e"
+    load += put(2) + POP + EMPTY_LIST + MARK + (get(2) + get(1) + b"R") * size(1000, 50_000) + b"e"
     data = torch_zip(PROTO + load + STOP, {})
     outcomes = arena.one(a_folder("fan", {"m.pt": data}, "m.pt"))
     assert {o.code for o in outcomes} <= {0, 3}, outcomes
