@@ -200,7 +200,7 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
         changes.append(Normalisation("random numbers are others", drawn.total(), detail))
     for graph in graphs:
         for one, what in zip(roots(graph.encoded), described(graph.encoded), strict=True):
-            change = Normalisation(f"{one.kind} decoded", len(one.parts), what)
+            change = Normalisation(f"{one.kind} as input", len(one.parts), what)
             changes += [change] * (change not in changes)
     if unkept:
         detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"

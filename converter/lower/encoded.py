@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 EXAMPLE, PICTURE, SOUND = "serialized tf.Example", "picture", "WAV file"
-RAW, BASE64 = "raw bytes of numbers", "base64 text"
+RAW, BASE64, TEXT = "raw bytes of numbers", "base64 text", "hashed text"
 
 # What a part is to the bytes.
 DENSE = "dense"  # a feature's values, as many in each example
@@ -24,6 +24,7 @@ PADDED = "padded"  # likewise, as many as the longest has; others are filled up
 VALUES, LENGTHS = "values", "lengths"  # those of all examples in a row; how many each has
 LEVELS, SAMPLES, RATE = "levels", "samples", "sample_rate"  # of pictures; of sounds
 NUMBERS, DECODED = "numbers", "decoded"
+FINGERPRINT = "fingerprint"  # FarmHash's Fingerprint64 of a text
 
 Default: TypeAlias = "list[int] | list[float] | list[str]"
 SHOWN = 3  # elements of a default that a text shows
@@ -63,6 +64,7 @@ class Encoded:
         several: Whether parts have a first axis with a row for each text.
         parts: What these hold.
         settings: Of the decoder, as far as they say how bytes must be made.
+        words: That the graph knows, where texts are hashed.
     """
 
     input: str
@@ -71,6 +73,7 @@ class Encoded:
     several: bool
     parts: tuple[Part, ...]
     settings: Mapping[str, "str | int | bool"] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
         """Return it as a manifest has it."""
@@ -99,7 +102,8 @@ def _parts(one: Encoded, inner: Mapping[str, Encoded]) -> str:
     for part in read:
         if part.name in inner:
             within = inner[part.name]
-            said.append(f"{_parts(within, inner)} ({within.kind} in {part.name})")
+            what = "" if within.kind == TEXT else f" ({within.kind} in {part.name})"
+            said.append(f"{_parts(within, inner)}{what}")
         else:
             said.append(_part(part))
     text = ", ".join(said) or "nothing, for nothing reads it"
@@ -113,6 +117,8 @@ def _part(part: Part) -> str:
     text = f"{part.name} {part.dtype}[{','.join(map(str, part.shape))}]"
     if part.role == VALUES:
         return f"{text} (of all rows)" if part.shape else text
+    if part.role == FINGERPRINT:
+        return f"{text} (FarmHash's Fingerprint64 of each)"
     if part.default is None or part.role == LENGTHS:
         return text
     what = "filled up with" if part.role == PADDED else "missing:"

@@ -5,7 +5,8 @@ from typing import Any
 
 from converter.lower import encoded
 from converter.lower.encoded import Encoded, Part
-from converter.verify.encoding import GRAIN, USUAL_RATE
+from converter.lower.fingerprints import fingerprint
+from converter.verify.encoding import GRAIN, USUAL_RATE, WORDS
 
 COLOURS = 3  # channels of pictures that may have any number
 SAMPLES_DRAWN = (16000, 12800)
@@ -20,6 +21,9 @@ def fields(several: Sequence[Encoded]) -> Iterator[tuple[str, dict[str, Any]]]:
             if not part.name:
                 continue
             known = _fields(part, by_role, is_moving=one.settings.get("form") == "GIF")
+            if part.role == encoded.FINGERPRINT:
+                words = [*one.words] * (len(WORDS) // max(len(one.words), 1)) + [*WORDS]
+                known["words"] = tuple(fingerprint(word.encode()) for word in words)
             known["is_alone"] = part.role == encoded.VALUES or not one.several
             yield part.name, known
 

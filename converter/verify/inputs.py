@@ -301,7 +301,8 @@ def draw(
         array = rng.integers(0, 2, shape)
         array[..., :1] = 1  # a row of which nothing counts is undefined in many models
     elif hint.words or dtype == "string":
-        words = np.array(hint.words or WORDS)
+        # Of integers beyond int64, numpy would make floating point numbers.
+        words = np.array(hint.words or WORDS, None if dtype == "string" else kept_as(dtype))
         array = words[rng.integers(0, len(words), shape)]
     elif hint.is_permutation and shape:
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)

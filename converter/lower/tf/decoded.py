@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from converter.lower import encoded
-from converter.lower.encoded import PICTURE, Encoded, Part
+from converter.lower.encoded import FINGERPRINT, PICTURE, TEXT, Encoded, Part
 from converter.lower.gap import Gap
-from converter.lower.graph import Graph, Node, Shape, free_names
+from converter.lower.graph import Graph, Node, Shape, free_names, needed
 from converter.lower.tf.context import Context
+from converter.lower.tf.hashed import COPIES, Fingerprints
 from converter.lower.values import Value, identity
 from formats.errors import UnsupportedError
 
-COPIES = frozenset(("Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"))
 FARTHEST = 64  # copies of copies
 PNG = b"\x89PNG\r\n\x1a\n"  # https://www.w3.org/TR/png-3/#5PNG-file-signature
 TOGETHER = {encoded.VALUES, encoded.LENGTHS}  # roles of the two parts of one feature
@@ -56,6 +56,7 @@ class Decoded:
         """Take the builder, in which they are inputs already."""
         self._op = op
         self._records: dict[str, _Record] = {}
+        self._fingerprints = Fingerprints(op, self._fingerprint)
         self._asked: set[str] = set()  # inputs of which it was asked how they begin
         self._axes: dict[str, str] = {}  # names of axes -> inputs that have them
 
@@ -107,6 +108,23 @@ class Decoded:
         self._asked.add(self.origin(text, "a part").name)
         return PNG[:count]
 
+    def fingerprint(self, text: Value) -> Value:
+        """Return the fingerprints of texts that are an input, or some of one.
+
+        Raises:
+            Gap: They are computed.
+        """
+        return replace(text, name=self._fingerprints.of(text.name), dtype="uint64")
+
+    def _fingerprint(self, name: str) -> str:
+        spec = self._op.graph.specs[name]
+        if spec.unranked:
+            raise Gap("hashes of texts of unknown rank")
+        shape = tuple(f"{name}/{i}" if n is None else n for i, n in enumerate(spec.shape))
+        part = Part(FINGERPRINT, "", "uint64", shape)
+        origin = Origin(name, shape, None)
+        return self.part(origin, TEXT, part, called=f"{name}/{FINGERPRINT}").name
+
     def axis(self, origin: Origin, key: str, what: str) -> str:
         """Return a name for a size of a feature: equal names are equal sizes."""
         name = f"{key}/{what}"
@@ -156,12 +174,18 @@ class Decoded:
 
     # -- in the end ----------------------------------------------------------------------------
 
-    def settle(self, graph: Graph) -> None:
+    def settle(self, graph: Graph) -> Graph:
         """Take inputs away that are replaced, and parts that nothing reads; say what was done.
+
+        Args:
+            graph: With all outputs, and nothing that they do not need.
 
         Raises:
             UnsupportedError: An input is read as the text that it is, too.
         """
+        if self._fingerprints.names:
+            self._fingerprints.replace(graph)
+            graph = needed(graph)
         for name in self._asked:
             record = self._records.get(name)
             if record is None or record.kind != PICTURE or record.settings["form"] != "PNG":
@@ -174,6 +198,7 @@ class Decoded:
                 readers = sorted({n.op_type for n in graph.nodes if name in _read_by(n)})
                 text = f"input {name!r} is decoded, and read by {', '.join(readers)} as a text too"
                 raise UnsupportedError(text)
+        self._forget_unread(read)
         kept = read | {*self._records}
         order: list[str] = []
         for name in graph.inputs:
@@ -182,13 +207,22 @@ class Decoded:
             elif not self._is_part(name):
                 order += self._leaves(name, kept)
         graph.inputs = order
+        words = tuple(sorted(self._fingerprints.words))
         graph.encoded = [
             Encoded(name, record.kind, record.shape, record.several, tuple(
                 part if part.name in kept else replace(part, name="")
                 for part in record.parts.values()
-            ), record.settings)
+            ), record.settings, words if record.kind == TEXT else ())
             for name, record in self._records.items()
         ]  # fmt: skip
+        return graph
+
+    def _forget_unread(self, read: set[str]) -> None:
+        """Take parts that are decoded themselves for unread ones, where nothing reads that."""
+        for name in [*reversed(self._records)]:
+            parts = {part.name for part in self._records[name].parts.values()}
+            if self._is_part(name) and not parts & (read | {*self._records}):
+                del self._records[name]
 
     def _is_part(self, name: str) -> bool:
         return any(p.name == name for r in self._records.values() for p in r.parts.values())

@@ -225,8 +225,7 @@ class _Model:
         if not graph.outputs:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
-        graph = needed(graph)
-        op.decoded.settle(graph)
+        graph = op.decoded.settle(needed(graph))
         merge_equal(graph)
         graph = recognise_gelu(graph)
         sink_branches(graph)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.fingerprints import fingerprint
 from converter.lower.graph import Attribute
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import filled_like
@@ -72,7 +73,23 @@ def string_to_number(op: Context, string_tensor: Value, /, *, node: Node) -> Val
     return op.cast(string_tensor, node.attribute("out_type", "float32"))
 
 
-@tf_op("StringToHashBucketFast", "StringToHashBucket")
+@tf_op("StringToHashBucketFast")
+def hash_bucket_fast(op: Context, input: Value, /, *, num_buckets: int) -> Value:
+    """The bucket of each text; of texts that are an input, their fingerprints are, instead."""
+    if num_buckets == 1:
+        return hash_bucket(op, input, num_buckets=1)
+    known = op.static(input)
+    if known is not None:
+        try:
+            found = [fingerprint(text) % num_buckets for text in _bytes(known)]
+        except ValueError as e:
+            raise Gap(str(e)) from e
+        return op.constant(np.array(found, np.int64).reshape(known.shape))
+    numbers = op.decoded.fingerprint(op.plain(input))
+    return op.cast(op.elementwise("Mod", numbers, op.constant(num_buckets, "uint64")), "int64")
+
+
+@tf_op("StringToHashBucket")
 def hash_bucket(op: Context, input: Value, /, *, num_buckets: int) -> Value:
     """The bucket of each text: of one bucket, that."""
     if num_buckets != 1:

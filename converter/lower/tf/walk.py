@@ -526,7 +526,8 @@ def arguments_of(node: Node, row: Row) -> dict[str, Any]:
     for name, proto in node.raw.items():
         if name in row.arguments:
             value = found[name] = attribute(proto)
-            if name.startswith("num") and isinstance(value, int) and value > MOST_OUTPUTS:
+            is_count = name.startswith("num") and name != "num_buckets"  # which says how large
+            if is_count and isinstance(value, int) and value > MOST_OUTPUTS:
                 raise Gap(f"{name} = {value}")
         elif name not in IGNORED and not name.startswith("_") and not is_type(proto):
             raise Gap(f"attribute {name}")

@@ -12,7 +12,7 @@ from converter import passes
 from converter.lower import emit, lower
 from converter.lower.encoded import described, roots
 from converter.verify.encoding import encode
-from formats.errors import UnsupportedError
+from formats.errors import UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -101,6 +101,10 @@ def test_features_give_what_tensorflow_makes_of_the_bytes(
 def test_what_is_fed_to_tensorflow_has_the_source_s_inputs(unpacked, model, number, signature):
     given, _ = stored_of(unpacked, model, number, signature)
     bundle, graph = lowered(unpacked, model, signature)
+    if model == "hashed":
+        with pytest.raises(UsageError, match="is the fingerprint of no known text"):
+            encode(graph.encoded, given)
+        return
     texts = encode(graph.encoded, given)
     declared = {s.name: s for s in bundle.signatures if s.outputs}
     names = PLACEHOLDERS.get(model) or [s.name for s in declared[signature].inputs]
@@ -120,6 +124,15 @@ def test_texts_say_what_replaces_an_input(unpacked):
     _, graph = lowered(unpacked, "estimator", "predict")
     (text,) = described(graph.encoded)
     assert text.endswith("; nothing reads unused")
+
+
+def test_a_hash_of_what_is_computed_is_a_gap(tmp_path):
+    number = 'attr { key: "num_buckets" value { i: 5 } }'
+    upper = 'node { name: "upper" op: "StringUpper" input: "text" }'
+    bucket = f'node {{ name: "bucket" op: "StringToHashBucketFast" input: "upper" {number} }}'
+    assert "hashes of texts that are no input" in refused(
+        tmp_path, graph_of("AsString", {"T": "type: DT_STRING"}, [upper, bucket])
+    )
 
 
 def graph_of(op, attributes=None, more=()):

@@ -1,0 +1,54 @@
+"""FarmHash's Fingerprint64, by which TensorFlow puts texts into buckets.
+
+Source: https://github.com/google/farmhash/blob/0d859a811870d10f53a594927d0d0b97573ad06d/src/farmhash.cc
+(farmhashna::Hash64; bytes are little-endian)
+"""
+
+LONGEST = 32  # bytes of a text
+MASK = (1 << 64) - 1
+K0, K1, K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
+
+
+def fingerprint(text: bytes) -> int:
+    """Return the fingerprint of a text.
+
+    Raises:
+        ValueError: It is longer than 32 bytes.
+    """
+    n = len(text)
+    factor = K2 + 2 * n
+    if n > LONGEST:
+        raise ValueError(f"a fingerprint of {n} bytes")
+    if n > 16:
+        a, b = _word(text, 0) * K1 & MASK, _word(text, 8)
+        c, d = _word(text, n - 8) * factor & MASK, _word(text, n - 16) * K2 & MASK
+        first = _rotated(a + b, 43) + _rotated(c, 30) + d
+        return _joined(first, a + _rotated(b + K2, 18) + c, factor)
+    if n >= 8:
+        a, b = _word(text, 0) + K2 & MASK, _word(text, n - 8)
+        c, d = _rotated(b, 37) * factor + a, (_rotated(a, 25) + b) * factor
+        return _joined(c, d, factor)
+    if n >= 4:
+        return _joined(n + (_word(text, 0, 4) << 3), _word(text, n - 4, 4), factor)
+    if n:
+        y, z = text[0] + (text[n >> 1] << 8), n + (text[-1] << 2)
+        return _mixed(y * K2 & MASK ^ z * K0 & MASK) * K2 & MASK
+    return K2
+
+
+def _word(text: bytes, begin: int, size: int = 8) -> int:
+    return int.from_bytes(text[begin : begin + size], "little")
+
+
+def _rotated(value: int, by: int) -> int:
+    value &= MASK
+    return (value >> by | value << 64 - by) & MASK
+
+
+def _mixed(value: int) -> int:
+    return value ^ value >> 47
+
+
+def _joined(a: int, b: int, factor: int) -> int:
+    first = _mixed(((a ^ b) & MASK) * factor & MASK)
+    return _mixed(((b ^ first) & MASK) * factor & MASK) * factor & MASK
