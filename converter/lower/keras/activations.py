@@ -48,6 +48,11 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
     if isinstance(spec, Mapping):
         name = spec.get("class_name")
         config = spec.get("config")
+        if name == "__lambda__" or (name is None and "value" in spec):
+            from converter.lower.keras.lambdas import applied
+
+            # Keras 3 writes the inner part of its own form, which it does not read again.
+            return applied(op, x, spec if name else {"class_name": "__lambda__", "config": spec})
         if name in ("function", "__function__", "Activation") or isinstance(config, str):
             # Keras 3 calls a function "function"; its name is its config.
             if isinstance(config, Mapping):

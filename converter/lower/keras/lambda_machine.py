@@ -57,6 +57,20 @@ class Machine:
         self.depth = 0
         self.counted = 0
 
+    def walk(self, function: Closure, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Call the function that a layer is.
+
+        Raises:
+            Gap: It does what we do not, or what Python itself refuses.
+        """
+        try:
+            with np.errstate(all="ignore"):
+                result = self.call(function, given, named)
+                self.spend(result)
+        except (*v.FAULTS, ArithmeticError, RuntimeError) as e:
+            raise v.fault("its code", e) from e
+        return result
+
     def call(
         self, callee: Any, given: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:

@@ -213,6 +213,9 @@ def binary(sign: str, a: Any, b: Any) -> Any:
     for value in (a, b):
         if not isinstance(value, (*PLAIN, list, tuple, set, frozenset, np.ndarray)):
             raise Gap(f"{shown(a)} {sign} {shown(b)}")
+    sequences = isinstance(a, list | tuple) and isinstance(b, list | tuple)
+    if sign == "+" and sequences and Sizes in (type(a), type(b)):
+        a, b = Sizes(a), Sizes(b)  # TensorFlow's shapes take both
     _bounded(sign, a, b)
     try:
         result = BINARY[sign](a, b)
@@ -225,7 +228,7 @@ def binary(sign: str, a: Any, b: Any) -> Any:
         ) from e
     if isinstance(result, int) and result.bit_length() > MOST_BITS:
         raise Gap(f"an integer of {result.bit_length()} bits")
-    return python(result)
+    return Sizes(result) if isinstance(a, Sizes) and isinstance(result, tuple) else python(result)
 
 
 def _bounded(sign: str, a: Any, b: Any) -> None:

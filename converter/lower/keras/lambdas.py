@@ -45,11 +45,10 @@ def lambda_(
     if "training" in (*code.positional[1:], *code.keyword_only):
         given.setdefault("training", False)
     machine = Machine(names)
-    result = machine.call(called, [structure], given)
-    machine.spend(result)
+    result = machine.walk(called, [structure], given)
     own = None
     if is_function(own_mask):
-        own = machine.call(closure_of(own_mask), [structure, mask])
+        own = machine.walk(closure_of(own_mask), [structure, mask], {})
         if not isinstance(own, Value | None):
             raise Gap("its mask is not one tensor")
     elif own_mask is not None:
@@ -57,6 +56,20 @@ def lambda_(
     note(op, w, names.read)
     made = _tensors(op, result)
     return made if own is None else Masked(made, own)
+
+
+def applied(op: Builder, x: Value, config: Any) -> Value:
+    """Apply an activation that is a function of the author's: Keras 3 keeps its code.
+
+    Raises:
+        Gap: It does what we do not.
+    """
+    names = Names(op, Roles(op, "activation", {}), Setting(3, 2))
+    result = Machine(names).walk(closure_of(config), [x], {})
+    if not isinstance(result, Value):
+        raise Gap("an activation that gives more than a tensor")
+    note(op, Roles(op, "of an activation", {}), names.read)
+    return result
 
 
 def closure_of(config: Any) -> Closure:
