@@ -18,7 +18,7 @@ from formats.python_steps import Code, Step
 
 __all__ = ["Code", "Step", "read"]
 
-MEANINGS = (python_calls, python_flow, python_values)  # imported for what they say `means`
+_MEANINGS = (python_calls, python_flow, python_values)  # imported for what they say `means`
 
 # From which version on a code object is laid out so.
 _LAYOUTS = {

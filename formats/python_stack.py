@@ -274,7 +274,7 @@ class Stack:
         self.at = at
         self.falls = True
         one = self.code.instructions[at]
-        meaning = _MEANINGS.get(one.name)
+        meaning = MEANINGS.get(one.name)
         if meaning is None:
             what = _UNSAID.get(one.name, one.name)
             raise UnsupportedError(
@@ -299,7 +299,7 @@ def _either(new: Slot, old: Slot) -> Slot:
 
 Meaning: TypeAlias = Callable[[Stack, int], None]
 
-_MEANINGS: dict[str, Meaning] = {}
+MEANINGS: dict[str, Meaning] = {}
 
 
 def means(*names: str) -> Callable[[Meaning], Meaning]:
@@ -307,9 +307,9 @@ def means(*names: str) -> Callable[[Meaning], Meaning]:
 
     def register(meaning: Meaning) -> Meaning:
         for name in names:
-            if name in _MEANINGS:
+            if name in MEANINGS:
                 raise ValueError(f"two meanings of {name}")
-            _MEANINGS[name] = meaning
+            MEANINGS[name] = meaning
         return meaning
 
     return register

@@ -3,17 +3,30 @@
 Each was compared with what those wrote of the source above it, as far as public test files hold it.
 """
 
+import base64
+import json
+import re
 import time
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from python_assembler import Source, assemble
 from python_machine import Cell, Function
 
 from formats import python_code
+from formats.containers.marshal import PYTHON_3_8, PYTHON_3_11, CodeRecord, load
 from formats.errors import LimitError, UnsupportedError
+from formats.python_instructions import disassemble
+from formats.python_stack import MEANINGS
 
+ENTERED = object()  # stands for a context manager
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "python_code"
+LAYOUTS = {(3, 10): PYTHON_3_8} | {(3, minor): PYTHON_3_11 for minor in range(11, 15)}
 OLD = ((2, 7), (3, 4), (3, 5))
 WORDS = ((3, 6), (3, 7))
 
@@ -381,7 +394,7 @@ CASES = [
         LOAD_FAST v
         RETURN_VALUE
         """,
-        ((("entered",), "entered, left"),),
+        (((ENTERED,), "entered, left"),),
     ),
     Case(
         "def f(x): with x as v: y = v  # to 3.7",
@@ -398,7 +411,7 @@ CASES = [
         LOAD_FAST v
         RETURN_VALUE
         """,
-        ((("entered",), "entered, left"),),
+        (((ENTERED,), "entered, left"),),
     ),
     Case(
         "def f(x): with x as v: return v  # to 3.7",
@@ -415,7 +428,7 @@ CASES = [
         LOAD_CONST None
         RETURN_VALUE
         """,
-        ((("entered",), "entered, left"),),
+        (((ENTERED,), "entered, left"),),
     ),
     Case(
         "def f(x): with x as v: return v  # of 3.8",
@@ -438,7 +451,192 @@ CASES = [
         LOAD_CONST None
         RETURN_VALUE
         """,
-        ((("entered",), "entered, left"),),
+        (((ENTERED,), "entered, left"),),
+    ),
+    Case(
+        "def f(x): x[:] = [1]; x[1:] = [2, 3, 4]; x[1:2] = [9]; return x",
+        ((2, 7),),
+        """
+        LOAD_CONST 1
+        BUILD_LIST 1
+        LOAD_FAST x
+        STORE_SLICE_0
+        LOAD_CONST (2, 3, 4)
+        LOAD_FAST x
+        LOAD_CONST 1
+        STORE_SLICE_1
+        LOAD_CONST (9, 8)
+        LOAD_FAST x
+        LOAD_CONST 1
+        LOAD_CONST 2
+        STORE_SLICE_3
+        LOAD_FAST x
+        RETURN_VALUE
+        """,
+        ((([0, 0],), [1, 9, 8, 3, 4]),),
+    ),
+    Case(
+        "def f(x): del x[1:2]; del x[:2]; y = x + x; del x[:]; return x, y",
+        ((2, 7),),
+        """
+        LOAD_FAST x
+        LOAD_CONST 1
+        LOAD_CONST 2
+        DELETE_SLICE_3
+        LOAD_FAST x
+        LOAD_CONST 2
+        DELETE_SLICE_2
+        LOAD_FAST x
+        LOAD_FAST x
+        BINARY_ADD
+        STORE_FAST y
+        LOAD_FAST x
+        DELETE_SLICE_0
+        LOAD_FAST x
+        LOAD_FAST y
+        BUILD_TUPLE 2
+        DELETE_FAST y
+        RETURN_VALUE
+        """,
+        ((([0, 1, 2, 3, 4],), ([], [3, 4, 3, 4])),),
+    ),
+    Case(
+        "operators that change what is on their left",
+        (*OLD, *WORDS, (3, 8), (3, 9), (3, 10)),
+        "LOAD_FAST x\n"
+        + "".join(
+            f"LOAD_CONST {number}\nINPLACE_{name}\n"
+            for name, number in (
+                ("FLOOR_DIVIDE", 3),
+                ("MODULO", 4),
+                ("POWER", 5),
+                ("LSHIFT", 2),
+                ("RSHIFT", 1),
+                ("AND", 96),
+                ("OR", 3),
+                ("XOR", 1),
+                ("SUBTRACT", 2),
+                ("TRUE_DIVIDE", 128),
+            )
+        )
+        + "RETURN_VALUE",
+        (((20,), 0.5),),
+    ),
+    Case(
+        "def f(x): x /= 2; return x  # Python 2's",
+        ((2, 7),),
+        "LOAD_FAST x\nLOAD_CONST 2\nINPLACE_DIVIDE\nRETURN_VALUE",
+        (((7,), 3), ((7.0,), 3.5)),
+    ),
+    Case(
+        "def f(x): x @= x; return x",
+        ((3, 5), *WORDS, (3, 8), (3, 9), (3, 10)),
+        "LOAD_FAST x\nLOAD_FAST x\nINPLACE_MATRIX_MULTIPLY\nRETURN_VALUE",
+        (((np.eye(2) * 3,), np.eye(2) * 9),),
+    ),
+    Case(
+        "def f(x): x[0] += 5; return x  # of Python 2",
+        ((2, 7),),
+        """
+        LOAD_FAST x
+        LOAD_CONST 0
+        DUP_TOPX 2
+        BINARY_SUBSCR
+        LOAD_CONST 5
+        INPLACE_ADD
+        ROT_THREE
+        STORE_SUBSCR
+        LOAD_FAST x
+        RETURN_VALUE
+        """,
+        ((([1, 2],), [6, 2]),),
+    ),
+    Case(
+        "the fourth from the top",
+        ((2, 7), (3, 8), (3, 9), (3, 10)),
+        """
+        LOAD_CONST 1
+        LOAD_CONST 2
+        LOAD_CONST 3
+        LOAD_FAST x
+        ROT_FOUR
+        BUILD_TUPLE 4
+        RETURN_VALUE
+        """,
+        (((4,), (4, 1, 2, 3)),),
+    ),
+    Case(
+        "lambda x, y: ((*x, *y), {*x, *y}, {**{'a': x}, **{'b': y}})  # before 3.9",
+        ((3, 5), *WORDS, (3, 8)),
+        """
+        LOAD_FAST x
+        LOAD_FAST y
+        BUILD_TUPLE_UNPACK 2
+        LOAD_FAST x
+        LOAD_FAST y
+        BUILD_SET_UNPACK 2
+        LOAD_CONST 'a'
+        LOAD_FAST x
+        BUILD_MAP 1
+        LOAD_CONST 'b'
+        LOAD_FAST y
+        BUILD_MAP 1
+        BUILD_MAP_UNPACK 2
+        BUILD_TUPLE 3
+        RETURN_VALUE
+        """,
+        ((("a", "bc"), (("a", "b", "c"), {"a", "b", "c"}, {"a": "a", "b": "bc"})),),
+        parameters=("x", "y"),
+    ),
+    Case(
+        "def f(x, y): for v in y: with x: continue; return x  # to 3.7",
+        ((2, 7), (3, 4)),
+        """
+        SETUP_LOOP after
+        LOAD_FAST y
+        GET_ITER
+        loop: FOR_ITER end
+        STORE_FAST v
+        LOAD_FAST x
+        SETUP_WITH cleanup
+        POP_TOP
+        CONTINUE_LOOP loop
+        POP_BLOCK
+        LOAD_CONST None
+        cleanup: WITH_CLEANUP
+        END_FINALLY
+        JUMP_ABSOLUTE loop
+        end: POP_BLOCK
+        after: LOAD_FAST x
+        RETURN_VALUE
+        """,
+        (((ENTERED, (1, 2)), "entered, left"),),
+        parameters=("x", "y"),
+    ),
+    Case(
+        "def f(x, y): for v in y: with x: break; return x  # to 3.7",
+        ((2, 7), (3, 4)),
+        """
+        SETUP_LOOP after
+        LOAD_FAST y
+        GET_ITER
+        loop: FOR_ITER end
+        STORE_FAST v
+        LOAD_FAST x
+        SETUP_WITH cleanup
+        POP_TOP
+        BREAK_LOOP
+        POP_BLOCK
+        LOAD_CONST None
+        cleanup: WITH_CLEANUP
+        END_FINALLY
+        JUMP_ABSOLUTE loop
+        end: POP_BLOCK
+        after: LOAD_FAST x
+        RETURN_VALUE
+        """,
+        (((ENTERED, (1, 2)), "entered, left"),),
+        parameters=("x", "y"),
     ),
 ]
 
@@ -470,9 +668,9 @@ def test_steps_of_old_code(case: Case, version: tuple[int, int], capsys: Any) ->
     assert code.version <= version
     for args, expected in case.calls:
         managed = Managed()
-        given = tuple(managed if a == "entered" else a for a in args)
+        given = tuple(managed if a is ENTERED else deepcopy(a) for a in args)
         result = Function(code, {})(*given)
-        assert (managed.log if result is managed else result) == expected
+        assert np.all((managed.log if result is managed else result) == expected)
 
 
 @pytest.mark.parametrize("version", [*OLD, *WORDS, (3, 8), (3, 9), (3, 10)])
@@ -544,6 +742,27 @@ def test_two_versions_that_differ_are_named() -> None:
         code = python_code.read(assemble(Source(version, text)))
         assert code.version == expected
         assert [Function(code, {})(x) for x in (0, 1)] == [2, 1]
+
+
+def test_every_instruction_is_met() -> None:
+    """Here, or in what real compilers wrote (`test_python_code`)."""
+    met = Path(__file__).read_text().replace("\\n", " ") + " ".join(case.text for case in CASES)
+    for path in FIXTURES.glob("code_*.json"):
+        stored = json.loads(path.read_text())
+        version = tuple(stored["version"])
+        for text in stored["codes"]:
+            for record in records(load(base64.b64decode(text), LAYOUTS[version])):
+                code = disassemble(record, version)
+                met += "".join(f" {one.name} " for one in code.instructions)
+    missing = [name for name in MEANINGS if not re.search(rf"\b{name}\b", met)]
+    assert not missing
+
+
+def records(record: CodeRecord) -> Iterator[CodeRecord]:
+    yield record
+    for value in record.constants:
+        if isinstance(value, CodeRecord):
+            yield from records(value)
 
 
 UNSAID = {
