@@ -34,7 +34,7 @@ ABSENT = {
         **dict.fromkeys((
             "neg", "inv", "complex_abs", "sub", "mul", "batch_matmul", "pack", "unpack", "select",
         ), "of TensorFlow 0"),
-        **dict.fromkeys(("random_normal", "random.normal", "random_uniform", "random.uniform"),
+        **dict.fromkeys(("random_normal", "random.normal", "random_uniform"),
                         "others each time"),
         "Variable": "a variable, which functions of TensorFlow 2 cannot make",
         "image.transpose_image": "of TensorFlow 1", "identity_n": "tensors in lists",

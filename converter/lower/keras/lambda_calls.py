@@ -6,6 +6,7 @@ what everybody calls so, which `Names.read` keeps for the graph's notes.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from inspect import CO_VARARGS
 from typing import Any
 
 import numpy as np
@@ -312,7 +313,11 @@ def fitted(
     if order is not None:
         found |= dict(zip(order, arguments, strict=False))
         arguments = []
-    elif code is not None and row.handler.__module__.startswith(OPERATIONS_AT):
+    elif (
+        code is not None
+        and not code.co_flags & CO_VARARGS
+        and row.handler.__module__.startswith(OPERATIONS_AT)
+    ):
         most = code.co_argcount - 1
         others = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
         found |= dict(zip(others, arguments[most:], strict=False))

@@ -14,6 +14,8 @@ from converter.lower.keras.lambda_tensors import function
 from converter.lower.keras.lambda_values import Closure
 from converter.lower.values import Value
 
+MOST_ROUNDS = 256  # that one map is unrolled to
+
 
 def _chosen(machine: Machine, value: Any) -> Any:
     return machine.call(value) if isinstance(value, Closure) else value
@@ -58,6 +60,29 @@ def shape_of(op: Builder, machine: Machine, x: Any) -> Any:
     )
 
 
+def map_fn(op: Builder, machine: Machine, fn: Any, elems: Any, *rest: Any, **named: Any) -> Any:
+    """What a function gives for each part of a tensor along its first axis, which is known."""
+    if rest or not set(named) <= {"name", "dtype"}:
+        raise Gap("map_fn with more than a function and a tensor")
+    dtype = named.get("dtype")
+    whole = elems if isinstance(elems, list | tuple) else [elems]
+    if not whole or not all(isinstance(part, Value) and part.rank for part in whole):
+        raise Gap("map_fn of what is no tensor")
+    sizes = {part.shape[0] for part in whole}
+    (size,) = sizes if len(sizes) == 1 else (None,)
+    if not isinstance(size, int) or not 0 < size <= MOST_ROUNDS:
+        raise Gap("map_fn over an axis of unknown size, as the batch")
+    made = []
+    for i in range(size):
+        parts = [function(op, "getitem", part, [i]) for part in whole]
+        given = type(elems)(parts) if isinstance(elems, list | tuple) else parts[0]
+        made.append(machine.call(fn, [given]))
+    if not all(isinstance(part, Value) for part in made):
+        raise Gap("map_fn of a function that gives more than a tensor")
+    stacked = function(op, "stack", made)
+    return op.cast(stacked, str(dtype)) if isinstance(dtype, str) else stacked
+
+
 def reshape(op: Builder, machine: Machine, x: Any, newshape: Any) -> Any:
     """A tensor in another shape, which may be computed: Keras 3's."""
     del machine
@@ -65,8 +90,10 @@ def reshape(op: Builder, machine: Machine, x: Any, newshape: Any) -> Any:
 
 
 CHOICES: dict[str, Callable[..., Any]] = {
+    "keras.backend.map_fn": map_fn,
     "keras.ops.reshape": reshape,
     "keras.ops.shape": shape_of,
+    **dict.fromkeys(("tensorflow.map_fn", "tensorflow1.map_fn", "tensorflow2.map_fn"), map_fn),
     "keras.backend.in_train_phase": in_train_phase,
     "keras.backend.in_test_phase": in_test_phase,
     "keras.backend.switch": switch,

@@ -13,7 +13,13 @@ from converter.lower.graph import Attribute
 from converter.lower.keras.core import einsum_shape
 from converter.lower.keras.lambda_tensors import function, parts
 from converter.lower.keras.operations.operands import tensor
-from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Gap, operation
+from converter.lower.keras.table import (
+    BACKEND_FUNCTIONS,
+    OPERATIONS,
+    TF_CALLED,
+    Gap,
+    operation,
+)
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axis_of
 from converter.lower.keras.tensorflow_ops.arrays import wanted
 from converter.lower.values import Value
@@ -167,6 +173,22 @@ def einsum(op: Builder, equation: Any, *inputs: Any) -> Value:
     return op.einsum(equation.replace(" ", ""), *operands, shape=shape)
 
 
+@operation(TF_CALLED, "meshgrid")
+def meshgrid(op: Builder, *vectors: Any, indexing: str = "xy") -> list[Value]:
+    """For each vector a tensor that varies along an axis of its own."""
+    made: list[Value] = OPERATIONS["Meshgrid"].handler(op, *alike(op, *vectors), indexing=indexing)
+    return made
+
+
+@operation(TF_CALLED, "lrn")
+def lrn(
+    op: Builder, input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0,
+    beta: float = 0.5,
+) -> Value:  # fmt: skip
+    """X / (bias + alpha * the sum of squares of channels around) ** beta."""
+    return function(op, "local_response_normalization", input, depth_radius, bias, alpha, beta)
+
+
 @operation(TF_CALLED, "l2_loss")
 def l2_loss(op: Builder, t: Any) -> Value:
     """Half the sum of squares."""
@@ -193,7 +215,7 @@ def drawn(op: Builder, op_type: str, shape: Any, dtype: str, **how: Attribute) -
     else:
         like = op.emit("ConstantOfShape", computed, dtype="float32", shape=tuple(dims))
         made = op.node(f"{op_type}Like", [like], [(dtype, tuple(dims))], attributes=attributes)
-    op.graph.random[made[0].name] = op_type
+    op._outermost.random[made[0].name] = op_type
     return made[0]
 
 

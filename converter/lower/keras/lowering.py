@@ -87,6 +87,8 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
     report(walk.gaps)
     found = needed(graph)
     report(list(walk.unused(found)))
+    drawn = {name for node in found.nodes for name in node.outputs}
+    found.random = {name: kind for name, kind in found.random.items() if name in drawn}
     return found
 
 

@@ -183,10 +183,8 @@ def test_tensorflow_0_took_axes_first():
         ("lambda x: x * (x.shape[0] * 2)", "arithmetic with a size that is not known"),
         ("lambda x: tf.keras.layers.Dense(3)(x)", "arguments that are not named|by name"),
         ("lambda x: tf.keras.layers.Dense(units=3)(x)", "has no weight 'kernel'"),
-        (
-            "lambda x: tf.map_fn(lambda y: y, x)",
-            "function <lambda> as an argument|calls tensorflow.map_fn",
-        ),
+        ("lambda x: tf.map_fn(lambda y: y, x)", "map_fn over an axis of unknown size"),
+        ("lambda x: tf.scan(lambda a, y: a, x)", "calls tensorflow.scan|function <lambda> as an"),
         ("lambda x: x.numpy()", "attribute numpy of a tensor"),
         ("lambda x: 'text'", "its function gives a str"),
         ("lambda x: None", "its function gives a NoneType"),
@@ -300,6 +298,13 @@ def test_a_function_that_is_not_in_the_file_is_named_with_the_way_out():
     assert "(l1)" in text
     assert "4wEA" not in text
     assert "--trust" in text
+
+
+def test_numbers_that_are_drawn_for_training_alone_are_not_in_the_graph():
+    source = "lambda x: K.in_train_phase(x + tf.random.uniform(tf.shape(x)), x) * 2.0"
+    graph = lower(bundle({"function": recorded(source)}))
+    assert graph.random == {}
+    assert [node.op_type for node in graph.nodes] == ["Mul", "Identity"]
 
 
 def test_a_gap_in_code_is_named_with_its_layer_and_the_way_out():
