@@ -110,6 +110,7 @@ def activation(value: Any, dtype: Any) -> Any:
             keras_object("keras.layers", n, {"dtype": dtype, **c} if dtype else c) for n, c in parts
         ]
         return keras_object("keras.layers", "Pipeline", {"layers": layers})
-    if value not in signatures()["activations"]:
+    name = str(value).removesuffix("_v2")  # TensorFlow's own functions, under their names inside
+    if name not in signatures()["activations"]:
         raise Gap(f"activation {value!r:.60}")
-    return value
+    return name

@@ -132,7 +132,7 @@ def leaky_relu(op: Builder, x: Value, negative_slope: float = 0.2) -> Value:
     return op.unary("LeakyRelu", x, alpha=float(negative_slope))
 
 
-@activation("softmax")
+@activation("softmax", "softmax_v2")  # what TensorFlow calls its function
 def softmax(op: Builder, x: Value, axis: int | list[int] = -1) -> Value:
     """exp(x) / sum(exp(x)) over an axis, or over several."""
     if isinstance(axis, int):
@@ -142,7 +142,7 @@ def softmax(op: Builder, x: Value, axis: int | list[int] = -1) -> Value:
     return op.div(powers, op.reduce("ReduceSum", powers, axis, keepdims=True))
 
 
-@activation("log_softmax")
+@activation("log_softmax", "log_softmax_v2")
 def log_softmax(op: Builder, x: Value, axis: int = -1) -> Value:
     """X - log(sum(exp(x))) over an axis."""
     return op.softmax(x, axis, "LogSoftmax")

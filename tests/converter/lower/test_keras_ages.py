@@ -1,5 +1,6 @@
 """Files of every age of Keras: our graph gives what the Keras that wrote them gave."""
 
+import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import converter
 from converter.lower import emit
 from converter.lower.keras.lowering import lower, model_of
+from converter.write_keras.words import activation
 from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -80,6 +82,19 @@ def test_unrecorded_theano_is_told_by_the_names_of_its_weights():
     bundle = converter.read(FIXTURES / "keras1_theano_sequential.h5")
     assert "backend" not in bundle.metadata.recorded
     assert model_of(bundle).layers["conv"].config["flipped"]
+
+
+def test_functions_of_tensorflow_go_by_their_names_inside(tmp_path):
+    """Keras before 2.13 calls tf.nn.log_softmax ``log_softmax_v2``, and reads it so."""
+    source = tmp_path / "model.keras"
+    with zipfile.ZipFile(FIXTURES.parent / "keras_layers" / "activations.zip") as archive:
+        source.write_bytes(archive.read("function-log_softmax.keras.keras"))
+    bundle = converter.read(source)
+    assert bundle.topology is not None
+    named = json.loads(json.dumps(bundle.topology.content).replace("log_softmax", "log_softmax_v2"))
+    graph = lower(replace(bundle, topology=replace(bundle.topology, content=named)))
+    assert [node.op_type for node in graph.nodes if node.op_type != "Identity"] == ["LogSoftmax"]
+    assert activation("log_softmax_v2", None) == "log_softmax"
 
 
 def test_padding_that_theano_alone_has_is_a_gap(tmp_path):
