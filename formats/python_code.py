@@ -58,7 +58,7 @@ def read(data: bytes) -> Code:
     name = next(iter(records.values())).name
     raise UnsupportedError(
         f"not supported: the byte-code of function {name!r}, of no known version of Python",
-        expected="one of 2.7 and 3.4 to 3.14",
+        expected="2.7, or 3.4 to 3.15",
     )
 
 

@@ -32,7 +32,15 @@ def refuse_handlers(code: Disassembled, name: str) -> None:
 # On the stack
 
 
-@means("POP_TOP", "POP_ITER")
+@means("POP_ITER")
+def pop_iterator(stack: Stack, number: int) -> None:
+    """Pop an iterator, from 3.15 on with the place above it."""
+    if stack.version >= (3, 15):
+        pop(stack, number)
+    pop(stack, number)
+
+
+@means("POP_TOP")
 def pop(stack: Stack, number: int) -> None:
     """Pop."""
     del number
@@ -134,20 +142,27 @@ def jump(stack: Stack, number: int) -> None:
 
 @means("GET_ITER")
 def iterate(stack: Stack, number: int) -> None:
-    """Replace the top by its iterator."""
-    del number
+    """Replace the top by its iterator; from 3.15 on a place above it is for counting."""
+    if number:
+        raise UnsupportedError("not supported: yield from or await in a Python function")
     stack.values(1)
     stack.emit("iterator")
     stack.push()
+    if stack.version >= (3, 15):
+        stack.push(EMPTY)
 
 
 @means("FOR_ITER")
 def next_element(stack: Stack, number: int) -> None:
     """Push the next element, or pop the iterator and jump."""
     del number
+    if stack.version >= (3, 15) and not stack.is_empty(stack.pop()):
+        raise MisfitError("goes through what is no iterator")
     stack.values(1)
     stack.emit("next", None, stack.target())
     stack.push()
+    if stack.version >= (3, 15):
+        stack.push(EMPTY)
     stack.push()
 
 

@@ -24,7 +24,8 @@ _BINARY_OP = ("+", "&", "//", "<<", "@", "*", "%", "|", "**", ">>", "-", "/", "^
 _IN_PLACE = len(_BINARY_OP)
 _SUBSCRIPT = 26  # BINARY_OP's in 3.14
 _KINDS = ("tuple", "list", "set", "map", "string")
-_COMMON = ("AssertionError", "NotImplementedError", "tuple", "all", "any")
+_COMMON = ("AssertionError", "NotImplementedError", "tuple", "all", "any", "list", "set")
+_COMMON_VALUES = (None, "", True, False, -1)  # after those (3.15)
 _CONVERSIONS = ("", "s", "r", "a")
 
 
@@ -49,8 +50,11 @@ def load_small_integer(stack: Stack, number: int) -> None:
 
 @means("LOAD_COMMON_CONSTANT")
 def load_common_constant(stack: Stack, number: int) -> None:
-    """Push what Python has under a name, which no module can replace."""
-    stack.emit("global", stack.operand(_COMMON, number))
+    """Push what Python has under a name, which no module can replace, or a small constant."""
+    if number < len(_COMMON):
+        stack.emit("global", _COMMON[number])
+    else:
+        stack.emit("constant", stack.operand(_COMMON_VALUES, number - len(_COMMON)))
     stack.push()
 
 
@@ -189,9 +193,11 @@ def store_global(stack: Stack, number: int) -> None:
 
 @means("IMPORT_NAME")
 def import_module(stack: Stack, number: int) -> None:
-    """Import a module."""
+    """Import a module; from 3.15 on the lower bits say when, which in functions is at once."""
     stack.values(2)
-    stack.emit("import", stack.operand(stack.record.names, number))
+    stack.emit(
+        "import", stack.operand(stack.record.names, number >> (2 * (stack.version > (3, 14))))
+    )
     stack.push()
 
 

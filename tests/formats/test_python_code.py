@@ -13,7 +13,7 @@ from python_machine import Cell, Function
 from formats import python_code
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "python_code"
-VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
 
 def _module(name: str) -> types.ModuleType:

@@ -26,7 +26,7 @@ from formats.python_stack import MEANINGS
 
 ENTERED = object()  # stands for a context manager
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "python_code"
-LAYOUTS = {(3, 10): PYTHON_3_8} | {(3, minor): PYTHON_3_11 for minor in range(11, 15)}
+LAYOUTS = {(3, 10): PYTHON_3_8} | {(3, minor): PYTHON_3_11 for minor in range(11, 16)}
 OLD = ((2, 7), (3, 4), (3, 5))
 WORDS = ((3, 6), (3, 7))
 
