@@ -45,7 +45,8 @@ UNRANKED: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = (
 LEVELS = 4
 # What else is drawn where a source takes no such numbers, or makes nothing finite of them.
 SMALL, PERMUTED, POSITIVE = "of 0 and 1", "permutations", "positive"
-VARIANTS = (SMALL, PERMUTED, POSITIVE)
+SINGLE = "one in each row"  # of values that may be any number
+VARIANTS = (SINGLE, SMALL, PERMUTED, POSITIVE)
 
 # Layers and operations that hand on the elements they are given.
 PASSING = frozenset((
@@ -143,7 +144,9 @@ def plan(
         for sample in range(samples):
             alternatives: dict[tuple[object, ...], Case] = {}
             for values, level in _attempts(levels if is_free else 1, VARIANTS if is_varied else ()):
-                shapes = _shapes(specs, found, level, sizing)
+                if values == SINGLE and not any(hint.counted for hint in found):
+                    continue
+                shapes = _shapes(specs, found, level, sizing, is_single=values == SINGLE)
                 taken = [_varied(s.dtype, h, values) for s, h in zip(specs, found, strict=True)]
                 key = (*shapes, *taken)
                 if key in alternatives:
@@ -170,6 +173,8 @@ def _attempts(levels: int, variants: Sequence[str]) -> Iterator[tuple[str, int]]
 
 def _varied(dtype: str, hint: Hint, values: str) -> Hint:
     """Return a hint for other numbers, where we know nothing of what they stand for."""
+    if values == SINGLE:
+        return replace(hint, high=2) if hint.counted else hint
     is_known = hint.high is not None or hint.words or hint.is_mask
     if is_known or "int" not in dtype or not values:
         is_plain = hint == Hint() and "float" in dtype
@@ -245,10 +250,15 @@ def kept_as(dtype: str) -> "np.dtype[np.generic]":
 
 
 def _shapes(
-    specs: Sequence[TensorSpec], found: Sequence[Hint], level: int, sizing: int
-) -> tuple[tuple[int, ...], ...]:
+    specs: Sequence[TensorSpec], found: Sequence[Hint], level: int, sizing: int, *,
+    is_single: bool = False,
+) -> tuple[tuple[int, ...], ...]:  # fmt: skip
     """Return a shape for each input; axes of one name have one size, and so does one place."""
     named = {name: both[sizing] for hint in found for name, both in hint.sizes}
+    for spec, hint in zip(specs, found, strict=True) if is_single else ():
+        if hint.counted and spec.shape:
+            rows = spec.shape[0]
+            named[hint.counted] = rows if isinstance(rows, int) else BATCHES[sizing]
     shapes = []
     for spec, hint in zip(specs, found, strict=True):
         if spec.shape is None:
@@ -293,8 +303,11 @@ def draw(
     rng: np.random.Generator, dtype: str, shape: tuple[int, ...], hint: Hint, total: int = 0
 ) -> np.ndarray:
     """Return an array of random elements; of those that count others, the sum is ``total``."""
-    if hint.counted:
-        array: np.ndarray = np.bincount(rng.integers(0, shape[0], total), minlength=shape[0])
+    array: np.ndarray
+    if hint.counted and hint.high == 2 and total == shape[0]:
+        array = np.ones(shape, np.int64)
+    elif hint.counted:
+        array = np.bincount(rng.integers(0, shape[0], total), minlength=shape[0])
     elif hint.grain:
         array = rng.integers(hint.low, hint.high or 1, shape) * hint.grain
     elif hint.is_mask:

@@ -18,6 +18,7 @@ from converter.lower.values import Value, identity
 from formats.errors import UnsupportedError
 
 FARTHEST = 64  # copies of copies
+MOST_SEARCHES = 200  # for what a text is a copy of: each looks at all nodes
 PNG = b"\x89PNG\r\n\x1a\n"  # https://www.w3.org/TR/png-3/#5PNG-file-signature
 TOGETHER = {encoded.VALUES, encoded.LENGTHS}  # roles of the two parts of one feature
 UNLIKE = (encoded.VALUES, encoded.RATE)  # roles of parts that have no row for each text
@@ -47,6 +48,7 @@ class _Record:
     several: bool
     settings: Mapping[str, "str | int | bool"]
     parts: dict[tuple[str, str], Part] = field(default_factory=dict)
+    roles: dict[str, set[str]] = field(default_factory=dict)  # by key
 
 
 class Decoded:
@@ -57,6 +59,8 @@ class Decoded:
         self._op = op
         self._records: dict[str, _Record] = {}
         self._fingerprints = Fingerprints(op, self._fingerprint)
+        self._searches = 0
+        self._known: set[str] = set()
         self._asked: set[str] = set()  # inputs of which it was asked how they begin
         self._axes: dict[str, str] = {}  # names of axes -> inputs that have them
 
@@ -68,8 +72,8 @@ class Decoded:
         """
         op, name, index = self._op, text.name, None
         shape = text.shape
-        makers = {out: n for g in op.enclosing[::-1] for n in g.nodes for out in n.outputs}
-        inputs = op.enclosing[-1].inputs
+        inputs = self._inputs()
+        makers = {} if name in inputs else self._makers()
         for _ in range(FARTHEST):
             if name in inputs:
                 break
@@ -87,6 +91,24 @@ class Decoded:
         if name not in inputs or op.graph.specs[name].dtype != "string":
             raise Gap(f"{what} of what is no input: ONNX cannot express it")
         return Origin(name, self._named(name, shape), index)
+
+    def _inputs(self) -> set[str]:
+        """Return the names of the graph's inputs, of which there may be more each time."""
+        names = self._op.enclosing[-1].inputs
+        self._known.update(names[len(self._known) :])
+        return self._known
+
+    def _makers(self) -> dict[str, Node]:
+        """Return which nodes make what can be seen from here.
+
+        Raises:
+            Gap: It was looked for too often.
+        """
+        self._searches += 1
+        if self._searches > MOST_SEARCHES:
+            raise Gap(f"more than {MOST_SEARCHES} copies of inputs, decoded")
+        graphs = self._op.enclosing[::-1]
+        return {out: node for graph in graphs for node in graph.nodes for out in node.outputs}
 
     def _named(self, name: str, shape: Shape) -> Shape:
         """Return a shape of texts all of whose sizes have a name."""
@@ -114,7 +136,7 @@ class Decoded:
         Raises:
             Gap: They are computed.
         """
-        return replace(text, name=self._fingerprints.of(text.name), dtype="uint64")
+        return replace(text, name=self._fingerprints.of(text.name), dtype="int64")
 
     def _fingerprint(self, name: str) -> str:
         spec = self._op.graph.specs[name]
@@ -151,26 +173,22 @@ class Decoded:
         shape = origin.shape if spec.unranked else spec.shape
         new = _Record(kind, shape, bool(origin.shape), settings or {})
         record = self._records.setdefault(origin.name, new)
-        if replace(record, parts={}) != new:
+        same = (record.kind, record.several, record.settings)
+        if same != (new.kind, new.several, new.settings):
             raise Gap(f"an input that is decoded in two ways: {record.kind}, {kind}")
         found = record.parts.get((part.key, part.role))
         if found is None:
-            if clash := self._clash(record, part):
-                raise Gap(clash)
+            for role in record.roles.setdefault(part.key, set()) if part.key else ():
+                if {role, part.role} != TOGETHER:
+                    raise Gap(f"feature {part.key!r}, parsed as {role} and as {part.role}")
             name = self._op.late_input(called or part.key, part.dtype, part.shape)
             found = record.parts[part.key, part.role] = replace(part, name=name)
+            record.roles.setdefault(part.key, set()).add(part.role)
         elif (found.dtype, found.shape) != (part.dtype, part.shape):
             which = f"feature {part.key!r}" if part.key else f"a {kind}"
             raise Gap(f"{which} in two types or shapes: {found.dtype} and {part.dtype}")
         whole = Value(found.name, found.dtype, found.shape, identity(len(found.shape)))
         return whole if origin.index is None else self._op.gather(whole, origin.index)
-
-    def _clash(self, record: _Record, part: Part) -> str:
-        """Return why the bytes cannot hold a part besides what is already taken from them."""
-        for other in record.parts.values():
-            if part.key and other.key == part.key and {other.role, part.role} != TOGETHER:
-                return f"feature {part.key!r}, parsed as {other.role} and as {part.role}"
-        return ""
 
     # -- in the end ----------------------------------------------------------------------------
 
@@ -190,22 +208,19 @@ class Decoded:
             record = self._records.get(name)
             if record is None or record.kind != PICTURE or record.settings["form"] != "PNG":
                 raise UnsupportedError(f"op Substr: a part of the text {name!r}")
-        for name, record in self._records.items():
-            _measure(graph, name, record)
+        self._measure(graph)
         read = {name for node in graph.nodes for name in _read_by(node)}
-        for name in self._records:
-            if name in read:
-                readers = sorted({n.op_type for n in graph.nodes if name in _read_by(n)})
-                text = f"input {name!r} is decoded, and read by {', '.join(readers)} as a text too"
-                raise UnsupportedError(text)
+        for name in sorted(read & {*self._records}):
+            readers = sorted({n.op_type for n in graph.nodes if name in _read_by(n)})
+            text = f"input {name!r} is decoded, and read by {', '.join(readers)} as a text too"
+            raise UnsupportedError(text)
         self._forget_unread(read)
         kept = read | {*self._records}
+        parts = self._parts()
         order: list[str] = []
         for name in graph.inputs:
-            if name not in self._records and not self._is_part(name):
-                order.append(name)
-            elif not self._is_part(name):
-                order += self._leaves(name, kept)
+            if name not in parts:
+                order += self._leaves(name, kept) if name in self._records else [name]
         graph.inputs = order
         words = tuple(sorted(self._fingerprints.words))
         graph.encoded = [
@@ -219,13 +234,33 @@ class Decoded:
 
     def _forget_unread(self, read: set[str]) -> None:
         """Take parts that are decoded themselves for unread ones, where nothing reads that."""
+        inner = self._parts()
         for name in [*reversed(self._records)]:
             parts = {part.name for part in self._records[name].parts.values()}
-            if self._is_part(name) and not parts & (read | {*self._records}):
+            if name in inner and not parts & (read | self._records.keys()):
                 del self._records[name]
 
-    def _is_part(self, name: str) -> bool:
-        return any(p.name == name for r in self._records.values() for p in r.parts.values())
+    def _parts(self) -> set[str]:
+        return {part.name for one in self._records.values() for part in one.parts.values()}
+
+    def _measure(self, graph: Graph) -> None:
+        """Have what asks how many texts there are ask it of a part, which has as many rows."""
+        read = {n for node in graph.nodes for n in _read_by(node)}
+        stands_for: dict[str, tuple[str, int]] = {}
+        for name, record in self._records.items():
+            rank, rows = len(record.shape), record.shape
+            fitting = [
+                p for p in record.parts.values() if p.role not in UNLIKE and p.shape[:rank] == rows
+            ]
+            if fitting and rank:
+                part = next((p for p in fitting if p.name in read), fitting[0])
+                stands_for[name] = part.name, rank
+        for node in _nodes(graph) if stands_for else ():
+            if node.op_type == "Shape" and node.inputs[0] in stands_for:
+                node.inputs[0], rank = stands_for[node.inputs[0]]
+                node.attributes.setdefault("start", 0)
+                end = node.attributes.get("end", rank)
+                node.attributes["end"] = min(end, rank) if isinstance(end, int) else rank
 
     def _leaves(self, name: str, kept: set[str]) -> Iterator[str]:
         for part in self._records[name].parts.values():
@@ -246,22 +281,6 @@ def _read_by(node: Node) -> set[str]:
         if isinstance(value, Graph):
             names |= free_names(value)
     return names
-
-
-def _measure(graph: Graph, name: str, record: _Record) -> None:
-    """Have what asks how many texts there are ask it of a part, which has as many rows."""
-    rank, rows = len(record.shape), record.shape
-    fitting = [p for p in record.parts.values() if p.role not in UNLIKE and p.shape[:rank] == rows]
-    if not fitting or not rank:
-        return
-    read = {n for node in graph.nodes for n in _read_by(node)}
-    part = next((p for p in fitting if p.name in read), fitting[0])
-    for node in _nodes(graph):
-        if node.op_type == "Shape" and node.inputs == [name]:
-            node.inputs[0] = part.name
-            node.attributes.setdefault("start", 0)
-            end = node.attributes.get("end", rank)
-            node.attributes["end"] = min(end, rank) if isinstance(end, int) else rank
 
 
 def _nodes(graph: Graph) -> Iterator[Node]:

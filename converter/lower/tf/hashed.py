@@ -5,7 +5,8 @@ fingerprints up among those of the words. Two texts of one fingerprint are one t
 2^64 fingerprints happens to no vocabulary.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import numpy as np
 
@@ -16,11 +17,17 @@ from converter.lower.graph import Graph, Node, Spec
 from converter.lower.tf.context import Context
 
 COPIES = frozenset(("Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"))
-MOVES = COPIES | {"Gather", "GatherND", "Compress", "Slice", "Transpose", "Expand"}
+# What moves texts about -> which of its inputs these are; None for all.
+MOVES: dict[str, tuple[int, ...] | None] = {
+    **dict.fromkeys(COPIES, (0,)),
+    **dict.fromkeys(("Gather", "GatherND", "Compress", "Slice", "Transpose", "Expand"), (0,)),
+    "ScatterND": (0, 2), "ScatterElements": (0, 2), "Where": (1, 2), "Concat": None,
+}  # fmt: skip
+MOST = 200  # texts: for each all nodes are looked at
 
 
 class Fingerprints:
-    """The fingerprints of texts in a graph.
+    """The fingerprints of texts in a graph, as signed numbers: for these there are kernels.
 
     Attributes:
         names: Texts -> their fingerprints.
@@ -44,18 +51,26 @@ class Fingerprints:
             raise Gap("hashes of texts in a loop or a branch")
         if name in self.names:
             return self.names[name]
-        if name in graph.inputs:
-            made = self._of_input(name)
+        if len(self.names) >= MOST:
+            raise Gap(f"more than {MOST} texts, hashed")
+        known = graph.initializers.get(name)
+        node = next((n for n in graph.nodes if name in n.outputs), None)
+        made = op.unique("fingerprints")
+        if isinstance(known, np.ndarray):
+            graph.initializers[made] = self._array(known)
+        elif node is None and graph.specs[name].dtype == "string":
+            attributes = {"to": element_type("int64")}
+            cast = Node("Cast", [self._of_input(name)], [made], dict(attributes), made)
+            graph.nodes.insert(0, cast)
+        elif node is None or node.op_type not in MOVES:
+            raise Gap("hashes of texts that are no input")
         else:
-            node = next((n for n in graph.nodes if name in n.outputs), None)
-            if node is None or node.op_type not in MOVES:
-                raise Gap("hashes of texts that are no input")
-            inputs = [self.of(node.inputs[0]), *node.inputs[1:]]
-            made = op.unique(f"{node.op_type}/fingerprint")
+            which = MOVES[node.op_type] or range(len(node.inputs))
+            inputs = [self.of(n) if i in which else n for i, n in enumerate(node.inputs)]
             place = next(i for i, n in enumerate(graph.nodes) if n is node)
             copy = Node(node.op_type, inputs, [made], dict(node.attributes), made, node.domain)
             graph.nodes.insert(place + 1, copy)
-            graph.specs[made] = Spec("uint64", graph.specs[name].shape)
+        graph.specs[made] = Spec("int64", graph.specs[name].shape)
         self.names[name] = made
         return made
 
@@ -76,26 +91,25 @@ class Fingerprints:
             keys = node.attributes.pop("keys_strings")
             assert isinstance(keys, list)
             node.attributes["keys_int64s"] = [self._signed(key) for key in keys]
-            node.inputs[0] = yield from self._narrow(graph, node, texts[0])
-        elif node.op_type == "Equal" and len(texts) == 1:
-            other = next(name for name in node.inputs if name != texts[0])
-            known = graph.initializers.get(other)
-            if isinstance(known, np.ndarray):
-                words = [self._signed(word) for word in known.reshape(-1)]
-                array = np.array(words, np.int64).reshape(known.shape)
-                graph.initializers[f"{node.name}/words"] = array
-                graph.specs[f"{node.name}/words"] = Spec("int64", known.shape)
-                narrow = yield from self._narrow(graph, node, texts[0])
-                node.inputs[:] = [narrow, f"{node.name}/words"]
+            node.inputs[0] = self.names[texts[0]]
+        elif node.op_type == "Equal" and texts:
+            with suppress(KeyError):
+                node.inputs[:] = [self._known(graph, name) for name in node.inputs]
         yield node
 
-    def _narrow(self, graph: Graph, node: Node, text: str) -> Generator[Node, None, str]:
-        """Yield what makes fingerprints signed, for which there are kernels; return its name."""
-        made = f"{node.name}/signed"
-        graph.specs[made] = Spec("int64", graph.specs[text].shape)
-        attributes = {"to": element_type("int64")}
-        yield Node("Cast", [self.names[text]], [made], dict(attributes), made)
-        return made
+    def _known(self, graph: Graph, name: str) -> str:
+        """Return the fingerprints of texts, or of words that are an initializer."""
+        known = graph.initializers.get(name)
+        if name not in self.names and isinstance(known, np.ndarray):
+            made = f"{name}/fingerprints"
+            graph.initializers[made] = self._array(known)
+            graph.specs[made] = Spec("int64", known.shape)
+            self.names[name] = made
+        return self.names[name]
+
+    def _array(self, words: np.ndarray) -> np.ndarray:
+        found = [self._signed(word) for word in words.reshape(-1)]
+        return np.array(found, np.int64).reshape(words.shape)
 
     def _signed(self, word: object) -> int:
         text = word if isinstance(word, bytes) else str(word).encode()

@@ -85,7 +85,7 @@ def hash_bucket_fast(op: Context, input: Value, /, *, num_buckets: int) -> Value
         except ValueError as e:
             raise Gap(str(e)) from e
         return op.constant(np.array(found, np.int64).reshape(known.shape))
-    numbers = op.decoded.fingerprint(op.plain(input))
+    numbers = op.cast(op.decoded.fingerprint(op.plain(input)), "uint64")
     return op.cast(op.elementwise("Mod", numbers, op.constant(num_buckets, "uint64")), "int64")
 
 

@@ -240,6 +240,42 @@ def test_elements_of_every_dtype(dtype, kept, low, high):
 # -- the user's own ------------------------------------------------------------------------------
 
 
+# -- what encoded inputs decode to ---------------------------------------------------------------
+
+
+def test_lengths_say_how_many_values_there_are():
+    specs = [TensorSpec("v", "int64", ("v/count",)), TensorSpec("n", "int64", ("batch",))]
+    found = [Hint(is_alone=True), Hint(counted="v/count")]
+    cases = plan(specs, found, seed=0, is_varied=True)
+    assert [len(alternatives[0].arrays[1]) for alternatives in cases] == [1, 3]
+    for alternatives in cases:
+        assert all(
+            len(values) == counts.sum() for values, counts in (c.arrays for c in alternatives)
+        )
+        assert len(alternatives[0].arrays[0]) > 3
+        ones = [c for c in alternatives if c.name.endswith("one in each row")]
+        assert ones
+        assert all((c.arrays[1] == 1).all() for c in ones)
+
+
+def test_sizes_that_alone_make_sense_and_numbers_that_fit():
+    specs = [TensorSpec("x", "float32", ("x/samples", "x/channels"))]
+    sizes = (("x/channels", (1, 1)), ("x/samples", (50, 40)))
+    hint = Hint(is_alone=True, sizes=sizes, grain=1 / 8, low=-8, high=8)
+    cases = plan(specs, [hint], seed=0)
+    assert [c[0].arrays[0].shape for c in cases] == [(50, 1), (40, 1)]
+    steps = cases[0][0].arrays[0] * 8
+    assert (steps == np.rint(steps)).all()
+    assert steps.min() >= -8
+    assert steps.max() < 8
+
+
+def test_unsigned_numbers_beyond_those_with_a_sign_are_drawn_exactly():
+    words = (3, (1 << 64) - 1)
+    array = draw(np.random.default_rng(0), "uint64", (40,), Hint(words=words))
+    assert {int(n) for n in array} == set(words)
+
+
 def test_a_users_npz_is_one_case(tmp_path):
     image, tokens = np.zeros((2, 5, 6, 3), "f4"), np.ones((2, 4), "i8")
     np.savez(tmp_path / "mine.npz", tokens=tokens, image=image)
