@@ -20,8 +20,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from formats import python_code
 from formats.errors import CorruptError, UnsupportedError
+from formats.python_steps import Code
 
 JSON: TypeAlias = Any  # as `json.loads` gives it
 
@@ -45,7 +45,7 @@ class Function:
     write lists for tuples, and a function's or a class's bare name for it.
     """
 
-    code: python_code.Code
+    code: Code
     defaults: tuple[Any, ...] = ()
     closure: tuple[Any, ...] = ()
 
@@ -63,13 +63,15 @@ def function_of(config: JSON) -> Function:
 
     Raises:
         CorruptError: It is no function, or its code is damaged.
-        UnsupportedError: Its code cannot be said in `python_code`'s steps.
+        UnsupportedError: Its code cannot be said in `python_steps`.
         LimitError: It is larger than any function.
     """
     return _function(config, 0)
 
 
 def _function(config: JSON, depth: int) -> Function:
+    from formats import python_code  # models without such functions do not wait for it
+
     parts = _parts(config)
     if parts is None:
         raise CorruptError("a Lambda layer's function is not recorded as code")
