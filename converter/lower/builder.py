@@ -45,9 +45,11 @@ class Builder:
         graph: The graph so far.
         weights: Tensors that its initializers may name.
         supplies: What the user's modules supply beside the source's own words, if anything.
+        spent: What walking through code of the source's has cost so far, where there is any.
     """
 
     supplies: Any = None
+    spent: Any = None
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         self.graph = graph

@@ -7,6 +7,7 @@ what everybody calls so, which `Names.read` keeps for the graph's notes.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from inspect import CO_VARARGS
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from converter.lower.keras.table import Masked, Roles, Row
 from converter.lower.keras.wrapped import call_layer
 from converter.lower.values import Value
 
-MOST_NODES = 20_000  # that one call of a layer adds to the graph
+# Of all the Lambdas of a model together.
+MOST_NODES = 10_000
+MOST_BYTES = 1 << 27  # of constants
 SCOPES = ("name_scope", "device", "control_dependencies", "init_scope", "variable_scope")
 # Functions of keras.layers that make a layer and call it.
 MERGES = {
@@ -69,7 +72,8 @@ class Names:
         w: The layer's weights: a Lambda has none.
         setting: Of the model.
         read: Global name → what it was read as.
-        nodes: How many there were before.
+        nodes: How many there are.
+        spent: What it costs.
     """
 
     op: Builder
@@ -77,10 +81,15 @@ class Names:
     setting: Setting
     read: dict[str, str] = field(default_factory=dict)
     nodes: int = 0
+    spent: v.Spent = field(default_factory=v.Spent)
 
     def __post_init__(self) -> None:
-        """Count nodes from here on."""
+        """Count from here on."""
         self.nodes = len(self.op.graph.nodes)
+        if self.op.spent is None:
+            self.op.spent = self.spent
+        self.spent = self.op.spent
+        self.spent.known = len(self.op.graph.initializers)
 
     # -- names and values ------------------------------------------------------------------------
 
@@ -146,8 +155,17 @@ class Names:
             result = build()
         except v.FAULTS as e:
             raise v.fault(what, e) from e
-        if len(self.op.graph.nodes) - self.nodes > MOST_NODES:
+        self.spent.nodes += len(self.op.graph.nodes) - self.nodes
+        self.nodes = len(self.op.graph.nodes)
+        if self.spent.nodes > MOST_NODES:
             raise Gap(f"more than {MOST_NODES} operations")
+        constants = self.op.graph.initializers
+        if len(constants) > self.spent.known:
+            made = islice(reversed(constants.values()), len(constants) - self.spent.known)
+            self.spent.bytes += sum(x.nbytes for x in made if isinstance(x, np.ndarray))
+            self.spent.known = len(constants)
+        if self.spent.bytes > MOST_BYTES:
+            raise Gap(f"more than {MOST_BYTES} bytes of constants")
         return result
 
     # -- calls -----------------------------------------------------------------------------------
@@ -203,7 +221,7 @@ class Names:
 
     def _bounded(self, path: str, arguments: list[Any]) -> None:
         """Raise where numbers would make something huge while the graph is built."""
-        most = 4096 if path.endswith(("eye", "tri", "diag")) else v.MOST_NUMBERS
+        most = 2048 if path.endswith(("eye", "tri", "diag")) else v.MOST_NUMBERS
         for part in flat(arguments):
             if isinstance(part, int) and abs(part) > most and part not in (2**31 - 1, -(2**31)):
                 raise Gap(f"a number as large as {part} for {path}")

@@ -14,11 +14,12 @@ from converter.lower.gap import Gap
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.lambda_values import Cell, Closure, Named
 from converter.lower.values import Value
-from formats.python_code import Code, Step
+from formats.python_steps import Code, Step
 
-MOST_STEPS = 200_000  # of one call of a layer
+# Of all the Lambdas of a model together.
+MOST_STEPS = 400_000
+MOST_COUNTED = 8_000_000  # elements of lists that steps have been given
 MOST_CALLS = 40  # inside one another
-MOST_COUNTED = 5_000_000  # elements of lists that steps have been given
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {"r": repr, "a": ascii, "s": str, "": lambda x: x}
 KEPT_ON_TENSORS = ("_keras_shape", "_uses_learning_phase", "_keras_history")
 
@@ -49,13 +50,12 @@ class Meaning(Protocol):
 
 
 class Machine:
-    """One walk: its bounds are those of all functions that are called in it."""
+    """One walk through a function and all that it calls."""
 
-    def __init__(self, meaning: Meaning) -> None:
+    def __init__(self, meaning: Meaning, spent: v.Spent) -> None:
         self.meaning = meaning
-        self.steps = 0
+        self.spent = spent
         self.depth = 0
-        self.counted = 0
 
     def walk(self, function: Closure, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call the function that a layer is.
@@ -82,7 +82,10 @@ class Machine:
         for part in (*given, *(named or {}).values()):
             self.spend(part)
         if not isinstance(callee, Closure):
-            return self.meaning.call(self, callee, list(given), dict(named or {}))
+            result = self.meaning.call(self, callee, list(given), dict(named or {}))
+            if isinstance(result, np.ndarray):
+                self.spend(result)
+            return result
         if self.depth >= MOST_CALLS:
             raise Gap(f"more than {MOST_CALLS} calls inside one another")
         self.depth += 1
@@ -97,8 +100,8 @@ class Machine:
         Raises:
             Gap: It is one too many.
         """
-        self.steps += 1
-        if self.steps > MOST_STEPS:
+        self.spent.steps += 1
+        if self.spent.steps > MOST_STEPS:
             raise Gap(f"more than {MOST_STEPS} steps of its code")
 
     def spend(self, value: Any) -> None:
@@ -107,8 +110,8 @@ class Machine:
         Raises:
             Gap: They are too many.
         """
-        self.counted += v.count(value)
-        if self.counted > MOST_COUNTED:
+        self.spent.counted += v.count(value)
+        if self.spent.counted > MOST_COUNTED:
             raise Gap(f"more than {MOST_COUNTED} elements in all")
 
 
@@ -296,12 +299,12 @@ class _Frame:
         """Return ``a sign b``."""
         if sign == "[]":
             return self.item(a, b)
+        for part in (a, b):
+            self.machine.spend(part)
         if isinstance(a, Value) or isinstance(b, Value):
             return self.machine.meaning.binary(sign, a, b)
         if sign == "div":
             sign = "//" if isinstance(a, int) and isinstance(b, int) else "/"
-        for part in (a, b):
-            self.machine.spend(part)
         return v.binary(sign, a, b)
 
     def item(self, of: Any, key: Any) -> Any:

@@ -15,17 +15,36 @@ import numpy as np
 
 from converter.lower.gap import Gap
 from converter.lower.values import Value
-from formats.python_code import Code
+from formats.python_steps import Code
 
 MOST_BITS = 4096  # of an integer
-MOST_ELEMENTS = 100_000  # of a list or text, and of what nested lists hold together
+MOST_ELEMENTS = 50_000  # of a list or text, and of what nested lists hold together
 DEEPEST = 32  # lists inside one another
-MOST_NUMBERS = 4_000_000  # of an array that is computed here
+MOST_NUMBERS = 1_000_000  # of an array that is computed here
 PLAIN = (int, float, complex, str, bytes, type(None), type(...))
 FAULTS = (
     TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, OverflowError, AttributeError,
     MemoryError,
 )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Spent:
+    """What walking through code has cost: of all the Lambdas of a model together.
+
+    Attributes:
+        steps: That were walked.
+        counted: Elements of lists that they were given.
+        nodes: That were added to the graph.
+        bytes: Of constants that they made.
+        known: How many of the graph's constants those are.
+    """
+
+    steps: int = 0
+    counted: int = 0
+    nodes: int = 0
+    bytes: int = 0
+    known: int = 0
 
 
 class Sizes(tuple[Any, ...]):
@@ -133,7 +152,7 @@ def count(value: Any, most: int = MOST_ELEMENTS) -> int:
         elif isinstance(part, range):
             found += len(part)
         elif isinstance(part, np.ndarray):
-            found += min(part.size, 64)  # it stays one array
+            found += part.size // 8  # it stays one array
         if found + len(todo) > most:
             raise Gap(f"lists of more than {most} elements")
     return found

@@ -44,7 +44,7 @@ def lambda_(
         given["mask"] = mask
     if "training" in (*code.positional[1:], *code.keyword_only):
         given.setdefault("training", False)
-    machine = Machine(names)
+    machine = Machine(names, names.spent)
     result = machine.walk(called, [structure], given)
     own = None
     if is_function(own_mask):
@@ -65,7 +65,7 @@ def applied(op: Builder, x: Value, config: Any) -> Value:
         Gap: It does what we do not.
     """
     names = Names(op, Roles(op, "activation", {}), Setting(3, 2))
-    result = Machine(names).walk(closure_of(config), [x], {})
+    result = Machine(names, names.spent).walk(closure_of(config), [x], {})
     if not isinstance(result, Value):
         raise Gap("an activation that gives more than a tensor")
     note(op, Roles(op, "of an activation", {}), names.read)

@@ -259,7 +259,9 @@ def test_a_comparison_of_tensors_in_tensorflow_1():
         "def f(x):\n    a = [x]\n    for i in range(60): a = [a, a]\n    return a",
         "def f(x):\n    a = [x]\n    for i in range(60): a = [a, a]\n    return a == a",
         "def f(x):\n    a = [x]\n    for i in range(60): a = (a, a)\n    return {1: a}",
-        "def f(x):\n    for i in range(9999):\n        for j in range(9999): x *= 2\n    return x",
+        "def f(x):\n    a = np.arange(900000)\n    while True: a = np.sort(a)[::-1] + 1",
+        "def f(x):\n    n = 2000\n    while True:\n        n -= 1\n        x = x + tf.eye(n)[0, 0]",
+        "def f(x):\n    n = 0\n    while n < 10 ** 9:\n        n += 1\n        x += np.ones(900000)[n]",
         "def f(x):\n    d = dict\n    for i in range(10 ** 6): d = dict(a=d)\n    return d",
     ],
 )
@@ -268,6 +270,14 @@ def test_code_that_would_never_end_ends(source):
     with pytest.raises(Gap):
         lowered(source)
     assert time.process_time() - begin < 5  # seconds
+
+
+def test_many_lambdas_have_one_budget():
+    slow = recorded("def f(x):\n    for i in range(40000): pass\n    return x")
+    begin = time.process_time()
+    with pytest.raises(UnsupportedError, match="more than 400000 steps of its code"):
+        lower(bundle(*[{"function": slow}] * 100))
+    assert time.process_time() - begin < 10  # seconds
 
 
 # -- in a model ----------------------------------------------------------------------------------
