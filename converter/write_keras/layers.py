@@ -28,6 +28,7 @@ DROPPED = frozenset((
     "trainable",  # of a layer that has nothing to train
     "kernel_initializer", "kernel_regularizer", "kernel_constraint",  # of separable convolutions
     "enable_caching_device",
+    "value_range",  # of turned and moved images, which the first Kerases 3 wrote and did not read
     "noise_shape",  # which a layer derives from its input
     "dropout",  # of Keras 1's Embedding, in training
 ))

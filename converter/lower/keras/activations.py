@@ -361,11 +361,12 @@ def thresholded_relu(op: Builder, w: Roles, x: Value, /, *, theta: float = 1.0) 
 
 @keras_layer("Softmax", mask="pass")
 def softmax_layer(
-    op: Builder, w: Roles, x: Value, /, *,
+    op: Builder, w: Roles, x: Value, given: Value | None = None, /, *,
     axis: int | list[int] = -1, mask: Value | None = None, robust_masking: bool = True,
 ) -> Value:  # fmt: skip
     """exp(x) / sum(exp(x)) over an axis or several, of what is not masked."""
     del w
+    mask = mask if given is None else given
     if mask is None:
         return softmax(op, x, axis)
     low = -3e4 if x.dtype == "float16" else -1e9

@@ -79,6 +79,7 @@ def _unnamed(top: str, names: Sequence[str], layers: Mapping[Path, Layer]) -> di
         _by_heads(names, inside, layers)
         or _by_heads(names, nested, layers)
         or _by_roles(names, inside, layers)
+        or _by_unique_roles(names, inside, layers)
     )
 
 
@@ -110,6 +111,26 @@ def _by_roles(
     described = {p: Object(layers[p].name, layers[p].class_name, layers[p].config) for p in lacking}
     found = [p for p in lacking if sorted(variables(described[p], len(own))) == sorted(own)]
     return {found[0]: list(names)} if len(found) == 1 else {}
+
+
+def _by_unique_roles(
+    names: Sequence[str], paths: Sequence[Path], layers: Mapping[Path, Layer]
+) -> dict[Path, list[str]]:
+    """Return tensors that are called by their roles alone, by the one layer that has such a role.
+
+    The first Kerases 3 write no layer's name in a model's group, and so only models in which no two
+    layers have a role in common; none where two have, or a tensor is nobody's.
+    """
+    left = {name.rpartition("/")[2]: name for name in names}
+    found: dict[Path, list[str]] = {}
+    for path in paths:
+        described = Object(layers[path].name, layers[path].class_name, layers[path].config)
+        for count in range(len(names), 0, -1):
+            roles = variables(described, count)
+            if roles and all(role in left for role in roles):
+                found[path] = [left.pop(role) for role in roles]
+                break
+    return {} if left or len(found) < 2 else found
 
 
 def _heads(layer: Layer) -> Iterator[str]:

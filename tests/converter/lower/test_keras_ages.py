@@ -28,6 +28,7 @@ FILES = [
     ("keras30_functional.keras", "keras 3.0.5 on tensorflow"),
     ("keras30_sequential.keras", "keras 3.0.5 on tensorflow"),
     ("keras30_sequential.h5", "keras 3.0.5 on tensorflow"),
+    ("keras30_nested.h5", "keras 3.0.5 on tensorflow"),
     ("keras315_functional.keras", "keras 3.15.1 on tensorflow"),
     ("keras315_functional.h5", "keras 3.15.1 on tensorflow"),
     ("keras315_sequential.keras", "keras 3.15.1 on tensorflow"),
