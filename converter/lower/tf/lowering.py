@@ -165,11 +165,17 @@ class _Model:
             raise UnsupportedError("the graph yields nothing")
         behind = _behind(nodes, [n.name for n in ends])
         inputs = []
+        fed_too: set[str] = set()
         axes = iter(range(1 << 30))
         ports = {(p.node, p.number) for name in behind for p in nodes[name].inputs}
         ports |= {(n.name, 0) for n in ends}
+        pictures = {n.inputs[0].node for n in nodes.values() if n.op in DECODERS and n.inputs}
         for node in (nodes[name] for name in nodes if name in {*behind}):
-            for number, (dtype, shape) in enumerate(given(nodes, node)):
+            found = given(nodes, node)
+            if node.op == "Const" and node.name in pictures:
+                found = [("string", ())]  # an example; everyone feeds another
+                fed_too.add(node.name)
+            for number, (dtype, shape) in enumerate(found):
                 if (node.name, number) not in ports:
                     continue
                 sizes = (
@@ -179,7 +185,7 @@ class _Model:
                 )
                 name = f"{node.name}:{number}" if number else node.name
                 inputs.append((TensorSpec(name, dtype, sizes), Port(node.name, "", number)))
-        fed = _depend(nodes, {n.name for n in nodes.values() if n.op in FED})
+        fed = _depend(nodes, {n.name for n in nodes.values() if n.op in FED} | fed_too)
         used = {spec.name for spec, _ in inputs}
         outputs = [(_free(n.name, used), Port(n.name, "", 0)) for n in ends]
         spare = {name for name, port in outputs if port.node not in fed}
@@ -388,6 +394,9 @@ class _Model:
                         waiting.append((function, inner, [p.node for p in inner.results]))
 
 
+DECODERS = frozenset((
+    "DecodeJpeg", "DecodePng", "DecodeBmp", "DecodeGif", "DecodeImage", "DecodeWav",
+))  # fmt: skip
 FILLING = ("InitializeTable", "LookupTableImport", "LookupTableInsert", "LookupTableRemove")
 # Whose further outputs are for training.
 ONE_OUTPUT = ("FusedBatchNorm", "Switch", "Merge", "LRN")

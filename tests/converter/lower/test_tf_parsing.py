@@ -21,7 +21,7 @@ CLOSE = 2e-5  # of the largest output
 HASHED = ("hashed", "taxi")
 PLACEHOLDERS = {
     "asked": ["encoded_image_string_tensor", "moving"], "former": ["record", "records"],
-    "sounds": ["wav_data"],
+    "held": ["DecodeJpeg/contents"], "sounds": ["wav_data"],
 }  # fmt: skip
 
 
