@@ -30,7 +30,8 @@ RANKS: dict[str, tuple[int, ...]] = {
     "SparseSoftmaxCrossEntropyWithLogits": (2, 1),
     "InTopK": (2, 1), "ExtractImagePatches": (4,),
     "DecodeWav": (0,), "AudioSpectrogram": (2,), "Mfcc": (3,), "ReadFile": (0,),
-    "DecodeJpeg": (0,), "DecodePng": (0,), "ParseExample": (1,), "ParseExampleV2": (1,),
+    "DecodeJpeg": (0,), "DecodePng": (0,), "DecodeBmp": (0,), "DecodeGif": (0,),
+    "DecodeImage": (0,), "ParseExample": (1,), "ParseExampleV2": (1,), "ParseSingleExample": (0,),
 }  # fmt: skip
 
 # TensorFlow's op -> ONNX's, of one or two tensors of any rank.
