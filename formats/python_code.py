@@ -41,12 +41,13 @@ def read(data: bytes) -> Code:
     """
     records = _records(data)
     work = Work()
+    same: dict[int, list[Code]] = {}
     unsupported: list[UnsupportedError] = []
     for strictly in (True, False):
         found = []
         for version, record in records.items():
             try:
-                found.append(_Reading(version, work, strictly=strictly).code(record))
+                found.append(_Reading(version, work, same, strictly=strictly).code(record))
             except MisfitError:
                 continue
             except UnsupportedError as e:
@@ -97,16 +98,24 @@ def _one(found: list[Code]) -> Code:
 class _Reading:
     """All functions of one artifact's code, as of one version."""
 
-    def __init__(self, version: Version, work: Work, *, strictly: bool) -> None:
+    def __init__(
+        self, version: Version, work: Work, same: dict[int, list[Code]], *, strictly: bool
+    ) -> None:
         self.version = version
         self.work = work
+        self.same = same  # what each record is in the versions before
         self.strictly = strictly
         self.done: dict[int, Code] = {}  # of a record's identity: it may be referred to again
 
     def code(self, record: CodeRecord) -> Code:
+        """Return a record's code: one object wherever it is the same, so that that is seen fast."""
         known = self.done.get(id(record))
         if known is None:
-            known = self.done[id(record)] = self._code(record)
+            known = self._code(record)
+            others = self.same.setdefault(id(record), [])
+            known = next((other for other in others if other == known), known)
+            others.append(known)
+            self.done[id(record)] = known
         return known
 
     def _code(self, record: CodeRecord) -> Code:
