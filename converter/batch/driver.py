@@ -118,6 +118,10 @@ def run(request: Request, *, dry_run: bool = False) -> Iterator[Event]:
     """
     begin = time.monotonic()
     check(request.engine)
+    try:
+        Path.cwd()  # which all relative paths are taken from
+    except FileNotFoundError as e:
+        raise UsageError("the current folder is gone", hint="cd somewhere else") from e
     request = _anywhere(request)
     path = request.ledger or default_ledger(request.destination)
     destination = open_destination(request.destination)

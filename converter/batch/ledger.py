@@ -205,9 +205,14 @@ class Ledger:
         with self._db.transaction():
             if outcome.status == "unchanged":
                 self._db.execute(
-                    f"UPDATE outputs SET token = ?, at = ?, seq = {NEXT} WHERE name = ?",  # noqa: S608
-                    (stored(job.token), time.time(), key),
+                    "UPDATE outputs SET source = ?, token = ?, at = ?,"  # noqa: S608 - constants
+                    f" seq = {NEXT} WHERE name = ?",
+                    (stored(job.source), stored(job.token), time.time(), key),
                 )
+                record = self.record(job.name)
+                if record.get("source") != job.source:  # it is elsewhere now
+                    values = (json.dumps(record | {"source": job.source}), key)
+                    self._db.execute("UPDATE records SET record = ? WHERE name = ?", values)
             elif outcome.status == "moved":
                 self._move(job, outcome.record, boot)
             else:

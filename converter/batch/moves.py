@@ -3,7 +3,7 @@
 A rename leaves a file its bytes, its size and its times; a folder above it that is renamed leaves
 it everything. So a new source is likely one that is gone under another name if they are alike in
 these, and a worker reads its digest before it believes that. Where nothing is alike, nothing is
-read for it.
+read for it. A registry that is reached by another path, through a link, has the same sources.
 """
 
 import os
@@ -20,6 +20,7 @@ from converter.registries.entry import Entry
 MOVABLE = "portable"  # its manifest says of what it was made, and so proves it
 MOST = 4  # outputs that one source may be compared with
 SIZE = "size"  # what alone makes a likeness, and no certainty
+SAME = "same"  # as what is there by another path
 
 
 class Vanished:
@@ -38,18 +39,19 @@ class Vanished:
         """
         self._alike: dict[tuple[str, ...], list[Row]] = {}
         present = {entry.source for entry in entries}
-        is_local = scheme_of(request.destination) == ""
-        if request.options.to != MOVABLE or not is_local or present <= rows.keys():
+        self._is_movable = request.options.to == MOVABLE
+        if scheme_of(request.destination) != "" or present <= rows.keys():
             return
         for source, row in rows.items():
             is_made = row.status in GOOD and row.plan == plan and row.ours and bool(row.digest)
-            if is_made and source not in present and _is_gone(source):
-                for key in _keys(row.token):
+            if is_made and source not in present and scheme_of(source) == "":
+                keys = _keys(row.token) if _is_gone(source) else [_place(source)]
+                for key in keys:
                     self._alike.setdefault(key, []).append(row)
 
     def like(self, entry: Entry) -> tuple[tuple[str, str], ...]:
         """Return outputs whose sources an artifact may be, the likeliest first: digest and name."""
-        if not self._alike or scheme_of(entry.source) != "":
+        if not self._alike or not self._is_movable or scheme_of(entry.source) != "":
             return ()
         rows = (row for key in _keys(entry.token) for row in self._alike.get(key, ()))
         return tuple(islice(dict.fromkeys((row.digest, row.name) for row in rows), MOST))
@@ -57,24 +59,42 @@ class Vanished:
     def heirs(self, entries: Iterable[Entry]) -> dict[str, frozenset[str]]:
         """Return which sources are as good as surely some that are gone: new ones → old ones.
 
-        They are alike in more than their size. Of a registry that was moved as a whole, outputs so
-        keep their names.
+        They are alike in more than their size, or the same. Of a registry that was moved as a
+        whole, outputs so keep their names.
         """
         if not self._alike:
             return {}
-        found = {}
-        for entry in entries:
-            keys = [key for key in _keys(entry.token) if key[0] != SIZE]
-            old = frozenset(row.source for key in keys for row in self._alike.get(key, ()))
-            if old and scheme_of(entry.source) == "":
-                found[entry.source] = old
-        return found
+        found = {
+            entry.source: frozenset(r.source for r in self._surely(entry)) for entry in entries
+        }
+        return {source: old for source, old in found.items() if old}
+
+    def kept(self, entry: Entry, name: str) -> Row | None:
+        """Return the output that an artifact takes over as it is, its name, too; mostly none.
+
+        Args:
+            entry: Which.
+            name: Its output's.
+        """
+        called = entry.source.rpartition("/")[2]
+        for row in self._surely(entry):
+            if row.name == name and row.source.rpartition("/")[2] == called:
+                return row
+        return None
+
+    def _surely(self, entry: Entry) -> Iterator[Row]:
+        if self._alike and scheme_of(entry.source) == "":
+            for key in (*_keys(entry.token), _place(entry.source)):
+                if key[0] != SIZE:
+                    yield from self._alike.get(key, ())
+
+
+def _place(source: str) -> tuple[str, ...]:
+    return SAME, os.path.realpath(source)
 
 
 def _is_gone(source: str) -> bool:
     """Tell whether there surely is nothing any more where a local source was."""
-    if scheme_of(source) != "":
-        return False
     try:
         for path in (source, f"{source}.index"):  # what checkpoints are called by is no file
             with suppress(FileNotFoundError, NotADirectoryError):

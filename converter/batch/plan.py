@@ -83,6 +83,10 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
         plan.formats[entry.format or "unknown"] += 1
         row = rows.get(entry.source)
         known_digest = harm = ""
+        kept = None if row is not None else vanished.kept(entry, name)
+        if kept is not None:
+            harm = _harm(kept, ledger, destination)
+            known_digest = "" if harm else kept.digest
         if row is not None and row.plan == plan.digest:
             is_same = bool(entry.token) and row.token == entry.token
             if row.status in GOOD:
@@ -100,12 +104,12 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
             continue
         if harm:
             plan.harmed[name] = harm
+        heirlooms = vanished.like(entry) if row is None and kept is None else ()
         plan.nbytes += entry.nbytes or 0
         plan.todo.append(
             Job(
                 entry.source, name, request.destination, request.options, entry.token,
-                known_digest, request.needs, vanished.like(entry) if row is None else (),
-                entry.checkpoint, entry.note,
+                known_digest, request.needs, heirlooms, entry.checkpoint, entry.note,
             )
         )  # fmt: skip
     return plan

@@ -13,6 +13,9 @@ def main() -> None:
     """Run the ``convert`` program and leave with its exit code."""
     gc.disable()  # one command makes few cycles, and the searches for them take a fifth of its time
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts them, and we multiply nothing
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # `>&-`: else the next file that is opened stands in for it
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     arguments = sys.argv[1:]
     if arguments and arguments[0] not in COMMANDS | GLOBAL:
         arguments.insert(0, DEFAULT)

@@ -237,8 +237,7 @@ def stage(source: str, scratch: Path) -> Staged:
             if any(inside.name == mlmodel.FILE for inside in path.iterdir()):
                 return mlmodel.staged(path, scratch)
         elif path.exists():
-            with path.open("rb"):
-                pass
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # nobody may write to a pipe
     except OSError as e:
         raise StorageError(f"cannot be read: {e.strerror}", where=path) from e
     return Staged(path)
@@ -306,7 +305,11 @@ def group_of(folder: str, name: str) -> Group | None:
 def _recently_divided(folder: str, changed: int) -> Division:
     del changed
     with os.scandir(folder) as entries:
-        listed = sorted((e.name, e.is_dir()) for e in entries if not is_hidden(e.name))
+        listed = sorted(
+            (e.name, e.is_dir())
+            for e in entries
+            if not is_hidden(e.name) and (e.is_dir() or e.is_file())
+        )
     files, folders = [n for n, d in listed if not d], [n for n, d in listed if d]
     return _divided(folder, _Seen(files, folders, ()))
 

@@ -9,6 +9,7 @@ import pytest
 from test_driver import batch, rows, statuses, write
 
 from converter.options import Options
+from converter.registries.filters import Filters
 from converter.verify import gate
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
@@ -96,7 +97,7 @@ def test_a_registry_that_is_moved_keeps_the_names_of_its_outputs(registry, tmp_p
     before = inodes(tmp_path)
     registry.rename(tmp_path / "models")
     _, outcomes, _ = batch(tmp_path, tmp_path / "models")
-    assert statuses(outcomes) == dict.fromkeys(before, "moved")
+    assert statuses(outcomes) == dict.fromkeys(before, "unchanged")
     assert inodes(tmp_path) == before
     check_as_new(tmp_path)
     assert {Path(row.source).parent.name for row in rows(tmp_path).values()} == {"models"}
@@ -108,11 +109,35 @@ def test_a_registry_that_is_copied_elsewhere_with_its_times(registry, tmp_path):
     shutil.copytree(registry, tmp_path / "models")  # as cp -a does, and rsync -a
     shutil.rmtree(registry)
     _, outcomes, _ = batch(tmp_path, tmp_path / "models")
-    assert (statuses(outcomes)["a.portable"], statuses(outcomes)["net.portable"]) == (
-        "moved", "moved",
-    )  # fmt: skip
-    assert set(statuses(outcomes).values()) <= {"moved", "done"}
+    found = statuses(outcomes)
+    assert (found["a.portable"], found["net.portable"]) == ("unchanged", "unchanged")
     assert batch(tmp_path, tmp_path / "models")[1] == {}
+
+
+@pytest.mark.parametrize("to", ["portable", "safetensors"])
+def test_a_registry_by_another_path_is_the_same(registry, tmp_path, to):
+    options = Options(to=to)
+    (tmp_path / "way").symlink_to(registry)
+    batch(tmp_path, options=options)
+    names = set(rows(tmp_path))
+    for path in (tmp_path / "way", registry):
+        _, outcomes, _ = batch(tmp_path, path, options=options)
+        assert statuses(outcomes) == dict.fromkeys(names, "unchanged")
+        assert {str(Path(row.source).parent) for row in rows(tmp_path).values()} == {str(path)}
+        assert batch(tmp_path, path, options=options)[1] == {}
+    (registry / "b.safetensors").symlink_to("a.safetensors")  # and is no reason to lose a's
+    _, outcomes, _ = batch(tmp_path, options=options, filters=Filters(exclude=("a.*",)))
+    assert list(outcomes) == [f"b.{to}"]
+    assert set(rows(tmp_path)) == names | set(outcomes)
+
+
+def test_a_harmed_output_of_a_registry_that_is_moved_is_made_again(registry, tmp_path):
+    batch(tmp_path)
+    os.truncate(tmp_path / "out/a.portable/model.safetensors", 3)
+    registry.rename(tmp_path / "models")
+    plan, outcomes, _ = batch(tmp_path, tmp_path / "models")
+    assert list(plan.harmed) == ["a.portable"]
+    assert statuses(outcomes)["a.portable"] == "done"
 
 
 def test_a_suffix_that_changes_keeps_the_name_and_corrects_the_manifest(tmp_path):

@@ -145,3 +145,26 @@ def test_nothing_there_is_named(tmp_path):
         done = run(reference, "-o", "out", cwd=tmp_path)
         assert done.returncode == code, done.stderr
         assert reference in done.stderr
+
+
+def test_no_standard_output_and_no_current_folder(registry, tmp_path):
+    whole = f"{sys.executable} -m converter batch registry -o out --verify weights"
+    done = subprocess.run(f"{whole} --json >&-", shell=True, cwd=tmp_path, capture_output=True)
+    assert (done.returncode, b"Traceback" in done.stderr) == (3, False)
+    gone = f"mkdir gone; cd gone; rmdir ../gone; {whole}"
+    done = subprocess.run(gone, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "convert: error: the current folder is gone. cd somewhere else\n"
+    assert (tmp_path / "out/a.portable").is_dir()
+
+
+def test_what_was_harmed_is_told(registry, tmp_path):
+    run("registry", "-o", "out", "--verify", "weights", cwd=tmp_path)
+    for name in ("a", "b/c"):
+        (tmp_path / f"out/{name}.portable/model.safetensors").write_bytes(b"")
+    planned = run("registry", "-o", "out", "--verify", "weights", "--dry-run", cwd=tmp_path)
+    assert "a.portable (model.safetensors has 0 bytes; " in planned.stdout
+    done = run("registry", "-o", "out", "--verify", "weights", cwd=tmp_path)
+    again = [line for line in done.stderr.splitlines() if line.startswith("again ")]
+    assert [line.split()[1] for line in again] == ["a.portable:", "b/c.portable:"]
+    assert "2 done; 1 done before" in done.stderr

@@ -557,7 +557,7 @@ def test_what_cannot_be_read_fails_as_a_storage(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("converter.registries.folders.os.open", refuse)
     with pytest.raises(StorageError, match="Permission denied"):
         stage(str(path), tmp_path)
 
@@ -695,3 +695,12 @@ def test_a_single_artifact_has_all_of_its_files(reference: str, tmp_path: Path) 
     assert after.token != before.token
     assert after.nbytes is not None
     assert after.nbytes > largest.stat().st_size
+
+
+def test_a_pipe_by_its_name_is_no_artifact_and_keeps_nobody_waiting(tmp_path):
+    os.mkfifo(tmp_path / "x.h5")
+    os.mkfifo(tmp_path / "checkpoint")
+    (entry,) = open_registry(str(tmp_path / "x.h5"), Filters()).find()
+    staged = stage(entry.source, tmp_path)
+    with pytest.raises(SourceError, match="not a regular file"):
+        Artifact(staged.path).head  # noqa: B018
