@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLE, PICTURE, SOUND = "serialized tf.Example", "picture", "WAV file"
 RAW, BASE64, TEXT = "raw bytes of numbers", "base64 text", "hashed text"
+CSV = "line of CSV"
 
 # What a part is to the bytes.
 DENSE = "dense"  # a feature's values, as many in each example
@@ -24,6 +25,7 @@ PADDED = "padded"  # likewise, as many as the longest has; others are filled up
 VALUES, LENGTHS = "values", "lengths"  # those of all examples in a row; how many each has
 LEVELS, SAMPLES, RATE = "levels", "samples", "sample_rate"  # of pictures; of sounds
 NUMBERS, DECODED = "numbers", "decoded"
+FIELD = "field"  # of a line
 FINGERPRINT = "fingerprint"  # FarmHash's Fingerprint64 of a text
 
 Default: TypeAlias = "list[int] | list[float] | list[str]"
@@ -36,7 +38,7 @@ class Part:
 
     Attributes:
         role: What it is, one of the words above.
-        key: Of the feature, where it is one.
+        key: Of the feature, where it is one; of a field the number of its column.
         dtype: Of its elements.
         shape: Of the graph's input.
         name: Of the graph's input; empty where nothing reads it, and of one that is replaced itself

@@ -16,6 +16,7 @@ import numpy as np
 
 from converter.lower.encoded import (
     BASE64,
+    CSV,
     DENSE,
     EXAMPLE,
     LENGTHS,
@@ -295,6 +296,34 @@ def _raw(row: _Row) -> bytes:
     return found.astype(found.dtype.newbyteorder("<" if is_little else ">")).tobytes()
 
 
+def _csv(row: _Row) -> bytes:
+    said = row.one.settings
+    fields = [""] * int(said["columns"])
+    for part in row.one.parts:
+        fields[int(part.key)] = _cell(row, part)
+    return str(said["field_delim"]).join(fields).encode()
+
+
+def _cell(row: _Row, part: Part) -> str:
+    """Return a field of a line; what nothing reads, and may be missing, is.
+
+    Raises:
+        UsageError: The text would be taken for a missing one.
+    """
+    said = row.one.settings
+    if not part.name:
+        return "" if part.default is not None else "0"
+    value = row[part].item() if part.dtype == "string" else row[part].reshape(-1)[0]
+    text = _text(value).decode() if part.dtype == "string" else str(value)
+    if text in ("", said["na_value"]):
+        if part.default == [text]:
+            return ""
+        raise UsageError(f"{part.name!r} has a text that stands for a missing one: {text!r}")
+    if said["use_quote_delim"] and any(c in text for c in (str(said["field_delim"]), '"', "\n")):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
 def _base64(row: _Row) -> bytes:
     (part,) = row.one.parts
     return base64.urlsafe_b64encode(_text(row[part].item())).rstrip(b"=") if part.name else b""
@@ -321,4 +350,5 @@ ENCODERS = {
     SOUND: _sound,
     RAW: _raw,
     BASE64: _base64,
+    CSV: _csv,
 }

@@ -92,6 +92,17 @@ class Decoded:
             raise Gap(f"{what} of what is no input: ONNX cannot express it")
         return Origin(name, self._named(name, shape), index)
 
+    def whole(self, origin: Origin) -> Origin:
+        """Return an input in its own shape, whatever shape the texts are in.
+
+        Raises:
+            Gap: They are not in a row.
+        """
+        spec = self._op.graph.specs[origin.name]
+        if spec.unranked or len(spec.shape) > 1:
+            raise Gap(f"texts in {len(spec.shape)} axes")
+        return Origin(origin.name, self._named(origin.name, spec.shape), None)
+
     def _inputs(self) -> set[str]:
         """Return the names of the graph's inputs, of which there may be more each time."""
         names = self._op.enclosing[-1].inputs

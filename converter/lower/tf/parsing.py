@@ -10,7 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from converter.lower.encoded import DENSE, EXAMPLE, LENGTHS, PADDED, VALUES, Part, default_of
+from converter.lower.encoded import (
+    CSV,
+    DENSE,
+    EXAMPLE,
+    FIELD,
+    LENGTHS,
+    PADDED,
+    VALUES,
+    Part,
+    default_of,
+)  # fmt: skip
 from converter.lower.graph import Shape
 from converter.lower.tf import extents, ragged
 from converter.lower.tf.context import Context
@@ -175,3 +185,33 @@ def parse_single_example(
     return _parsed(
         op, serialized, sparse_keys, dense_keys, dense_defaults, dense_shapes, sparse_types, Tdense
     )
+
+
+# -- lines of text ---------------------------------------------------------------------------------
+
+
+@tf_op("DecodeCSV", outputs=("output*OUT_TYPE",))
+def decode_csv(
+    op: Context, records: Value, /, *record_defaults: Value, OUT_TYPE: Sequence[str],  # noqa: N803
+    field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
+    select_cols: Sequence[int] = (),
+) -> list[Value]:  # fmt: skip
+    """Lines of CSV that are an input of the graph: their fields are, instead."""
+    origin = op.decoded.origin(records, "parsing")
+    if origin.index is not None or len(origin.shape) > 2:
+        raise Gap("lines of CSV in a loop, or in many axes")
+    origin = op.decoded.whole(origin)
+    columns = [*select_cols] or [*range(len(OUT_TYPE))]
+    settings: dict[str, str | int | bool] = {
+        "field_delim": field_delim, "use_quote_delim": use_quote_delim, "na_value": na_value,
+        "columns": max(columns, default=0) + 1,
+    }  # fmt: skip
+    found = []
+    for column, dtype, default in zip(columns, OUT_TYPE, record_defaults, strict=True):
+        known = op.static(default)
+        said = default_of(known) if known is not None and known.size else None
+        part = Part(FIELD, str(column), dtype, origin.shape, default=said)
+        called = f"{origin.name}/{column}"
+        field = op.decoded.part(origin, CSV, part, settings=settings, called=called)
+        found.append(extents.reshaped(op, field, extents.of_all(op, records)))
+    return found
