@@ -7,7 +7,7 @@ wherever two ways meet and at the end, the tables of lines and of exceptions. Wh
 they have to mean the same.
 """
 
-from formats import python_calls, python_flow, python_values
+from formats import python_calls, python_flow, python_values, python_variables
 from formats.containers import marshal
 from formats.containers.marshal import CodeRecord
 from formats.errors import CorruptError, LimitError, UnsupportedError
@@ -18,7 +18,8 @@ from formats.python_steps import Code, Step
 
 __all__ = ["Code", "Step", "read"]
 
-_MEANINGS = (python_calls, python_flow, python_values)  # imported for what they say `means`
+# Imported for what they say that instructions mean.
+_MEANINGS = (python_calls, python_flow, python_values, python_variables)
 
 # From which version on a code object is laid out so.
 _LAYOUTS = {

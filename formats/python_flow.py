@@ -12,6 +12,7 @@ from functools import partial
 from formats.errors import UnsupportedError
 from formats.python_instructions import Disassembled, MisfitError
 from formats.python_stack import EMPTY, Block, Stack, means
+from formats.python_variables import load_constant
 
 _SPECIAL = ("__enter__", "__exit__")
 
@@ -340,11 +341,8 @@ def return_value(stack: Stack, number: int) -> None:
 @means("RETURN_CONST")
 def return_constant(stack: Stack, number: int) -> None:
     """Return a constant."""
-    if stack.slots:
-        raise MisfitError("leaves something on the stack")
-    stack.emit("constant", stack.operand(stack.record.constants, number))
-    stack.emit("return")
-    stack.falls = False
+    load_constant(stack, number)
+    return_value(stack, 0)
 
 
 @means("RAISE_VARARGS")

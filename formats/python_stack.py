@@ -4,9 +4,9 @@ CPython's stack holds more than values: empty places beside methods and before f
 names of keywords, variables set aside while a comprehension runs in place. Steps know none of
 them, so what an instruction means by "the third from the top" may be the second: `Stack.logical`.
 
-Each instruction's meaning is a function with `means` above it, in `formats.python_values`,
-`formats.python_calls` or `formats.python_flow`. All are run twice: until what lies on the stack is
-known wherever two ways meet, and once more to write the steps down.
+Each instruction's meaning is a function with `means` above it, in `formats.python_variables`,
+`formats.python_values`, `formats.python_calls` or `formats.python_flow`. All are run twice: until
+what lies on the stack is known wherever two ways meet, and once more to write the steps down.
 """
 
 from collections.abc import Callable

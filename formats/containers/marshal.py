@@ -254,7 +254,8 @@ class _Reader:
             self._sorted_variables(fields)
         for field in ("names", "locals", "cells", "free"):
             self._names(fields[field])
-        if not isinstance(fields["constants"], tuple):
+        constants = fields["constants"]
+        if not isinstance(constants, tuple) or any(map(_hides_code, constants)):
             self._bad("constants")
         if fields.get("nlocals", len(fields["locals"])) != len(fields["locals"]):
             self._bad("local variables")
@@ -281,6 +282,15 @@ class _Reader:
         for field, bit in (("locals", _LOCAL), ("cells", _CELL), ("free", _FREE)):
             marked = zip(names, kinds, strict=True)
             fields[field] = tuple(name for name, kind in marked if kind & bit)
+
+
+def _hides_code(value: Any) -> bool:
+    """Tell a value with a function inside: those that are constants stand for themselves."""
+    if isinstance(value, slice):
+        value = (value.start, value.stop, value.step)
+    return isinstance(value, (tuple, frozenset)) and any(
+        isinstance(part, CodeRecord) or _hides_code(part) for part in value
+    )
 
 
 def _slice(reader: _Reader, depth: int) -> slice:

@@ -95,6 +95,17 @@ def test_code() -> None:
     assert inside.free == ("a", "b", "c", "d", "e")
 
 
+def test_code_is_no_part_of_a_constant() -> None:
+    """It stands among constants for itself, where a function is made of it."""
+    code = (lambda x: ("here", x)).__code__
+    hidden = ("here", (lambda: None).__code__)
+    for constant in (hidden, (1, hidden), frozenset((hidden,))):
+        data = marshal.dumps(code.replace(co_consts=(None, constant)), 2)
+        with pytest.raises(CorruptError, match="constants"):
+            load(data, PYTHON_3_11)
+    load(marshal.dumps(code.replace(co_consts=(None, hidden[1])), 2), PYTHON_3_11)
+
+
 def _tuples(depth: int, kind: bytes = b")\x01") -> bytes:
     return kind * depth + b"N"
 
