@@ -31,6 +31,7 @@ from converter.lower.values import Value
 # Of all the Lambdas of a model together.
 MOST_NODES = 10_000
 MOST_BYTES = 1 << 27  # of constants
+OTHERS = ("jax", "torch", "theano")  # back ends whose tensors are not TensorFlow's
 SCOPES = ("name_scope", "device", "control_dependencies", "init_scope", "variable_scope")
 # Functions of keras.layers that make a layer and call it.
 MERGES = {
@@ -126,6 +127,8 @@ class Names:
         """Return ``a sign b``."""
         if not isinstance(a, Value) and not isinstance(b, Value):
             return v.binary(sign, a, b)
+        if self.setting.backend in OTHERS and not any(_is_float(part) for part in (a, b)):
+            raise Gap(f"{sign} of whole numbers, of which {self.setting.backend} has its own ideas")
         return self._built(sign, lambda: tensors.binary(self.op, sign, a, b))
 
     def compare(self, sign: str, a: Any, b: Any) -> Any:
@@ -295,6 +298,10 @@ class _Caller:
 
     def compare(self, sign: str, a: Any, b: Any) -> Any:
         return self.names.compare(sign, a, b)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, Value) and value.is_float)
 
 
 def flat(value: Any) -> Iterator[Any]:

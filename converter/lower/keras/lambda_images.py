@@ -196,11 +196,11 @@ def pool2d(
 @operation(BACKEND_FUNCTIONS, "conv1d", "conv2d")
 def conv(
     op: Builder, x: Any, kernel: Any, strides: Any = 1, padding: str = "valid",
-    data_format: str | None = None, dilation_rate: Any = 1,
+    data_format: str | None = None, dilation_rate: Any = 1, *, backend: str | None = None,
 ) -> Value:  # fmt: skip
     """Cross-correlation with a kernel that the code makes."""
-    if padding not in ("valid", "same"):
-        raise Gap(f"{padding} padding")
+    if padding not in ("valid", "same") or backend == "theano":
+        raise Gap(f"a convolution with {padding} padding on {backend}")
     rank = tensor(op, x).rank - 2
     steps, rates = (
         [part] * rank if isinstance(part, int) else list(part) for part in (strides, dilation_rate)

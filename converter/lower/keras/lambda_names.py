@@ -53,6 +53,13 @@ KINDS = {
 # fmt: on
 # Keras 3's functions without a class: those of its back end.
 MAKERS = ("arange", "eye", "is_tensor", "ones", "zeros")
+# TensorFlow's functions by older names, with the same arguments.
+RENAMED = {
+    "matrix_band_part": "band_part", "matrix_diag_part": "diag_part", "realdiv": "truediv",
+    "extract_image_patches": "image.extract_patches", "reverse_v2": "reverse",
+    "image.extract_image_patches": "image.extract_patches", "arg_max": "argmax",
+    "arg_min": "argmin", "concat_v2": "concat", "lin_space": "linspace",
+}  # fmt: skip
 ROOTS = ("tensorflow", "tensorflow1", "tensorflow2")
 LONGEST = sorted(ALIASES, key=len, reverse=True)
 
@@ -152,4 +159,5 @@ def _of_tensorflow(name: str) -> Row | None:
     bare = name
     for head in NAMESPACES:
         bare = bare.removeprefix(head)
+    bare = RENAMED.get(bare, bare)
     return TF_CALLED.get(bare) or TF_FUNCTIONS.get(bare)

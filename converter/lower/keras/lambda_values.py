@@ -38,6 +38,7 @@ class Spent:
         nodes: That were added to the graph.
         bytes: Of constants that they made.
         known: How many of the graph's constants those are.
+        seen: Code with what it saw around it, and its inputs → the layer that was it.
     """
 
     steps: int = 0
@@ -45,6 +46,7 @@ class Spent:
     nodes: int = 0
     bytes: int = 0
     known: int = 0
+    seen: dict[object, str] = field(default_factory=dict)
 
 
 class Sizes(tuple[Any, ...]):

@@ -15,7 +15,7 @@ from converter.lower.builder import ELEMENT_TYPES, Builder
 from converter.lower.keras.lambda_calls import Names
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
-from converter.lower.keras.lambda_values import Cell, Closure, listed
+from converter.lower.keras.lambda_values import Cell, Closure, Spent, listed
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
 from converter.lower.values import Value
@@ -32,7 +32,7 @@ def lambda_(
     setting: Sequence[Any] = (), mask: Any = None,
 ) -> Any:  # fmt: skip
     """What its function computes, as far as its byte-code tells without being run."""
-    del tensors, output_shape, output_shape_type, output_shape_module, function_type, module
+    del output_shape, output_shape_type, output_shape_module, function_type, module
     del mask_type, mask_module
     names = Names(op, w, Setting(*setting))
     if name := named_function(function):
@@ -54,6 +54,8 @@ def lambda_(
     elif own_mask is not None:
         raise Gap("a mask that is not a function in the file")
     note(op, w, names.read)
+    if called.cells:
+        _compare(op, w, names.spent, (str(function), str(arguments), *(x.name for x in tensors)))
     made = _tensors(op, result)
     return made if own is None else Masked(made, own)
 
@@ -156,6 +158,19 @@ def _tensors(op: Builder, result: Any) -> Any:
     if isinstance(result, bool | int | float | np.ndarray):
         return tensor(op, result)
     raise Gap(f"its function gives a {type(result).__name__}")
+
+
+def _compare(op: Builder, w: Roles, spent: Spent, key: object) -> None:
+    """Say of a function that it is one that another layer is already, on the same input.
+
+    Of Lambdas that a loop makes, Keras writes the variables around them as they are at its end.
+    """
+    other = spent.seen.setdefault(key, w.layer)
+    if other != w.layer:
+        op.graph.notes.append(
+            f"Lambda {w.layer} is the same function of the same input as {other}: where a loop made"
+            " both, the file has its variables as they were after the last round"
+        )
 
 
 def note(op: Builder, w: Roles, read: Mapping[str, str]) -> None:

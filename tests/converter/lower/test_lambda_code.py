@@ -261,7 +261,7 @@ def test_a_comparison_of_tensors_in_tensorflow_1():
         "def f(x):\n    a = [x]\n    for i in range(60): a = (a, a)\n    return {1: a}",
         "def f(x):\n    a = np.arange(900000)\n    while True: a = np.sort(a)[::-1] + 1",
         "def f(x):\n    n = 2000\n    while True:\n        n -= 1\n        x = x + tf.eye(n)[0, 0]",
-        "def f(x):\n    n = 0\n    while n < 10 ** 9:\n        n += 1\n        x += np.ones(900000)[n]",
+        "def f(x):\n    n = 0\n    while n < 9 ** 9:\n        n += 1\n        x += np.ones(9 ** 6)[n]",
         "def f(x):\n    d = dict\n    for i in range(10 ** 6): d = dict(a=d)\n    return d",
     ],
 )
@@ -315,6 +315,26 @@ def test_numbers_that_are_drawn_for_training_alone_are_not_in_the_graph():
     graph = lower(bundle({"function": recorded(source)}))
     assert graph.random == {}
     assert [node.op_type for node in graph.nodes] == ["Mul", "Identity"]
+
+
+def test_functions_of_a_loop_that_are_all_the_last_one_are_said_to_be():
+    source = "def outer():\n    i = 0\n    return lambda x: x * i"
+    config = {"function": recorded(source, closure=[2])}
+    graph = Graph("m", 18)
+    op = Builder(graph, {})
+    x = op.input("x", "float32", ("batch", 4, 6))
+    for name in ("a", "b"):
+        lambda_(op, Roles(op, name, {}), x, structure=x, setting=TODAY, **config)
+    assert [note.split(":")[0] for note in graph.notes if "loop" in note] == [
+        "Lambda b is the same function of the same input as a"
+    ]
+
+
+def test_whole_numbers_are_not_what_other_back_ends_make_of_them():
+    numbers = np.arange(6).reshape(2, 3).astype("i4")
+    with pytest.raises(Gap, match="of which jax has its own ideas"):
+        lowered("lambda x: x / 2", numbers, setting=(3, 2, "jax"))
+    np.testing.assert_array_equal(computed("lambda x: x / 2", numbers), numbers / 2)
 
 
 def test_a_gap_in_code_is_named_with_its_layer_and_the_way_out():
