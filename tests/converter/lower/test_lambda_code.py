@@ -261,7 +261,7 @@ def test_a_comparison_of_tensors_in_tensorflow_1():
         "def f(x):\n    a = [x]\n    for i in range(60): a = (a, a)\n    return {1: a}",
         "def f(x):\n    a = np.arange(900000)\n    while True: a = np.sort(a)[::-1] + 1",
         "def f(x):\n    n = 2000\n    while True:\n        n -= 1\n        x = x + tf.eye(n)[0, 0]",
-        "def f(x):\n    n = 0\n    while n < 9 ** 9:\n        n += 1\n        x += np.ones(9 ** 6)[n]",
+        "def f(x):\n    while True: x += np.ones(9 ** 6)[0]",
         "def f(x):\n    d = dict\n    for i in range(10 ** 6): d = dict(a=d)\n    return d",
     ],
 )
