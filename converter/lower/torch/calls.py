@@ -7,7 +7,7 @@ TorchScript, which does not. Ops that write in place (``add_``) are those that d
 from collections.abc import Mapping, Sequence
 
 from converter.lower.gap import Gap
-from converter.lower.torch import complexes, quantised, writing
+from converter.lower.torch import complexes, quantised, sequences, writing
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair, is_complex
 from converter.lower.torch.promotion import SCALAR_TYPES
@@ -148,6 +148,8 @@ def _built(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
         return complexes.apply(op, row, given)
     if any(is_quantised(thing) for thing in given.values()):
         return quantised.apply(op, row, given)
+    if any(sequences.has_sequences(thing) for thing in given.values()):
+        return sequences.apply(op, row, given)
     return row.handler(op, **given)
 
 

@@ -361,6 +361,17 @@ def _pad(
     return self.each(lambda part: constant_pad_nd(op, part, pad))
 
 
+@of_complex("copy")
+def _copy(op: Context, self: Thing, src: Thing, non_blocking: bool = False) -> Value:
+    from converter.lower.torch.scattering import copy
+
+    del non_blocking
+    if not isinstance(self, Pair):
+        raise Gap("complex numbers that are put among real ones")
+    parts = zip(self.parts, pair(op, src, self.real.dtype).parts, strict=True)
+    return Pair.of(*(copy(op, a, b) for a, b in parts))
+
+
 @of_complex("masked_fill")
 def _masked_fill(op: Context, self: Pair, mask: Value, value: Thing) -> Value:
     filler = pair(op, value, self.real.dtype)

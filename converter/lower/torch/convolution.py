@@ -54,6 +54,8 @@ def convolve(
         return op.squeeze(found, [0])
     steps, spread = numbers(stride, rank, "a stride"), numbers(dilation, rank, "a dilation")
     kernel = numbers([n for n in weight.shape[2:] if isinstance(n, int)], rank, "a kernel's size")
+    if not isinstance(groups, int):
+        raise Gap("as many groups as the inputs say")
     pads = _pads(padding, kernel, spread, steps, rank)
     spatial = [
         windows(op, n, k, s, d, pads[i] + pads[i + rank])

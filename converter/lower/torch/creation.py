@@ -240,6 +240,18 @@ def triu_indices(
     return op.constant(np.stack(np.triu_indices(row, offset, col)), dtype or "int64")
 
 
+@aten("_dim_arange")
+def dim_arange(op: Context, like: Value, dim: int) -> Value:
+    """0, 1, ... up to the size of an axis."""
+    return op.range(op.axis_of(like, dim))
+
+
+@aten("_shape_as_tensor")
+def shape_as_tensor(op: Context, self: Value) -> Value:
+    """The sizes of all axes."""
+    return op.vector(op.named(self).shape)
+
+
 @aten("one_hot")
 def one_hot(op: Context, self: Value, num_classes: Int = -1) -> Value:
     """A one at each number's place, and zeros."""

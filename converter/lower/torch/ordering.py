@@ -168,13 +168,29 @@ def cumprod(op: Context, self: Value, dim: int, dtype: str | None = None) -> Val
         return x
     axis = x.axis(dim)
     n = x.shape[axis]
-    if not isinstance(n, int) or not 0 < n <= MOST_STEPS:
+    if not isinstance(n, int):
+        return _product_by_steps(op, x, axis)
+    if not 0 < n <= MOST_STEPS:
         raise Gap(f"running products along an axis of {n}")
     parts = op.split(x, axis, [1] * n) if n > 1 else [x]
     found = [parts[0]]
     for part in parts[1:]:
         found.append(op.mul(found[-1], part))
     return op.concat(found, axis)
+
+
+def _product_by_steps(op: Context, x: Value, axis: int) -> Value:
+    """Return running products along an axis of any size."""
+    from converter.lower.scan import scan
+
+    def step(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
+        made = op.plain(op.shaped(op.mul(before[0], parts[0]), before[0].shape))
+        return [made], [made]
+
+    plain = op.plain(op.named(x))
+    shape = (*plain.shape[:axis], *plain.shape[axis + 1 :])
+    ones = op.filled(shape, 1, x.dtype)
+    return scan(op, step, [ones], [plain], axis=axis)[1][0]
 
 
 def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:

@@ -39,7 +39,8 @@ LSTM = Kind("LSTM", (0, 3, 1, 2), {}, 2)
 GRU = Kind("GRU", (1, 0, 2), {"linear_before_reset": 1})
 
 
-def _plain(activation: str, directions: int) -> Kind:
+def plain(activation: str, directions: int) -> Kind:
+    """Return the kind of layers of one gate."""
     return Kind("RNN", (0,), {"activations": [activation] * directions})
 
 
@@ -64,16 +65,31 @@ def _stacked(op: Context, values: Sequence[Value]) -> Value:
 def layers(
     op: Context, x: Value, hidden: Sequence[Value], params: Tensors, kind: Kind, *,
     has_biases: bool, count: int, bidirectional: bool, batch_first: bool,
+    lengths: Value | None = None,
 ) -> list[Value]:  # fmt: skip
     """Return what layers on top of each other yield, and their last states.
 
+    Args:
+        op: Builder.
+        x: What the first one is given.
+        hidden: Its states.
+        params: Weights, for each layer and direction.
+        kind: Of the layers.
+        has_biases: Whether there are biases among them.
+        count: Of layers.
+        bidirectional: Whether each goes both ways.
+        batch_first: Whether the batch is the first axis, and not the steps.
+        lengths: Of the sequences; None where they are as long as there are steps.
+
     Raises:
-        Gap: There are other weights than these need: projections.
+        Gap: There are other weights than these need.
     """
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
+    if kind is LSTM and len(params) == (each + 1) * directions * count:
+        each += 1  # a projection
     if len(params) != each * directions * count:
-        raise Gap(f"{len(params)} weights of {count} recurrent layers: projections")
+        raise Gap(f"{len(params)} weights of {count} recurrent layers")
     if batch_first:
         x = x.transposed([1, 0, *range(2, x.rank)])
     has_batch = x.rank == 3
@@ -89,7 +105,12 @@ def layers(
             h if count == 1 else op.cut(h, 0, layer * directions, (layer + 1) * directions)
             for h in hidden
         ]
-        x, ends = _layer(op, x, states, sides, kind, has_biases=has_biases)
+        if each % 2:
+            if lengths is not None:
+                raise Gap("an LSTM with projections, of packed sequences")
+            x, ends = _projected(op, x, states, sides, has_biases=has_biases)
+        else:
+            x, ends = _layer(op, x, states, sides, kind, lengths, has_biases=has_biases)
         for last, end in zip(lasts, ends, strict=True):
             last.append(end)
     found = [op.concat(last, 0) for last in lasts]
@@ -102,8 +123,8 @@ def layers(
 
 
 def _layer(
-    op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], kind: Kind, *,
-    has_biases: bool,
+    op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], kind: Kind,
+    lengths: Value | None, *, has_biases: bool,
 ) -> tuple[Value, list[Value]]:  # fmt: skip
     """Return what one layer yields in both directions, beside each other, and its last states."""
     weights = _stacked(op, [_in_order(op, side[0], kind) for side in sides])
@@ -122,7 +143,8 @@ def _layer(
     }  # fmt: skip
     ends = [(x.dtype, (directions, batch, width))] * kind.states
     outputs = [(x.dtype, (steps, directions, batch, width)), *ends]
-    inputs = [op.outer(x), weights, recurrent, bias, None, *(op.outer(s) for s in states)]
+    ends_at = None if lengths is None else op.cast(lengths, "int32")
+    inputs = [op.outer(x), weights, recurrent, bias, ends_at, *(op.outer(s) for s in states)]
     made, *last = op.node(kind.op_type, inputs, outputs, attributes=attributes)
     if directions == 1:
         return op.squeeze(made, [1]), last
@@ -130,15 +152,48 @@ def _layer(
     return op.reshape(turned, (steps, batch, directions * width)), last
 
 
+def _projected(
+    op: Context, x: Value, states: Sequence[Value], sides: Sequence[Tensors], *, has_biases: bool
+) -> tuple[Value, list[Value]]:
+    """Return what one LSTM layer yields whose outputs are products of what ONNX's would be."""
+    from converter.lower.scan import scan
+
+    outputs: list[Value] = []
+    ends: list[list[Value]] = [[], []]
+    for i, side in enumerate(sides):
+        w_ih, w_hh, *rest = side
+        b_ih, b_hh = rest[:2] if has_biases else (None, None)
+        given = linear(op, x, w_ih, b_ih)
+
+        def one(
+            before: list[Value], parts: list[Value], w_hh: Value = w_hh, b_hh: Value | None = b_hh,
+            projection: Value = rest[-1],
+        ) -> tuple[list[Value], list[Value]]:  # fmt: skip
+            gates = op.add(parts[0], linear(op, before[0], w_hh, b_hh))
+            i, f, g, o = _parts(op, gates, 4)
+            kept = op.mul(op.unary("Sigmoid", f), before[1])
+            cell = op.add(kept, op.mul(op.unary("Sigmoid", i), op.unary("Tanh", g)))
+            whole = op.mul(op.unary("Sigmoid", o), op.unary("Tanh", cell))
+            after = [linear(op, whole, projection), cell]
+            after = [op.shaped(a, b.shape) for a, b in zip(after, before, strict=True)]
+            return after, after[:1]
+
+        begin = [op.squeeze(op.cut(s, 0, i, i + 1), [0]) for s in states]
+        begin = [op.plain(op.shaped(s, (x.shape[1], s.shape[1]))) for s in begin]
+        last, made = scan(op, one, begin, [op.plain(given)], axis=0, backwards=i == 1)
+        outputs.append(made[0])
+        for end, state in zip(ends, last, strict=True):
+            end.append(op.unsqueeze(state, [0]))
+    return op.concat(outputs, 2), [op.concat(end, 0) for end in ends]
+
+
 @aten("lstm.input")
 def lstm(
     op: Context, input: Value, hx: Tensors, params: Tensors, has_biases: bool, num_layers: int,
     dropout: float, train: bool, bidirectional: bool, batch_first: bool,
 ) -> list[Value]:  # fmt: skip
-    """LSTM layers; without projections."""
-    _check(dropout, train=train)
-    if len(hx) == 2 and hx[0].shape[-1] != hx[1].shape[-1]:
-        raise Gap("an LSTM with projections")
+    """LSTM layers."""
+    check(dropout, train=train)
     return layers(
         op, input, hx, params, LSTM, has_biases=has_biases, count=num_layers,
         bidirectional=bidirectional, batch_first=batch_first,
@@ -151,7 +206,7 @@ def gru(
     dropout: float, train: bool, bidirectional: bool, batch_first: bool,
 ) -> list[Value]:  # fmt: skip
     """GRU layers."""
-    _check(dropout, train=train)
+    check(dropout, train=train)
     return layers(
         op, input, [hx], params, GRU, has_biases=has_biases, count=num_layers,
         bidirectional=bidirectional, batch_first=batch_first,
@@ -163,9 +218,9 @@ def _rnn(name: str, activation: str) -> None:
         op: Context, input: Value, hx: Value, params: Tensors, has_biases: bool, num_layers: int,
         dropout: float, train: bool, bidirectional: bool, batch_first: bool,
     ) -> list[Value]:  # fmt: skip
-        _check(dropout, train=train)
+        check(dropout, train=train)
         return layers(
-            op, input, [hx], params, _plain(activation, 1 + bidirectional), has_biases=has_biases,
+            op, input, [hx], params, plain(activation, 1 + bidirectional), has_biases=has_biases,
             count=num_layers, bidirectional=bidirectional, batch_first=batch_first,
         )  # fmt: skip
 
@@ -177,7 +232,8 @@ _rnn("rnn_tanh.input", "Tanh")
 _rnn("rnn_relu.input", "Relu")
 
 
-def _check(dropout: float, *, train: bool) -> None:
+def check(dropout: float, *, train: bool) -> None:
+    """Raise Gap where a program trains."""
     if train and dropout:
         raise Gap("dropout in training")
 

@@ -15,7 +15,7 @@ from converter.lower.graph import Attribute, Dim
 from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Floats, Ints
+from converter.lower.torch.things import Floats, Int, Ints, integer, several
 from converter.lower.values import Value
 
 CUBIC = -0.75
@@ -256,6 +256,71 @@ def bicubic2d(
 ) -> Value:  # fmt: skip
     """Cubic interpolation of images."""
     return resized(op, self, output_size, [scales_h, scales_w], "cubic", align=align_corners)
+
+
+# -- as programs of before torch 1.5 have it -------------------------------------------------------
+
+HOW = {
+    "nearest": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear",
+    "bicubic": "cubic", "nearest-exact": "exact",
+}  # fmt: skip
+
+
+@aten(
+    "__interpolate", "__interpolate.scale_list", "__interpolate.size_list",
+    "__interpolate.size_list_scale_list",
+)  # fmt: skip
+def interpolate(
+    op: Context, input: Value, size: Int | Ints | None = None,
+    scale_factor: float | Floats | None = None, mode: str = "nearest",
+    align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Value:  # fmt: skip
+    """Images of another size, by any kind of interpolation."""
+    if mode not in HOW:
+        raise Gap(f"mode = {mode!r}")
+    rank = input.rank - 2
+    target = None if size is None else several(size, rank)
+    scales: Sequence[float | None] | None = None
+    if scale_factor is not None:
+        given = [scale_factor] * rank if isinstance(scale_factor, int | float) else scale_factor
+        scales = [float(n) for n in given]
+    if recompute_scale_factor and scales is not None:
+        shape = op.named(input).shape[2:]
+        target = [integer(_grown(op, n, s)) for n, s in zip(shape, scales, strict=True)]
+        scales = None
+    return resized(
+        op, input, target, scales, HOW[mode], align=bool(align_corners), antialias=antialias
+    )  # fmt: skip
+
+
+@aten("__upsample", "__upsample.size_list")
+def upsample(
+    op: Context, input: Value, size: Int | Ints | None = None, scale_factor: int | None = None,
+    mode: str = "nearest", align_corners: bool | None = None,
+) -> Value:  # fmt: skip
+    """Images of another size, by any kind of interpolation."""
+    return interpolate(op, input, size, scale_factor, mode, align_corners)
+
+
+@aten("__upsample_nearest", "__upsample_nearest.size_list")
+def upsample_nearest(
+    op: Context, input: Value, size: Int | Ints | None = None, scale_factor: int | None = None
+) -> Value:
+    """Images of another size: the nearest pixels."""
+    return interpolate(op, input, size, scale_factor)
+
+
+@aten(
+    "__upsample_bilinear", "__upsample_bilinear.scale_list", "__upsample_bilinear.size_list",
+    "__upsample_bilinear.size_list_scale_list",
+)  # fmt: skip
+def upsample_bilinear(
+    op: Context, input: Value, size: Int | Ints | None = None,
+    scale_factor: int | Floats | None = None,
+) -> Value:  # fmt: skip
+    """Images of another size: linear interpolation, with corners at the same points."""
+    return interpolate(op, input, size, scale_factor, "bilinear", align_corners=True)
 
 
 # -- points ----------------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 """Elements put at their places."""
 
 from collections.abc import Sequence
+from math import inf
+
+import numpy as np
 
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
@@ -222,8 +225,38 @@ def scatter_reduce(
 ) -> Value:  # fmt: skip
     """The tensor, with elements along an axis joined with others."""
     if not include_self:
-        raise Gap("include_self = False")
+        return _of_others(op, self, dim, index, src, reduce)
     return _scattered(op, self, dim, index, src, _reduction(reduce))
+
+
+def _of_others(op: Context, x: Value, dim: int, index: Value, src: Value, reduce: str) -> Value:
+    """Return x with elements replaced by what others come to, without what was there."""
+    zeros = op.filled(op.named(x).shape, 0, "float32")
+    ones = op.filled(op.named(index).shape, 1, "float32")
+    count = _scattered(op, zeros, dim, index, ones, "add")
+    there = op.elementwise("Greater", count, op.constant(0.0, "float32"))
+    if reduce == "mean":
+        total = _of_others(op, x, dim, index, src, "sum")
+        if not x.is_float:
+            raise Gap("means of integers")
+        under = op.elementwise("Max", count, op.constant(1.0, "float32"))
+        return op.where(there, op.div(total, op.cast(under, x.dtype)), x)
+    if reduce not in ("sum", "prod", "amax", "amin"):
+        raise Gap(f"reduce = {reduce!r}")
+    least, most = _bounds(x.dtype)
+    neutral = {"sum": 0, "prod": 1, "amax": least, "amin": most}[reduce]
+    begin = op.where(there, op.constant(neutral, x.dtype), x)
+    return _scattered(op, begin, dim, index, src, _reduction(reduce))
+
+
+def _bounds(dtype: str) -> tuple[float, float]:
+    """Return the least and the largest number of a dtype."""
+    if "float" in dtype:
+        return -inf, inf
+    if dtype == "bool":
+        raise Gap("extremes of booleans")
+    found = np.iinfo(dtype)
+    return int(found.min), int(found.max)
 
 
 def _reduction(name: str) -> str:

@@ -49,6 +49,7 @@ DAMAGE = (
 BY_FIRST = frozenset(("mul", "add"))  # ops of lists whose second argument may be the list
 RAISING = frozenset(("prim.RaiseException", "RaiseException"))
 TRUE_DIVISION = 4  # version of the ops since which integers are divided as fractions
+ALWAYS_STEPS = {"linspace": 8, "logspace": 9}  # since when they say how many numbers they make
 TYPED_FULL = 5  # since which a tensor full of an integer is one of integers
 
 
@@ -78,6 +79,8 @@ def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
         raise Raised(said)
     inside = leaves([*args, *kwargs.values()])
     walker.read(len(inside))
+    for one in args if short != "append" else args[1:]:
+        walker.seen(one)
     if short != "append" and any(isinstance(one, Unknown) for one in inside):
         return UNKNOWN
     if any(isinstance(a, Probe) for a in args):
@@ -166,6 +169,8 @@ def tensor_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, 
         return folded
     if name == "full" and walker.version < TYPED_FULL and kwargs.get("dtype") is None:
         args = [args[0], *(SPECIAL["float"](walker, one) for one in args[1:2]), *args[2:]]
+    if name in ALWAYS_STEPS and walker.version < ALWAYS_STEPS[name] and args[2:3] in ([None], []):
+        args = [*args[:2], 100, *args[3:]]
     found = bound(name, args, kwargs)
     if found is None:
         if not schemas(name):

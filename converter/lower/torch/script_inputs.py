@@ -205,7 +205,7 @@ class Arguments:
     def _made(self, walker: "Walker", name: str, kind: str, *, has_default: bool = False) -> Thing:
         kind = kind.strip() or "Tensor"
         if kind.startswith("Optional["):
-            if name in self.wanted:
+            if name in self.wanted or any(n.startswith(f"{name}_") for n in self.wanted):
                 return self._made(walker, name, kind[9:-1], has_default=has_default)
             self.names.append(name)
             if not has_default:

@@ -193,7 +193,10 @@ def _built(
             except Raised as raised:
                 raise Gap(f"a loop that raises {str(raised)[:80]!r}") from raised
             finally:
-                appended = walker.rounds.pop().appended
+                round_ = walker.rounds.pop()
+                appended = round_.appended
+            if appended.keys() & round_.read.keys():
+                raise Gap("a list that a loop reads and appends to")
             _check_shared(carried, starts, storages, frame.names, appended)
             after = _after(walker, carried, given, frame.names)
             rows = [_row(walker, *entry) for entry in appended.values()]
@@ -306,4 +309,18 @@ def _finish(
     for storage in carried.storages:
         storage.value, storage.version = rest.pop(0), storage.version + 1
     for (items, _), value in zip(built.rows, rest, strict=True):
-        items.grown = value
+        items.grown = op.concat([*_before(walker, items, value), value], 0)
+        items.clear()
+
+
+def _before(walker: "Walker", items: Items, value: Value) -> list[Value]:
+    """Return what a list had before a loop appended to it, along a first axis."""
+    if items.grown is not None:
+        return [items.grown]
+    op = walker.op
+    if not all(isinstance(one, Reference) for one in items):
+        raise Gap("a list that a loop appends something else to than was in it")
+    made = [op.unsqueeze(op.plain(one.read()), [0]) for one in items]
+    if any(one.dtype != value.dtype or one.rank != value.rank for one in made):
+        raise Gap("a list of tensors that do not go together")
+    return made

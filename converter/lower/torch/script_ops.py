@@ -340,6 +340,14 @@ def narrowed(walker: "Walker", x: Reference, dim: int, start: Thing, length: Thi
     return part(walker, x, dim, start, walker.number("add", [start, length]))
 
 
+@special("as_strided")
+def as_strided(walker: "Walker", x: Reference, *rest: Thing, **named: Thing) -> Thing:
+    """Elements at regular distances in memory, where those of the tensor lie in order."""
+    if not x.is_contiguous:
+        raise Gap("a view of memory in which the elements do not lie in order")
+    return walker.tensor_op("as_strided", [x, *rest], named)
+
+
 # -- what may be nothing ---------------------------------------------------------------------------
 
 

@@ -101,6 +101,7 @@ class Round:
 
     depth: int
     appended: dict[int, tuple[Items, list[Thing]]] = field(default_factory=dict)
+    read: dict[int, Items] = field(default_factory=dict)  # lists of before that its body reads
 
 
 class Walker:
@@ -270,6 +271,7 @@ class Walker:
         elif isinstance(target, ast.Tuple | ast.List):
             if isinstance(value, Unknown):
                 value = [UNKNOWN] * len(target.elts)
+            self.seen(value)
             if not isinstance(value, list | tuple) or len(value) != len(target.elts):
                 raise Gap(f"{words(value)} in place of {len(target.elts)} things")
             for one, thing in zip(target.elts, value, strict=True):
@@ -321,6 +323,7 @@ class Walker:
         over = self.value(node.iter)
         if isinstance(over, Unknown):
             raise Stop
+        self.seen(over)
         if isinstance(over, Number | Size):
             from converter.lower.torch.script_loops import loop
 
@@ -557,6 +560,9 @@ class Walker:
         if len(node.args) != 2:
             raise Gap("an annotation without a type")
         found = self.value(node.args[1])
+        kind = node.args[0].id if isinstance(node.args[0], ast.Name) else ""
+        if isinstance(found, Reference) and kind in ("int", "float", "bool"):
+            return call_op(self, kind, [found], {})
         if isinstance(found, int) and not isinstance(found, bool) and (
             isinstance(node.args[0], ast.Name) and node.args[0].id == "float"
         ):  # fmt: skip
@@ -626,12 +632,19 @@ class Walker:
 
     def appended(self, items: Items, item: Thing) -> bool:
         """Tell whether a loop of the graph's takes what is appended to a list from before it."""
-        if not self.rounds or items.depth >= self.rounds[-1].depth or len(items):
+        if not self.rounds or items.depth >= self.rounds[-1].depth:
             return False
         if self.depth != self.rounds[-1].depth:
             raise Gap("a list that grows where only the inputs say whether")
         self.rounds[-1].appended.setdefault(id(items), (items, []))[1].append(item)
         return True
+
+    def seen(self, thing: Thing) -> None:
+        """Note that what is in a list matters: in a loop that appends to it, that would change."""
+        if isinstance(thing, Items):
+            for one in self.rounds:
+                if thing.depth < one.depth:
+                    one.read[id(thing)] = thing
 
     def found(self, op: str, reason: str) -> None:
         """Note a gap."""

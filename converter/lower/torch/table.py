@@ -141,6 +141,7 @@ OPS = Table(
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
     "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
     "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
+    "sequences",
 )  # fmt: skip
 
 

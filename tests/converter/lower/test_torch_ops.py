@@ -144,6 +144,15 @@ UNREACHED = frozenset((
     "randn.generator", "randn_like.generator", "randint.generator", "randint.low_generator",
     "randint_like.generator", "randint_like.low_generator_dtype", "randperm.generator",
     "alpha_dropout", "feature_alpha_dropout",
+    # test_torch_models.py
+    "_nested_tensor_from_mask", "to_padded_tensor", "_pack_padded_sequence",
+    "_pad_packed_sequence", "lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data",
+    # test_torch_script.py
+    "__interpolate", "__interpolate.scale_list", "__interpolate.size_list",
+    "__interpolate.size_list_scale_list", "__upsample", "__upsample.size_list",
+    "__upsample_bilinear", "__upsample_bilinear.scale_list", "__upsample_bilinear.size_list",
+    "__upsample_bilinear.size_list_scale_list", "__upsample_nearest",
+    "__upsample_nearest.size_list", "_dim_arange", "_shape_as_tensor",
 ))  # fmt: skip
 
 

@@ -170,3 +170,51 @@ def test_sizes_that_old_traces_compute(height, rows, cut, tmp_path):
     (got,) = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
     at = np.arange(12) * 5 // 12, np.arange(2) * 4 // 2
     np.testing.assert_array_equal(got, x[:, :, at[0]][:, :, :, at[1]])
+
+
+OLD_OPS = """class Branches(Module):
+  training : bool
+  def forward(self: __torch__.programs.Branches,
+    x: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    a = torch.__interpolate(x, None, 2., "nearest", None)
+    b = torch.__interpolate(x, [5, 7], None, "bilinear", True)
+    c = torch.__upsample(x, [4, 2], None, "bilinear", False)
+    d = torch.__upsample_bilinear(x, [5, 7])
+    e = torch.__upsample_nearest(x, None, 2)
+    f = torch.mul(torch._shape_as_tensor(x), torch.size(x, 0))
+    g = torch.linspace(0, 99, None, dtype=6)
+    h = torch.logspace(0, 2, None, 10., dtype=6)
+    return (a, b, c, d, e, torch.add(f, torch.select(torch._dim_arange(x, 1), 0, 0)), torch.mul(g, h))
+"""
+
+
+def test_ops_that_old_programs_call(tmp_path):
+    """Functions were ops before torch 1.5, and numbers at equal distances a hundred by default."""
+    path, _ = unpacked("scripts.zip", "branches-script", tmp_path)
+    old = tmp_path / "old.pt"
+    with zipfile.ZipFile(path) as held, zipfile.ZipFile(old, "w") as made:
+        for name in held.namelist():
+            data = OLD_OPS if name.endswith("programs.py") else held.read(name)
+            made.writestr(name, "2" if name.endswith("/version") else data)
+    bundle = torch_script.read(Artifact(old))
+    graph = lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:n,3,3,4"]))
+    x = np.random.default_rng(5).normal(size=(2, 3, 3, 4)).astype(np.float32)
+    got = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
+    twice = x.repeat(2, axis=2).repeat(2, axis=3)
+    corners = _sampled(_sampled(x, np.linspace(0, 2, 5), 2), np.linspace(0, 3, 7), 3)
+    rows, columns = (
+        np.clip((np.arange(n) + 0.5) * m / n - 0.5, 0, None) for n, m in ((4, 3), (2, 4))
+    )
+    smaller = _sampled(_sampled(x, rows, 2), columns, 3)
+    numbers = np.linspace(0, 99, 100) * np.logspace(0, 2, 100)
+    wanted = [twice, corners, smaller, corners, twice, [4, 6, 6, 8], numbers]
+    for ours, theirs in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def _sampled(x, places, axis):
+    """Return elements at places along an axis, between two of them by shares."""
+    low = np.minimum(np.floor(places).astype(int), x.shape[axis] - 1)
+    high = np.minimum(low + 1, x.shape[axis] - 1)
+    share = (places - low).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    return x.take(low, axis) * (1 - share) + x.take(high, axis) * share
