@@ -185,6 +185,8 @@ def _line(event: Finished) -> str:
     error = record["error"]
     if isinstance(error, dict):
         return f"{text}: exit {event.outcome.exit_code}: {error['message']}"
+    if record["moved_from"]:
+        text += f"  from {record['moved_from']}"
     if isinstance(reached, dict) and event.outcome.status == "done":
         text += f"  {record['format']}, verified: {reached['reached']}, {record['seconds']} s"
     return text

@@ -6,8 +6,9 @@ keeps; processes that are forked from one that has made a client have it, too.
 """
 
 import asyncio
+import os
 from contextlib import suppress
-from functools import cache
+from functools import lru_cache
 from inspect import signature
 from typing import Any, Final
 
@@ -29,11 +30,20 @@ def options(scheme: str) -> dict[str, Any]:
     return {"session": session()} if configured <= own.keys() - {"session"} else {}
 
 
-@cache
 def session() -> Any:
-    """Return the session, which holds no connection, no thread and no credentials by itself."""
+    """Return the session, which holds no connection and no thread.
+
+    It keeps the credentials that it once found, so it is another one where the environment says
+    something else.
+    """
+    return _session(tuple(sorted((k, v) for k, v in os.environ.items() if k.startswith("AWS_"))))
+
+
+@lru_cache(maxsize=4)
+def _session(environment: tuple[tuple[str, str], ...]) -> Any:
     from aiobotocore.session import AioSession
 
+    del environment  # it reads that by itself
     return AioSession()
 
 
