@@ -9,6 +9,7 @@ import asyncio
 import os
 from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from inspect import signature
 from typing import Any, Final
 
@@ -22,10 +23,13 @@ def options(scheme: str) -> dict[str, Any]:
     """
     if scheme not in SCHEMES:
         return {}
+    import fsspec
     from fsspec.config import conf
-    from s3fs import S3FileSystem
 
-    own = signature(S3FileSystem.__init__).parameters
+    kind = fsspec.get_filesystem_class(scheme)
+    if kind.__module__.partition(".")[0] != "s3fs":  # somebody has registered another one
+        return {}
+    own = signature(kind.__init__).parameters
     configured = {key for name in SCHEMES for key in conf.get(name, {})}
     return {"session": session()} if configured <= own.keys() - {"session"} else {}
 
@@ -41,10 +45,8 @@ def session() -> Any:
 
 @lru_cache(maxsize=4)
 def _session(environment: tuple[tuple[str, str], ...]) -> Any:
-    from aiobotocore.session import AioSession
-
     del environment  # it reads that by itself
-    return AioSession()
+    return import_module("aiobotocore.session").AioSession()
 
 
 def make_ready() -> None:
