@@ -38,6 +38,14 @@ MERGES = {
     "add": "Add", "average": "Average", "concatenate": "Concatenate", "dot": "Dot",
     "maximum": "Maximum", "minimum": "Minimum", "multiply": "Multiply", "subtract": "Subtract",
 }  # fmt: skip
+# What is given first to layers that are made with one argument, by position.
+ALONE = {
+    "Activation": "activation", "Cropping1D": "cropping", "Cropping2D": "cropping",
+    "AveragePooling1D": "pool_size", "AveragePooling2D": "pool_size", "Permute": "dims",
+    "MaxPooling1D": "pool_size", "MaxPooling2D": "pool_size", "MaxPool2D": "pool_size",
+    "RepeatVector": "n", "Reshape": "target_shape", "UpSampling1D": "size",
+    "UpSampling2D": "size", "ZeroPadding1D": "padding", "ZeroPadding2D": "padding",
+}  # fmt: skip
 # What the first argument of TensorFlow's functions is called, where it is given by name.
 FIRST = frozenset((
     "a", "data", "features", "image", "images", "input", "input_", "input_tensor", "inputs",
@@ -263,6 +271,8 @@ class Names:
         plain = (bool, int, float, str, type(None))
         if class_name in MERGES and len(given) == 1:
             return self._called(Made(MERGES[class_name], named), given, {})
+        if len(given) == 1 and class_name in ALONE:
+            given, named = [], {ALONE[class_name]: given[0], **named}
         if given or not all(isinstance(part, plain) for part in flat(list(named.values()))):
             raise Gap(f"a layer {class_name} made with more than numbers by name")
         return Made(class_name, named)

@@ -237,7 +237,9 @@ MODES = {
 # fmt: on
 
 
-def preprocessed(op: Builder, kind: str, x: Any, data_format: str | None = None) -> Value:
+def preprocessed(
+    op: Builder, kind: str, x: Any, data_format: str | None = None, mode: str | None = None
+) -> Value:
     """Return images as the models of one module of keras.applications want them.
 
     Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/applications/imagenet_utils.py
@@ -247,7 +249,10 @@ def preprocessed(op: Builder, kind: str, x: Any, data_format: str | None = None)
     """
     if kind not in MODES or data_format not in (None, "channels_last"):
         raise Gap(f"preprocess_input of keras.applications.{kind}")
-    mode, image = MODES[kind], tensor(op, x)
+    image = tensor(op, x)
+    mode = MODES[kind] if mode is None else mode
+    if mode not in MODES.values():
+        raise Gap(f"preprocess_input in mode {mode!r}")
     if not mode:
         return image
     if not image.is_float:

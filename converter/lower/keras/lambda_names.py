@@ -27,6 +27,7 @@ GLOBALS = {
     "np": "numpy", "numpy": "numpy", "math": "math",
     "keras": "keras", "ops": "keras.ops", "layers": "keras.layers", "KL": "keras.layers",
     "activations": "keras.activations",
+    "imagenet_utils": "keras.applications.imagenet_utils",
 }
 # The same by another name, or seen through another module.
 ALIASES = {
