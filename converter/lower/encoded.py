@@ -30,6 +30,7 @@ FINGERPRINT = "fingerprint"  # FarmHash's Fingerprint64 of a text
 
 Default: TypeAlias = "list[int] | list[float] | list[str]"
 SHOWN = 3  # elements of a default that a text shows
+MOST_SAID = 1000  # elements of a default that are said at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Part:
         name: Of the graph's input; empty where nothing reads it, and of one that is replaced itself
             that of the other `Encoded`.
         default: What TensorFlow takes for a feature that is missing, or fills up with; None where
-            it must be there. Of many equal elements one.
+            it must be there. Of many equal elements one; of a great many others none is said.
     """
 
     role: str
@@ -123,6 +124,8 @@ def _part(part: Part) -> str:
         return f"{text} (FarmHash's Fingerprint64 of each)"
     if part.default is None or part.role == LENGTHS:
         return text
+    if not part.default:
+        return f"{text} (may be missing)"
     what = "filled up with" if part.role == PADDED else "missing:"
     return f"{text} ({what} {_short(part.default)})"
 
@@ -136,7 +139,9 @@ def default_of(array: "np.ndarray") -> "Default":
     """Return a default's elements as plain data: of equal ones the first alone."""
     found = [v.decode(errors="replace") if isinstance(v, bytes) else v for v in array.reshape(-1)]
     found = [v.item() if hasattr(v, "item") else v for v in found]
-    return found[:1] if len(set(found)) == 1 else found
+    if len(set(found)) == 1:
+        return found[:1]
+    return found if len(found) <= MOST_SAID else []
 
 
 def roots(several: Sequence[Encoded]) -> Iterable[Encoded]:

@@ -126,7 +126,8 @@ class Decoded:
         spec = self._op.graph.specs[name]
         if len(spec.shape) == len(shape) and not spec.unranked:
             shape = tuple(m if n is None else n for n, m in zip(shape, spec.shape, strict=True))
-        return tuple(f"{name}/count" if n is None else n for n in shape)
+        names = [f"{name}/count", *(f"{name}/axis{i}" for i in range(1, len(shape)))]
+        return tuple(m if n is None else n for n, m in zip(shape, names, strict=False))
 
     def begins(self, text: Value, first: int, count: int) -> bytes:
         """Return how an encoded picture begins, for what chooses a decoder by that: as PNGs do.
@@ -153,7 +154,7 @@ class Decoded:
         spec = self._op.graph.specs[name]
         if spec.unranked:
             raise Gap("hashes of texts of unknown rank")
-        shape = tuple(f"{name}/{i}" if n is None else n for i, n in enumerate(spec.shape))
+        shape = self._named(name, spec.shape)
         part = Part(FINGERPRINT, "", "uint64", shape)
         origin = Origin(name, shape, None)
         return self.part(origin, TEXT, part, called=f"{name}/{FINGERPRINT}").name
@@ -181,7 +182,7 @@ class Decoded:
             Gap: The same bytes are decoded in two ways.
         """
         spec = self._op.graph.specs[origin.name]
-        shape = origin.shape if spec.unranked else spec.shape
+        shape = origin.shape if spec.unranked else self._named(origin.name, spec.shape)
         new = _Record(kind, shape, bool(origin.shape), settings or {})
         record = self._records.setdefault(origin.name, new)
         same = (record.kind, record.several, record.settings)
