@@ -113,6 +113,8 @@ class Graph:
             called several times has several. A pass may take the value away: so goes its trace.
         trusted: Modules of the user's that supplied some of it → SHA-256 of their files.
         narrowed: Operator → how many of float64 are computed in float32, for want of a kernel.
+        rounded: Whether the source rounds to integers of 8 bits on the way, as the graph does: what
+            lies half-way between two may become either.
         random: Where in the source → the operation there that draws numbers: here it draws others.
         signature: Of TensorFlow's signatures, which one this is; empty where there is none.
         sources: Name of an input or output → the tensor that it is in TensorFlow's graph.
@@ -136,6 +138,7 @@ class Graph:
     traces: list[Trace] = field(default_factory=list)
     trusted: dict[str, str] = field(default_factory=dict)
     narrowed: dict[str, int] = field(default_factory=dict)
+    rounded: bool = False
     random: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     sources: dict[str, str] = field(default_factory=dict)

@@ -20,7 +20,9 @@ RELATIVE: Mapping[str, float] = {
     "float32": 1e-4,
     "float16": 1e-2,
     "bfloat16": 5e-2,
+    "8 bits": 5e-2,  # of what a model rounds to on the way: no output has it as its dtype
 }
+ROUNDED = "8 bits"
 EMPTY = "has no element to compare"
 DECADES = 10.0 ** np.arange(-9, 1)  # where the figures of `Measure.decades` part
 LEAST_SCALE = 1e-10  # of an output: what saturated to almost nothing is all noise

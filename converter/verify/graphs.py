@@ -17,6 +17,7 @@ from converter.options import Arch
 from converter.trust import Trusted
 from converter.verify import inputs, locate
 from converter.verify.comparison import (
+    ROUNDED,
     Tolerance,
     are_empty,
     coarsest,
@@ -169,6 +170,8 @@ def _compared_with(
     on = place(options.device, allow_tf32=options.allow_tf32)
     graph = source.graph
     precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
+    if graph is not None and graph.rounded:
+        precision = coarsest({precision, ROUNDED})
     tolerance = Tolerance(options.atol, options.rtol, precision)
     with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
         prepared = prepare(Path(name), file.inputs, plan)

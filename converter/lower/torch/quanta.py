@@ -102,6 +102,7 @@ def _quantise(op: Context, x: Value, scale: float, zero_point: int, dtype: str) 
     low, high = BOUNDS[dtype]
     if not low <= zero_point <= high or not scale > 0:
         raise Gap(f"numbers quantised by {scale} about {zero_point}")
+    op._outermost.rounded = True
     inputs = [x, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
     kinds = [(INTEGERS[dtype], x.shape)]
     return op.node("QuantizeLinear", inputs, kinds, stored=x.stored)[0]

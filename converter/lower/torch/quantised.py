@@ -426,6 +426,7 @@ def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
         x: The numbers.
         fewer: Whether half of the integers are left out, for processors that add up in 16 bits.
     """
+    op._outermost.rounded = True
     most = 127.0 if fewer else 255.0
     zero = op.constant(0.0, "float32")
     flat = op.outer(op.cast(x, "float32"))

@@ -126,3 +126,9 @@ def test_numbers_of_a_packed_layer_that_do_not_add_up(tmp_path):
     bundle = torch_script.read(Artifact(path))
     with pytest.raises(UnsupportedError, match="conv2d_unpacked"):
         lower(bundle, opset=OPSET, inputs=[TensorSpec("", "float32", ("batch", 3, 16, 16))])
+
+
+def test_a_graph_says_that_it_rounds(tmp_path):
+    for name in ("residual-fbgemm-trace", "dense-int8-trace"):
+        assert lowered(name, tmp_path)[0].rounded
+    assert not lowered("dense-half-trace", tmp_path)[0].rounded
