@@ -170,7 +170,8 @@ class _Model:
         ports = {(p.node, p.number) for name in behind for p in nodes[name].inputs}
         ports |= {(n.name, 0) for n in ends}
         pictures = {n.inputs[0].node for n in nodes.values() if n.op in DECODERS and n.inputs}
-        for node in (nodes[name] for name in nodes if name in {*behind}):
+        within = {*behind}
+        for node in (nodes[name] for name in nodes if name in within):
             found = given(nodes, node)
             if node.op == "Const" and node.name in pictures:
                 found = [("string", ())]  # an example; everyone feeds another
