@@ -19,7 +19,8 @@ ABSENT = {
         "zeros": "a variable, which functions of TensorFlow 2 cannot make",
         "ones": "a variable, which functions of TensorFlow 2 cannot make",
         "eye": "a variable, which functions of TensorFlow 2 cannot make",
-        "random_normal": "others each time",
+        "random_normal": "others each time", "dropout": "others each time",
+        "random_binomial": "others each time", "random_bernoulli": "others each time",
         "random_uniform": "others each time",
         "pack": "of Keras 1", "lesser": "of Keras 1", "lesser_equal": "of Keras 1",
         "image_dim_ordering": "of Keras 1", "get_variable_shape": "of variables",
@@ -34,7 +35,7 @@ ABSENT = {
         **dict.fromkeys((
             "neg", "inv", "complex_abs", "sub", "mul", "batch_matmul", "pack", "unpack", "select",
         ), "of TensorFlow 0"),
-        **dict.fromkeys(("random_normal", "random.normal", "random_uniform"),
+        **dict.fromkeys(("random_normal", "random.normal", "random_uniform", "dropout"),
                         "others each time"),
         "Variable": "a variable, which functions of TensorFlow 2 cannot make",
         "image.transpose_image": "of TensorFlow 1", "identity_n": "tensors in lists",

@@ -245,3 +245,48 @@ def random_uniform(
     if isinstance(low, Value) or isinstance(high, Value):
         raise Gap("random numbers between bounds that are computed")
     return drawn(op, "RandomUniform", shape, dtype or "float32", low=float(low), high=float(high))
+
+
+@operation(BACKEND_FUNCTIONS, "random_binomial", "random_bernoulli")
+def random_binomial(
+    op: Builder, shape: Any, p: float = 0.0, dtype: str | None = None, seed: Any = None
+) -> Value:
+    """1 as often as p says, else 0: others than TensorFlow's."""
+    del seed
+    shares = drawn(op, "RandomUniform", shape, "float32", low=0.0, high=1.0)
+    return op.cast(op.elementwise("LessOrEqual", shares, p), dtype or "float32")
+
+
+def dropped(op: Builder, x: Any, rate: Any, noise_shape: Any) -> Value:
+    """Return x / (1 - rate), with zeros as often as the rate says: where it is called, always."""
+    value = tensor(op, x)
+    if noise_shape is not None or not isinstance(rate, int | float) or not 0 <= rate < 1:
+        raise Gap("dropout of a rate or a shape that is computed")
+    if rate == 0:
+        return value
+    shares = drawn(op, "RandomUniform", function(op, "shape", value), "float32", low=0.0, high=1.0)
+    kept = op.elementwise("GreaterOrEqual", shares, rate)
+    return op.where(kept, op.div(value, 1.0 - rate), op.constant(0.0, value.dtype))
+
+
+@operation(BACKEND_FUNCTIONS, "dropout")
+def dropout(op: Builder, x: Any, level: Any, noise_shape: Any = None, seed: Any = None) -> Value:
+    """X with zeros at random, in inference too: at other places than TensorFlow's."""
+    del seed
+    return dropped(op, x, level, noise_shape)
+
+
+@operation(TF_CALLED, "dropout")
+def dropout_of_tensorflow(
+    op: Builder, x: Any, part: Any = None, noise_shape: Any = None, seed: Any = None, *,
+    rate: Any = None, keep_prob: Any = None, tensorflow: int | None = None,
+) -> Value:  # fmt: skip
+    """X with zeros at random; TensorFlow 1 is told how many to keep, 2 how many to drop."""
+    del seed
+    if rate is None and keep_prob is None:
+        if tensorflow is None:
+            raise Gap("dropout, of which TensorFlow 1 and 2 are told differently")
+        rate, keep_prob = (part, None) if tensorflow >= 2 else (None, part)
+    if rate is None and isinstance(keep_prob, int | float):
+        rate = 1 - keep_prob
+    return dropped(op, x, rate, noise_shape)

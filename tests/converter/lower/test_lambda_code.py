@@ -143,6 +143,18 @@ def sampling(args):
     assert abs(found.std() - 1) < 0.05
 
 
+@pytest.mark.parametrize(
+    ("call", "setting"),
+    [("K.dropout(x, 0.25)", TODAY), ("tf.nn.dropout(x, 0.25)", TODAY),
+     ("tf.nn.dropout(x, 0.75)", TENSORFLOW_1), ("tf.nn.dropout(x, rate=0.25)", UNKNOWN)],
+)  # fmt: skip
+def test_a_dropout_that_code_calls_is_one_whenever_the_graph_runs(call, setting):
+    ones = np.ones((40, 50, 6), "f4")
+    found = computed(f"lambda x: {call}", ones, setting=setting)
+    assert set(np.unique(found.round(4))) == {np.float32(0), np.float32(4 / 3).round(4)}
+    assert abs((found == 0).mean() - 0.25) < 0.05
+
+
 def test_what_names_were_read_as_is_in_the_notes():
     graph = lowered("lambda x: K.mean(tf.abs(x), axis=1) * np.pi")
     names = "'K' as keras.backend, 'np' as numpy, 'tf' as tensorflow"
