@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from converter.lower.bodies import outputs_of
+from converter.lower.builder import numpy_type
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Node, Shape, needed
 from converter.lower.tf import graphdef, recurrence
@@ -340,10 +341,18 @@ def found(stack: Stack, element: Shape) -> None:
 
 def _tensor(op: Context, plan: _Plan, number: int) -> Value:
     """Return what Loop carries for a variable."""
-    from converter.lower.tf.stacks import whole
+    from converter.lower.tf.stacks import joined, whole
 
     thing = plan.start[number]
     if isinstance(thing, Stack):
+        element = joined(thing.element, plan.elements.get(number))
+        is_open = element is not None and None in element and thing.dtype != "string"
+        if is_open and thing.items == (None,):
+            # Nothing is set yet in the one place, so that it may as well be empty: a round sets it.
+            assert element is not None
+            sizes = [n if isinstance(n, int) else 0 for n in element]
+            empty = op.constant(np.zeros((1, *sizes), numpy_type(thing.dtype)), thing.dtype)
+            return op.plain(replace(empty, shape=(1, *element)))
         return op.plain(whole(op, thing, plan.elements.get(number)))
     assert isinstance(thing, Value)
     return op.plain(thing)

@@ -210,6 +210,9 @@ def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
         items[place] = item
         return replace(stack, items=tuple(items), element=element)
     tensor = whole(op, stack, item.shape)
+    if tensor.shape[0] == 1 and None in tensor.shape[1:] and not stack.grows:
+        # There is no other place, and what is in it may be less (see `loops`).
+        return stack.filled(op.unsqueeze(item, [0]))
     place_in = op.reshape(op.cast(index, "int64"), (1, 1))
     if stack.grows:
         tensor = long_enough(op, tensor, op.add(op.reshape(place_in, (1,)), 1))
