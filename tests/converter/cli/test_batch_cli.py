@@ -148,8 +148,10 @@ def test_nothing_there_is_named(tmp_path):
 
 
 def test_no_standard_output_and_no_current_folder(registry, tmp_path):
-    whole = f"{sys.executable} -m converter batch registry -o out --verify weights"
-    done = subprocess.run(f"{whole} --json >&-", shell=True, cwd=tmp_path, capture_output=True)
+    whole = f"{sys.executable} -m converter batch registry -o out --engine inline"
+    done = subprocess.run(
+        f"{whole} --verify weights --json >&-", shell=True, cwd=tmp_path, capture_output=True
+    )
     assert (done.returncode, b"Traceback" in done.stderr) == (3, False)
     gone = f"mkdir gone; cd gone; rmdir ../gone; {whole}"
     done = subprocess.run(gone, shell=True, cwd=tmp_path, capture_output=True, text=True)
@@ -159,12 +161,13 @@ def test_no_standard_output_and_no_current_folder(registry, tmp_path):
 
 
 def test_what_was_harmed_is_told(registry, tmp_path):
-    run("registry", "-o", "out", "--verify", "weights", cwd=tmp_path)
+    arguments = ("registry", "-o", "out", "--verify", "weights", "--engine", "inline")
+    run(*arguments, cwd=tmp_path)
     for name in ("a", "b/c"):
         (tmp_path / f"out/{name}.portable/model.safetensors").write_bytes(b"")
-    planned = run("registry", "-o", "out", "--verify", "weights", "--dry-run", cwd=tmp_path)
+    planned = run(*arguments, "--dry-run", cwd=tmp_path)
     assert "a.portable (model.safetensors has 0 bytes; " in planned.stdout
-    done = run("registry", "-o", "out", "--verify", "weights", cwd=tmp_path)
-    again = [line for line in done.stderr.splitlines() if line.startswith("again ")]
+    again = [line for line in planned.stderr.splitlines() if line.startswith("again ")]
     assert [line.split()[1] for line in again] == ["a.portable:", "b/c.portable:"]
-    assert "2 done; 1 done before" in done.stderr
+    assert "2 to convert" in planned.stderr
+    assert "1 done already" in planned.stderr
