@@ -177,7 +177,7 @@ def gaps_of(error: ConvertError) -> Gaps:
 
 def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]) -> Bundle:
     """Say of graphs what they do not do as the source does."""
-    from converter.lower.encoded import described, roots
+    from converter.lower.encoded import AS_INPUT, described, roots
 
     changes: list[Normalisation] = []
     narrowed: dict[str, int] = {}
@@ -200,7 +200,7 @@ def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]
         changes.append(Normalisation("random numbers are others", drawn.total(), detail))
     for graph in graphs:
         for one, what in zip(roots(graph.encoded), described(graph.encoded), strict=True):
-            change = Normalisation(f"{one.kind} as input", len(one.parts), what)
+            change = Normalisation(f"{one.kind}{AS_INPUT}", len(one.parts), what)
             changes += [change] * (change not in changes)
     if unkept:
         detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from converter.lower.encoded import AS_INPUT
 from converter.registries.entry import Staged
 from converter.registries.mlmodel import FILE
 from converter.version import VERSION
@@ -53,7 +54,7 @@ def describe(
 
     Args:
         folder: With the output.
-        staged: The source; its signature is the output's.
+        staged: The source; its signature is the output's, unless inputs were replaced.
         record: What is known of the conversion.
         told: Of the `MLmodel`, what the server decides: ``model_id``, ``run_id``.
 
@@ -86,7 +87,9 @@ def describe(
         **told,
     }
     signature = staged.facts.get("signature")
-    if isinstance(signature, dict):
+    # What stands for bytes that are decoded are inputs that the source's signature has not.
+    is_another = any(n["name"].endswith(AS_INPUT) for n in record.get("normalisations", ()))
+    if isinstance(signature, dict) and not is_another:
         document["signature"] = signature
     texts = {
         "requirements.txt": "".join(f"{line}\n" for line in needed),

@@ -29,6 +29,7 @@ FIELD = "field"  # of a line
 FINGERPRINT = "fingerprint"  # FarmHash's Fingerprint64 of a text
 
 Default: TypeAlias = "list[int] | list[float] | list[str]"
+AS_INPUT = " as input"  # what the names of such changes end with
 SHOWN = 3  # elements of a default that a text shows
 MOST_SAID = 1000  # elements of a default that are said at all
 

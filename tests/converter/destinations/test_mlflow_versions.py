@@ -6,7 +6,7 @@ import pytest
 import yaml
 from mlflow_stand_in import Server
 
-from converter.destinations import mlflow_register
+from converter.destinations import mlflow_model, mlflow_register
 from converter.destinations.catalog import open_destination
 from converter.job import Job, blank_record
 from converter.options import Options
@@ -258,3 +258,12 @@ def test_failures_are_storage_errors(server, tmp_path):
     server.failing = {"search_model_versions"}
     with pytest.raises(StorageError):
         open_destination(TEMPLATE).harm("", {"output": "models:/a_portable/1"})
+
+
+def test_a_signature_whose_inputs_were_replaced_is_not_the_output_s(tmp_path):
+    staged = Staged(tmp_path, facts={"signature": SIGNATURE})
+    record = blank_record(Job("models:/a/1", "a", TEMPLATE, Options(), token="then"))
+    for change, kept in (("wrapper module", True), ("serialized tf.Example as input", False)):
+        record["normalisations"] = [{"name": change, "count": 1, "detail": ""}]
+        mlflow_model.describe(tmp_path, staged, record | {"source_digest": "5e"}, {})
+        assert ("signature" in yaml.safe_load((tmp_path / "MLmodel").read_text())) is kept
