@@ -19,6 +19,7 @@ from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Size, integer
 from converter.lower.values import Value
 
+MOST = 1 << 20  # elements along an axis that is transformed
 Axes: TypeAlias = Sequence[int]
 Norm: TypeAlias = str | None
 # By which power of its length a transform is multiplied, and an inverse one divided.
@@ -109,6 +110,8 @@ def transform(
         counts = [x.shape[a] if n == -1 else n for a, n in zip(places, lengths, strict=True)]
     elif kind == "c2r":
         counts[-1] = sizes.mul(sizes.sub(counts[-1], 1), 2)
+    if any(isinstance(n, int) and n > MOST for n in counts):
+        raise Gap(f"a transform of more than {MOST} elements")
     if kind == "c2r":
         found = pair(op, x, "float64" if x.dtype == "float64" else "float32")
         for axis, n in zip(places[:-1], counts[:-1], strict=True):
@@ -247,10 +250,14 @@ _rolled("fft_ifftshift", lambda n: n, "Frequencies with zero moved from the midd
 @aten("fft_fftfreq")
 def fftfreq(op: Context, n: int, d: float = 1.0, dtype: str | None = None) -> Value:
     """Frequencies of a Fourier transform of n elements, d apart."""
+    if n > MOST:
+        raise Gap(f"{n} frequencies")
     return op.constant(np.fft.fftfreq(n, d), dtype or DEFAULT)
 
 
 @aten("fft_rfftfreq")
 def rfftfreq(op: Context, n: int, d: float = 1.0, dtype: str | None = None) -> Value:
     """Frequencies of the first half of a Fourier transform of n elements, d apart."""
+    if n > MOST:
+        raise Gap(f"{n} frequencies")
     return op.constant(np.fft.rfftfreq(n, d), dtype or DEFAULT)

@@ -302,6 +302,8 @@ def _finish(
     asked = [
         None if v is None else replace(op.plain(v), is_constant=False) for v in (rounds, goes_on)
     ]
+    if asked[1] is None and not first:  # of two inputs there must be one
+        asked[1] = replace(op.constant(np.asarray(1), "bool"), is_constant=False)
     made = op.node("Loop", [*asked, *first], kinds, attributes={"body": built.body})
     rest = list(made)
     for name, thing in carried.names.items():
