@@ -109,7 +109,7 @@ def _parts(one: Encoded, inner: Mapping[str, Encoded]) -> str:
             what = "" if within.kind == TEXT else f" ({within.kind} in {part.name})"
             said.append(f"{_parts(within, inner)}{what}")
         else:
-            said.append(_part(part))
+            said.append(_part(part, is_listed=one.several))
     text = ", ".join(said) or "nothing, for nothing reads it"
     if unread:
         text += f"; nothing reads {', '.join(unread[:SHOWN])}"
@@ -117,10 +117,10 @@ def _parts(one: Encoded, inner: Mapping[str, Encoded]) -> str:
     return text
 
 
-def _part(part: Part) -> str:
+def _part(part: Part, *, is_listed: bool) -> str:
     text = f"{part.name} {part.dtype}[{','.join(map(str, part.shape))}]"
     if part.role == VALUES:
-        return f"{text} (of all rows)" if part.shape else text
+        return f"{text} (of all rows)" if is_listed else text
     if part.role == FINGERPRINT:
         return f"{text} (FarmHash's Fingerprint64 of each)"
     if part.default is None or part.role == LENGTHS:

@@ -1,5 +1,6 @@
 """Signatures that take bytes become graphs of what those decode to, and compute the same."""
 
+import json
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -9,14 +10,17 @@ import pytest
 
 import converter
 from converter import passes
+from converter.inspection import inspect
 from converter.lower import emit, lower
-from converter.lower.encoded import described, roots
+from converter.lower.encoded import AS_INPUT, described, roots
+from converter.options import Options
 from converter.verify.encoding import encode
 from formats.errors import UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-MODELS = Path(__file__).parents[3] / "fixtures" / "tf_parsing" / "models.zip"
+ROOT = Path(__file__).parents[3]
+MODELS = ROOT / "fixtures" / "tf_parsing" / "models.zip"
 CLOSE = 2e-5  # of the largest output
 HASHED = ("hashed", "taxi")
 PLACEHOLDERS = {
@@ -184,3 +188,21 @@ def test_one_input_decoded_in_two_ways_is_a_gap(tmp_path):
 def test_a_damaged_parser_is_no_crash(tmp_path):
     for attributes in ({}, {"num_sparse": "i: 7"}, {"dense_keys": 'list { s: "a" }'}):
         assert "made" in refused(tmp_path, graph_of("ParseSingleExample", attributes))
+
+
+def test_the_manifest_and_inspect_say_what_stands_for_an_input(tmp_path, unpacked):
+    out = tmp_path / "m.portable"
+    options = Options(verify="weights", signatures=("single",))
+    converter.convert(unpacked / "features", to="portable", out=out, options=options)
+    manifest = json.loads((out / "manifest.json").read_text())
+    schema = json.loads((ROOT / "formats" / "manifest.schema.json").read_text())
+    pytest.importorskip("jsonschema").validate(manifest, schema)
+    (decoded,) = manifest["graph"]["decoded_inputs"]
+    assert (decoded["input"], decoded["kind"]) == ("example", "serialized tf.Example")
+    assert (decoded["shape"], decoded["several"]) == ([], False)
+    assert [(p["key"], p["role"], p["name"]) for p in decoded["parts"]] == [
+        ("ids", "values", "ids"), ("dense", "dense", "dense_2"), ("few", "values", "few_2"),
+    ]  # fmt: skip
+    assert [i["name"] for i in manifest["graph"]["inputs"]] == ["ids", "dense_2", "few_2"]
+    (change,) = (n for n in inspect(out)["normalisations"] if n["name"].endswith(AS_INPUT))
+    assert change["detail"].startswith("input 'example' is replaced by ids int64[ids/count], de")
