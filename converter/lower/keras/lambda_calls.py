@@ -15,6 +15,7 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap
 from converter.lower.keras import lambda_names
+from converter.lower.keras import lambda_numpy as arrays
 from converter.lower.keras import lambda_python as py
 from converter.lower.keras import lambda_tensors as tensors
 from converter.lower.keras import lambda_values as v
@@ -122,7 +123,7 @@ class Names:
         if isinstance(of, Dtype):
             return tensors.dtype_attribute(of, name)
         if isinstance(of, np.ndarray):
-            return py.array_attribute(of, name)
+            return arrays.array_attribute(of, name)
         if isinstance(of, Parts) and name in of.names:
             return of[of.names.index(name)]
         if isinstance(of, v.Scope) and name in ("__enter__", "__exit__"):
@@ -200,9 +201,9 @@ class Names:
         if root == "builtins":
             return self._builtin(machine, rest, given, named)
         if root == "math":
-            return py.of_math(rest, [*given, *named.values()])
+            return arrays.of_math(rest, [*given, *named.values()])
         if root == "numpy":
-            return py.of_numpy(rest, given, named)
+            return arrays.of_numpy(rest, given, named)
         if path in CHOICES:
             return self._chosen(path, machine, given, named)
         if rest.rpartition(".")[2] in SCOPES:
