@@ -184,7 +184,7 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
         return [op.node("Reshape", [_as(x, ()), target], [(x.dtype, tuple(dims))])[0]]
     if node.op == "Squeeze":
         axes = node.attribute("squeeze_dims") or ()
-        given = [x, op.constant(list(axes), "int64")] if axes else [x]
+        given: list[Thing] = [x, op.constant(list(axes), "int64")] if axes else [x]
         return [of_any_rank(op, "Squeeze", given, x.dtype)]
     if node.op == "ExpandDims" and isinstance(things[1], Value):
         place = things[1] if things[1].rank else op.unsqueeze(things[1], [0])
