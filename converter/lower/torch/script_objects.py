@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from converter.lower.gap import Gap
+from converter.lower.torch import calls
+from converter.lower.torch.prepacked import PACKING
 from converter.lower.torch.quanta import Packed
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_things import Callee, Missing, Thing
@@ -59,6 +61,10 @@ def packed(walker: "Walker", thing: Instance) -> Thing:
         return _convolution(walker, thing)
     if kind == "rnn.CellParamsBase":
         return _cell(walker, thing)
+    if kind.startswith("xnnpack.") and kind.removeprefix("xnnpack.") in PACKING:
+        pack = PACKING[kind.removeprefix("xnnpack.")]
+        state = [walker.stored(one) for one in thing.state or ()]
+        return pack(walker.op, *(calls.values(one) for one in state))
     return Missing(f"an object of class {thing.cls}")
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -69,3 +70,43 @@ def test_a_view_of_memory_of_what_is_not_in_order_is_a_gap(tmp_path):
     bundle, _ = unpacked("operator-trace", tmp_path, changed)
     with pytest.raises(UnsupportedError, match="elements do not lie in order"):
         lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:2,4,16"]))
+
+
+PACKED = {
+    "Context": ("Conv2dOpContext", "conv2d_clamp_run"),
+    "Spread": ("TransposeConv2dOpContext", "conv2d_transpose_clamp_run"),
+    "Product": ("LinearOpContext", "linear_clamp_run"),
+}
+
+
+def as_packed(data):
+    """Return an archive with objects of torch's own classes for modules with the same state."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(made, "w") as new:
+        for member in old.namelist():
+            content = old.read(member)
+            for name, (cls, run) in PACKED.items():
+                field = {"Context": "first", "Spread": "second", "Product": "third"}[name]
+                content = content.replace(
+                    f"c__torch__.models\n{name}\n".encode(),
+                    f"c__torch__.torch.classes.xnnpack\n{cls}\n".encode(),
+                )
+                if member.endswith("models.py"):
+                    pattern = rf"\({field}\)\.forward\((.+?), \)"
+                    text = re.sub(pattern, rf"ops.prepacked.{run}(\1, {field})", content.decode())
+                    content = text.encode()
+            new.writestr(member, content)
+    return made.getvalue()
+
+
+def test_layers_that_are_packed_for_telephones(tmp_path):
+    """They have the state that our modules of the fixture have, and no text."""
+    with zipfile.ZipFile(ARCHIVE) as held:
+        data = as_packed(held.read("telephone-script.pt"))
+        arrays = np.load(io.BytesIO(held.read("telephone-script.npz")))
+    path = tmp_path / "packed.pt"
+    path.write_bytes(data)
+    bundle = torch_script.read(Artifact(path))
+    graph = lower(bundle, opset=OPSET, inputs=parse_inputs(ENTRIES["telephone-script"]["inputs"]))
+    assert any("clamp_run" in node.name for node in graph.nodes)
+    check_runs(session(tmp_path / "model.onnx", graph, bundle), graph, arrays, 2)
