@@ -19,6 +19,7 @@ from converter.lower.keras import (
     rules_recurrent,  # noqa: F401 - importing it enters its rules
     wrappers,
 )
+from converter.lower.keras.changes import since
 from converter.lower.keras.gaps import Lack, gaps_of, report
 from converter.lower.keras.model import (
     Call,
@@ -89,6 +90,7 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
     report(list(walk.unused(found)))
     drawn = {name for node in found.nodes for name in node.outputs}
     found.random = {name: kind for name, kind in found.random.items() if name in drawn}
+    found.notes += since(model, str(bundle.metadata.recorded.get("keras_version", "")))
     return found
 
 

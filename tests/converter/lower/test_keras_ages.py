@@ -1,5 +1,6 @@
 """Files of every age of Keras: our graph gives what the Keras that wrote them gave."""
 
+import io
 import json
 import zipfile
 from dataclasses import replace
@@ -96,6 +97,30 @@ def test_functions_of_tensorflow_go_by_their_names_inside(tmp_path):
     graph = lower(replace(bundle, topology=replace(bundle.topology, content=named)))
     assert [node.op_type for node in graph.nodes if node.op_type != "Identity"] == ["LogSoftmax"]
     assert activation("log_softmax_v2", None) == "log_softmax"
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("3.0.5", True), ("3.3.3", True), ("3.4.1", False), ("2.15.0", False)]
+)
+def test_what_keras_3_changed_since_is_said(tmp_path, version, said):
+    source = tmp_path / "model.keras"
+    with zipfile.ZipFile(FIXTURES.parent / "keras_layers" / "models_masks.zip") as archive:
+        name = next(
+            n for n in archive.namelist()
+            if n.endswith(".keras") and b'"Add"' in _config(archive.read(n))
+            and b'"Embedding"' in _config(archive.read(n))
+        )  # fmt: skip
+        source.write_bytes(archive.read(name))
+    bundle = converter.read(source)
+    recorded = {**bundle.metadata.recorded, "keras_version": version}
+    old = replace(bundle, metadata=replace(bundle.metadata, recorded=recorded))
+    notes = [note for note in lower(old).notes if note.startswith("Add ")]
+    assert [f"of Keras {version} joined the masks" in note for note in notes] == [True] * said
+
+
+def _config(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as inner:
+        return inner.read("config.json")
 
 
 def test_padding_that_theano_alone_has_is_a_gap(tmp_path):

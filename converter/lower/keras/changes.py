@@ -1,0 +1,46 @@
+"""What Keras 3 has changed since a file was written.
+
+Files of Keras 1 and 2 mean what the Keras that wrote them meant by them (see `rules`). Those of
+Keras 3 mean what today's Keras 3 makes of them, which is what loads them, and what a graph is
+compared with; where the Keras that wrote one computed otherwise, the graph's notes say so.
+Spec: https://github.com/keras-team/keras/tree/v3.3.3/keras/src/layers/merging, and v3.4.1, v3.11.3
+and v3.12.0; keras/src/layers/preprocessing of v3.7.0 and v3.8.0.
+"""
+
+from collections.abc import Iterator
+
+from converter.lower.keras.model import Layer, Model
+from converter.lower.keras.owners import layers_of
+
+MERGES = frozenset(("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"))
+AND = "joined the masks of what it was given by And, which today are joined by Or"
+# Classes, the first Keras that does as today's does, whether only masks are concerned, and what
+# those before it did.
+CHANGES = (
+    (MERGES, (3, 4), True, AND),
+    (frozenset(("Concatenate",)), (3, 12), True, AND),
+    (frozenset(("RandomCrop",)), (3, 8), False, "cut or resized images outside training, too"),
+)
+
+
+def since(model: Model, version: str) -> Iterator[str]:
+    """Yield what the Keras that wrote a model did otherwise than today's.
+
+    Args:
+        model: With the models in it.
+        version: Of that Keras, as recorded.
+    """
+    parts = version.split(".")[:2]
+    if parts[0] != "3" or len(parts) < 2 or not parts[1].isdecimal():
+        return
+    written = (3, int(parts[1]))
+    layers = [layer for _, layer in layers_of(model)]
+    masked = any(map(_makes_mask, layers))
+    for layer in layers:
+        for classes, first, of_masks, otherwise in CHANGES:
+            if layer.class_name in classes and written < first and (masked or not of_masks):
+                yield f"{layer.class_name} {layer.name} of Keras {version} {otherwise}"
+
+
+def _makes_mask(layer: Layer) -> bool:
+    return layer.class_name == "Masking" or bool(layer.config.get("mask_zero"))
