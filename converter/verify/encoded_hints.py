@@ -15,6 +15,7 @@ FRAME = 1  # of moving pictures
 
 def fields(several: Sequence[Encoded]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield names of inputs, and what they add to the input's hint."""
+    listed = {p.name for one in several for p in one.parts if p.role == encoded.VALUES}
     for one in several:
         by_role = {(part.key, part.role): part for part in one.parts}
         for part in one.parts:
@@ -24,7 +25,7 @@ def fields(several: Sequence[Encoded]) -> Iterator[tuple[str, dict[str, Any]]]:
             if part.role == encoded.FINGERPRINT:
                 words = [*one.words] * (len(WORDS) // max(len(one.words), 1)) + [*WORDS]
                 known["words"] = tuple(fingerprint(word.encode()) for word in words)
-            known["is_alone"] = part.role == encoded.VALUES or not one.several
+            known["is_alone"] = not one.several or bool(listed & {part.name, one.input})
             yield part.name, known
 
 

@@ -77,7 +77,7 @@ def _texts(one: Encoded, by_name: Mapping[str, Encoded], arrays: Arrays) -> np.n
         sizes = [n if isinstance(n, int) else 1 for n in one.shape]
         return _hashed(one, next(iter(given.values()), np.full(sizes, fingerprint(b""))))
     count = _count(one, given)
-    rows = [_Row(one, given, i) for i in range(count)]
+    rows = [_Row(one, given, i, count) for i in range(count)]
     found = np.empty(count, object)
     found[:] = [ENCODERS[one.kind](row) for row in rows]
     return found.reshape(_sizes(one, count))
@@ -112,10 +112,10 @@ def _sizes(one: Encoded, count: int) -> tuple[int, ...]:
 
 
 class _Row:
-    """What one text has to hold."""
+    """What one text has to hold: of so many texts, the one of a number."""
 
-    def __init__(self, one: Encoded, given: Arrays, number: int) -> None:
-        self.one, self.number = one, number
+    def __init__(self, one: Encoded, given: Arrays, number: int, count: int) -> None:
+        self.one, self.number, self.count = one, number, count
         self._given = given
 
     def __getitem__(self, part: Part) -> np.ndarray:
@@ -162,18 +162,30 @@ def _values(row: _Row, parts: Sequence[Part]) -> np.ndarray | None:
     values = next(p for p in parts if p.role == VALUES)
     lengths = next((p for p in parts if p.role == LENGTHS), None)
     if lengths is None or not lengths.name:
-        is_first = row.number == 0  # how many each has, nothing reads
-        return row.whole(values) if values.name and is_first else None
-    counts = row.whole(lengths)
+        counts = _like_others(row, len(row.whole(values))) if values.name else None
+    else:
+        counts = row.whole(lengths)
+    if counts is None:
+        return None
     end = int(counts[: row.number + 1].sum())
     begin = end - int(counts[row.number])
     if not values.name:
         return np.zeros(end - begin, _numpy(values.dtype))
     found = row.whole(values)
     if counts.min(initial=0) < 0 or int(counts.sum()) != len(found):
-        said = f"{lengths.name!r} says {int(counts.sum())} values"
+        said = f"{parts[-1].name!r} says {int(counts.sum())} values"
         raise UsageError(f"{said}, and {values.name!r} has {len(found)}")
     return found[begin:end]
+
+
+def _like_others(row: _Row, total: int) -> np.ndarray:
+    """Return how many values rows have of which nothing reads it: as many as of another feature."""
+    if not row.one.several:
+        return np.array([total])
+    known = [row.whole(p) for p in row.one.parts if p.role == LENGTHS and p.name]
+    one_row = np.zeros(row.count, np.int64)
+    one_row[:1] = total
+    return next((counts for counts in known if counts.sum() == total), one_row)
 
 
 def _numpy(dtype: str) -> "np.dtype[np.generic]":

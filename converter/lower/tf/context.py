@@ -219,6 +219,9 @@ class Context(Builder):
         target = tuple(dims)
         if target == x.shape and all(n is not None for n in target):
             return self.plain(x)
+        words = self.static(x) if x.dtype == "string" else None
+        if words is not None and all(isinstance(n, int) for n in target):
+            return self.constant(words.reshape([int(str(n)) for n in target]))
         named = [n for n in target if not isinstance(n, int)]
         zero = {"allowzero": 1}  # else a zero would be the size that the axis had
         if 0 not in target and len(named) <= 1:

@@ -18,6 +18,7 @@ from converter.lower.encoded import (
     LENGTHS,
     PADDED,
     VALUES,
+    Default,
     Part,
     default_of,
 )  # fmt: skip
@@ -49,6 +50,14 @@ def _check(key: str, dtype: str) -> None:
         raise Gap(f"feature {key!r} of {dtype}")
 
 
+def _said(op: Context, default: Value) -> "Default | None":
+    """Return what stands for a missing value; None where there must be one."""
+    known = op.static(default)
+    if known is not None:
+        return default_of(known) if known.size else None
+    return None if 0 in default.shape else []  # it is computed
+
+
 def _dense(
     op: Context, origin: Origin, key: str, dtype: str, shape: Shape | None, default: Value
 ) -> Value:
@@ -56,8 +65,7 @@ def _dense(
     _check(key, dtype)
     if shape is None or None in shape[1:]:
         raise Gap(f"feature {key!r} of unknown shape")
-    known = op.static(default)
-    said = default_of(known) if known is not None and known.size else None
+    said = _said(op, default)
     if not shape or shape[0] is not None:
         part = Part(DENSE, key, dtype, (*origin.shape, *shape), default=said)
     else:
@@ -208,8 +216,7 @@ def decode_csv(
     }  # fmt: skip
     found = []
     for column, dtype, default in zip(columns, OUT_TYPE, record_defaults, strict=True):
-        known = op.static(default)
-        said = default_of(known) if known is not None and known.size else None
+        said = _said(op, default)
         part = Part(FIELD, str(column), dtype, origin.shape, default=said)
         called = f"{origin.name}/{column}"
         field = op.decoded.part(origin, CSV, part, settings=settings, called=called)
