@@ -12,9 +12,10 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import cycle, groupby, zip_longest
 from pathlib import Path
 
 import h5py
@@ -292,9 +293,16 @@ def make(folder: Path, count: int, seed: int = 0) -> dict[str, int]:
     return {str(path): code for path, code in _made(folder, count, seed)}
 
 
+def _in_turn(found: Sequence[Template]) -> Iterator[Template]:
+    """Yield one template of each format, then the next of each, so that few have all formats."""
+    by_format = [[*same] for _, same in groupby(found, key=lambda t: t.format)]
+    for some in zip_longest(*by_format):
+        yield from (template for template in some if template is not None)
+
+
 def _made(folder: Path, count: int, seed: int) -> Iterator[tuple[Path, int]]:
     rng, pick = np.random.default_rng(seed), random.Random(seed)
-    order = sorted(templates(), key=lambda t: (t.format, t.root.name))
+    order = cycle(_in_turn(sorted(templates(), key=lambda t: (t.format, t.root.name))))
     for i in range(count):
         team = folder / f"team-{i % max(count // 60, 1):03}"
         if not team.exists():
@@ -310,7 +318,7 @@ def _made(folder: Path, count: int, seed: int) -> Iterator[tuple[Path, int]]:
         elif i % 150 == 2:
             path = bundle(team / f"bundle{i}.portable", rng)
         else:
-            template = order[(i * 7) % len(order)]
+            template = next(order)
             path = copied(template, team / f"{i}-{template.root.name}", rng)
         if i % 20 == 19:
             yield damage(path, pick.choice(DAMAGES)), 3
