@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, needed
+from converter.lower.scan import scan
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.references import Reference
@@ -50,6 +51,8 @@ def lowered(program: Program, target: str, args: Sequence[Any]) -> list[Thing]:
         return _cond(program, rest[0], graphs, rest[1])
     if name == "while_loop" and len(graphs) == 2 and len(rest) == 2:
         return _while(program, graphs[0], graphs[1], rest[0], rest[1])
+    if name == "scan" and len(graphs) == 1 and len(rest) == 3:
+        return _scan(program, graphs[0], *rest)
     raise Gap("not in the table")
 
 
@@ -122,6 +125,28 @@ def _while(
     attributes = {"body": needed(body)}
     made = op.node("Loop", [None, begins, *states], kinds, attributes=dict(attributes))
     return [Reference.to(v) for v in made]
+
+
+def _scan(
+    program: Program, does: Any, first: Sequence[Thing], rows: Sequence[Thing],
+    given: Sequence[Thing],
+) -> list[Thing]:  # fmt: skip
+    """Build a loop over the first axis of tensors, with states."""
+    op = program.op
+    states = [op.plain(op.named(v)) for v in _tensors(first)]
+    sequences = [op.plain(op.named(v)) for v in _tensors(rows)]
+    if not sequences or any(v.rank == 0 for v in sequences):
+        raise Gap("a loop over nothing")
+
+    def step(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
+        inner = [Reference.to(v) for v in (*before, *parts)]
+        found = [op.plain(v) for v in _tensors(program.inner(does, [*inner, *given]))]
+        after, made = found[: len(states)], found[len(states) :]
+        _check(states, after)
+        return after, made
+
+    last, made = scan(op, step, states, sequences, axis=0)
+    return [Reference.to(op.named(v)) for v in (*last, *made)]
 
 
 def _asked(program: Program, asks: Any, states: Sequence[Thing], given: Sequence[Thing]) -> Value:
