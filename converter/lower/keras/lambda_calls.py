@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from inspect import CO_VARARGS
 from itertools import islice
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,12 @@ from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
 from converter.lower.keras.lambda_values import Closure, Dtype, Made, Method, Named
 from converter.lower.keras.table import Masked, Roles, Row
+from converter.lower.keras.tensorflow_ops.arithmetic import BINARY, JOINED
 from converter.lower.keras.wrapped import call_layer
 from converter.lower.values import Value
 
 # Of all the Lambdas of a model together.
-MOST_NODES = 10_000
+MOST_NODES = 5_000
 MOST_BYTES = 1 << 27  # of constants
 OTHERS = ("jax", "torch", "theano")  # back ends whose tensors are not TensorFlow's
 SCOPES = ("name_scope", "device", "control_dependencies", "init_scope", "variable_scope")
@@ -58,6 +60,16 @@ ORDERS = {
     "keras.ops.full": ("shape", "fill_value", "dtype"),
     "keras.ops.pad": ("x", "pad_width", "mode", "constant_values"),
 }
+# Functions whose numbers size nothing; and how large those may be that others are given.
+NUMBERS = frozenset(
+    (*BINARY, *JOINED, "clip", "clip_by_value", "constant", "fill", "full", "where")
+)
+MOST: dict[tuple[str, ...], int] = {
+    ("resize",): 1 << 13,
+    ("eye", "tri", "diag", "split", "unstack", "unpack"): 1 << 11,
+    ("extract", "max_pool", "avg_pool", "pool", "conv", "central"): 1 << 13,
+}
+END = 2**31 - 1  # of a slice
 OPERATIONS_AT = "converter.lower.keras.operations"
 
 
@@ -219,7 +231,7 @@ class Names:
         arguments, keywords = fitted(found, given, named, ORDERS.get(path))
         setting = lambda_names.told(path, self.setting)
         keywords = untold(found, path, arguments, setting) | keywords
-        self._bounded(path, [*arguments, *keywords.values()])
+        check_sizes(path, [*arguments, *keywords.values()])
         made = self._built(path, lambda: found.handler(self.op, *arguments, **keywords))
         if rest.endswith("top_k"):
             return Parts(made, ("values", "indices"))
@@ -230,13 +242,6 @@ class Names:
             return CHOICES[path](self.op, machine, *given, **named)
         except v.FAULTS as e:
             raise v.fault(path, e) from e
-
-    def _bounded(self, path: str, arguments: list[Any]) -> None:
-        """Raise where numbers would make something huge while the graph is built."""
-        most = 2048 if path.endswith(("eye", "tri", "diag")) else v.MOST_NUMBERS
-        for part in flat(arguments):
-            if isinstance(part, int) and abs(part) > most and part not in (2**31 - 1, -(2**31)):
-                raise Gap(f"a number as large as {part} for {path}")
 
     def _builtin(self, machine: Machine, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         if name not in py.BUILTINS:
@@ -322,6 +327,19 @@ def flat(value: Any) -> Iterator[Any]:
             yield from flat(part)
     else:
         yield value
+
+
+def check_sizes(path: str, arguments: list[Any]) -> None:
+    """Raise where a number would make something huge while the graph is built."""
+    name = path.rpartition(".")[2]
+    if name in NUMBERS:
+        return
+    most = next((n for heads, n in MOST.items() if name.startswith(heads)), v.MOST_NUMBERS)
+    for part in flat(arguments):
+        if isinstance(part, int | float) and most < abs(part) < inf and part != END:
+            raise Gap(f"a number as large as {part:.0f} for {path}")
+        if part == END and not name.endswith("slice"):
+            raise Gap(f"a number as large as {part} for {path}")
 
 
 def fitted(

@@ -272,6 +272,10 @@ def test_a_comparison_of_tensors_in_tensorflow_1():
         "def f(x):\n    a = [x]\n    for i in range(60): a = (a, a)\n    return {1: a}",
         "def f(x):\n    a = np.arange(900000)\n    while True: a = np.sort(a)[::-1] + 1",
         "def f(x):\n    n = 2000\n    while True:\n        n -= 1\n        x = x + tf.eye(n)[0, 0]",
+        "lambda x: tf.image.resize(tf.expand_dims(x, 3), (2 ** 31 - 1, 10 ** 5))",
+        "lambda x: tf.image.resize(tf.expand_dims(x, 3), (9e9, 1))",
+        "lambda x: K.repeat_elements(x, 10 ** 9, 1)",
+        "lambda x: tf.split(tf.reshape(x, [-1]), 10 ** 6)",
         "def f(x):\n    d = dict\n    for i in range(10 ** 6): d = dict(a=d)\n    return d",
     ],
 )
