@@ -288,7 +288,7 @@ def std_mean(
     return [op.unary("Sqrt", found), middle]
 
 
-@aten("logsumexp")
+@aten("logsumexp", "special_logsumexp")
 def logsumexp(op: Context, self: Value, dim: Axes, keepdim: bool = False) -> Value:
     """The logarithm of the sum of exponentials."""
     x = op.cast(self, floating(self.dtype))

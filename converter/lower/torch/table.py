@@ -141,7 +141,7 @@ OPS = Table(
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
     "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
     "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
-    "sequences", "prepacked", "decomposed",
+    "sequences", "prepacked", "decomposed", "stacking",
 )  # fmt: skip
 
 
