@@ -59,6 +59,7 @@ VARIABLES: dict[str, tuple[str, ...]] = {
     "ConvLSTM3DCell": _CELL,
     "Attention": ("scale?use_scale", "concat_score_weight?score_mode:concat"),
     "AdditiveAttention": ("scale?use_scale=1",),
+    "RandomFourierFeatures": ("kernel_scale", "unscaled_kernel", "bias"),
     "STFTSpectrogram": ("real_kernel?!mode:imag", "imag_kernel?!mode:real"),
 }
 # Class -> quantisation -> what follows the plain variables (variable_serialization_spec of each).
