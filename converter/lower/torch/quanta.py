@@ -8,7 +8,7 @@ https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -146,8 +146,3 @@ def stored(op: Context, name: str, encoding: Encoding) -> Quantised:
     if scale.ndim:
         return of_numbers(real, 0.0, 0, dtype)
     return of_numbers(real, float(scale), int(zero), dtype)
-
-
-def plain(x: Value) -> Value:
-    """Return a tensor of which nothing is said but its numbers."""
-    return replace(numbers(x))

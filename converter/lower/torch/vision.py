@@ -67,8 +67,8 @@ def deform_conv2d(
 ) -> Value:  # fmt: skip
     """Cross-correlation of images, with each element taken from a place that is moved.
 
-    onnxruntime has no kernel of DeformConv on all devices: the places are sampled, and a
-    convolution of one pixel adds them up.
+    DeformConv is of opset 19, and we write 18: the places are sampled, and a convolution of one
+    pixel adds them up.
     """
     x = op.named(input)
     kernel = weight.shape[2:]
@@ -88,7 +88,7 @@ def deform_conv2d(
     for step, pad, spread, size, i in around:
         starts = op.sub(op.mul(op.range(out[i], x.dtype), float(step)), float(pad))
         inside = op.mul(op.range(size, x.dtype), float(spread))
-        place = op.add(_across(op, inside, i, 4, size, rows, columns), _along(op, starts, 3 + i))
+        place = op.add(_across(op, inside, i, rows, columns), _along(op, starts, 3 + i))
         at = op.add(op.squeeze(op.cut(moved, 2, i, i + 1), [2]), op.squeeze(place, [2]))
         points.append(_normalised(op, at, x.shape[2 + i]))
     grid = op.concat([op.unsqueeze(p, [-1]) for p in reversed(points)], -1)
@@ -115,14 +115,10 @@ def deform_conv2d(
     )
 
 
-def _across(
-    op: Context, inside: Value, axis: int, rank: int, size: int, rows: int, columns: int
-) -> Value:
+def _across(op: Context, inside: Value, axis: int, rows: int, columns: int) -> Value:
     """Return places within a window, by the number of the kernel's element: [1, count, 1, 1, 1]."""
-    del rank
     shape = (rows, 1) if axis == 0 else (1, columns)
     wide = op.expand(op.reshape(inside, shape), (rows, columns))
-    del size
     return op.reshape(wide, (1, rows * columns, 1, 1, 1))
 
 
