@@ -1,10 +1,11 @@
-"""What Keras 3 has changed since a file was written.
+"""What Keras has changed since a file was written, within Keras 2 and within Keras 3.
 
-Files of Keras 1 and 2 mean what the Keras that wrote them meant by them (see `rules`). Those of
-Keras 3 mean what today's Keras 3 makes of them, which is what loads them, and what a graph is
-compared with; where the Keras that wrote one computed otherwise, the graph's notes say so.
+A file of Keras 2 means what the last Keras 2 makes of it, one of Keras 3 what today's does: these
+are what loads them, and what a graph is compared with. Where the Keras that wrote one computed
+otherwise, the graph's notes say so.
 Spec: https://github.com/keras-team/keras/tree/v3.3.3/keras/src/layers/merging, and v3.4.1, v3.11.3
-and v3.12.0; keras/src/layers/preprocessing of v3.7.0 and v3.8.0.
+and v3.12.0; keras/src/layers/preprocessing of v3.7.0 and v3.8.0; keras/layers/attention of v2.9.0
+and v2.10.0.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ AND = "joined the masks of what it was given by And, which today are joined by O
 CHANGES = (
     (MERGES, (3, 4), True, AND),
     (frozenset(("Concatenate",)), (3, 12), True, AND),
+    (frozenset(("MultiHeadAttention",)), (2, 10), True, "heeded no mask that it was not given"),
     (frozenset(("RandomCrop",)), (3, 8), False, "cut or resized images outside training, too"),
 )
 
@@ -31,14 +33,15 @@ def since(model: Model, version: str) -> Iterator[str]:
         version: Of that Keras, as recorded.
     """
     parts = version.split(".")[:2]
-    if parts[0] != "3" or len(parts) < 2 or not parts[1].isdecimal():
+    if len(parts) < 2 or not all(part.isdecimal() and len(part) < 4 for part in parts):
         return
-    written = (3, int(parts[1]))
+    major, minor = map(int, parts)
     layers = [layer for _, layer in layers_of(model)]
     masked = any(map(_makes_mask, layers))
     for layer in layers:
         for classes, first, of_masks, otherwise in CHANGES:
-            if layer.class_name in classes and written < first and (masked or not of_masks):
+            is_older = major == first[0] and minor < first[1]
+            if is_older and layer.class_name in classes and (masked or not of_masks):
                 yield f"{layer.class_name} {layer.name} of Keras {version} {otherwise}"
 
 

@@ -11,7 +11,9 @@ import pytest
 
 import converter
 from converter.lower import emit
+from converter.lower.keras.changes import since
 from converter.lower.keras.lowering import lower, model_of
+from converter.lower.keras.model import parse
 from converter.write_keras.words import activation
 from formats.errors import UnsupportedError
 
@@ -116,6 +118,19 @@ def test_what_keras_3_changed_since_is_said(tmp_path, version, said):
     old = replace(bundle, metadata=replace(bundle.metadata, recorded=recorded))
     notes = [note for note in lower(old).notes if note.startswith("Add ")]
     assert [f"of Keras {version} joined the masks" in note for note in notes] == [True] * said
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("2.4.0", True), ("2.9.0", True), ("2.10.0", False), ("3.0.5", False)]
+)
+def test_attention_once_heeded_no_masks(version, said):
+    parts = [("Embedding", {"mask_zero": True}), ("MultiHeadAttention", {"num_heads": 2})]
+    layers = [{"class_name": kind, "config": {"name": kind, **more}} for kind, more in parts]
+    model = parse({"class_name": "Sequential", "config": {"name": "m", "layers": layers}})
+    assert len(list(since(model, version))) == said
+    layers[0]["config"]["mask_zero"] = False
+    model = parse({"class_name": "Sequential", "config": {"name": "m", "layers": layers}})
+    assert not list(since(model, version))
 
 
 def _config(data):
