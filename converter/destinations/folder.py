@@ -102,8 +102,8 @@ class Folder:
         return str(made)
 
 
-def _published(output: Path) -> dict[str, tuple[int, str]]:
-    return {name: (size, "") for name, size in _sizes(str(output))}
+def _published(output: Path) -> dict[str, Any]:
+    return {name: [size, ""] for name, size in _sizes(str(output))}
 
 
 def _sizes(output: str) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from converter.destinations.place import GONE, differs
 from converter.stores import urls
@@ -22,8 +22,9 @@ FILES_AT_ONCE: Final = 4
 MARKERS: Final = ("manifest.json", "convert.json", "config.pbtxt", "saved_model.pb")
 INDEX: Final = ".index.json"
 
-# What is there afterwards: sizes and states by names below the output's own; "" is a file itself.
-Published: TypeAlias = dict[str, tuple[int, str]]
+# What is there afterwards, as JSON has it: [size, state] by names below the output's own; "" is a
+# file itself.
+Published: TypeAlias = dict[str, Any]
 
 
 def check_free(store: Store, name: str) -> None:
@@ -57,7 +58,7 @@ def upload(store: Store, made: Path, name: str, *, is_free: bool = False) -> Pub
     if not made.is_dir():
         blob = store.put(made, name)
         store.remove(old)
-        return {"": (blob.nbytes, blob.token)}
+        return {"": [blob.nbytes, blob.token]}
     files = sorted(p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file())
     marker = marker_of(files)
     if not is_free and store.stat(name) is not None:
@@ -114,4 +115,4 @@ def harm(name: str, published: Published, found: dict[str, Blob]) -> str:
 
 
 def _published(name: str, blobs: Sequence[Blob]) -> Published:
-    return {b.name[len(name) + 1 :]: (b.nbytes, b.token) for b in blobs}
+    return {b.name[len(name) + 1 :]: [b.nbytes, b.token] for b in blobs}

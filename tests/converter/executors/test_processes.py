@@ -175,7 +175,7 @@ def test_small_jobs_share_a_child_that_is_as_it_was(scratch):
     with Processes(Settings(1, scratch), TASK, preloads=False) as executor:
         found = [o.record["found"] for o in executor.run(map(job, sources))]
     before, between, after = set(found[:6]), set(found[6:8]), set(found[8:])
-    assert not before & between and not between & after and not before & after
+    assert not (before & between | between & after | before & after)
     assert len(before) < 6  # where the machine is busy, a small job takes long now and then
 
 

@@ -184,7 +184,8 @@ OLD_OPS = """class Branches(Module):
     f = torch.mul(torch._shape_as_tensor(x), torch.size(x, 0))
     g = torch.linspace(0, 99, None, dtype=6)
     h = torch.logspace(0, 2, None, 10., dtype=6)
-    return (a, b, c, d, e, torch.add(f, torch.select(torch._dim_arange(x, 1), 0, 0)), torch.mul(g, h))
+    i = torch.select(torch._dim_arange(x, 1), 0, 0)
+    return (a, b, c, d, e, torch.add(f, i), torch.mul(g, h))
 """
 
 
