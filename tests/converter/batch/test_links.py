@@ -381,8 +381,10 @@ def test_reflinks_share_blocks_and_are_files_of_their_own(mounted, bundles, inde
     before = used(mounted)
     found = look(dest, index, "a", "b", *(f"n{i}" for i in range(30)), kind="reflink")
     assert (found.files, found.problems) == (31, ())
-    saved = before - used(mounted)
-    assert saved > 0.8 * 31 * SIZE, saved
+    end = time.monotonic() + 20  # XFS gives back what was removed when it finds the time
+    while (saved := before - used(mounted)) <= 0.8 * 31 * SIZE:
+        assert time.monotonic() < end, saved
+        time.sleep(0.1)
     assert weights(dest / "n3").stat().st_mode & 0o777 == 0o640
     assert passes(dest)
     assert nothing_is_left(dest)
