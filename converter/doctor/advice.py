@@ -62,6 +62,10 @@ def advise(source: Source, host: Host) -> Advice:
         if source.keras is not None and source.keras.config is None:
             weights = Command(f"convert {path} --to safetensors", "its weights, exact, by name")
             return Advice("", "a Keras file is for no device", (weights, portable))
+        if any(found.kind == "lambda-bytecode" for found in source.findings):
+            read = "the graph as ONNX; the byte-code of Lambda layers is read, not run"
+            graph = Command(f"convert {path} --to onnx", read)
+            return Advice("", "a Keras file is for no device", (graph, portable))
         again = Command(f"convert {path} --to keras", "a .keras file that today's Keras loads")
         return Advice("", "a Keras file is for no device", (again, portable))
     if source.format in TENSORFLOW:

@@ -1,9 +1,11 @@
 """``convert doctor`` as a user meets it: its text, its document, its exit codes."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -185,10 +187,18 @@ def test_every_format_has_a_report(doctor, source):
 def test_a_path_with_spaces_and_quotes_is_given_as_a_shell_takes_it(doctor, tmp_path):
     path = shutil.copy(CHECKPOINT, tmp_path / "it's a model.pth")
     out = json.loads(doctor(BARE, path, "--json")[1])
-    import shlex
-
     words = shlex.split(out["advice"]["commands"][0]["command"])
     assert words[:2] == ["convert", str(path)]
+
+
+def test_of_a_file_with_lambdas_the_command_is_one_that_converts_it(doctor, tmp_path):
+    name = "lambda-model-driving.tf_keras.h5"
+    zipfile.ZipFile(FIXTURES / "keras_layers" / "models_lambdas.zip").extract(name, tmp_path)
+    found = json.loads(doctor(BARE, tmp_path / name, "--json")[1])
+    first, *_ = (shlex.split(row["command"])[1:] for row in found["advice"]["commands"])
+    out = tmp_path / "out.onnx"
+    assert app.run(["SOURCE", *first, "-o", str(out), "-q"]) == 0
+    assert out.exists()
 
 
 @pytest.mark.parametrize(
@@ -199,8 +209,6 @@ def test_a_path_with_spaces_and_quotes_is_given_as_a_shell_takes_it(doctor, tmp_
 def test_every_command_that_is_advised_is_one_that_convert_takes(
     doctor, name, tmp_path, monkeypatch
 ):
-    import shlex
-
     monkeypatch.chdir(tmp_path)
     for made in (BARE, host(TORCH_CUDA, gpus=nvidia(H100), seen=torch_seen(1))):
         found = json.loads(doctor(made, FIXTURES / name, "--json")[1])
