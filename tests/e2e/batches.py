@@ -20,7 +20,11 @@ from pathlib import Path
 import numpy as np
 
 JOBS = 2
-TIMES = {"seconds", "started", "attempts", "host", "output", "steps"}  # that no two runs share
+# Of a record: what was found, made and proven, which no kill may change.
+LASTING = (
+    "source", "name", "plan", "to", "exit_code", "error", "format", "source_digest",
+    "weights_digest", "tensors", "weight_bytes", "gaps", "findings", "graphs", "verification",
+)  # fmt: skip
 
 
 def write_safetensors(path, seed, size=64):
@@ -84,18 +88,18 @@ class Place:
         }
 
     def rows(self):
-        """Return the ledger's rows by name, with nothing of times in them."""
+        """Return the ledger's rows by name, as far as no two runs may differ."""
         with closing(sqlite3.connect(self.ledger)) as db:
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             rows = db.execute(
-                "SELECT name, source, plan, token, digest, status, exit_code, error, ours, boot,"
-                " record FROM outputs JOIN records USING(name)"
+                "SELECT name, source, plan, token, digest, status, exit_code, error, record"
+                " FROM outputs JOIN records USING(name)"
             ).fetchall()
             assert db.execute("SELECT * FROM claims").fetchall() == []
             assert db.execute("SELECT * FROM drivers").fetchall() == []
         known = {}
         for name, *row, record in rows:
-            told = {k: v for k, v in json.loads(record).items() if k not in TIMES}
+            told = {k: json.loads(record)[k] for k in LASTING}
             known[name] = (*row, told)
         return known
 
@@ -134,7 +138,10 @@ class Place:
     def check_same(self, other):
         """Compare with an undisturbed run elsewhere."""
         assert self.outputs() == other.outputs()
-        assert self.rows() == other.rows()
+        mine, theirs = self.rows(), other.rows()
+        assert {n: r for n, r in mine.items() if r != theirs.get(n)} == {
+            n: r for n, r in theirs.items() if r != mine.get(n)
+        }
         assert self.leftovers() == []
         for _ in range(100):
             if not self.processes():

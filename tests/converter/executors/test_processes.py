@@ -126,6 +126,7 @@ def test_timeouts(scratch):
             assert f", in _{source} (" in said
 
 
+@pytest.mark.slow
 def test_families_end_with_their_job(scratch, tmp_path):
     """Children in sessions of their own, without a leash, of jobs that end in whatever way."""
     ends = {"hang": "timeout", "crash": "crashed", "end": "done"}

@@ -139,6 +139,7 @@ def test_what_tf32_does_is_too_much_unless_it_is_allowed(verified):
     assert allowed.device.pairs["converted on the device ~ source on the CPU"]["scores"].max_rel
 
 
+@pytest.mark.slow
 def test_a_users_bounds_hold_on_the_device_too(verified):
     assert verified("tf32", source=IMAGE, atol={"": 1e-6}, allow_tf32=True).status == "failed"
     assert verified("tf32", source=IMAGE, atol={"scores": 0.1}).reached == "device"

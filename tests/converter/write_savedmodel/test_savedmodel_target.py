@@ -314,6 +314,7 @@ def test_copies_that_cannot_be_told_apart_are_a_gap(tmp_path):
         converter.convert(source, to="savedmodel", out=tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_damage_is_never_a_bug_of_ours(tmp_path):
     source = unpack(tmp_path, "loop_expanded") / "loop_expanded"
     file = source / "saved_model.pb"
