@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from converter.version import VERSION
 
 if TYPE_CHECKING:
-    from converter.compare import Difference, diff
     from converter.inspection import inspect
     from converter.options import Options
     from converter.pipeline import Result, convert, read
+    from converter.tensor_diff import Difference, diff
 
 __version__ = VERSION
 
@@ -26,8 +26,8 @@ _HOMES = {
     "convert": "converter.pipeline",
     "read": "converter.pipeline",
     "inspect": "converter.inspection",
-    "Difference": "converter.compare",
-    "diff": "converter.compare",
+    "Difference": "converter.tensor_diff",
+    "diff": "converter.tensor_diff",
 }
 
 __all__ = ["Difference", "Options", "Result", "convert", "diff", "inspect", "read"]

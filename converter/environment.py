@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import cache
 
 from converter.version import VERSION
-from formats.bundle import JSON
+from formats.core.bundle import JSON
 
 PACKAGES = ("blake3", "ml_dtypes", "numpy")  # what can shape the bytes we write
 

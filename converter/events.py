@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from formats.bundle import JSON, Bundle, Metadata
-from formats.storage import File
+from formats.core.bundle import JSON, Bundle, Metadata
+from formats.core.storage import File
 
 
 class Step(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import Bundle
+from formats.core.bundle import Bundle
+from formats.core.weights import Tensor
 from formats.limits import DEFAULT, Limits
-from formats.weights import Tensor
 
 
 def inspect(

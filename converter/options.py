@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from converter.child.trust import Trusted
 from converter.lower import OPSETS
-from converter.trust import Trusted
-from formats.bundle import JSON, TensorSpec
+from formats.core.bundle import JSON, TensorSpec
+from formats.core.weights import DTYPES
 from formats.errors import UnsupportedError, UsageError
 from formats.limits import DEFAULT, Limits
-from formats.safetensors_files import DEFAULT_SHARD_BYTES
-from formats.weights import DTYPES
+from formats.safetensors import DEFAULT_SHARD_BYTES
 
 Target = Literal[
     "portable", "safetensors", "onnx", "keras", "savedmodel", "torch", "torchscript", "pt2",

@@ -12,20 +12,22 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from converter import write
+from converter.byte_sizes import readable_size
+from converter.child.trust import Trusted
 from converter.events import Compared, Lowered, Opened, Progress, Step
-from converter.evidence import check_reached, judged
-from converter.lowered import gaps_of, graphs_of, reason_of
-from converter.normalise import select, strip_prefixes
+from converter.filesystem.atomic_output import check_target, publish, staging, sync_tree
+from converter.graphs import gaps_of, graphs_of, reason_of
+from converter.normalise.names import select, strip_prefixes
 from converter.options import Options, Target, check
-from converter.publish import check_target, publish, staging, sync_tree
-from converter.reissue import PLANNERS, check_device
-from converter.sizes import readable_size
-from converter.trust import Trusted
-from converter.verify.weights import WeightsReport
-from formats import catalog, digests
+from converter.verification.verdicts import check_reached, judged
+from converter.write import bundle as write
+from converter.write.readback import WeightsReport
+from converter.write.retarget import PLANNERS, check_device
+from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import JSON, Bundle, LeftOut
+from formats.core import digests
+from formats.core.bundle import JSON, Bundle, LeftOut
+from formats.core.storage import Blocks
 from formats.errors import (
     CorruptError,
     EnvironmentFault,
@@ -37,13 +39,12 @@ from formats.errors import (
     VerificationError,
 )
 from formats.limits import DEFAULT, Limits
-from formats.safetensors_files import Plan, plan
-from formats.storage import Blocks
+from formats.safetensors import Plan, plan
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
-    from converter.verify.report import GraphReport
-    from converter.write_keras.archive import KerasFile
+    from converter.verification.report import GraphReport
+    from converter.write.keras.archive import KerasFile
 
 NO_COMPUTATION = ("of nothing", "tf_object_graph")  # kinds of graphs that no lowering would have
 TORCH_SUFFIXES = {"torch": ".pt", "torchscript": ".pt", "pt2": ".pt2"}
@@ -243,15 +244,13 @@ def steps(
         if options.to in ("onnx", "triton"):
             aside = folder / "aside"
             aside.mkdir()
-            from converter import write_onnx
+            from converter.write import onnx
 
-            files = yield from write_onnx.write(graphs, bundle, payload, aside, options, sync=sync)
+            files = yield from onnx.write(graphs, bundle, payload, aside, options, sync=sync)
             compared = yield from _verify_graphs(source, bundle, graphs, files.full, options)
-            precision |= yield from write_onnx.compare_precision(
-                graphs, bundle, files, aside, options
-            )
+            precision |= yield from onnx.compare_precision(graphs, bundle, files, aside, options)
             if options.to == "triton":
-                write_onnx.arrange(payload)
+                onnx.arrange(payload)
             made = files.path
         elif keras_file is not None:
             made, report, alone = yield from _write_keras(
@@ -286,10 +285,10 @@ def _reissued(
     dry_run: bool,
 ) -> Iterator[Step | Progress | Lowered | Compared | Result]:
     """Write the source's own artifact again, for one device or for none."""
-    from converter import reissue
+    from converter.write import retarget
 
     clock = perf_counter()
-    made = reissue.plan(bundle, artifact, options)
+    made = retarget.plan(bundle, artifact, options)
     about = made.bundle.metadata
     for warning in made.warnings:
         yield Step("warning", warning)
@@ -302,8 +301,8 @@ def _reissued(
         yield Step("planned", f"{target}: {made.planned()}", perf_counter() - clock)
         yield Result(None, source, made.bundle, None, match.format.id, match.evidence)
         return
-    for event in reissue.steps(made, source, artifact, target, options):
-        if isinstance(event, reissue.Evidence):
+    for event in retarget.steps(made, source, artifact, target, options):
+        if isinstance(event, retarget.Evidence):
             yield _result(target, source, made.bundle, match, event.weights, event.graphs)
         else:
             yield event
@@ -360,7 +359,7 @@ def _graphs(
     bundle: Bundle, artifact: Artifact, options: Options, *, is_file: bool
 ) -> tuple[Bundle, "list[Graph]"]:
     """Return the graphs, of a model that is on no device, and what is said of it then."""
-    from converter.write_savedmodel.neutral import on_no_device
+    from converter.devices.savedmodel.strip_placement import on_no_device
 
     alone = on_no_device(bundle, artifact)
     told, graphs = graphs_of(alone, artifact, options, only_one=is_file)
@@ -393,11 +392,11 @@ def _write_weights(
     described: list[dict[str, JSON]] = []
     compared: Reports = {}
     if graphs:
-        from converter import write_graph
+        from converter.write import graph_files
 
-        for graph, name in zip(graphs, write_graph.names(graphs), strict=True):
-            write_graph.beside_weights(graph, bundle, layout, payload, name, sync=sync)
-            described.append(write_graph.described(graph, name))
+        for graph, name in zip(graphs, graph_files.names(graphs), strict=True):
+            graph_files.beside_weights(graph, bundle, layout, payload, name, sync=sync)
+            described.append(graph_files.described(graph, name))
         compared = yield from _verify_graphs(source, bundle, graphs, payload, options)
     digest = write.manifest(
         bundle, layout, artifact, payload, sources, report,
@@ -419,9 +418,9 @@ def _verify_graphs(
     """
     if options.verify in ("none", "weights"):
         return {graph.signature: None for graph in graphs}
-    from converter.verify.asked import verification_of
-    from converter.verify.graphs import verify_graph
-    from converter.write_graph import names
+    from converter.verification.graphs import verify_graph
+    from converter.verification.options import verification_of
+    from converter.write.graph_files import names
 
     reports: Reports = {}
     for graph, name in zip(graphs, names(graphs), strict=True):
@@ -434,7 +433,7 @@ def _verify_graphs(
 
 
 def _keras_file(bundle: Bundle, trust: Sequence[Trusted]) -> "KerasFile":
-    from converter.write_keras import archive
+    from converter.write.keras import archive
 
     return archive.plan(bundle, trust)
 
@@ -450,14 +449,14 @@ def _write_keras(
 ) -> Generator[
     Step | Progress | Compared, None, tuple[Path, WeightsReport | None, "GraphReport | None"]
 ]:
-    from converter.write_keras import archive
+    from converter.write.keras import archive
 
     verify = options.verify != "none"
     made, report = yield from archive.write(file, payload, verify=verify, sync=sync)
     if options.verify in ("none", "weights"):
         return made, report, None
-    from converter.verify.asked import verification_of
-    from converter.verify.keras_files import verify_keras
+    from converter.verification.keras_files import verify_keras
+    from converter.verification.options import verification_of
 
     compared = verify_keras(source, bundle, made, options=verification_of(options))
     for note in compared.notes:

@@ -1,1 +1,1 @@
-"""Bytes to `formats.bundle.Bundle` and back: no ONNX semantics, no frameworks, nothing executed."""
+"""Bytes to a `Bundle` and back: no ONNX semantics, no frameworks, nothing executed."""

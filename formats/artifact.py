@@ -7,10 +7,10 @@ be cheap: they look at the head, a zip's directory, or a folder's listing.
 from functools import cached_property
 from pathlib import Path
 
-from formats.containers.zip import LOCAL_MAGIC, ZipArchive
+from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
+from formats.core.storage import File, Span, resolve_member
 from formats.errors import CorruptError, LimitError, SourceError
 from formats.limits import DEFAULT, Limits
-from formats.storage import File, Span, resolve_member
 
 
 class Artifact:

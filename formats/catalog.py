@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import NamedTuple, cast
 
 from formats.artifact import Artifact
-from formats.bundle import Bundle
+from formats.core.bundle import Bundle
 from formats.errors import LimitError, UsageError
 
 
@@ -52,35 +52,35 @@ class Format(NamedTuple):
 FORMATS = (
     Format("portable",        "portable",          (".portable",),
            "the bundle that convert writes", "manifest.json, model.safetensors"),
-    Format("safetensors",     "safetensors_files", (".safetensors",),
+    Format("safetensors",     "safetensors",       (".safetensors",),
            "one file; shards with an index", "one file; shards with an index"),
-    Format("keras-h5",        "keras_h5",          (".h5", ".hdf5", ".keras", ".hdf"),
+    Format("keras-h5",        "keras.h5",          (".h5", ".hdf5", ".keras", ".hdf"),
            "whole models and weights of Keras 1, 2, tf.keras and 3; .weights.h5, also in shards; "
            "other HDF5 files, dataset by dataset"),
-    Format("keras",           "keras_v3",          (".keras",),
+    Format("keras",           "keras.v3",          (".keras",),
            ".keras archives, folders with their content"),
-    Format("torchscript",     "torch_script",      (".pt", ".pth", ".jit", ".ts", ".ptl"),
+    Format("torchscript",     "torch.script",      (".pt", ".pth", ".jit", ".ts", ".ptl"),
            "zip archives with code/; model.json archives of torch 1.0-1.1"),
-    Format("torch-export",    "torch_export",      (".pt2",),
+    Format("torch-export",    "torch.export",      (".pt2",),
            ".pt2 archives of torch.export"),
-    Format("torch",           "torch_pickle",      (".pt", ".pth", ".ckpt", ".bin", ".th",
+    Format("torch",           "torch.saved",       (".pt", ".pth", ".ckpt", ".bin", ".th",
            ".tar", ".pkl"),
            "zip archives; streams before 1.6; tar before 0.1.10"),
-    Format("torch-package",   "torch_package",     (".pt",),
+    Format("torch-package",   "torch.package",     (".pt",),
            "torch.package archives"),
-    Format("torch-members",   "torch_members",     (".zip", ".mar", ".nemo"),
+    Format("torch-members",   "torch.nested_archives", (".zip", ".mar", ".nemo"),
            "zip and tar archives of torch files (stable-baselines3, NeMo)"),
-    Format("torch-dcp",       "torch_distributed", (),
+    Format("torch-dcp",       "torch.distributed", (),
            "distributed checkpoint folders (.metadata, *.distcp)"),
-    Format("torch-sharded",   "torch_sharded",     (),
+    Format("torch-sharded",   "torch.sharded",     (),
            "pytorch_model-*.bin with their index; folders of one torch file"),
-    Format("savedmodel",      "tf_savedmodel",     (".pb", ".pbtxt"),
+    Format("savedmodel",      "tensorflow.savedmodel", (".pb", ".pbtxt"),
            "TF 1 and 2, saved_model.pb or .pbtxt", "the same one, for one device or for none"),
-    Format("tf-checkpoint",   "tf_checkpoint",     (".index", ".ckpt", ".meta"),
+    Format("tf-checkpoint",   "tensorflow.checkpoint", (".index", ".ckpt", ".meta"),
            "object-based, name-based and V1 checkpoints"),
-    Format("graphdef",        "tf_graphdef",       (".pb", ".pbtxt"),
+    Format("graphdef",        "tensorflow.graphdef", (".pb", ".pbtxt"),
            "frozen GraphDefs and meta graphs, binary or text"),
-    Format("onnx",            "onnx_files",        (".onnx",),
+    Format("onnx",            "onnx.files",        (".onnx",),
            "inline and external data; protobuf text"),
 )
 # fmt: on
@@ -114,7 +114,7 @@ def detect(artifact: Artifact, format_id: str | None = None) -> Match:
         evidence = row.sniff(artifact)
         if evidence is not None:
             return Match(row, evidence)
-    from formats.foreign import describe
+    from formats.unknown import describe
 
     raise describe(artifact)
 
@@ -145,9 +145,9 @@ def read_joined(artifact: Artifact, checkpoint: Artifact) -> Bundle:
         UnsupportedError: As `Format.read`.
         UsageError: The graph has no variables.
     """
-    from formats import tf_joined
+    from formats.tensorflow import graph_with_checkpoint
 
-    return tf_joined.read(artifact, checkpoint)
+    return graph_with_checkpoint.read(artifact, checkpoint)
 
 
 def read(

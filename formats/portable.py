@@ -14,9 +14,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from formats import digests, safetensors_files
+from formats import safetensors
 from formats.artifact import Artifact
-from formats.bundle import (
+from formats.containers.jsontext import laid_out, parse
+from formats.core import digests
+from formats.core.bundle import (
     JSON,
     Bundle,
     Finding,
@@ -27,12 +29,11 @@ from formats.bundle import (
     TensorSpec,
     Topology,
 )
-from formats.containers.jsontext import laid_out, parse
+from formats.core.output import Output
+from formats.core.storage import Span
+from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError
-from formats.output import Output
-from formats.safetensors_files import Plan
-from formats.storage import Span
-from formats.weights import Tensor
+from formats.safetensors import Plan
 
 MANIFEST = "manifest.json"
 ASSETS = "assets"
@@ -112,8 +113,8 @@ def _bundle(artifact: Artifact, manifest: Any, where: str) -> Bundle:
                 where=artifact.path,
             )
     names = [r["name"] for r in manifest["resources"]]
-    shards = [n for n in names if n.endswith(safetensors_files.SUFFIX)]
-    stored_weights = safetensors_files.read_files(artifact, shards, variant="portable")
+    shards = [n for n in names if n.endswith(safetensors.SUFFIX)]
+    stored_weights = safetensors.read_files(artifact, shards, variant="portable")
     weights = {}
     for entry in manifest["tensors"]:
         held = stored_weights.weights.get(entry.get("tied_to", entry["name"]))
@@ -296,7 +297,7 @@ def _tensor_entry(
     if name in layout.tied:
         entry["tied_to"] = layout.tied[name]
     if tensor.dtype.code is None:
-        code, shape = safetensors_files.stored_as(tensor)
+        code, shape = safetensors.stored_as(tensor)
         entry["stored_as"] = {"dtype": code, "shape": shape}
     if notes:
         entry["notes"] = dict(notes)

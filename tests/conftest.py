@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def _warm_python(tmp_path_factory):
     """A Python that has TensorFlow imported, or nothing where there is none."""
-    from converter.child import PYTHON_VARIABLE
+    from converter.child.process import PYTHON_VARIABLE
 
     python = os.environ.get(PYTHON_VARIABLE)
     if not python and importlib.util.find_spec("tensorflow") is None:
@@ -45,7 +45,7 @@ def _warm_python(tmp_path_factory):
 @pytest.fixture(scope="module")
 def warm_tensorflow(_warm_python):
     """Children with TensorFlow and Keras begin where these are imported already (see there)."""
-    from converter.child import PYTHON_VARIABLE
+    from converter.child.process import PYTHON_VARIABLE
 
     with pytest.MonkeyPatch.context() as patched:
         if _warm_python is not None:
@@ -64,7 +64,7 @@ def _warm_torch_python(tmp_path_factory):
     """A Python that has torch imported."""
     from warm_python import warm
 
-    from converter.child import TORCH_PYTHON_VARIABLE
+    from converter.child.process import TORCH_PYTHON_VARIABLE
 
     python = os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable
     with warm(python, tmp_path_factory.mktemp("t"), *TORCH) as stand_in:
@@ -74,7 +74,7 @@ def _warm_torch_python(tmp_path_factory):
 @pytest.fixture(scope="module")
 def warm_torch(_warm_torch_python):
     """Children with torch begin where it is imported already."""
-    from converter.child import TORCH_PYTHON_VARIABLE
+    from converter.child.process import TORCH_PYTHON_VARIABLE
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(TORCH_PYTHON_VARIABLE, str(_warm_torch_python))

@@ -27,11 +27,11 @@ from converter.registries.entry import Entry
 from converter.registries.filters import Filters
 from formats import catalog
 from formats.artifact import Artifact
-from formats.containers import sstable
-from formats.containers.tensor_bundle import TensorBundle
+from formats.core.storage import File, Span
+from formats.core.weights import Strided
 from formats.limits import DEFAULT
-from formats.storage import File, Span
-from formats.weights import Strided
+from formats.tensorflow import sstable
+from formats.tensorflow.tensor_bundle import TensorBundle
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 FOLDERS = (

@@ -114,7 +114,7 @@ def opened(monkeypatch):
     """Let every URL lead into one new store."""
     files = Files()
     with monkeypatch.context() as patch:
-        for module in ("registries.urls", "destinations.url", "destinations.single"):
+        for module in ("registries.urls", "destinations.url", "destinations.upload_one"):
             patch.setattr(f"converter.{module}.open_store", files.store)
         patch.setattr("converter.stores.fsspec_store.PAUSE_SECONDS", 0.001)
         yield files

@@ -21,8 +21,8 @@ from pathlib import Path
 
 CONVERTER = Path(__file__).parents[1] / "converter"
 SCRIPTS = {
-    "tensorflow": CONVERTER / "verify" / "runner_tensorflow.py",
-    "torch": CONVERTER / "verify" / "runner_torch.py",
+    "tensorflow": CONVERTER / "verification" / "children" / "run_tensorflow.py",
+    "torch": CONVERTER / "verification" / "children" / "run_torch.py",
     "exporter": CONVERTER / "capture" / "exporter_torch.py",
 }
 IMPORTED = {

@@ -15,15 +15,15 @@ from converter.batch import plan as planning
 from converter.batch.ledger import Ledger
 from converter.batch.links import Linked
 from converter.batch.plan import Plan
+from converter.batch.queue import Worklist, clear_up, flush
 from converter.batch.request import Request
-from converter.batch.scratch import scratch
-from converter.batch.stopping import Stop, stopping
-from converter.batch.worklist import Worklist, clear_up, flush
+from converter.batch.signals import Stop, stopping
+from converter.batch.tempdir import scratch
 from converter.destinations.catalog import open_destination
-from converter.destinations.place import Destination
+from converter.destinations.protocol import Destination
 from converter.executors.catalog import check, open_executor
 from converter.executors.engine import Settings
-from converter.job import GOOD, Job, Outcome
+from converter.jobs.job import GOOD, Job, Outcome
 from converter.registries.catalog import scheme_of
 from formats.errors import StorageError, UsageError
 

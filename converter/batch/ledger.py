@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from converter.batch import schema
-from converter.batch.claims import FREE, UNRECORDED, Claims, Row, row_of
 from converter.batch.database import Database
-from converter.batch.heart import Heart
+from converter.batch.heartbeat import Heart
+from converter.batch.leases import FREE, UNRECORDED, Claims, Row, row_of
 from converter.batch.schema import COLUMNS, stored, told
-from converter.job import GOOD, Job, Outcome
+from converter.jobs.job import GOOD, Job, Outcome
 from formats.errors import StorageError
 
 LONGEST_ERROR = 500  # characters of it in a row; the record has all

@@ -26,9 +26,10 @@ from typing import Any, Literal, NamedTuple, cast
 from converter.batch.database import Database
 from converter.batch.request import Request
 from converter.batch.schema import stored, told
-from converter.publish import staging
-from formats import digests, portable
+from converter.filesystem.atomic_output import staging
+from formats import portable
 from formats.containers.jsontext import parse
+from formats.core import digests
 from formats.errors import CorruptError, SourceError, StorageError, UnsupportedError, UsageError
 from formats.limits import DEFAULT
 

@@ -15,9 +15,9 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from converter.filesystem.atomic_output import LONGEST_NAME
 from converter.options import Options
 from converter.pipeline import default_out
-from converter.publish import LONGEST_NAME
 from converter.registries.entry import Entry
 
 LONGEST_FOLDER = 255  # bytes, on every file system in use

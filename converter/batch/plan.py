@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from converter.batch.apart import Outputs
-from converter.batch.claims import Row
+from converter.batch.leases import Row
 from converter.batch.ledger import Ledger
 from converter.batch.liveness import is_lost
-from converter.batch.moves import Vanished
 from converter.batch.naming import kind_of, names
+from converter.batch.output_filter import Outputs
+from converter.batch.renamed_sources import Vanished
 from converter.batch.request import Request
-from converter.destinations.place import Destination
-from converter.job import GOOD, Job, plan_digest
+from converter.destinations.protocol import Destination
+from converter.jobs.job import GOOD, Job, plan_digest
 from converter.registries.catalog import open_registry
 from converter.registries.entry import Entry, Skipped
 from formats.errors import SourceError

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from converter.batch.claims import Row
+from converter.batch.leases import Row
 from converter.batch.ledger import Ledger
 from converter.batch.plan import Plan
-from converter.job import Job, blank_record
+from converter.jobs.job import Job, blank_record
 
 PENDING = "pending"  # no driver has begun it, or its end was not seen
 

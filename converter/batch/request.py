@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from converter.job import Needs
+from converter.jobs.job import Needs
 from converter.options import Options
 from converter.registries.filters import Filters
 

@@ -12,18 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from converter import child
 from converter.capture import examples
 from converter.capture.examples import Example
 from converter.capture.matching import Kept, matched
-from converter.child import TORCH_PYTHON_VARIABLE, Allowance
+from converter.child import process as child
+from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
+from converter.child.trust import ROOT, Trusted, digest, plain
 from converter.lower.graph import Attribute, Graph, Shape
 from converter.lower.onnx.lowering import lower
 from converter.options import Arch
-from converter.trust import ROOT, Trusted, digest, plain
-from formats import onnx_files
 from formats.artifact import Artifact
-from formats.bundle import Bundle, TensorSpec
+from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import (
     EnvironmentFault,
     InternalError,
@@ -32,6 +31,7 @@ from formats.errors import (
     UsageError,
 )
 from formats.limits import DEFAULT, Limits
+from formats.onnx import files as onnx_files
 
 SCRIPT = Path(__file__).with_name("exporter_torch.py")
 TORCH_EXTRA = 'pip install "model-convert[torch]"'
@@ -152,7 +152,8 @@ def _on_cpu(source: Path, form: str, bundle: Bundle, folder: Path, limits: Limit
         named.update(said if isinstance(said, Mapping) else ())
     if named <= {"cpu"}:
         return source
-    from converter.write_torch import exported_members, script_members
+    from converter.devices.torch import exported as exported_members
+    from converter.devices.torch import script as script_members
 
     move = script_members.moved_copy if form == "torchscript" else exported_members.moved_copy
     move(Artifact(source, limits), "cpu", folder / source.name)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import CorruptError
 
 if TYPE_CHECKING:

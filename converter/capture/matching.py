@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from converter.lower.graph import Folded, Graph, Node, Weight
-from formats import digests
-from formats.bundle import Bundle
-from formats.weights import Piece, Tensor
+from formats.core import digests
+from formats.core.bundle import Bundle
+from formats.core.weights import Piece, Tensor
 
 SMALL = 1 << 10  # bytes
 PREFIX = "graph."  # of tensors that an exporter made

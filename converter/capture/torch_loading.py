@@ -313,7 +313,7 @@ def _trusted(question: Mapping[str, Any]) -> dict[str, Any]:
     for module, path in question.get("trusted") or ():
         if question["root"] not in sys.path:
             sys.path.append(question["root"])
-        found[module] = importlib.import_module("converter.trust").load(module, path)
+        found[module] = importlib.import_module("converter.child.trust").load(module, path)
     return found
 
 

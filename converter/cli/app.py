@@ -187,8 +187,8 @@ def diff(
     """Compare the weights of two artifacts of any format; exit 1 where they differ."""
     del verbose
     from converter.cli import render
-    from converter.compare import diff as compare
     from converter.pipeline import read
+    from converter.tensor_diff import diff as compare
 
     if not render.differences(compare(read(a), read(b)), as_json=json):
         raise typer.Exit(1)

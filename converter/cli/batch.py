@@ -172,7 +172,7 @@ def _request(given: "dict[str, Any]") -> "Request":
     from converter.batch import links
     from converter.batch.request import Request
     from converter.executors.catalog import ENGINES
-    from converter.job import Needs
+    from converter.jobs.job import Needs
     from converter.options import check
     from converter.registries.catalog import scheme_of
     from converter.registries.filters import Filters

@@ -13,11 +13,11 @@ from typing import IO, Any
 from converter.batch.driver import Event, Finished, Planned, Summary, Waiting
 from converter.batch.plan import Plan
 from converter.batch.request import Request
+from converter.byte_sizes import readable_size
 from converter.cli import batch_reports
 from converter.cli.render import document
 from converter.cli.terminal import say
-from converter.job import GOOD
-from converter.sizes import readable_size
+from converter.jobs.job import GOOD
 from formats.errors import ConvertError, StorageError
 
 INTERRUPTED = 130

@@ -73,8 +73,9 @@ def doctor(
     del verbose  # `run` of the application reads it
     from dataclasses import replace
 
-    from converter.doctor import probe, report
+    from converter.doctor import report
     from converter.doctor import source as sources
+    from converter.doctor.probes import probe
     from formats.errors import UsageError
 
     if run and source is None:
@@ -86,7 +87,7 @@ def doctor(
     host = probe.look(str(python) if python else "", frameworks=() if fast else asked)
     found = report.examine(host, about)
     if run and about is not None:
-        from converter.doctor.confirm import confirm
+        from converter.doctor.loaders.confirm import confirm
 
         found = replace(found, predictions=tuple(confirm(list(found.predictions), about, host)))
     if about is not None:
@@ -158,7 +159,7 @@ def _about_source(found: "Report", source: "Source") -> None:
 
 
 def _machine(host: "Host") -> None:
-    from converter.sizes import readable_size
+    from converter.byte_sizes import readable_size
 
     _title("host", first=True)
     _row("python", f"{host.python} ({host.executable})")

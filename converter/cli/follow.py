@@ -6,12 +6,12 @@ from dataclasses import asdict
 from time import monotonic
 from typing import Any
 
+from converter.byte_sizes import readable_size
 from converter.cli.references import said
 from converter.cli.render import document
 from converter.cli.terminal import say
 from converter.events import Compared, Lowered, Opened, Progress, Step
 from converter.pipeline import Result
-from converter.sizes import readable_size
 
 
 def conversion(

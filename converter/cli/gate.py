@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
-from converter.sizes import readable_size
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # `--help` need not pay for these
-    from converter.verify.gate import Checked
+    from converter.verification.bundle_check import Checked
 
 # What reports call a failure, by its exit code.
 FAULTS = {
@@ -32,7 +32,7 @@ def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json
     """
     from time import perf_counter
 
-    from converter.verify.gate import gate
+    from converter.verification.bundle_check import gate
 
     if reports:
         from converter.reports import catalog
@@ -162,7 +162,7 @@ def _say_summary(summary: Mapping[str, Any]) -> None:
 
 def _record(checked: "Checked", folder: Path) -> dict[str, Any]:
     """Return what reports say of an output: what its manifest keeps of the conversion."""
-    from converter.job import Job, blank_record
+    from converter.jobs.job import Job, blank_record
     from converter.options import Options
 
     name, manifest = _name(checked, folder), checked.manifest

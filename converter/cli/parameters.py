@@ -184,9 +184,9 @@ def options_of(given: "Mapping[str, Any]") -> "Options":
     Raises:
         UsageError: One is malformed.
     """
+    from converter.byte_sizes import parse_size
+    from converter.child.trust import parse_trust
     from converter.options import Comparison, Options, parse_arch, parse_inputs
-    from converter.sizes import parse_size
-    from converter.trust import parse_trust
 
     plain = (
         "to", "device", "precision", "keep_structure", "from_format", "from_checkpoint", "exporter",

@@ -66,7 +66,7 @@ def output(given: Path | str | None, *, force: bool) -> Iterator[Path | None]:
     if given is None or not is_reference(str(given)):
         yield None if given is None else Path(given)
         return
-    from converter.destinations import single
+    from converter.destinations import upload_one
     from converter.registries.staged import temporary
     from converter.stores.urls import local_path
 
@@ -74,13 +74,13 @@ def output(given: Path | str | None, *, force: bool) -> Iterator[Path | None]:
     if (path := local_path(reference)) is not None:
         yield Path(path)
         return
-    single.check(reference, force=force)
+    upload_one.check(reference, force=force)
     with temporary("convert-output") as folder:
-        made = folder / single.name_of(reference)
+        made = folder / upload_one.name_of(reference)
         _call(made, reference)
         yield made
         if made.exists():  # not so after --dry-run
-            single.publish(made, reference)
+            upload_one.publish(made, reference)
 
 
 def said(path: object) -> str:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
-from converter.sizes import readable_size
 
 if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
-    from converter.compare import Difference
+    from converter.tensor_diff import Difference
     from formats.catalog import Format
 
 LINES = 60  # tensors listed before `--weights` is needed

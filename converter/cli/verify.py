@@ -30,9 +30,9 @@ from converter.cli.references import Given, fetching
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # `--help` need not pay for these
-    from converter.verify.graphs import Options
-    from converter.verify.report import GraphReport
-    from formats.bundle import Bundle
+    from converter.verification.graphs import Options
+    from converter.verification.report import GraphReport
+    from formats.core.bundle import Bundle
 
 LEVELS = ("weights", "cpu", "device")
 GRAPH, MANIFEST, TRITON = "model.onnx", "manifest.json", "config.pbtxt"
@@ -126,7 +126,7 @@ def verify(
         raise typer.Exit(gate.check(source, require, reports=report or (), as_json=json))
     if report:
         raise UsageError("--report with two arguments", expected="one: a folder of bundles")
-    from converter.verify.device import place
+    from converter.verification.device.compare import place
 
     if place(device, allow_tf32=allow_tf32) is None and require == "device":
         raise UsageError("--require device", expected="--device cuda:0, GPU:0, …")
@@ -143,10 +143,10 @@ def verify(
     reports: dict[str, GraphReport] = {}
     models = _graphs_of(converted)
     if models or form in RUN_BY_FRAMEWORKS:
-        from converter.child import Allowance
+        from converter.child.process import Allowance
+        from converter.child.trust import parse_trust
         from converter.options import parse_arch, parse_inputs
-        from converter.trust import parse_trust
-        from converter.verify.graphs import Options
+        from converter.verification.graphs import Options
 
         options = Options(
             bounds("--atol", atol), bounds("--rtol", rtol), inputs, seed, samples,
@@ -186,10 +186,10 @@ def _compared(
     options: "Options",
 ) -> "dict[str, GraphReport]":
     """Return a report for each of a converted artifact's graphs, by what it is called."""
-    from converter.verify.report import GraphReport
+    from converter.verification.report import GraphReport
 
     if models:
-        from converter.verify.graphs import verify_graph
+        from converter.verification.graphs import verify_graph
 
         top = converted if converted.is_dir() else converted.parent
         return {
@@ -197,7 +197,7 @@ def _compared(
             for m in models
         }
     if form == KERAS:
-        from converter.verify.keras_files import verify_keras
+        from converter.verification.keras_files import verify_keras
 
         return {converted.name: verify_keras(source, bundle, converted, options=options)}
     if form in MOVED:
@@ -206,7 +206,7 @@ def _compared(
         reason = "a SavedModel is compared with what TensorFlow runs, and the source is none"
         return {converted.name: GraphReport("not run", reason)}
     from converter.pipeline import read
-    from converter.verify.savedmodel_files import verify_savedmodel
+    from converter.verification.savedmodel_files import verify_savedmodel
 
     found = verify_savedmodel(source, bundle, converted, read(converted), options=options)
     return {name or converted.name: report for name, report in found.items()}
@@ -217,9 +217,9 @@ def _moved(
 ) -> "dict[str, GraphReport]":
     """Compare a program of torch's with the same, moved to the device that it names itself."""
     from converter import options as conversion
-    from converter import reissue
-    from converter.verify.device_names import parse_device
-    from converter.verify.report import GraphReport
+    from converter.devices.names import parse_device
+    from converter.verification.report import GraphReport
+    from converter.write import retarget
     from formats import catalog
     from formats.artifact import Artifact
 
@@ -241,7 +241,7 @@ def _moved(
             options.allow_tf32, options.allow_cpu_nodes,
         ),
     )  # fmt: skip
-    made = reissue.plan(bundle, Artifact(source), told)
+    made = retarget.plan(bundle, Artifact(source), told)
     found = made.compare(source, converted, told)
     return {name or converted.name: report for name, report in found.items()}
 
@@ -277,9 +277,9 @@ def _format_of(converted: Path) -> str:
 
 def _keras_weights(bundle: "Bundle", converted: Path, trust: Sequence[str]) -> Weights | None:
     """Compare a `.keras` file's variables with those that the source would be written with."""
-    from converter.normalise import select, strip_prefixes
-    from converter.trust import parse_trust
-    from converter.write_keras import archive
+    from converter.child.trust import parse_trust
+    from converter.normalise.names import select, strip_prefixes
+    from converter.write.keras import archive
     from formats.errors import UnsupportedError
 
     try:
@@ -310,7 +310,7 @@ def _weights(bundle: "Bundle", converted: Path) -> Weights | None:
     match = catalog.detect(artifact)
     if not bundle.weights:
         return None
-    from converter.compare import diff
+    from converter.tensor_diff import diff
 
     found = diff(bundle, match.format.read(artifact))
     equal = [d for d in found if d.kind in ("equal", "renamed")]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import cast
 
-from converter.destinations.place import Destination
+from converter.destinations.protocol import Destination
 from converter.registries.catalog import scheme_of
 
 # Scheme of a reference to the module in `converter.destinations`; "*" stands for all others.

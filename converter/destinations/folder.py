@@ -7,10 +7,10 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-from converter import publish
-from converter.destinations.inherit import inherit
-from converter.destinations.place import GONE, Destination, differs
-from converter.job import Job
+from converter.destinations.protocol import GONE, Destination, differs
+from converter.destinations.reuse import inherit
+from converter.filesystem import atomic_output as publish
+from converter.jobs.job import Job
 from converter.registries.entry import Staged
 from formats.errors import InternalError, StorageError
 from formats.portable import MANIFEST

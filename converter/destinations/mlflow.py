@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from converter.destinations import mlflow_model, mlflow_register
 from converter.destinations.mlflow_register import KEY, TARGET
-from converter.destinations.place import GONE, Destination
-from converter.job import Job, blank_record
+from converter.destinations.protocol import GONE, Destination
+from converter.jobs.job import Job, blank_record
 from converter.options import LEVELS, Options
 from converter.registries.entry import Staged
 from converter.registries.mlflow import paged
 from converter.registries.mlflow_names import parse, reference, registered
 from converter.registries.mlflow_server import connect, reach, told
 from converter.version import VERSION
-from formats import digests, portable
+from formats import portable
 from formats.containers import jsontext
+from formats.core import digests
+from formats.core.storage import File, Span
 from formats.errors import StorageError, UsageError
-from formats.storage import File, Span
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -20,7 +20,7 @@ from converter.registries.mlmodel import FILE
 from converter.version import VERSION
 from formats.errors import StorageError
 
-GRAPH = "model.onnx"  # as `converter.write_graph` calls it, which imports numpy
+GRAPH = "model.onnx"  # as `converter.write.graph_files` calls it, which imports numpy
 OWN = "model_convert"  # flavor: of every output, those without a graph too
 # What loading and running the graph takes; versions are those that the bundle's opsets need.
 REQUIREMENTS = ("mlflow", "numpy", "onnx>=1.17", "onnxruntime>=1.20")

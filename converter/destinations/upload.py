@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from converter.destinations.place import GONE, differs
+from converter.destinations.protocol import GONE, differs
 from converter.stores import urls
 from converter.stores.store import Blob, Store
 from formats.errors import ConvertError, UsageError

@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from converter.destinations.folder import Folder
-from converter.destinations.place import Destination
+from converter.destinations.protocol import Destination
 from converter.destinations.upload import check_free, clear, harm, upload
-from converter.job import Job
+from converter.jobs.job import Job
 from converter.registries.entry import Staged
 from converter.stores import urls
 from converter.stores.fsspec_store import open_store

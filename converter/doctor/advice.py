@@ -4,8 +4,9 @@ import shlex
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from converter.doctor import tensorflow_rules, torch_rules
 from converter.doctor.host import Host
+from converter.doctor.loaders import tensorflow as tensorflow_rules
+from converter.doctor.loaders import torch as torch_rules
 from converter.doctor.source import Source
 
 

@@ -3,8 +3,9 @@
 import sys
 from dataclasses import dataclass
 
-from converter.doctor import tensorflow_rules, torch_rules
 from converter.doctor.host import Host, numbers
+from converter.doctor.loaders import tensorflow as tensorflow_rules
+from converter.doctor.loaders import torch as torch_rules
 from converter.doctor.source import Source
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from formats.bundle import JSON
+from formats.core.bundle import JSON
 
 Version = tuple[int, ...]
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from converter.doctor import predictions, rules_nvidia, rules_packages
 from converter.doctor.advice import Advice, advise
 from converter.doctor.differences import Difference, compare
 from converter.doctor.findings import SEVERITIES, Finding, Prediction
 from converter.doctor.host import ONNXRUNTIME, TENSORFLOW, Host
+from converter.doctor.loaders import predictions
+from converter.doctor.rules import nvidia, packages
 from converter.doctor.source import Source
 
 SCHEMA = "convert-doctor/1"
@@ -111,7 +112,7 @@ def _source(source: Source) -> dict[str, Any]:
 
 def host_findings(host: Host) -> list[Finding]:
     """Return what is wrong with a host, the gravest first."""
-    rules = (*rules_nvidia.RULES, *rules_packages.RULES)
+    rules = (*nvidia.RULES, *packages.RULES)
     return _sorted(finding for rule in rules for finding in rule(host))
 
 

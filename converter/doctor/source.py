@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from converter.doctor.keras_loaders import KerasFacts
-from converter.doctor.tensorflow_rules import TensorFlowFacts
-from converter.doctor.torch_rules import TorchFacts
-from converter.doctor.torch_stream import MAX_BYTES, Event, walk, walk_stream
+from converter.doctor.loaders.keras_loaders import KerasFacts
+from converter.doctor.loaders.tensorflow import TensorFlowFacts
+from converter.doctor.loaders.torch import TorchFacts
+from converter.doctor.loaders.torch_stream import MAX_BYTES, Event, walk, walk_stream
 from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import JSON, Bundle, Finding
+from formats.core.bundle import JSON, Bundle, Finding
+from formats.core.storage import Span
 from formats.limits import DEFAULT, Limits
-from formats.storage import Span
 
 _NO_TORCH = (
     "the versions of torch, CUDA, cuDNN and the driver it was saved with: no torch file does"
@@ -143,7 +143,7 @@ def _exported(bundle: Bundle) -> TorchFacts:
 
 
 def _torch_file(artifact: Artifact) -> TorchFacts:
-    from formats.torch_streams import find_prefix, is_legacy_tar
+    from formats.torch.containers import find_prefix, is_legacy_tar
 
     if artifact.zip is not None:
         prefix = find_prefix(artifact.zip)
@@ -162,7 +162,7 @@ def _tar_devices(artifact: Artifact) -> tuple[Event, ...]:
 
 
 def _script(artifact: Artifact, bundle: Bundle) -> TorchFacts:
-    from formats.torch_streams import find_prefix
+    from formats.torch.containers import find_prefix
 
     archive, topology = artifact.zip, bundle.topology
     summary = topology.summary if topology else {}
@@ -237,7 +237,7 @@ def _ops(bundle: Bundle) -> dict[str, int]:
 
 def _own_functions(artifact: Artifact, format_id: str) -> frozenset[str]:
     """Return the names of a graph's own functions, which nodes may call like ops."""
-    from formats.tf_graphdef import SAVED_MODEL, kind_of, open_graph, parse
+    from formats.tensorflow.graphdef import SAVED_MODEL, kind_of, open_graph, parse
 
     if format_id == "graphdef":
         graphs = [open_graph(artifact).graph]

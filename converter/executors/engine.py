@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from converter.job import Job, Outcome
+from converter.jobs.job import Job, Outcome
 
 
 @dataclass(frozen=True, slots=True)

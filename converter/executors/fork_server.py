@@ -26,8 +26,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from converter.executors import endings, forked, leftovers, watching
-from converter.executors.orders import (
+from converter.executors import cleanup, exit_status, forked, process_monitor
+from converter.executors.preload import preload
+from converter.executors.protocol import (
     Charter,
     End,
     Order,
@@ -37,8 +38,7 @@ from converter.executors.orders import (
     unpacked,
     word,
 )
-from converter.executors.preload import preload
-from converter.job import Job
+from converter.jobs.job import Job
 
 CHUNK_BYTES = 1 << 16
 LAST_BYTES = 8192  # of what a child prints
@@ -108,7 +108,7 @@ class ForkServer:
         self._next_look = 0.0
         self._no_fork_before = 0.0
         self._refused = 0
-        self._oom_kills = watching.out_of_memory_kills()
+        self._oom_kills = process_monitor.out_of_memory_kills()
         self._wake, wake = os.pipe()
         for fd in (self._wake, wake, words, orders):
             os.set_blocking(fd, False)
@@ -292,12 +292,12 @@ class ForkServer:
         if answer is None or answer[:1] == forked.SOMETHING_LEFT:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
-            watching.kill_orphans({*self._running, *self._given_up})
+            process_monitor.kill_orphans({*self._running, *self._given_up})
             self._clean(child)
         self._say(self._last_word(child, status, answer))
 
     def _clean(self, child: Child) -> None:
-        leftovers.remove(cast(Job, unpacked(child.order.job)), self._scratch)
+        cleanup.remove(cast(Job, unpacked(child.order.job)), self._scratch)
 
     def _last_word(self, child: Child, status: int | None, answer: bytes | None) -> Word:
         seconds = time.monotonic() - child.began
@@ -306,13 +306,13 @@ class ForkServer:
         if answer is not None:
             return Word(order.number, "answered", seconds, answer[1:])
         if child.ending == "timeout":
-            end, text = "timeout", endings.of_timeout(order.seconds, words)
+            end, text = "timeout", exit_status.of_timeout(order.seconds, words)
         elif child.ending == "memory":
-            end, text = "memory", endings.of_memory(child.detail, order.memory_bytes, words)
+            end, text = "memory", exit_status.of_memory(child.detail, order.memory_bytes, words)
         else:
-            kills = watching.out_of_memory_kills()
+            kills = process_monitor.out_of_memory_kills()
             oom, self._oom_kills = kills > self._oom_kills, kills
-            end, text = endings.of_status(status or 0, words, oom=oom)
+            end, text = exit_status.of_status(status or 0, words, oom=oom)
             if end == "crashed" and child.jobs > 1:
                 end = "spoilt"  # perhaps by a job before
         return Word(order.number, end, seconds, text.encode("utf-8", "replace"))
@@ -346,9 +346,9 @@ class ForkServer:
         self._next_look = now + max(MEMORY_SECONDS, took / SHARE_OF_TIME)
 
     def _look_at_memory(self, limited: list[Child]) -> None:
-        known = watching.processes()
+        known = process_monitor.processes()
         for child in limited:
-            family = watching.descendants([child.pid], known)
+            family = process_monitor.descendants([child.pid], known)
             used = sum(known[pid].resident_bytes for pid in family if pid in known)
             if used > child.order.memory_bytes:
                 child.detail = used
@@ -366,7 +366,7 @@ class ForkServer:
             self._stop(child, "timeout")
         elif not child.is_killed:
             child.is_killed = True
-            watching.kill(child.pid)
+            process_monitor.kill(child.pid)
             child.next_step = now + UNDYING_SECONDS
         else:  # it hangs in the kernel, and dies as soon as that lets go of it
             self._given_up.add(child.pid)
@@ -390,11 +390,11 @@ class ForkServer:
     def _end(self) -> None:
         """End every child, and remove what it left."""
         for pid in self._running:
-            watching.kill(pid)
+            process_monitor.kill(pid)
         for child in list(self._running.values()):
             with suppress(ChildProcessError):
                 os.waitpid(child.pid, 0)
-        watching.kill_orphans(())
+        process_monitor.kill_orphans(())
         for child in self._running.values():
             self._clean(child)
 
@@ -414,7 +414,7 @@ def main() -> None:
     if charter.preloads:
         preload(charter.first)
         if charter.is_long:
-            from converter.executors.practice import practise
+            from converter.executors.warmup import practise
 
             practise(charter.first.options.to, Path(charter.scratch))
     for name, value in charter.environment.items():
@@ -423,7 +423,7 @@ def main() -> None:
         else:
             os.environ[name] = value
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    watching.adopt_orphans()
+    process_monitor.adopt_orphans()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     server = ForkServer(orders, words, charter, unframing)

@@ -20,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from converter.executors import watching
-from converter.executors.orders import LENGTH, Order, Unframing, packed, unpacked
-from converter.job import Job, Outcome, Status, blank_record
+from converter.executors import process_monitor
+from converter.executors.protocol import LENGTH, Order, Unframing, packed, unpacked
+from converter.jobs.job import Job, Outcome, Status, blank_record
 from formats.errors import ConvertError
 
 Task: TypeAlias = Callable[[Job, Path], Outcome]
@@ -70,7 +70,7 @@ def be_the_child(
     try:
         orders, answer, words = pipes
         _prepare(words, close, parent)
-        most, usual = watching.resident_bytes() + GROWTH_BYTES, state()
+        most, usual = process_monitor.resident_bytes() + GROWTH_BYTES, state()
         hard = resource.getrlimit(resource.RLIMIT_DATA)
         further: Order | None = order
         while further is not None:
@@ -81,7 +81,7 @@ def be_the_child(
             is_as_before = (
                 flag == NOTHING_LEFT
                 and time.monotonic() - begin < LIGHT_SECONDS
-                and watching.resident_bytes() < most
+                and process_monitor.resident_bytes() < most
                 and _is_as(usual)
             )
             _write(answer, (READY if is_as_before else flag) + record)
@@ -119,7 +119,7 @@ def state() -> State | None:
             mask,
             dict(os.environ),
             frozenset(os.listdir("/proc/self/fd")),  # noqa: PTH208
-            watching.threads(),
+            process_monitor.threads(),
             signal.getitimer(signal.ITIMER_REAL),
             tuple(map(signal.getsignal, HANDLED)),
             tuple(map(resource.getrlimit, LIMITED)),
@@ -144,8 +144,8 @@ def _prepare(words: int, close: Iterable[int], parent: int) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setpgid(0, 0)
-    watching.die_with_parent(parent)
-    watching.adopt_orphans()
+    process_monitor.die_with_parent(parent)
+    process_monitor.adopt_orphans()
     for fd in close:
         os.close(fd)
     os.dup2(words, 1)
@@ -161,7 +161,7 @@ def _prepare(words: int, close: Iterable[int], parent: int) -> None:
 
 def _limit(order: Order, now: tuple[int, int]) -> None:
     if order.memory_bytes and not order.has_gpu:  # a GPU's driver reserves more than there is
-        most = watching.data_bytes() + order.memory_bytes + HEADROOM_BYTES
+        most = process_monitor.data_bytes() + order.memory_bytes + HEADROOM_BYTES
         if now[1] == resource.RLIM_INFINITY or most < now[1]:
             resource.setrlimit(resource.RLIMIT_DATA, (most, now[1]))
 
@@ -199,7 +199,7 @@ def _record(task: Task, job: Job, scratch: Path) -> dict[str, Any]:
         return dict(task(job, scratch).record)
     except MemoryError as e:
         return _failed(job, "memory", e)
-    except Exception as e:  # noqa: BLE001 - `converter.worker` raises nothing; what does is our bug
+    except Exception as e:  # noqa: BLE001 - `converter.jobs.worker` raises nothing; what does is our bug
         return _failed(job, "failed", e)
 
 

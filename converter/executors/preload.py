@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from converter.destinations.catalog import module_of
-from converter.job import Job
+from converter.jobs.job import Job
 from converter.options import WITH_GRAPH
 from converter.registries.catalog import KINDS, scheme_of
 from converter.stores import s3
@@ -24,12 +24,17 @@ ALWAYS = (
     "datetime",
     "platform",
     "converter.environment",
-    "converter.worker",
+    "converter.jobs.worker",
 )
 READERS = ("formats",)
-GRAPHS = ("converter.lower", "converter.passes", "converter.write_savedmodel")
+GRAPHS = (
+    "converter.lower",
+    "converter.passes",
+    "converter.devices.savedmodel",
+    "converter.write.savedmodel",
+)
 MLFLOW = ("models", "runs")
-WITH_GRAPHS = ("numpy.random", "converter.write_graph", "converter.lowered")
+WITH_GRAPHS = ("numpy.random", "converter.write.graph_files", "converter.graphs")
 
 
 def preload(job: Job) -> None:

@@ -21,11 +21,11 @@ from itertools import islice
 from types import TracebackType
 from typing import Any
 
-from converter.executors import leftovers
+from converter.executors import cleanup
 from converter.executors.engine import Executor, Settings
-from converter.executors.orders import WORK, Charter, Word
+from converter.executors.protocol import WORK, Charter, Word
 from converter.executors.server import Server, ServerLostError
-from converter.job import Job, Outcome, Status, again, died
+from converter.jobs.job import Job, Outcome, Status, again, died
 
 QUEUED = 4  # jobs that a server has ready for each that runs
 LOST = "the process that ran it went away"
@@ -168,7 +168,7 @@ class Processes:
         if server is not None:
             server.stop()
             for one in self._sent.values():
-                leftovers.remove(one.job, self._settings.scratch)
+                cleanup.remove(one.job, self._settings.scratch)
 
     def __enter__(self) -> "Processes":
         return self

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import IO
 
 from converter.executors.engine import Executor, Settings
-from converter.executors.orders import WORK
-from converter.executors.ray_orders import Charter, Wanted
-from converter.job import Job, Outcome
+from converter.executors.protocol import WORK
+from converter.executors.ray_protocol import Charter, Wanted
+from converter.jobs.job import Job, Outcome
 from formats.errors import ConvertError, EnvironmentFault, UnsupportedError, UsageError
 
 MODULE = "converter.executors.ray_driver"

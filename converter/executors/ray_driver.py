@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from converter.executors import ray_node
-from converter.executors.ray_orders import Charter
+from converter.executors.ray_protocol import Charter
 from converter.executors.ray_window import StoppedError, Window, asked_of, line_of, unseen
 from converter.registries.catalog import scheme_of
 from converter.version import VERSION

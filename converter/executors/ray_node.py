@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from converter import locked
 from converter.executors.processes import Processes
-from converter.executors.ray_orders import Charter
-from converter.job import Job, Outcome
+from converter.executors.ray_protocol import Charter
+from converter.filesystem import directory_lock
+from converter.jobs.job import Job, Outcome
 from converter.registries.catalog import scheme_of
 from formats.errors import StorageError
 
@@ -78,10 +78,10 @@ class Station:
         try:
             if self._place is not None:
                 try:
-                    return locked.make([self._place])
+                    return directory_lock.make([self._place])
                 except FileExistsError:  # it is another process's by now
                     self._close()
-            self._place, lock = locked.make(_places())
+            self._place, lock = directory_lock.make(_places())
         except OSError as e:
             raise StorageError.writing(tempfile.gettempdir(), e) from e
         return self._place, lock
@@ -115,7 +115,7 @@ def convert(job: Job, charter: Charter, *, has_gpu: bool) -> Iterator[Begun | Ou
 def sweep() -> None:
     """Remove what tasks left on this node whose processes were killed."""
     for place in _places():
-        locked.remove_abandoned(place)
+        directory_lock.remove_abandoned(place)
 
 
 def _places() -> Iterator[Path]:

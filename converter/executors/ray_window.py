@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from converter.byte_sizes import readable_size
+from converter.devices.names import KINDS, parse_device
 from converter.executors import ray_node
-from converter.executors.ray_orders import Charter, Wanted
-from converter.job import Job, Outcome, Status, again, died
-from converter.sizes import readable_size
-from converter.verify.device_names import KINDS, parse_device
+from converter.executors.ray_protocol import Charter, Wanted
+from converter.jobs.job import Job, Outcome, Status, again, died
 from formats.errors import ConvertError, EnvironmentFault
 
 POLL_SECONDS = 0.2

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from tempfile import TemporaryFile
 
-from converter.executors.orders import Charter, Unframing, Word, framed, order, packed, word_of
-from converter.job import Job
+from converter.executors.protocol import Charter, Unframing, Word, framed, order, packed, word_of
+from converter.jobs.job import Job
 from formats.errors import EnvironmentFault, StorageError
 
 CHUNK_BYTES = 1 << 18

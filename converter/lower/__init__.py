@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from formats.bundle import Bundle
+from formats.core.bundle import Bundle
 from formats.errors import CorruptError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from converter.child.trust import Trusted
     from converter.lower.graph import Graph
-    from converter.trust import Trusted
-    from formats.bundle import TensorSpec
+    from formats.core.bundle import TensorSpec
 
 OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
 # From here on, every operator we use means the same up to the last; IR version 10 is the last one

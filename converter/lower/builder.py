@@ -14,7 +14,7 @@ import numpy as np
 from converter.lower.double import FORMS
 from converter.lower.graph import Attribute, Dim, Graph, Node, Shape, Spec, Weight
 from converter.lower.values import Permutation, Value, broadcast, identity, inverse, without
-from formats.weights import Tensor, numpy_dtype
+from formats.core.weights import Tensor, numpy_dtype
 
 Operand: TypeAlias = Value | float | int | bool
 
@@ -643,6 +643,6 @@ def element_type(dtype: str) -> int:
 
 def numpy_type(dtype: str) -> "np.dtype[np.generic]":
     """Return numpy's dtype of a name, with objects for strings."""
-    from formats.weights import DTYPES
+    from formats.core.weights import DTYPES
 
     return np.dtype(object) if dtype == "string" else numpy_dtype(DTYPES[dtype])

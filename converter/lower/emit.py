@@ -16,8 +16,8 @@ import numpy as np
 from converter.lower.builder import element_type
 from converter.lower.graph import Attribute, Encoded, Folded, Graph, Node, Shape, Spec, Weight
 from converter.version import VERSION
+from formats.core.weights import DTYPES, Piece, Tensor, numpy_dtype
 from formats.errors import InternalError
-from formats.weights import DTYPES, Piece, Tensor, numpy_dtype
 
 # Opset -> the IR version it came with, https://github.com/onnx/onnx/blob/v1.23.0/onnx/helper.py
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10}

@@ -7,7 +7,7 @@ from converter.passes.fold_batchnorm import fold_batchnorm
 from converter.passes.fold_constants import fold_constants
 from converter.passes.fold_scale import fold_scale
 from converter.passes.recognise_lines import recognise_lines
-from formats.weights import Tensor
+from formats.core.weights import Tensor
 
 # In this order, each with its reason.
 PASSES = (

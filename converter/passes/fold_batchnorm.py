@@ -10,7 +10,7 @@ import numpy as np
 
 from converter.lower.graph import Folded, Graph, Node, Spec, consumers
 from converter.passes.fold_constants import constant_of
-from formats.weights import Tensor
+from formats.core.weights import Tensor
 
 CHANNEL_AXIS = {"Conv": 0, "ConvTranspose": 1}  # of the kernel: where output channels are
 

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from converter.lower.graph import Folded, Graph, Node, Weight
-from formats.weights import DTYPES, Tensor, numpy_dtype
+from formats.core.weights import DTYPES, Tensor, numpy_dtype
 
 Arrays = list[np.ndarray]
 BLOCK = 128  # rows transposed at once: a cache holds them, the whole kernel it does not

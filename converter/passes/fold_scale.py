@@ -12,7 +12,7 @@ import numpy as np
 from converter.lower.graph import Folded, Graph, Node, Shape, Spec, consumers
 from converter.passes.fold_batchnorm import CHANNEL_AXIS, takes_factors
 from converter.passes.fold_constants import constant_of
-from formats.weights import Tensor
+from formats.core.weights import Tensor
 
 DTYPES = ("float32", "float64")  # folding in fewer bits would round more than the source does
 

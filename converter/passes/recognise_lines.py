@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from converter.lower.graph import Attribute, Graph, Node, Spec, consumers
-from formats.weights import Tensor
+from formats.core.weights import Tensor
 
 OF_WINDOWS = ("AveragePool", "Conv", "MaxPool")
 PER_AXIS = ("dilations", "kernel_shape", "strides")

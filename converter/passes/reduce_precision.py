@@ -17,7 +17,7 @@ import numpy as np
 from converter.lower.builder import ELEMENT_TYPES
 from converter.lower.graph import Attribute, Folded, Graph, Node, Spec
 from converter.passes.fold_constants import constant_of
-from formats.weights import DTYPES, Tensor, numpy_dtype
+from formats.core.weights import DTYPES, Tensor, numpy_dtype
 
 WIDE = "float32"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from formats.bundle import JSON, TensorSpec
+from formats.core.bundle import JSON, TensorSpec
 
 
 @dataclass(frozen=True, slots=True)

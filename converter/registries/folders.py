@@ -17,9 +17,9 @@ from converter.registries import grouping, mlmodel
 from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
 from converter.registries.globs import EVERYTHING, Glob, is_glob
+from converter.registries.graph_checkpoint_pairs import join
 from converter.registries.grouping import Division, Group, Listing
-from converter.registries.joining import join
-from converter.registries.looking import files_of, look_at, look_at_group, state
+from converter.registries.probe import files_of, look_at, look_at_group, state
 from formats.artifact import Artifact
 from formats.errors import SourceError, StorageError
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from converter.registries import mlmodel
-from formats import portable, tf_savedmodel
+from formats import portable
 from formats.containers import jsontext
 from formats.errors import ConvertError
+from formats.tensorflow import savedmodel
 
 MLFLOW = "mlflow"  # the kind of a group that is no format of the catalog
 TENSORFLOW = "tf-checkpoint"
@@ -146,7 +147,7 @@ def _whole(found: Division, kind: str) -> Group:
     return Group(("",), kind, tuple(found.files), tuple(found.folders))
 
 
-_SAVED = (tf_savedmodel.BINARY, tf_savedmodel.TEXT)
+_SAVED = (savedmodel.BINARY, savedmodel.TEXT)
 _BESIDE_SAVED = ("keras_metadata.pb", "fingerprint.pb", "tfhub_module.pb")
 _BELOW_SAVED = ("variables", "assets", "assets.extra")
 

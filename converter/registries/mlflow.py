@@ -20,7 +20,7 @@ from converter.registries.filters import Filters
 from converter.registries.mlflow_files import Files, files_at
 from converter.registries.mlflow_names import LATEST, Named, as_file, parse, quoted, reference
 from converter.registries.mlflow_server import connect, reach, told
-from formats.bundle import JSON
+from formats.core.bundle import JSON
 from formats.errors import ConvertError, SourceError, StorageError, UsageError
 
 if TYPE_CHECKING:

@@ -14,8 +14,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from converter.registries.entry import Staged
-from formats.bundle import JSON, TensorSpec
 from formats.containers import jsontext
+from formats.core.bundle import JSON, TensorSpec
+from formats.core.storage import File, Span, resolve_member
+from formats.core.weights import DTYPES
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -24,8 +26,6 @@ from formats.errors import (
     SourceError,
     UnsupportedError,
 )
-from formats.storage import File, Span, resolve_member
-from formats.weights import DTYPES
 
 if TYPE_CHECKING:
     import numpy as np

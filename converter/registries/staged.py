@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from converter import locked
+from converter.filesystem import directory_lock
 from converter.options import Options
 from converter.registries.catalog import scheme_of, stage
 from converter.registries.entry import Staged
@@ -71,7 +71,7 @@ def temporary(name: str) -> Iterator[Path]:
     """
     top = Path(tempfile.gettempdir()).resolve()
     try:
-        folder, lock = locked.make(top / f"{name}-{i}" for i in count())
+        folder, lock = directory_lock.make(top / f"{name}-{i}" for i in count())
     except OSError as e:
         raise StorageError.writing(top, e) from e
     try:

@@ -15,19 +15,19 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from converter.registries import folders, standins
+from converter.registries import folders, sparse_copies
 from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
 from converter.registries.globs import EVERYTHING, Glob, is_glob
-from converter.registries.looking import files_of
+from converter.registries.probe import files_of
 from converter.registries.staged import named, temporary
 from converter.stores import urls
 from converter.stores.fsspec_store import open_store
 from converter.stores.store import Blob, Store
 from formats import catalog
 from formats.artifact import Artifact
+from formats.core.storage import File
 from formats.errors import ConvertError, SourceError, StorageError, UnsupportedError
-from formats.storage import File
 
 FILES_AT_ONCE: Final = 8
 SMALL_BYTES: Final = 64 << 20  # of a folder that is fetched whole, whatever is in it
@@ -82,8 +82,8 @@ class RemoteFolder:
             path: Of what the URL is there.
         """
         folder.mkdir(exist_ok=True)
-        laid = list(standins.lay(blobs, folder))
-        standins.fill(store, laid, folder)
+        laid = list(sparse_copies.lay(blobs, folder))
+        sparse_copies.fill(store, laid, folder)
         known = {blob.name for blob in laid}
         for blob in blobs:
             if blob.name not in known:
@@ -93,7 +93,7 @@ class RemoteFolder:
             for found in self._local(path).find():
                 relative = Path(found.source).relative_to(path).as_posix()
                 source = urls.join(self.url, "" if relative == "." else relative)
-                if isinstance(found, Skipped) and standins.is_open(Path(found.source)):
+                if isinstance(found, Skipped) and sparse_copies.is_open(Path(found.source)):
                     yield Entry(source, relative, None, "", "", "a tar, not looked through")
                 elif isinstance(found, Skipped):
                     yield Skipped(source, found.reason.replace(f"{found.source}: ", ""))
@@ -147,7 +147,7 @@ def stage(source: str, scratch: Path) -> Staged:
     if (path := urls.local_path(source)) is not None:
         return folders.stage(path, scratch)
     name = urls.last(source)
-    if not standins.fits(name):
+    if not sparse_copies.fits(name):
         where = urls.masked(source)
         raise UnsupportedError("not supported: a name that no file can have", where=where)
     folder = scratch / "source"
@@ -196,7 +196,7 @@ class _Fetching:
             StorageError: It cannot be fetched.
         """
         blob = self._waiting.get(name)
-        if blob is None and name not in self._got and standins.fits(name):
+        if blob is None and name not in self._got and sparse_copies.fits(name):
             blob = self._stat(name)
         if blob is not None:
             self._get([blob])
@@ -227,11 +227,11 @@ class _Fetching:
                 pass
         # What else says how a model is used: configurations, vocabularies, cards.
         beside = [b for n, b in self._waiting.items() if n.count("/") <= 1]
-        self._get([b for b in beside if b.nbytes <= standins.WHOLE_BYTES])
+        self._get([b for b in beside if b.nbytes <= sparse_copies.WHOLE_BYTES])
 
     def _lay(self, blobs: Sequence[Blob]) -> None:
         blobs = [b for b in blobs if b.name not in self._got]
-        self._waiting |= {b.name: b for b in standins.lay(blobs, self._folder)}
+        self._waiting |= {b.name: b for b in sparse_copies.lay(blobs, self._folder)}
 
     def _get(self, blobs: Sequence[Blob]) -> None:
         for blob in blobs:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from converter.publish import publish, staging
+from converter.filesystem.atomic_output import publish, staging
 from formats.errors import StorageError, UsageError
 
 

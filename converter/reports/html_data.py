@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from converter.reports.classes import failure, made_by, outcome
 from converter.reports.json_lines import strict
+from converter.reports.outcomes import failure, made_by, outcome
 
 BLOCK = 128  # artifacts whose details are packed together
 LONGEST_WORD = 200  # characters of a format, a version, a device, a gap

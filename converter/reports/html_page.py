@@ -17,11 +17,11 @@ from time import time
 from typing import IO, Any
 
 from converter.reports.catalog import Report
-from converter.reports.classes import GOOD
 from converter.reports.file import replacing
-from converter.reports.gaps import Gaps
 from converter.reports.html_data import BLOCK, COLUMNS, INTERNED, Words, details, packed, row
 from converter.reports.json_lines import strict
+from converter.reports.outcomes import GOOD
+from converter.reports.unsupported import Gaps
 from converter.version import VERSION
 
 SCRIPTS = (

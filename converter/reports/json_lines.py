@@ -1,4 +1,4 @@
-"""Records as JSON lines: one artifact a line, with every key of `converter.job.blank_record`.
+"""Records as JSON lines: one artifact a line, with every key of `converter.jobs.job.blank_record`.
 
 Keys stand in the same order in every line. What is not finite is null: JSON has no such numbers.
 """

@@ -19,8 +19,8 @@ from typing import IO, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from converter.reports.catalog import Report
-from converter.reports.classes import ARTIFACTS, GOOD, failure, made_by
 from converter.reports.file import real, replacing
+from converter.reports.outcomes import ARTIFACTS, GOOD, failure, made_by
 from converter.version import VERSION
 
 LONGEST = 100_000  # characters of one text; CI systems load the whole file

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from converter.stores import faults, s3
+from converter.stores import errors, s3
 from converter.stores.store import Blob, Range
 from converter.stores.urls import join, masked
 from formats.errors import ConvertError, SourceError, StorageError, UnsupportedError, UsageError
@@ -61,13 +61,13 @@ def open_store(url: str) -> "FsspecStore":
         more = s3.options(url.partition(":")[0])
         fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **more)
     except ImportError as e:
-        raise faults.missing(url, e) from e
+        raise errors.missing(url, e) from e
     except ValueError as e:
         if "Protocol not known" in str(e):
             raise UsageError(f"nobody knows {url.partition(':')[0]}://", where=masked(url)) from e
-        raise faults.fault(e, url) from e
+        raise errors.fault(e, url) from e
     except Exception as e:  # whatever a package does when it cannot begin
-        raise faults.fault(e, url) from e
+        raise errors.fault(e, url) from e
     if url.startswith(S3):
         fs.retries = S3FS_TRIES
     return FsspecStore(fs, root, url)
@@ -163,9 +163,9 @@ class FsspecStore:
             raise SourceError("is not there any more", where=where) from e
         except Exception as e:
             path.unlink(missing_ok=True)
-            if faults.is_local(e) and isinstance(e, OSError):
+            if errors.is_local(e) and isinstance(e, OSError):
                 raise StorageError.writing(path, e) from e
-            raise faults.fault(e, where) from e
+            raise errors.fault(e, where) from e
         if written != blob.nbytes:
             path.unlink(missing_ok=True)
             raise SourceError(f"{written} bytes came", expected=f"{blob.nbytes}", where=where)
@@ -179,7 +179,7 @@ class FsspecStore:
             else:
                 self._patiently(lambda: self._put_beside(path, full))
         except Exception as e:
-            raise faults.fault(e, join(self._url, name)) from e
+            raise errors.fault(e, join(self._url, name)) from e
         blob = self.stat(name)
         if blob is None or blob.nbytes != path.stat().st_size:
             with suppress(ConvertError):  # rather nothing than half of it
@@ -241,12 +241,12 @@ class FsspecStore:
         try:
             return self._patiently(ask)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as e:
-            error = faults.fault(e, join(self._url, name))
+            error = errors.fault(e, join(self._url, name))
             if absent is StorageError or error.found != "not found":
                 raise error from e
             return absent  # type: ignore[no-any-return]
         except Exception as e:
-            raise faults.fault(e, join(self._url, name)) from e
+            raise errors.fault(e, join(self._url, name)) from e
 
     def _patiently(self, act: Callable[[], T]) -> T:
         """Do something again that failed and may well succeed in a moment."""
@@ -255,7 +255,7 @@ class FsspecStore:
             try:
                 return act()
             except Exception as e:
-                if not faults.is_passing(e):
+                if not errors.is_passing(e):
                     raise
             time.sleep(pause)
             pause *= 3

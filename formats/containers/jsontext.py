@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from formats.bundle import JSON
+from formats.core.bundle import JSON
 from formats.errors import CorruptError, LimitError
 
 MAX_VALUES = 4_000_000  # commas and opening brackets; each value costs about 64 bytes

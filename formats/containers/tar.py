@@ -3,9 +3,9 @@
 Spec: POSIX.1-2017 pax, "ustar Interchange Format"; GNU tar's long names and large sizes.
 """
 
+from formats.core.storage import Span
 from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
-from formats.storage import Span
 
 BLOCK = 512
 MAX_NAME = 4096

@@ -7,7 +7,7 @@ Spec: HDF5 File Format Specification 3.0; sections as there.
 import struct
 from collections.abc import Iterable, Sequence
 
-from formats.containers.hdf5_bytes import lookup3
+from formats.containers.hdf5.bytes import lookup3
 
 NOWHERE = (1 << 64) - 1
 F32 = struct.pack("<BBBBIHHBBBBI", 0x11, 0x20, 0x1F, 0, 4, 0, 32, 23, 8, 0, 23, 127)

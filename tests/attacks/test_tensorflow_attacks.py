@@ -26,8 +26,8 @@ from sstables import (
 )
 
 import converter
-from formats.containers.sstable import crc32c
-from formats.containers.tensor_bundle import slice_key
+from formats.tensorflow.sstable import crc32c
+from formats.tensorflow.tensor_bundle import slice_key
 
 RAW = np.arange(12, dtype="f4").tobytes()
 MANY = size(10_000, 1_000_000)

@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import converter
-from converter.verify.gate import gate
+from converter.verification.bundle_check import gate
 
 
 def best(work, rounds=3):

@@ -15,8 +15,8 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax", "onnxruntime"}
 # What lowers, writes and checks graphs works on arrays; the rest only where elements must move.
 GRAPHS = (
-    "converter.capture", "converter.lower.", "converter.passes", "converter.verify.",
-    "converter.write_",
+    "converter.capture", "converter.lower.", "converter.passes", "converter.verification.",
+    "converter.write.", "converter.devices.",
 )  # fmt: skip
 HEAVY = FRAMEWORKS | {"h5py", "onnx", "google.protobuf", "pandas"}
 

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from formats.containers import onnx_protos, tf_protos
+from formats.onnx import schemas as onnx_protos
+from formats.tensorflow import schemas as tf_protos
 
 KINDS = {
     1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 6: "fixed64", 7: "fixed32",

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from converter.lower.tf.table import IGNORED, OPS
-from formats.containers.protobuf import decode_bytes
-from formats.containers.tf_protos import SCHEMA
+from formats.containers.protobuf.messages import decode_bytes
 from formats.limits import DEFAULT
+from formats.tensorflow.schemas import SCHEMA
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 FOLDERS = (

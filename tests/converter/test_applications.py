@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from converter.verify.runners import PYTHON_VARIABLE
+from converter.verification.runners import PYTHON_VARIABLE
 
 pytest.importorskip("onnxruntime")
 

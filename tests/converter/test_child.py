@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from converter.child import Allowance, ask
+from converter.child.process import Allowance, ask
 from formats.errors import EnvironmentFault
 
 PATIENT = Allowance(30)
@@ -114,7 +114,7 @@ def test_a_child_ends_with_a_parent_that_is_killed(tmp_path):
         "while True: pass\n"  # and never looks up
     )
     asking = (
-        "import sys, pathlib\nfrom converter.child import Allowance, ask\n"
+        "import sys, pathlib\nfrom converter.child.process import Allowance, ask\n"
         "here = pathlib.Path(sys.argv[1])\n"
         "ask(here / 'script.py', here, {}, what='a test', allowance=Allowance(60))"
     )

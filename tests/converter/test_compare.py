@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from converter.compare import Difference, diff, max_abs
-from formats.bundle import Bundle, Metadata
+from converter.tensor_diff import Difference, diff, max_abs
+from formats.core.bundle import Bundle, Metadata
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import VerificationError
-from formats.weights import DTYPES, Tensor
 
 RNG = np.random.default_rng(8)
 

@@ -61,10 +61,10 @@ def test_a_portable_graph_points_into_the_weights(source, tmp_path):
 
 
 def test_past_a_protobufs_limit_the_weights_stand_beside_the_graph(source, tmp_path, monkeypatch):
-    from converter import write_graph
+    from converter.write import graph_files
 
     path, x, y = source
-    monkeypatch.setattr(write_graph, "PROTOBUF_LIMIT", 500)
+    monkeypatch.setattr(graph_files, "PROTOBUF_LIMIT", 500)
     out = tmp_path / "m-onnx"
     converter.convert(path, to="onnx", out=out)
     assert {p.name for p in out.iterdir()} == {"model.onnx", "model.onnx.data"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from converter.normalise import select, strip_prefixes
-from formats.bundle import Bundle, Encoding, Metadata
+from converter.normalise.names import select, strip_prefixes
+from formats.core.bundle import Bundle, Encoding, Metadata
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import UsageError
-from formats.weights import DTYPES, Tensor
 
 
 def tensor(origin):

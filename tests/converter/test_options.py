@@ -3,7 +3,7 @@
 import pytest
 
 from converter.options import Arch, Options, check, parse_arch, parse_inputs
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError, UsageError
 
 

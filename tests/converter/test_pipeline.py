@@ -13,7 +13,9 @@ from safetensors.numpy import load_file, save_file
 import converter
 from converter.options import Options
 from converter.pipeline import default_out, steps
-from formats import digests, portable
+from formats import portable
+from formats.core import digests
+from formats.core.storage import File, Span
 from formats.errors import (
     CorruptError,
     SourceError,
@@ -22,7 +24,6 @@ from formats.errors import (
     UsageError,
     VerificationError,
 )
-from formats.storage import File, Span
 
 RNG = np.random.default_rng(21)
 
@@ -193,7 +194,7 @@ def test_a_source_that_changes_while_it_is_converted_is_an_error(source, tmp_pat
 
 def test_a_writer_that_errs_is_caught(source, tmp_path, monkeypatch):
     """The comparison reads what was written; a wrong byte anywhere fails the conversion."""
-    from formats import output
+    from formats.core import output
 
     honest = output.Output.flush
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from converter.publish import check_target, publish, staging, sweep
+from converter.filesystem.atomic_output import check_target, publish, staging, sweep
 from formats.errors import StorageError, UsageError
 
 
@@ -113,7 +113,9 @@ def test_what_appears_meanwhile_is_not_replaced(tmp_path):
 def test_only_abandoned_staging_folders_are_removed(tmp_path):
     target = tmp_path / "a[b]*.bin"
     script = (
-        "import os, sys; from pathlib import Path; from converter.publish import staging\n"
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from converter.filesystem.atomic_output import staging\n"
         "with staging(Path(sys.argv[1])) as f:\n"
         "    (f / 'x').write_text('x'); print(f, flush=True); sys.stdin.read(1); os._exit(9)"
     )

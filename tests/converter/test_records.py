@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from converter.job import Job, blank_record
+from converter.jobs.job import Job, blank_record
+from converter.jobs.worker import work
 from converter.options import Options
-from converter.worker import work
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from converter.lowered import graphs_of
+from converter.graphs import graphs_of
 from converter.options import Options
-from converter.verify.inputs import EXAMPLE, from_example
-from formats import torch_pickle
+from converter.verification.inputs.draw import EXAMPLE, from_example
 from formats.artifact import Artifact
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import UsageError
+from formats.torch import saved as torch_pickle
 
 sys.path.insert(0, str(Path(__file__).parent / "lower"))
 from test_torch_script import unpacked

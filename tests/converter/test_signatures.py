@@ -13,7 +13,7 @@ from converter.lower import emit, lower
 from converter.lower.graph import Graph
 from converter.lower.likeness import likeness
 from converter.options import Options
-from converter.write_graph import names
+from converter.write.graph_files import names
 from formats.errors import UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")

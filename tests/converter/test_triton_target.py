@@ -7,10 +7,10 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 import converter
-from converter import write_graph
 from converter.lower.graph import Graph, Spec
 from converter.options import Options
-from converter.write_triton.configuration import configuration
+from converter.write import graph_files
+from converter.write.triton.configuration import configuration
 from formats.errors import UnsupportedError, UsageError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -131,7 +131,7 @@ def test_numbers_without_axes_are_handed_over_as_one_element() -> None:
 
 
 def test_the_numbers_of_types_are_those_of_the_definition() -> None:
-    from converter.write_triton.configuration import DATA_TYPES
+    from converter.write.triton.configuration import DATA_TYPES
 
     assert set(DATA_TYPES.values()) == set(ENUMS["DataType"]) - {"TYPE_INVALID"}
 
@@ -154,7 +154,7 @@ def test_triton_is_on_cpus_and_gpus(device: str) -> None:
 def test_weights_beside_a_graph_share_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_graph, "PROTOBUF_LIMIT", 1000)
+    monkeypatch.setattr(graph_files, "PROTOBUF_LIMIT", 1000)
     out = tmp_path / "pictures"
     options = Options(device="cpu", precision="fp16")
     converter.convert(FIXTURES / "verify/image.keras", to="triton", out=out, options=options)

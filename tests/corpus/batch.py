@@ -22,8 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from converter.reports.classes import outcome
-from converter.reports.gaps import Gaps
+from converter.reports.outcomes import outcome
+from converter.reports.unsupported import Gaps
 
 CONVERTED = 120  # all that there are
 WITH_GRAPH = 75  # without a framework; many of the others are weights and nothing else

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from converter.doctor import source as sources
 from converter.doctor.host import Host, Package
-from converter.doctor.predictions import predict
+from converter.doctor.loaders.predictions import predict
 from formats.errors import ConvertError
 
 HOST = Host(

@@ -43,7 +43,7 @@ from pathlib import Path
 import onnxruntime
 
 import converter
-from converter.child import PYTHON_VARIABLE, TORCH_PYTHON_VARIABLE
+from converter.child.process import PYTHON_VARIABLE, TORCH_PYTHON_VARIABLE
 from formats.errors import ConvertError
 
 HERE = Path(__file__).parent

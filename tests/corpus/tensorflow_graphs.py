@@ -16,9 +16,9 @@ import onnxruntime
 
 import converter
 from converter import passes
-from converter.child import Allowance
+from converter.child.process import Allowance
 from converter.lower import emit, lower
-from converter.verify.graphs import Options, verify_graph
+from converter.verification.graphs import Options, verify_graph
 from formats.errors import ConvertError, UnsupportedError
 
 SECONDS = 120  # for each of the two runtimes

@@ -102,9 +102,9 @@ def test_a_program_for_a_device_that_is_not_here(name, target, tmp_path):
 def test_a_fault_in_a_moved_program_is_caught(tmp_path, monkeypatch):
     """A program that moving has changed computes something else, and convert fails."""
     from converter import pipeline
+    from converter.devices.torch import script as script
     from converter.options import Options
-    from converter.write_torch import script_members as script
-    from formats.containers.zip_rewriting import Content
+    from formats.containers.zip.rewriting import Content
     from formats.errors import VerificationError
 
     changes = script.Program.changes

@@ -14,7 +14,7 @@ import pytest
 from tensorflow_server import stand_in
 
 from converter.cli.app import run
-from converter.verify.runners import PYTHON_VARIABLE
+from converter.verification.runners import PYTHON_VARIABLE
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(600)]
 pytest.importorskip("tensorflow")

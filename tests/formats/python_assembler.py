@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from formats.python_opcodes import NAMES
+from formats.python_bytecode.opcodes import NAMES
 
 NAMED = ("_GLOBAL", "_ATTR", "LOAD_METHOD", "IMPORT_NAME", "IMPORT_FROM")
 FORWARD = ("FOR_ITER", "SETUP_", "JUMP_FORWARD")

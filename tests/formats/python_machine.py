@@ -1,4 +1,4 @@
-"""A small machine for the steps of `formats.python_steps`, to see that they do what Python does.
+"""A small machine for `formats.python_bytecode.steps`, to see that they do what Python does.
 
 It runs functions of our own only.
 """
@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Generator
 from typing import Any
 
-from formats.python_steps import Code
+from formats.python_bytecode.steps import Code
 
 
 def _div(a: Any, b: Any) -> Any:

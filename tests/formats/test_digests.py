@@ -4,8 +4,8 @@ import blake3
 import numpy as np
 import pytest
 
-from formats.digests import STRIDE, FileDigests
-from formats.storage import Blocks, Buffer, File, Span
+from formats.core.digests import STRIDE, FileDigests
+from formats.core.storage import Blocks, Buffer, File, Span
 
 RNG = np.random.default_rng(8)
 

@@ -5,10 +5,11 @@ import zipfile
 
 import numpy as np
 
-from formats import keras_archive
-from formats.containers import hdf5_writer, zip_writer
-from formats.containers.zip_writer import Stored, directory
-from formats.weights import DTYPES, Tensor
+from formats.containers.hdf5 import writer as hdf5_writer
+from formats.containers.zip import writer as zip_writer
+from formats.containers.zip.writer import Stored, directory
+from formats.core.weights import DTYPES, Tensor
+from formats.keras import writer as keras_archive
 
 
 def test_members_have_their_sizes_and_sums_in_both_headers(tmp_path):

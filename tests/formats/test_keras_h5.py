@@ -8,9 +8,9 @@ import pytest
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import Finding
+from formats.core.bundle import Finding
 from formats.errors import CorruptError, LimitError, SafetyError, SourceError
-from formats.keras_h5 import _candidates, read, sniff
+from formats.keras.h5 import _candidates, read, sniff
 from formats.limits import Limits
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "keras"
@@ -315,7 +315,7 @@ class TestHandmade:
 
     def test_hostile_configs_are_limited(self, h5, monkeypatch):
         f, read_it = h5
-        monkeypatch.setattr("formats.keras_config.MAX_NODES", 1000)
+        monkeypatch.setattr("formats.keras.config.MAX_NODES", 1000)
         f.attrs["model_config"] = "[" + "[0]," * 1100 + "0]"
         with pytest.raises(LimitError, match="configuration"):
             read_it()

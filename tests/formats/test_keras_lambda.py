@@ -14,7 +14,7 @@ from python_assembler import Source, assemble
 from python_machine import Cell, Function
 
 from formats.errors import CorruptError, UnsupportedError
-from formats.keras_lambda import function_of, is_function
+from formats.keras.lambda_code import function_of, is_function
 
 BESIDE = Path(__file__).parents[3] / "shared" / "corpus"
 CORPUS = Path(os.environ.get("CONVERTER_CORPUS", BESIDE))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from formats.keras_names import Object, candidates, objects, variables
+from formats.keras.variable_names import Object, candidates, objects, variables
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "keras" / "layer_names.json"
 CASES = json.loads(FIXTURE.read_text())["cases"]

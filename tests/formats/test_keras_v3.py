@@ -10,7 +10,7 @@ import pytest
 from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import ConvertError, CorruptError, UnsupportedError
-from formats.keras_v3 import read, sniff
+from formats.keras.v3 import read, sniff
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "keras"
 MODELS = {

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.names import printable, unique_names
+from formats.core.names import printable, unique_names
 
 words = st.text(alphabet="ab/.~2_", max_size=4)
 

@@ -5,9 +5,9 @@ import shutil
 import pytest
 from tf_expected import FIXTURES, read, stored
 
-from formats import catalog, onnx_files
+from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import Finding, TensorSpec
+from formats.core.bundle import Finding, TensorSpec
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -16,6 +16,7 @@ from formats.errors import (
     SourceError,
     UnsupportedError,
 )
+from formats.onnx import files as onnx_files
 
 HERE = FIXTURES / "onnx"
 

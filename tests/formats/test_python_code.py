@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from python_machine import Cell, Function
 
-from formats import python_code
+from formats.python_bytecode import decoder as python_code
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "python_code"
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")

@@ -19,11 +19,11 @@ import pytest
 from python_assembler import Source, assemble, dumps
 from python_machine import Cell, Function
 
-from formats import python_code
-from formats.containers.marshal import PYTHON_3_8, PYTHON_3_11, CodeRecord, load
 from formats.errors import LimitError, UnsupportedError
-from formats.python_instructions import disassemble
-from formats.python_stack import MEANINGS
+from formats.python_bytecode import decoder as python_code
+from formats.python_bytecode.instructions import disassemble
+from formats.python_bytecode.marshal import PYTHON_3_8, PYTHON_3_11, CodeRecord, load
+from formats.python_bytecode.stack import MEANINGS
 
 ENTERED = object()  # stands for a context manager
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "python_code"

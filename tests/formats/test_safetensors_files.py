@@ -13,11 +13,11 @@ from safetensors.numpy import load_file, save_file
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import Encoding
+from formats.core.bundle import Encoding
+from formats.core.storage import Buffer, File, Span
+from formats.core.weights import DTYPES, Tensor, numpy_dtype
 from formats.errors import ConvertError, CorruptError, LimitError, SafetyError, SourceError
-from formats.safetensors_files import create, fill, plan, read_header
-from formats.storage import Buffer, File, Span
-from formats.weights import DTYPES, Tensor, numpy_dtype
+from formats.safetensors import create, fill, plan, read_header
 
 RNG = np.random.default_rng(5)
 

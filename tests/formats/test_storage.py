@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from formats.core.storage import Blocks, Buffer, File, Span, resolve_member
 from formats.errors import CorruptError, SafetyError, SourceError
-from formats.storage import Blocks, Buffer, File, Span, resolve_member
 
 
 def test_reads_are_exact_or_errors(tmp_path):

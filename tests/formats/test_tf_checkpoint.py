@@ -5,9 +5,10 @@ import shutil
 import pytest
 from tf_expected import FIXTURES, read, stored
 
-from formats import catalog, tf_checkpoint
+from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import CorruptError, SourceError, UnknownFormatError
+from formats.tensorflow import checkpoint as tf_checkpoint
 
 HERE = FIXTURES / "tensorflow"
 # fmt: off

@@ -5,10 +5,13 @@ import shutil
 import pytest
 from tf_expected import FIXTURES, read, stored
 
-from formats import catalog, onnx_files, tf_checkpoint, tf_graphdef, tf_savedmodel
+from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import Finding, TensorSpec
+from formats.core.bundle import Finding, TensorSpec
 from formats.errors import ConvertError
+from formats.onnx import files as onnx_files
+from formats.tensorflow import checkpoint as tf_checkpoint
+from formats.tensorflow import graphdef, savedmodel
 
 HERE = FIXTURES / "tensorflow"
 
@@ -57,8 +60,8 @@ FILES = {
     "tensorflow/v2_named/checkpoint": None,
 }
 SNIFFERS = {
-    "graphdef": tf_graphdef,
-    "savedmodel": tf_savedmodel,
+    "graphdef": graphdef,
+    "savedmodel": savedmodel,
     "onnx": onnx_files,
     "tf-checkpoint": tf_checkpoint,
 }
@@ -111,7 +114,7 @@ def test_truncation_everywhere_is_our_error(tmp_path):
     for end in range(0, len(data), 7):
         path.write_bytes(data[:end])
         try:
-            bundle = tf_graphdef.read(Artifact(path))
+            bundle = graphdef.read(Artifact(path))
             for tensor in bundle.weights.values():
                 tensor.tobytes()
             read_whole += 1

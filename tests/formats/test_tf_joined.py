@@ -10,7 +10,7 @@ import converter
 from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import SourceError, UnsupportedError, UsageError
-from formats.tf_checkpoint import read as read_checkpoint
+from formats.tensorflow.checkpoint import read as read_checkpoint
 
 TENSORFLOW = Path(__file__).parents[2] / "fixtures" / "tensorflow"
 HERE = TENSORFLOW / "joined"

@@ -11,8 +11,8 @@ from tables import entry, field, header, number, shape, table
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.containers.tensor_bundle import slice_key
-from formats.storage import File
+from formats.core.storage import File
+from formats.tensorflow.tensor_bundle import slice_key
 
 ELEMENTS = 400_000_000  # float32
 

@@ -7,7 +7,7 @@ from tf_expected import FIXTURES, read, stored
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import CorruptError, SafetyError
 
 HERE = FIXTURES / "tensorflow"
@@ -60,9 +60,9 @@ def test_copies_with_other_bytes_stay(tmp_path):
     """A duplicate is dropped for its checksum, not for its name."""
     shutil.copytree(HERE / "keras3_export", tmp_path / "m")
     index = tmp_path / "m" / "variables" / "variables.index"
-    from formats.containers.tensor_bundle import TensorBundle
+    from formats.core.storage import File, Span
     from formats.limits import DEFAULT
-    from formats.storage import File, Span
+    from formats.tensorflow.tensor_bundle import TensorBundle
 
     bundle = TensorBundle(Span.whole(File(index)), lambda n: File(n), DEFAULT)
     crc = bundle.entries["_all_variables/0/.ATTRIBUTES/VARIABLE_VALUE"].crc.to_bytes(4, "little")

@@ -6,13 +6,13 @@ import zipfile
 import numpy as np
 import pytest
 
-from formats import torch_alike
+from formats.core.storage import Buffer, Span
 from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
-from formats.storage import Buffer, Span
-from formats.torch_alike import AlikeFiles
-from formats.torch_streams import Session
-from formats.torch_tensors import Maker
+from formats.torch import similar_files
+from formats.torch.containers import Session
+from formats.torch.similar_files import AlikeFiles
+from formats.torch.tensors import Maker
 
 
 def pickled(rows, call=b""):
@@ -56,8 +56,8 @@ class Reader:
 
 def test_equal_pickles_are_decoded_once_and_have_the_bytes_of_their_own_files(monkeypatch):
     decoded = []
-    read = torch_alike.read_zip
-    monkeypatch.setattr(torch_alike, "read_zip", lambda *a: decoded.append(a) or read(*a))
+    read = similar_files.read_zip
+    monkeypatch.setattr(similar_files, "read_zip", lambda *a: decoded.append(a) or read(*a))
     reader = Reader()
     arrays = [random(2 + i % 2, i) for i in range(8)]
     values = []
@@ -109,8 +109,8 @@ def test_known_pickles_cost_too():
         reader(saved(random(3, seed)))
     spent = reader.session.budget.opcodes
     reader(saved(random(3, 3)))
-    assert reader.session.budget.opcodes <= spent - torch_alike.KNOWN
-    reader.session.budget.opcodes = torch_alike.KNOWN
+    assert reader.session.budget.opcodes <= spent - similar_files.KNOWN
+    reader.session.budget.opcodes = similar_files.KNOWN
     with pytest.raises(LimitError, match="too many pickles"):
         reader(saved(random(3, 4)))
 

@@ -8,7 +8,7 @@ import pytest
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.bundle import Bundle
+from formats.core.bundle import Bundle
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torch"
 EXPECTED = sorted(FIXTURES.glob("*.expected.json"))

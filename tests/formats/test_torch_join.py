@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import CorruptError, UnsupportedError
-from formats.torch_join import BAND, Chunk, check_tiling, joined
-from formats.weights import DTYPES, Tensor
+from formats.torch.concatenation import BAND, Chunk, check_tiling, joined
 
 
 def inline(array: np.ndarray) -> Tensor:

@@ -8,9 +8,9 @@ import pytest
 
 from formats import catalog
 from formats.artifact import Artifact
+from formats.core.storage import Buffer, Span
 from formats.errors import ConvertError, CorruptError, LimitError
-from formats.storage import Buffer, Span
-from formats.torch_streams import Session, read_any
+from formats.torch.containers import Session, read_any
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torch"
 SMALL = (

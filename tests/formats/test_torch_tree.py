@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from formats.bundle import Bundle
-from formats.containers.pickle_values import Map, Odd, Record
+from formats.containers.pickle.values import Map, Odd, Record
+from formats.core.bundle import Bundle
+from formats.core.storage import Buffer, Span
 from formats.errors import LimitError
 from formats.limits import DEFAULT, Limits
-from formats.storage import Buffer, Span
-from formats.torch_bundle import finish
-from formats.torch_streams import Session
-from formats.torch_tree import MAX_USER_BYTES, Tree
-from formats.torch_values import TYPES, StorageRef, TensorValue
+from formats.torch.bundle import finish
+from formats.torch.containers import Session
+from formats.torch.globals import TYPES, StorageRef, TensorValue
+from formats.torch.walk import MAX_USER_BYTES, Tree
 
 
 def tensor(elements: int = 2, element: str = "float32") -> TensorValue:

@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from formats.bundle import Bundle
+from formats.core.bundle import Bundle
+from formats.core.storage import Buffer, Span
 from formats.errors import CorruptError
 from formats.limits import DEFAULT
-from formats.storage import Buffer, Span
-from formats.torch_bundle import finish
-from formats.torch_numpy import NumpyArray, NumpyScalar
-from formats.torch_streams import Session, read_bare
+from formats.torch.bundle import finish
+from formats.torch.containers import Session, read_bare
+from formats.torch.numpy_globals import NumpyArray, NumpyScalar
 
 
 def text(value: str) -> bytes:

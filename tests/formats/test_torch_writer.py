@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from formats.artifact import Artifact
-from formats.containers.pickle_writer import dumps
-from formats.containers.zip_records import Record, directory
+from formats.containers.pickle.encoder import dumps
+from formats.core.output import Output
+from formats.core.storage import Blocks, File, Span
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import StorageError
-from formats.output import Output
-from formats.storage import Blocks, File, Span
-from formats.torch_writer import Archive, Content
-from formats.weights import DTYPES, Tensor
+from formats.torch.writer import Archive, Content
+from formats.torch.zip_records import Record, directory
 
 BYTES = DTYPES["uint8"]
 

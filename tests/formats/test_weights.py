@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from formats.core.storage import Buffer, File, Span
+from formats.core.weights import CHUNK, DTYPES, GATHER, Tensor, numpy_dtype, split, swapped
 from formats.errors import CorruptError
-from formats.storage import Buffer, File, Span
-from formats.weights import CHUNK, DTYPES, GATHER, Tensor, numpy_dtype, split, swapped
 
 RNG = np.random.default_rng(11)
 F32 = DTYPES["float32"]

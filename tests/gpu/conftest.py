@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from converter.verify import runner_cuda
-from converter.verify.runners import ONNX_PYTHON_VARIABLE
+from converter.verification.children import cuda_driver
+from converter.verification.runners import ONNX_PYTHON_VARIABLE
 
 GPU = "cuda:0"
 
@@ -19,7 +19,7 @@ GPU = "cuda:0"
 @pytest.fixture(params=["cpu", pytest.param(GPU, marks=pytest.mark.gpu)])
 def device(request):
     """Return the name of a device that is here."""
-    if request.param == GPU and (lacks := runner_cuda.lacks(0)):
+    if request.param == GPU and (lacks := cuda_driver.lacks(0)):
         pytest.skip(lacks)
     return request.param
 

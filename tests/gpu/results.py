@@ -46,17 +46,17 @@ def versions():
 
 def main():
     sys.path.insert(0, str(HERE.parents[1]))
-    from converter.verify import runner_cuda
+    from converter.verification.children import cuda_driver
 
     recorder = Recorder()
     with redirect_stdout(io.StringIO()):
         code = pytest.main(["-q", "-p", "no:cacheprovider", str(HERE)], plugins=[recorder])
-    gpu = runner_cuda.facts(0)
+    gpu = cuda_driver.facts(0)
     on_gpu = [row for row in recorder.rows if "[cuda:0" in row[0] or "-cuda:0" in row[0]]
     ran = [row for row in on_gpu if row[1] != "skipped"]
     print("# Tests of devices\n")
     print(f"`{' '.join(['python', *sys.argv])}` on {datetime.now(UTC):%Y-%m-%d}\n")
-    device = ", ".join(f"{k} {v}" for k, v in gpu.items()) or f"none ({runner_cuda.lacks(0)})"
+    device = ", ".join(f"{k} {v}" for k, v in gpu.items()) or f"none ({cuda_driver.lacks(0)})"
     print(f"- GPU: {device}")
     print(f"- GPU part: {f'{len(ran)} of {len(on_gpu)} tests run' if ran else 'not run'}")
     print("".join(f"- {name}: {version}\n" for name, version in versions().items()))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from converter.write_torch import exported_members as exported
-from converter.write_torch import script_members as script
+from converter.devices.torch import exported as exported
+from converter.devices.torch import script as script
 from formats.artifact import Artifact
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from converter.cli.app import run
-from converter.verify.runners import PYTHON_VARIABLE
+from converter.verification.runners import PYTHON_VARIABLE
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(900)]
 

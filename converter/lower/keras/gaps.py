@@ -20,7 +20,7 @@ from converter.lower.keras.table import (
 )
 from converter.lower.keras.trusted import Modules
 from formats.errors import UnsupportedError
-from formats.keras_names import quantization
+from formats.keras.variable_names import quantization
 
 # What holds a Lambda's code, and says nothing to a person.
 CODE = {

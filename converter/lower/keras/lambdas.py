@@ -20,7 +20,7 @@ from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
 from converter.lower.values import Value
 from formats.errors import ConvertError
-from formats.keras_lambda import Function, function_of, is_function
+from formats.keras.lambda_code import Function, function_of, is_function
 
 
 @keras_layer("Lambda")

@@ -17,9 +17,9 @@ from converter.lower.keras.model import Layer, Model
 from converter.lower.keras.preprocessing import dense, dtype_named, encoded
 from converter.lower.keras.table import Gap, Roles, keras_layer
 from converter.lower.values import Value
+from formats.core.storage import Span
 from formats.errors import LimitError
-from formats.keras_names import objects
-from formats.storage import Span
+from formats.keras.variable_names import objects
 
 ML = "ai.onnx.ml"
 LARGEST = np.iinfo(np.int64).max  # what Keras makes of masked tokens, so that nothing counts them

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.child.trust import Trusted
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Graph, Trace, Weight, needed
 from converter.lower.keras import (
@@ -45,8 +46,7 @@ from converter.lower.keras.table import (
 from converter.lower.keras.trusted import Modules
 from converter.lower.keras.whole_numbers import as_taken
 from converter.lower.values import Value
-from converter.trust import Trusted
-from formats.bundle import Bundle
+from formats.core.bundle import Bundle
 from formats.errors import InternalError, UnsupportedError
 
 OPSET = 18

@@ -13,7 +13,7 @@ import numpy as np
 
 from converter.lower.builder import numpy_type
 from formats.errors import CorruptError, UnsupportedError
-from formats.keras_classes import REGISTERED
+from formats.keras.layer_classes import REGISTERED
 
 MODELS = frozenset(("Sequential", "Functional", "Model", "Graph", "Container"))
 CONSTANT = "_CONSTANT_VALUE"  # tf.keras's name for a first argument that is no tensor

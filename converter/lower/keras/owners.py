@@ -8,8 +8,8 @@ belongs to, whatever an old Keras called the variable.
 from collections.abc import Iterator, Mapping, Sequence
 
 from converter.lower.keras.model import Layer, Model
-from formats.keras_names import Object, variables
-from formats.weights import Tensor
+from formats.core.weights import Tensor
+from formats.keras.variable_names import Object, variables
 
 Path = tuple[str, ...]  # names of the models around a layer, and its own
 

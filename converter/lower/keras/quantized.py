@@ -17,7 +17,7 @@ from converter.lower.keras.model import Layer
 from converter.lower.keras.rules import Age, rule
 from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
 from converter.lower.values import Value, total
-from formats.keras_names import quantization
+from formats.keras.variable_names import quantization
 
 CLASSES = ("Dense", "EinsumDense", "Embedding", "ReversibleEmbedding")
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from converter.lower.keras.model import MODELS, Call, Layer, Model, Reference, references
-from formats.keras_classes import REGISTERED
+from formats.keras.layer_classes import REGISTERED
 
 
 @dataclass(frozen=True, slots=True)

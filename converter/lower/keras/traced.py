@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from converter.lower.keras.model import Model
 from converter.lower.keras.table import Gap
-from formats.weights import Tensor
+from formats.core.weights import Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from converter import child
+from converter.child import process as child
+from converter.child.trust import Trusted, digest, plain
 from converter.lower import plain_graph
 from converter.lower.builder import Builder
 from converter.lower.graph import Shape
@@ -29,7 +30,6 @@ from converter.lower.keras.table import Gap, Roles, Row, is_authors, row_of
 from converter.lower.keras.traced import Traced, TracedWeight
 from converter.lower.keras.trusted_nodes import spliced
 from converter.lower.values import Value
-from converter.trust import Trusted, digest, plain
 from formats.errors import CorruptError, EnvironmentFault, UsageError
 
 SCRIPT = Path(__file__).with_name("trusted_child.py")

@@ -22,7 +22,7 @@ from typing import Any
 if __name__ == "__main__":  # another Python may know nothing of the project
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
-from converter.trust import load
+from converter.child.trust import load
 
 API = "converter.lower.keras.api"
 

@@ -33,7 +33,7 @@ from converter.lower.keras.table import (
 )
 from converter.lower.keras.wrapped import call_layer
 from converter.lower.values import Value
-from formats.keras_names import Object, variables
+from formats.keras.variable_names import Object, variables
 
 # -- Bidirectional -------------------------------------------------------------------------------
 

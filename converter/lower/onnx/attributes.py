@@ -14,12 +14,12 @@ import numpy as np
 from converter.lower import emit
 from converter.lower.builder import ELEMENT_TYPES
 from converter.lower.graph import Attribute, Encoded, Graph, Shape, Spec
-from formats.containers import onnx_tensors
-from formats.containers.protobuf import Message
+from formats.containers.protobuf.messages import Message
+from formats.core.storage import File
+from formats.core.strings import Strings
+from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError
-from formats.storage import File
-from formats.strings import Strings
-from formats.weights import Tensor
+from formats.onnx import tensors
 
 Opener = Callable[[str], File]
 
@@ -69,7 +69,7 @@ def attribute(
     if name == "g":
         return graph(value)
     if name == "t":
-        found = onnx_tensors.from_proto(value, where, member)
+        found = tensors.from_proto(value, where, member)
         if isinstance(found, Strings) or found.dtype.bits >= 8:
             return array(found)
         return Encoded(kind, number, (tensor_bytes(found),))
@@ -102,7 +102,7 @@ def _encoded(name: str, value: Any, where: str, member: Opener) -> tuple[bytes, 
     if name in ("tp", "type_protos"):
         return tuple(type_bytes(v, where) for v in ([value] if name == "tp" else value))
     if name == "tensors":
-        return tuple(_tensor_or_texts(onnx_tensors.from_proto(v, where, member)) for v in value)
+        return tuple(_tensor_or_texts(tensors.from_proto(v, where, member)) for v in value)
     protos = [value] if name == "sparse_tensor" else value
     return tuple(_sparse(v, where, member) for v in protos)
 
@@ -110,8 +110,8 @@ def _encoded(name: str, value: Any, where: str, member: Opener) -> tuple[bytes, 
 def _sparse(proto: Message, where: str, member: Opener) -> bytes:
     message = emit.Message()
     for number, part in ((1, proto.values), (2, proto.indices)):
-        message.data(number, _tensor_or_texts(onnx_tensors.from_proto(part, where, member)))
-    for n in onnx_tensors.shape_of(proto, where):
+        message.data(number, _tensor_or_texts(tensors.from_proto(part, where, member)))
+    for n in tensors.shape_of(proto, where):
         message.number(3, n)
     return written(message)
 
@@ -173,7 +173,7 @@ def spec(value: Message) -> Spec | None:
         encoded = type_bytes(value.type, value.name)
         return Spec(kind.removesuffix("_type"), (), unranked=True, type=encoded)
     tensor = value.type.tensor_type
-    dtype = onnx_tensors.element_name(tensor.elem_type)
+    dtype = tensors.element_name(tensor.elem_type)
     if dtype not in ELEMENT_TYPES:
         if not tensor.elem_type:
             return None

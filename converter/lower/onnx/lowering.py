@@ -17,14 +17,14 @@ from converter.lower.onnx.attributes import Opener, Reference, attribute, spec
 from converter.lower.onnx.dtypes import infer_dtypes
 from converter.lower.onnx.functions import Call, Function, Key, inlined
 from converter.lower.onnx.tensors import SHAPED_BY_NUMBERS, Initializer, Tensors
-from formats.bundle import Bundle
-from formats.containers import textproto
-from formats.containers.onnx_protos import SCHEMA
-from formats.containers.protobuf import Message, decode
+from formats.containers.protobuf import text_format
+from formats.containers.protobuf.messages import Message, decode
+from formats.core.bundle import Bundle
+from formats.core.storage import File, Span
 from formats.errors import CorruptError, SourceError, UnsupportedError
 from formats.limits import DEFAULT, Limits
-from formats.onnx_files import TEXT
-from formats.storage import File, Span
+from formats.onnx.files import TEXT
+from formats.onnx.schemas import SCHEMA
 
 OLDEST_IR = 4  # the first in which an initializer is no input
 
@@ -56,7 +56,7 @@ def lower(bundle: Bundle, *, opset: int | None = None, limits: Limits = DEFAULT)
         return found
 
     if TEXT.match(span.read(0, min(1 << 16, span.length))):
-        model = textproto.parse(span, SCHEMA["ModelProto"], SCHEMA, limits)
+        model = text_format.parse(span, SCHEMA["ModelProto"], SCHEMA, limits)
     else:
         model = decode(span, SCHEMA["ModelProto"], limits)
     graph = _Reader(Tensors(bundle.weights, member, limits), member).model(model, limits)

@@ -12,12 +12,12 @@ import numpy as np
 from converter.lower.builder import ELEMENT_TYPES
 from converter.lower.graph import Folded, Weight
 from converter.lower.onnx.attributes import Opener, array
-from formats.containers import onnx_tensors
-from formats.containers.protobuf import Message
+from formats.containers.protobuf.messages import Message
+from formats.core.strings import Strings
+from formats.core.weights import DTYPES, Tensor, numpy_dtype
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
-from formats.strings import Strings
-from formats.weights import DTYPES, Tensor, numpy_dtype
+from formats.onnx import tensors
 
 SMALL = 1 << 10  # bytes
 # Ops that yield shapes which floating point operands determine.
@@ -50,7 +50,7 @@ class Tensors:
         Raises:
             UnsupportedError: It is of a type that an initializer cannot have.
         """
-        found = onnx_tensors.from_proto(proto, origin, self.member)
+        found = tensors.from_proto(proto, origin, self.member)
         if isinstance(found, Strings):
             return array(found)
         if found.dtype.name not in ELEMENT_TYPES:
@@ -83,9 +83,9 @@ class Tensors:
             LimitError: It would be very large.
             UnsupportedError: It is of texts, or of packed elements.
         """
-        sizes = onnx_tensors.shape_of(proto, origin)
-        values = onnx_tensors.from_proto(proto.values, origin, self.member)
-        indices = onnx_tensors.from_proto(proto.indices, origin, self.member)
+        sizes = tensors.shape_of(proto, origin)
+        values = tensors.from_proto(proto.values, origin, self.member)
+        indices = tensors.from_proto(proto.indices, origin, self.member)
         if isinstance(values, Strings) or isinstance(indices, Strings) or values.dtype.bits < 8:
             raise UnsupportedError("a sparse tensor of texts or packed elements", where=origin)
         nbytes = DTYPES[values.dtype.name].nbytes(int(np.prod(sizes, dtype=object)))

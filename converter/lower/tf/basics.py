@@ -8,8 +8,8 @@ from converter.lower.tf.state import texts
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
-from formats.containers import tf_tensors
-from formats.strings import Strings
+from formats.core.strings import Strings
+from formats.tensorflow import tensor_proto
 
 MOST_BYTES = 1 << 26  # of a constant that is held in memory; a few bytes may stand for very many
 
@@ -18,9 +18,9 @@ MOST_BYTES = 1 << 26  # of a constant that is held in memory; a few bytes may st
 def const(op: Context, *, value: Any) -> Value:
     """A tensor that stands in the graph."""
     name = op.constants.get(op.place)
-    if name is not None and tf_tensors.type_name(value.dtype) != "string":  # of two tensors
+    if name is not None and tensor_proto.type_name(value.dtype) != "string":  # of two tensors
         return op.weight(name)
-    found = tf_tensors.from_proto(value, op.at)
+    found = tensor_proto.from_proto(value, op.at)
     if isinstance(found, Strings):
         return op.constant(texts(found.values(), found.shape))
     if found.nbytes > MOST_BYTES:

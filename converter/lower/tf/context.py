@@ -11,7 +11,7 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Spec, Weight
 from converter.lower.tf import contents, operands, sizes
 from converter.lower.values import Value
-from formats.weights import Tensor
+from formats.core.weights import Tensor
 
 if TYPE_CHECKING:
     from converter.lower.tf.decoded import Decoded

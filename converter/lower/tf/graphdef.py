@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from converter.lower.graph import Dim
-from formats.containers import tf_tensors
-from formats.containers.protobuf import Message
+from formats.containers.protobuf.messages import Message
 from formats.errors import CorruptError
+from formats.tensorflow import tensor_proto
 
 ARGUMENT = "_Arg"  # the op that an argument of a function is made to be
 
@@ -204,7 +204,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "i": _same,
     "f": _same,
     "b": _same,
-    "type": tf_tensors.type_name,
+    "type": tensor_proto.type_name,
     "shape": shape_of,
     "tensor": _same,
     "func": lambda value: Reference(value.name),

@@ -35,13 +35,13 @@ from converter.lower.tf.things import (
 )
 from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
 from converter.lower.values import Value
-from formats.bundle import Bundle, Signature, TensorSpec
-from formats.containers.protobuf import Message, decode_bytes
-from formats.containers.tf_protos import SCHEMA
+from formats.containers.protobuf.messages import Message, decode_bytes
+from formats.core.bundle import Bundle, Signature, TensorSpec
+from formats.core.storage import Span
 from formats.errors import CorruptError, UnsupportedError, UsageError
 from formats.limits import DEFAULT, Limits
-from formats.storage import Span
-from formats.tf_graphdef import GRAPH, META_GRAPH, SAVED_MODEL, kind_of, parse
+from formats.tensorflow.graphdef import GRAPH, META_GRAPH, SAVED_MODEL, kind_of, parse
+from formats.tensorflow.schemas import SCHEMA
 
 DEFAULT_SIGNATURE = "serving_default"
 DEEPEST = 30  # graphs in graphs: protobuf's readers stop at 100 messages, three for each

@@ -13,9 +13,9 @@ from converter.lower.gap import Gap
 from converter.lower.tf.context import Context
 from converter.lower.tf.things import Entries, Table, Variable
 from converter.lower.values import Value
-from formats.bundle import Bundle
-from formats.strings import Strings
-from formats.weights import Tensor
+from formats.core.bundle import Bundle
+from formats.core.strings import Strings
+from formats.core.weights import Tensor
 
 # The name of every resource that no other node means.
 # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/framework/resource_handle.h

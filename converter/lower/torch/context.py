@@ -18,7 +18,7 @@ from converter.lower.tf import kernels, operands, sizes
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.things import Number, Scalar, Size
 from converter.lower.values import Permutation, Value, identity
-from formats.weights import Tensor
+from formats.core.weights import Tensor
 
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
 MOST_AXES = 64  # as torch has it

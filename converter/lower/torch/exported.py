@@ -27,12 +27,12 @@ from converter.lower.torch.references import Reference
 from converter.lower.torch.table import plain_name
 from converter.lower.torch.things import Number, Scalar, Size, Thing
 from converter.lower.values import Value
-from formats.bundle import Bundle, TensorSpec
 from formats.containers import jsontext
+from formats.core.bundle import Bundle, TensorSpec
+from formats.core.storage import Span
 from formats.errors import CorruptError, UnsupportedError
 from formats.limits import DEFAULT
-from formats.storage import Span
-from formats.torch_export import PROGRAM, SCALAR_TYPES, entry_name, input_specs
+from formats.torch.export import PROGRAM, SCALAR_TYPES, entry_name, input_specs
 
 MOST_NAMED = 20  # places of one gap that a message names
 SPECIAL = {"Infinity": inf, "-Infinity": -inf, "NaN": nan}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from converter.lower.graph import Graph
-from formats.bundle import Bundle, TensorSpec
+from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import UnsupportedError
 
 

@@ -21,9 +21,9 @@ from converter.lower.torch.script_inputs import Arguments, Met, Probe
 from converter.lower.torch.script_source import Function, Parameter, Source
 from converter.lower.torch.script_things import UNKNOWN, Thing, Unknown
 from converter.lower.torch.script_walk import Walker
-from formats.bundle import Bundle, TensorSpec
+from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, LimitError, UnsupportedError
-from formats.torch_script_objects import Instance, Objects
+from formats.torch.script_objects import Instance, Objects
 
 SLOTS = ("_modules", "_parameters", "_buffers")
 SEQUENCES = ("Sequential",)

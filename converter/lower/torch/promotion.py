@@ -13,7 +13,7 @@ from converter.lower.values import Value
 
 Operand: TypeAlias = Value | Scalar
 
-# ScalarType in the schema of exported programs (formats.torch_export) is another numbering.
+# ScalarType in the schema of exported programs (formats.torch.export) is another numbering.
 # https://github.com/pytorch/pytorch/blob/v2.13.0/torch/headeronly/core/ScalarType.h
 SCALAR_TYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",

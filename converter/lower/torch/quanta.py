@@ -17,7 +17,7 @@ from converter.lower.gap import Gap
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.values import Value, identity
-from formats.bundle import Encoding
+from formats.core.bundle import Encoding
 
 INTEGERS = {"quint8": "uint8", "qint8": "int8", "qint32": "int32"}
 BOUNDS = {"quint8": (0, 255), "qint8": (-128, 127)}

@@ -17,10 +17,10 @@ from converter.lower.torch.script_source import Source
 from converter.lower.torch.script_things import Callee, Raised, Stop, Thing, Unknown, leaves
 from converter.lower.torch.script_walk import Walker
 from converter.lower.values import Value
-from formats.bundle import Bundle, TensorSpec
+from formats.core.bundle import Bundle, TensorSpec
+from formats.core.storage import Span
 from formats.errors import LimitError, UnsupportedError
-from formats.storage import Span
-from formats.torch_script_objects import Objects, read_objects
+from formats.torch.script_objects import Objects, read_objects
 
 MOST_WALKS = 20  # each begins anew with one more size that the program itself says
 

@@ -36,7 +36,7 @@ from converter.lower.torch.script_things import (
 )
 from converter.lower.torch.table import IGNORED, OPS, handler_of
 from converter.lower.torch.things import Number, Size
-from formats.torch_script_objects import DeviceName
+from formats.torch.script_objects import DeviceName
 
 if TYPE_CHECKING:
     from converter.lower.torch.script_walk import Walker

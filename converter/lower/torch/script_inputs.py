@@ -14,7 +14,7 @@ from converter.lower.torch.references import Reference
 from converter.lower.torch.script_source import Function
 from converter.lower.torch.script_things import UNKNOWN, Fields, Items, Missing, Thing, words
 from converter.lower.torch.things import Number, Size
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError, UsageError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from converter.lower.torch.references import Reference
 from converter.lower.torch.script_things import Callee, Missing, Thing
 from converter.lower.values import Value
 from formats.errors import CorruptError
-from formats.torch_script_objects import PACKED, Instance
+from formats.torch.script_objects import PACKED, Instance
 
 if TYPE_CHECKING:
     from converter.lower.torch.script_walk import Walker

@@ -22,7 +22,7 @@ from converter.lower.torch.script_numbers import tensor_of, truth
 from converter.lower.torch.script_things import Items, Missing, Thing, is_number, leaves, words
 from converter.lower.torch.things import Number, Size, integer
 from converter.lower.values import Value
-from formats.torch_script_objects import DeviceName
+from formats.torch.script_objects import DeviceName
 
 if TYPE_CHECKING:
     from converter.lower.torch.script_walk import Walker

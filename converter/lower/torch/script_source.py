@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from formats.core.storage import Span
 from formats.errors import CorruptError, LimitError
 from formats.limits import MIB
-from formats.storage import Span
 
 MAX_FILE_BYTES = 16 * MIB  # of one file of source text
 MAX_TOKENS = 1_000_000  # names, brackets and commas of all files that are parsed

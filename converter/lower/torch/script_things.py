@@ -10,7 +10,7 @@ from converter.lower.torch.script_source import Function
 from converter.lower.torch.things import Number, Size
 from converter.lower.values import Value
 from formats.errors import LimitError
-from formats.torch_script_objects import DeviceName, Instance, Opaque
+from formats.torch.script_objects import DeviceName, Instance, Opaque
 
 MOST_ITEMS = 100_000  # of a list, or letters of a text, that a program makes
 Thing = Any  # what a name of the program may stand for

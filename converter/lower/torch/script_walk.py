@@ -35,9 +35,9 @@ from converter.lower.torch.script_things import (
 )
 from converter.lower.torch.things import Number, Size
 from converter.lower.values import Value
-from formats.bundle import Encoding
+from formats.core.bundle import Encoding
 from formats.errors import CorruptError, LimitError
-from formats.torch_script_objects import PACKED, Instance, Objects, Opaque, TensorAt
+from formats.torch.script_objects import PACKED, Instance, Objects, Opaque, TensorAt
 
 MOST_STEPS = 60_000  # statements, those of a loop each time
 MOST_NODES = 25_000  # 150 microseconds each

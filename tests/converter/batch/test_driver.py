@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from converter import publish
-from converter.batch import driver, liveness, worklist
+from converter.batch import driver, liveness, queue
 from converter.batch.driver import Finished, Planned, Summary, Waiting
 from converter.batch.ledger import Ledger
 from converter.batch.request import Request
 from converter.destinations.folder import Folder
+from converter.filesystem import atomic_output
 from converter.options import Options
 from converter.registries.filters import Filters
-from converter.verify import gate
+from converter.verification import bundle_check
 from formats.errors import SourceError, StorageError, UsageError
 
 
@@ -121,7 +121,7 @@ def test_other_options_and_another_version(registry, tmp_path, monkeypatch):
     assert len(batch(tmp_path, options=other)[1]) == 3
     assert batch(tmp_path, options=other)[1] == {}
     assert batch(tmp_path, options=replace(other, force=True, sync=True))[1] == {}
-    monkeypatch.setattr("converter.job.VERSION", "99.0")
+    monkeypatch.setattr("converter.jobs.job.VERSION", "99.0")
     assert len(batch(tmp_path, options=other)[1]) == 3
 
 
@@ -161,7 +161,7 @@ def test_an_output_that_is_not_as_it_was_left_is_made_again(registry, tmp_path, 
     assert plan.harmed == {"a.portable": why}
     assert statuses(outcomes) == {"a.portable": "done"}
     assert (len(plan.done), batch(tmp_path)[1]) == (2, {})
-    assert gate.check(gate.Found(output, "bundle"), None).problems == ()
+    assert bundle_check.check(bundle_check.Found(output, "bundle"), None).problems == ()
 
 
 @pytest.mark.parametrize("to", ["safetensors", "savedmodel"])
@@ -446,7 +446,7 @@ def test_a_source_that_changes_while_it_is_read(registry, tmp_path, monkeypatch)
     def while_it_writes(*about, **more):
         monkeypatch.undo()
         write(registry / "a.safetensors", 77, size=9)
-        return publish.staging(*about, **more)
+        return atomic_output.staging(*about, **more)
 
     monkeypatch.setattr("converter.pipeline.staging", while_it_writes)
     outcomes, summary = batch(tmp_path)[1:]
@@ -576,7 +576,7 @@ def test_two_drivers_share_the_work(registry, tmp_path):
 
 
 def test_what_a_driver_leaves_undone_another_takes_over(registry, tmp_path, monkeypatch):
-    monkeypatch.setattr(worklist, "DEAD_SECONDS", 0.05)
+    monkeypatch.setattr(queue, "DEAD_SECONDS", 0.05)
     script = DIES.replace(
         "Ledger.settle = lambda *about, **more: os.kill(os.getpid(), 9)",
         "import time; from converter.executors import inline\n"

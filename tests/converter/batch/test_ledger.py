@@ -13,7 +13,7 @@ import pytest
 
 from converter.batch import database, liveness
 from converter.batch.ledger import Ledger
-from converter.job import Job, Outcome, blank_record
+from converter.jobs.job import Job, Outcome, blank_record
 from converter.options import Options
 from formats.errors import StorageError
 
@@ -215,7 +215,7 @@ def test_elsewhere_by_its_beat(monkeypatch):
 
 
 def test_the_heart_beats_while_the_driver_is_busy(path, monkeypatch):
-    monkeypatch.setattr("converter.batch.heart.BEAT_SECONDS", 0.02)
+    monkeypatch.setattr("converter.batch.heartbeat.BEAT_SECONDS", 0.02)
 
     def beat():
         with contextlib.closing(sqlite3.connect(path)) as db:

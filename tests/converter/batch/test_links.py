@@ -20,7 +20,7 @@ import converter
 from converter.batch import links
 from converter.batch.ledger import Ledger
 from converter.batch.links import FICLONE, SMALLEST, Links
-from converter.verify.gate import gate
+from converter.verification.bundle_check import gate
 from formats.errors import StorageError, UnsupportedError, UsageError
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ from test_driver import batch, rows, statuses, write
 
 from converter.options import Options
 from converter.registries.filters import Filters
-from converter.verify import gate
+from converter.verification import bundle_check
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 TIMES = ("environment",)  # of a manifest: where and when it was made
@@ -65,7 +65,7 @@ def test_sources_that_are_renamed(registry, tmp_path):
     assert summary.exit_code == 0
     assert inodes(tmp_path) == {new: before[f"{old}.portable"] for new, old in names.items()}
     check_as_new(tmp_path)
-    assert [c.problems for c in gate.gate(tmp_path / "out", None)] == [()] * 3
+    assert [c.problems for c in bundle_check.gate(tmp_path / "out", None)] == [()] * 3
     plan, outcomes, _ = batch(tmp_path)
     assert (len(plan.done), plan.todo) == (3, [])
     assert not list((tmp_path / "out").rglob(".*"))
@@ -206,7 +206,7 @@ def test_a_source_that_cannot_be_looked_at_is_not_gone(registry, tmp_path, monke
             raise PermissionError(13, "Permission denied")
         return real(path, **more)
 
-    monkeypatch.setattr("converter.batch.moves.os.lstat", lstat)
+    monkeypatch.setattr("converter.batch.renamed_sources.os.lstat", lstat)
     assert statuses(batch(tmp_path)[1]) == {"b.portable": "done"}
 
 

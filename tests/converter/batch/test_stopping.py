@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from converter.batch.stopping import INSISTS, stopping
+from converter.batch.signals import INSISTS, stopping
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import converter
-from converter import write_graph
 from converter.capture import Request, capture
-from converter.child import TORCH_PYTHON_VARIABLE
+from converter.child.process import TORCH_PYTHON_VARIABLE
+from converter.child.trust import parse_trust
 from converter.lower.graph import Weight
 from converter.options import Arch, Comparison, Options
-from converter.trust import parse_trust
-from formats.bundle import TensorSpec
+from converter.write import graph_files
+from formats.core.bundle import TensorSpec
 from formats.errors import SafetyError, UnsupportedError, UsageError
 
 torch = pytest.importorskip("torch")
@@ -66,7 +66,7 @@ def captured(source, *inputs, **more):
 
 def session(made, folder):
     folder.mkdir(exist_ok=True)
-    for _ in write_graph.alone(made.graph, made.bundle, folder, sync=False):
+    for _ in graph_files.alone(made.graph, made.bundle, folder, sync=False):
         pass
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

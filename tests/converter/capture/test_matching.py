@@ -7,8 +7,8 @@ import numpy as np
 from converter.capture.examples import beside
 from converter.capture.matching import Kept, matched
 from converter.lower.graph import Folded, Graph, Node, Spec, Weight
-from formats.bundle import Bundle, Metadata, TensorSpec
-from formats.weights import DTYPES, Tensor
+from formats.core.bundle import Bundle, Metadata, TensorSpec
+from formats.core.weights import DTYPES, Tensor
 
 RNG = np.random.default_rng(0)
 BIG, OTHER = (RNG.standard_normal((40, 20)).astype("f4") for _ in range(2))

@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 torch_models = pytest.importorskip("torch_models")
 
-from converter.verify.runner_torch import LOADING, loading  # noqa: E402 - as the child loads it
+from converter.verification.children.run_torch import LOADING, loading  # noqa: E402 - as the child loads it
 
 nn = torch.nn
 pytestmark = [

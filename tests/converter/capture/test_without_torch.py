@@ -8,7 +8,7 @@ import pytest
 import converter
 from converter.capture import Request, capture
 from converter.options import Options
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import EnvironmentFault, UnsupportedError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"

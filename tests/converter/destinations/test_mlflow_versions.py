@@ -8,7 +8,7 @@ from mlflow_stand_in import Server
 
 from converter.destinations import mlflow_model, mlflow_register
 from converter.destinations.catalog import open_destination
-from converter.job import Job, blank_record
+from converter.jobs.job import Job, blank_record
 from converter.options import Options
 from converter.registries.entry import Staged
 from formats.errors import StorageError, UsageError

@@ -11,7 +11,7 @@ from stored_files import opened
 from converter.batch import driver
 from converter.batch.driver import Finished, Planned, Summary
 from converter.batch.request import Request
-from converter.destinations import single
+from converter.destinations import upload_one
 from converter.destinations.catalog import open_destination
 from converter.destinations.upload import harm, marker_of, upload
 from converter.destinations.url import Remote
@@ -223,17 +223,17 @@ def test_the_marker_of_each_kind_of_output():
 def test_one_output_of_one_conversion(files, tmp_path):
     made = tmp_path / "m.onnx"
     made.write_bytes(b"123")
-    single.check("s3://b/x/m.onnx", force=False)
-    single.publish(made, "s3://b/x/m.onnx")
+    upload_one.check("s3://b/x/m.onnx", force=False)
+    upload_one.publish(made, "s3://b/x/m.onnx")
     assert files["b/x/m.onnx"] == b"123"
     with pytest.raises(UsageError, match="exists"):
-        single.check("s3://b/x/m.onnx", force=False)
-    single.check("s3://b/x/m.onnx", force=True)
+        upload_one.check("s3://b/x/m.onnx", force=False)
+    upload_one.check("s3://b/x/m.onnx", force=True)
     for wrong in ("s3://b", "models:/x"):
         with pytest.raises(UsageError):
-            single.check(wrong, force=False)
+            upload_one.check(wrong, force=False)
     with pytest.raises(UnsupportedError):
-        single.check("https://host/x", force=True)
+        upload_one.check("https://host/x", force=True)
     with pytest.raises(UnsupportedError):
         open_destination("https://host/x")
 

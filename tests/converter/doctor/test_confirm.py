@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hosts import KERAS, TENSORFLOW, TF_KERAS, TORCH, host, package
 
-from converter.doctor import confirm as confirming
 from converter.doctor import source as sources
-from converter.doctor.confirm import confirm, judged, refusal
 from converter.doctor.findings import Prediction
-from converter.doctor.predictions import predict
+from converter.doctor.loaders import confirm as confirming
+from converter.doctor.loaders.confirm import confirm, judged, refusal
+from converter.doctor.loaders.predictions import predict
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 LOADS = Prediction("torch.load(path)", "torch", "2.13", installed=True, outcome="loads")

@@ -12,7 +12,7 @@ import pytest
 from hosts import H100, KERAS, TENSORFLOW, TF_KERAS, TORCH, TORCH_CUDA, host, nvidia, torch_seen
 
 from converter.cli import app
-from converter.doctor import probe
+from converter.doctor.probes import probe
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 CHECKPOINT = FIXTURES / "torch" / "torch2.13-views.pth"

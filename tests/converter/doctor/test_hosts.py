@@ -19,11 +19,11 @@ from hosts import (
     torch_seen,
 )
 
-from converter.doctor.cuda_tables import MINIMUM_DRIVER, minimum_driver, newest_cuda, runs_on
+from converter.doctor.data.cuda import MINIMUM_DRIVER, minimum_driver, newest_cuda, runs_on
 from converter.doctor.host import Library, Package, Seen
 from converter.doctor.report import host_findings
-from converter.doctor.rules_nvidia import RULES as NVIDIA_RULES
-from converter.doctor.rules_packages import RULES as PACKAGE_RULES
+from converter.doctor.rules.nvidia import RULES as NVIDIA_RULES
+from converter.doctor.rules.packages import RULES as PACKAGE_RULES
 
 ONNXRUNTIME = package("onnxruntime", "1.31.1", module_of="onnxruntime", cuda=None)
 ONNXRUNTIME_GPU = package("onnxruntime-gpu", "1.31.1", module_of="onnxruntime-gpu", cuda="13.0")

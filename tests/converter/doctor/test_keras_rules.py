@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hosts import KERAS, TENSORFLOW, TF_KERAS, host, package
 
-from converter.doctor import keras_rules
 from converter.doctor import source as sources
-from converter.doctor.keras_loaders import KerasFacts
+from converter.doctor.loaders import keras as keras_rules
+from converter.doctor.loaders.keras_loaders import KerasFacts
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 CONFIGS = json.loads((FIXTURES / "doctor" / "keras_configs.json").read_text())

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from converter.doctor import probe, probe_libraries, probe_machine, probe_nvidia, probe_packages
 from converter.doctor.host import Gpu, Package
+from converter.doctor.probes import libraries, machine, nvidia, probe
+from converter.doctor.probes import packages as probe_packages
 from formats.errors import EnvironmentFault
 
 
@@ -105,7 +106,7 @@ def test_libraries_of_paths_wheels_and_toolkits(tmp_path):
     write(tmp_path / "usr" / "local" / "cuda-13.0" / "lib64" / "libcudart.so.13.0.96", "")
     wheels = {"nvidia-cudnn-cu12": "9.3.0.75", "nvidia-cuda-runtime": "13.0.96"}
     packages = {name: (Package(name, version, "/site"),) for name, version in wheels.items()}
-    found = probe_libraries.look(packages, {"LD_LIBRARY_PATH": f"{old}{os.pathsep}/gone"}, tmp_path)
+    found = libraries.look(packages, {"LD_LIBRARY_PATH": f"{old}{os.pathsep}/gone"}, tmp_path)
     told = [(x.name, x.version, x.origin) for x in found]
     assert told == [
         ("cudnn", "8.9.7", "LD_LIBRARY_PATH"),
@@ -120,7 +121,7 @@ def test_libraries_of_conda_and_of_the_loaders_settings(tmp_path):
     write(tmp_path / "conda" / "lib" / "libcudnn.so.9", "")
     write(tmp_path / "opt" / "cuda" / "libcudart.so.12", "")
     write(tmp_path / "etc" / "ld.so.conf.d" / "cuda.conf", "# CUDA\n/opt/cuda\n")
-    found = probe_libraries.look({}, {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
+    found = libraries.look({}, {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
     assert {(x.name, x.version) for x in found} == {("cudnn", "9"), ("cudart", "12")}
 
 
@@ -130,14 +131,14 @@ def test_libraries_of_conda_and_of_the_loaders_settings(tmp_path):
 def test_the_processor_and_its_features(tmp_path):
     write(tmp_path / "cpuinfo", "model name\t: A CPU\nflags\t\t: fpu avx avx2\nmodel name\t: B\n")
     write(tmp_path / "meminfo", "MemTotal:       1024 kB\n")
-    found = probe_machine.cpu(tmp_path)
+    found = machine.cpu(tmp_path)
     assert (found.model, found.features, found.memory_bytes) == ("A CPU", ("avx", "avx2"), 1 << 20)
-    assert probe_machine.cpu(tmp_path / "gone").features == ()
+    assert machine.cpu(tmp_path / "gone").features == ()
 
 
 def test_variables_that_matter_and_no_others():
     said = {"CUDA_VISIBLE_DEVICES": "", "AWS_SECRET_ACCESS_KEY": "x", "KERAS_BACKEND": "jax"}
-    assert probe_machine.variables(said) == {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "jax"}
+    assert machine.variables(said) == {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "jax"}
 
 
 @pytest.mark.parametrize(
@@ -146,18 +147,16 @@ def test_variables_that_matter_and_no_others():
 )
 def test_keras_settings_file(tmp_path, text, backend):
     write(tmp_path / ".keras" / "keras.json", text)
-    assert probe_machine.keras_backend({}, tmp_path) == backend
-    assert (
-        probe_machine.keras_backend({"KERAS_HOME": str(tmp_path / ".keras")}, Path("/x")) == backend
-    )
+    assert machine.keras_backend({}, tmp_path) == backend
+    assert machine.keras_backend({"KERAS_HOME": str(tmp_path / ".keras")}, Path("/x")) == backend
 
 
 def test_rocm(tmp_path):
-    assert probe_machine.rocm(tmp_path, tmp_path) == ""
+    assert machine.rocm(tmp_path, tmp_path) == ""
     write(tmp_path / "kfd", "")
-    assert probe_machine.rocm(tmp_path, tmp_path) == "driver only"
+    assert machine.rocm(tmp_path, tmp_path) == "driver only"
     write(tmp_path / "rocm" / ".info" / "version", "6.3.1\n")
-    assert probe_machine.rocm(tmp_path, tmp_path) == "6.3.1"
+    assert machine.rocm(tmp_path, tmp_path) == "6.3.1"
 
 
 # -- NVIDIA ---------------------------------------------------------------------------------------
@@ -187,7 +186,7 @@ no_nvml = pytest.mark.skipif(
 @no_nvml
 def test_without_a_driver_there_is_nothing_and_no_complaint(empty, monkeypatch):
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
-    found = probe_nvidia.look(**empty)
+    found = nvidia.look(**empty)
     assert (found.driver, found.gpus, found.libcuda, found.problem) == ("", (), False, "")
 
 
@@ -196,7 +195,7 @@ def test_nvidia_smi_where_nvml_is_not(tmp_path, monkeypatch, empty):
     smi(tmp_path, monkeypatch,
         "echo 'NVIDIA H100 80GB HBM3, 9.0, 81559, 550.54.14, Enabled'\n"
         "echo 'Tesla K80, [N/A], [N/A], 550.54.14, [N/A]'")  # fmt: skip
-    found = probe_nvidia.look(**empty)
+    found = nvidia.look(**empty)
     assert (found.driver, found.via) == ("550.54.14", "nvidia-smi")
     assert found.gpus == (
         Gpu("NVIDIA H100 80GB HBM3", (9, 0), 81559 << 20, mig=True),
@@ -211,14 +210,14 @@ def test_a_broken_nvidia_smi_is_a_finding(tmp_path, monkeypatch, empty):
         monkeypatch,
         'echo "NVIDIA-SMI has failed because it couldn\'t communicate"; exit 9',
     )
-    assert "couldn't communicate" in probe_nvidia.look(**empty).problem
+    assert "couldn't communicate" in nvidia.look(**empty).problem
 
 
 @no_nvml
 def test_an_nvidia_smi_that_hangs_ends(tmp_path, monkeypatch, empty):
-    monkeypatch.setattr(probe_nvidia, "SECONDS", 1.0)
+    monkeypatch.setattr(nvidia, "SECONDS", 1.0)
     smi(tmp_path, monkeypatch, "sleep 60")
-    assert "longer than 1 s" in probe_nvidia.look(**empty).problem
+    assert "longer than 1 s" in nvidia.look(**empty).problem
 
 
 NVML = """
@@ -249,7 +248,7 @@ def test_a_library_that_answers_like_nvml(tmp_path, monkeypatch, empty, status):
         subprocess.run(command, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
-    found = probe_nvidia.look(**empty)
+    found = nvidia.look(**empty)
     assert found.libcuda
     assert found.cuda == (12, 2)
     if status:
@@ -262,8 +261,8 @@ def test_a_library_that_answers_like_nvml(tmp_path, monkeypatch, empty, status):
 
 def test_a_child_that_crashes_is_a_finding(tmp_path, monkeypatch, empty):
     crash = write(tmp_path / "crash.py", "import os\nos.abort()\n")
-    monkeypatch.setattr(probe_nvidia, "SCRIPT", crash)
-    assert "SIGABRT" in probe_nvidia.look(**empty).problem
+    monkeypatch.setattr(nvidia, "SCRIPT", crash)
+    assert "SIGABRT" in nvidia.look(**empty).problem
 
 
 # Vendor and class: a GPU, its sound, somebody else's display.
@@ -278,9 +277,9 @@ def test_the_kernel_and_the_bus_tell_of_what_nvml_does_not(tmp_path):
         device = tmp_path / "sys" / "bus" / "pci" / "devices" / str(index)
         write(device / "vendor", vendor + "\n")
         write(device / "class", kind + "\n")
-    module = probe_nvidia._kernel_module(tmp_path / "proc")
+    module = nvidia._kernel_module(tmp_path / "proc")
     assert module == "535.104.05"
-    found = probe_nvidia.assemble({}, module, probe_nvidia._pci(tmp_path / "sys"))
+    found = nvidia.assemble({}, module, nvidia._pci(tmp_path / "sys"))
     assert (found.driver, found.via, found.pci_gpus) == ("535.104.05", "/proc", 1)
 
 
@@ -463,7 +462,7 @@ def test_the_scripts_of_children_know_nothing_of_the_project():
 
 def test_looking_imports_no_framework_and_no_numpy():
     code = (
-        "import sys; from converter.doctor import probe, report; import json;"
+        "import sys; from converter.doctor import report; from converter.doctor.probes import probe; import json;"
         "report.examine(probe.look(frameworks=())).document();"
         "heavy = ('numpy', 'torch', 'tensorflow', 'keras', 'onnx', 'h5py');"
         "print(json.dumps([m for m in heavy if m in sys.modules]))"

@@ -24,8 +24,8 @@ from hosts import (
 )
 
 from converter.cli import app
-from converter.doctor import probe
 from converter.doctor.host import Seen
+from converter.doctor.probes import probe
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from converter.doctor.requirements import counts, met, parse
+from converter.doctor.rules.requirements import counts, met, parse
 
 FACTS = {"python_version": "3.11", "sys_platform": "linux", "platform_machine": "x86_64"}
 

@@ -8,11 +8,11 @@ import pytest
 from hosts import CUDA_12, H100, TENSORFLOW, host, nvidia
 
 from converter.doctor import source as sources
-from converter.doctor import tensorflow_rules
+from converter.doctor.data.tensorflow_ops import OPS
 from converter.doctor.host import Seen
-from converter.doctor.predictions import findings, predict
-from converter.doctor.tensorflow_ops import OPS
-from converter.doctor.tensorflow_rules import TensorFlowFacts, gpu_index, placements
+from converter.doctor.loaders import tensorflow as tensorflow_rules
+from converter.doctor.loaders.predictions import findings, predict
+from converter.doctor.loaders.tensorflow import TensorFlowFacts, gpu_index, placements
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 OUTCOMES = json.loads((FIXTURES / "doctor" / "tensorflow_outcomes.json").read_text())

@@ -10,10 +10,10 @@ import pytest
 from hosts import H100, TORCH, TORCH_CUDA, host, nvidia, package, torch_seen
 
 from converter.doctor import source as sources
-from converter.doctor import torch_rules
-from converter.doctor.predictions import predict
-from converter.doctor.torch_rules import ALLOWED, TorchFacts, device_refusal, global_refusal, view
-from converter.doctor.torch_stream import Event, walk
+from converter.doctor.loaders import torch as torch_rules
+from converter.doctor.loaders.predictions import predict
+from converter.doctor.loaders.torch import ALLOWED, TorchFacts, device_refusal, global_refusal, view
+from converter.doctor.loaders.torch_stream import Event, walk
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 OUTCOMES = json.loads((FIXTURES / "doctor" / "torch_outcomes.json").read_text())

@@ -11,9 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from converter.executors import watching
-from converter.job import Job, Outcome, blank_record
-from converter.worker import _folder, work
+from converter.executors import process_monitor
+from converter.jobs.job import Job, Outcome, blank_record
+from converter.jobs.worker import _folder, work
 
 HANG = 600.0
 
@@ -60,7 +60,7 @@ def _state(rest, folder):
     mask = os.umask(0)
     return {
         "cwd": str(Path.cwd()), "umask": mask, "planted": os.environ.get("PLANTED"),
-        "vandal": getattr(sys, "vandal", None), "threads": watching.threads(),
+        "vandal": getattr(sys, "vandal", None), "threads": process_monitor.threads(),
         "fds": sorted(int(p.name) for p in Path("/proc/self/fd").iterdir()),
         "blas": os.environ.get("OPENBLAS_NUM_THREADS"),
         "stdin": os.read(0, 1).decode(), "session": os.getsid(0) != os.getsid(os.getppid()),
@@ -222,8 +222,9 @@ def _eat(rest, folder):
 
 
 def _child_eats(rest, folder):
-    code = f"import leash, time\nleash.take_all()\nx = b'x' * {rest}\ntime.sleep(600)"
-    where = Path(watching.__file__).parents[1]
+    work = f"x = b'x' * {rest}"
+    code = f"import parent_watchdog, time\nparent_watchdog.take_all()\n{work}\ntime.sleep(600)"
+    where = Path(process_monitor.__file__).parents[1] / "child"
     subprocess.run([sys.executable, "-c", code], cwd=where)
 
 
@@ -260,7 +261,7 @@ def _sleep(rest, folder):
 
 def _staging(rest, folder):
     """Hang as a conversion does that has begun to write."""
-    from converter.publish import staging
+    from converter.filesystem.atomic_output import staging
 
     with staging(Path(rest)) as place:
         (place / "half").write_text("written")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from converter.executors import endings
+from converter.executors import exit_status
 from converter.executors.engine import Settings
-from converter.executors.orders import (
+from converter.executors.processes import Processes, Try
+from converter.executors.protocol import (
     Unframing,
     Word,
     order,
@@ -16,11 +17,10 @@ from converter.executors.orders import (
     word,
     word_of,
 )
-from converter.executors.processes import Processes, Try
-from converter.job import Job, Needs
+from converter.jobs.job import Job, Needs
 from converter.options import Options
 
-ROOT = Path(endings.__file__).parents[2]
+ROOT = Path(exit_status.__file__).parents[2]
 JOB = Job("source", "name", "/nowhere", Options(), needs=Needs(memory_bytes=5, seconds=2.5))
 TRACE = f"""said first
 said last
@@ -28,7 +28,7 @@ Fatal Python error: Segmentation fault
 
 Current thread 0x00007f (most recent call first):
   File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
-  File "{ROOT}/converter/background.py", line 9 in wait
+  File "{ROOT}/converter/write/background.py", line 9 in wait
   File "{ROOT}/formats/zip.py", line 12 in entries
   File "{ROOT}/converter/worker.py", line 50 in work
 
@@ -37,16 +37,18 @@ Extension modules: numpy
 
 
 def test_where_and_last_words():
-    end, said = endings.of_status(signal.SIGSEGV, TRACE, oom=False)
+    end, said = exit_status.of_status(signal.SIGSEGV, TRACE, oom=False)
     assert end == "crashed"
     assert said == "died of SIGSEGV, in entries (formats/zip.py:12); its last words: said last"
-    assert endings.of_status(signal.SIGSEGV, b"", oom=False)[1] == "died of SIGSEGV"
-    assert endings.of_status(62, b"\xff\n", oom=False)[1].startswith("died of signal 62; its last")
-    assert endings.of_status(7 << 8, b"", oom=True)[1] == "ended with code 7 and no answer"
+    assert exit_status.of_status(signal.SIGSEGV, b"", oom=False)[1] == "died of SIGSEGV"
+    assert exit_status.of_status(62, b"\xff\n", oom=False)[1].startswith(
+        "died of signal 62; its last"
+    )
+    assert exit_status.of_status(7 << 8, b"", oom=True)[1] == "ended with code 7 and no answer"
 
 
 def test_out_of_memory_is_said():
-    end, said = endings.of_status(signal.SIGKILL, b"", oom=True)
+    end, said = exit_status.of_status(signal.SIGKILL, b"", oom=True)
     assert end == "oom"
     assert said.startswith("was killed (SIGKILL): the machine ran out of memory")
 

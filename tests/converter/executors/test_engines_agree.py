@@ -8,9 +8,9 @@ import pytest
 
 from converter.executors.catalog import open_executor
 from converter.executors.engine import Settings
-from converter.executors.practice import practise
 from converter.executors.processes import Processes
-from converter.job import Job
+from converter.executors.warmup import practise
+from converter.jobs.job import Job
 from converter.options import Options
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"

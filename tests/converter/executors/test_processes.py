@@ -13,9 +13,9 @@ from threading import Thread
 import pytest
 
 from converter.executors.engine import Settings
+from converter.executors.process_monitor import is_alive
 from converter.executors.processes import Processes
-from converter.executors.watching import is_alive
-from converter.job import Job, Needs
+from converter.jobs.job import Job, Needs
 from converter.options import Options
 from formats.errors import EnvironmentFault, StorageError
 
@@ -266,8 +266,8 @@ import sys
 from pathlib import Path
 from converter.executors.engine import Settings
 from converter.executors.processes import Processes
-from converter.executors.watching import is_alive
-from converter.job import Job
+from converter.executors.process_monitor import is_alive
+from converter.jobs.job import Job
 from converter.options import Options
 scratch, *sources = sys.argv[1:]
 options = Options(to="safetensors")

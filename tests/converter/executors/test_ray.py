@@ -11,8 +11,8 @@ import pytest
 from converter.executors import catalog, ray_driver, ray_node, ray_window
 from converter.executors.engine import Settings
 from converter.executors.ray import Ray
-from converter.executors.ray_orders import Charter
-from converter.job import Job, Needs
+from converter.executors.ray_protocol import Charter
+from converter.jobs.job import Job, Needs
 from converter.options import Options
 from formats.errors import EnvironmentFault, UnsupportedError, UsageError
 

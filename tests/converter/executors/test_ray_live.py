@@ -19,7 +19,7 @@ from planted import HANG
 from converter.executors.engine import Settings
 from converter.executors.ray import Ray
 from converter.executors.ray_node import PLACES
-from converter.job import Job, Needs
+from converter.jobs.job import Job, Needs
 from converter.options import Options
 from formats.errors import EnvironmentFault
 
@@ -394,7 +394,7 @@ import sys
 from pathlib import Path
 from converter.executors.engine import Settings
 from converter.executors.ray import Ray
-from converter.job import Job
+from converter.jobs.job import Job
 from converter.options import Options
 address, scratch, out, *sources = sys.argv[1:]
 jobs = [Job(s, f"out{n}", out, Options()) for n, s in enumerate(sources)]

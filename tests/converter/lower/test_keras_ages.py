@@ -14,7 +14,7 @@ from converter.lower import emit
 from converter.lower.keras.changes import since
 from converter.lower.keras.lowering import lower, model_of
 from converter.lower.keras.model import parse
-from converter.write_keras.words import activation
+from converter.write.keras.config_values import activation
 from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")

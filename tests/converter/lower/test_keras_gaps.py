@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from converter.lower.keras.lowering import lower
-from formats.bundle import Bundle, Metadata, Topology
+from formats.core.bundle import Bundle, Metadata, Topology
 from formats.errors import UnsupportedError
 
 

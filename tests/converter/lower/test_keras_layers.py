@@ -12,7 +12,7 @@ import converter
 from converter.lower import emit
 from converter.lower.graph import Node, Spec
 from converter.lower.keras.lowering import lower
-from converter.verify.comparison import coarsest
+from converter.verification.compare import coarsest
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

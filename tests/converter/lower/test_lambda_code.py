@@ -16,7 +16,7 @@ from converter.lower.graph import Graph
 from converter.lower.keras.lambdas import lambda_
 from converter.lower.keras.lowering import lower
 from converter.lower.keras.table import Gap, Roles
-from formats.bundle import Bundle, Metadata, Topology
+from formats.core.bundle import Bundle, Metadata, Topology
 from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")

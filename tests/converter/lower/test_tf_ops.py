@@ -11,7 +11,7 @@ import pytest
 import converter
 from converter.lower import OPSET, emit, lower
 from converter.lower.graph import Node, Spec
-from converter.verify.comparison import coarsest
+from converter.verification.compare import coarsest
 from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")

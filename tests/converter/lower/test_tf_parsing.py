@@ -14,7 +14,7 @@ from converter.inspection import inspect
 from converter.lower import emit, lower
 from converter.lower.encoded import AS_INPUT, described, roots
 from converter.options import Options
-from converter.verify.encoding import encode
+from converter.verification.inputs.encoding import encode
 from formats.errors import UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")

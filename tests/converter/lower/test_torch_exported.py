@@ -24,7 +24,7 @@ from converter.lower.torch.promotion import result_type
 from converter.lower.torch.references import Reference
 from converter.lower.torch.table import OPS, handler_of, resolve
 from converter.lower.torch.things import Size
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import ConvertError, UnsupportedError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "torch_ops"

@@ -13,9 +13,9 @@ from test_torch_script import check_runs, session
 from converter.lower import OPSET
 from converter.lower.torch.lowering import lower
 from converter.options import parse_inputs
-from formats import torch_script
 from formats.artifact import Artifact
 from formats.errors import UnsupportedError
+from formats.torch import script as torch_script
 
 pytest.importorskip("onnxruntime")
 

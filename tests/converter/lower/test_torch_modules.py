@@ -10,10 +10,10 @@ from converter.lower import OPSET
 from converter.lower.torch.layers import LAYERS
 from converter.lower.torch.lowering import lower
 from converter.options import parse_inputs
-from formats import torch_pickle
 from formats.artifact import Artifact
-from formats.bundle import LeftOut
+from formats.core.bundle import LeftOut
 from formats.errors import ConvertError, UnsupportedError, UsageError
+from formats.torch import saved as torch_pickle
 
 MODULES = [name for name, entry in PROGRAMS.items() if entry["how"] == "pickle"]
 

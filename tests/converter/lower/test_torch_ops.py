@@ -19,7 +19,7 @@ from converter.lower.graph import Node, Spec
 from converter.lower.torch import matrix
 from converter.lower.torch.lowering import lower
 from converter.lower.torch.table import OPS, plain_name
-from converter.verify.comparison import coarsest
+from converter.verification.compare import coarsest
 from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -17,10 +17,10 @@ from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.lowering import lower
 from converter.lower.torch.references import Reference
-from formats import torch_script
 from formats.artifact import Artifact
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError
+from formats.torch import script as torch_script
 
 pytest.importorskip("onnxruntime")
 

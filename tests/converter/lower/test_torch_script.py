@@ -11,9 +11,9 @@ import pytest
 from converter.lower import OPSET, emit
 from converter.lower.torch.lowering import lower
 from converter.options import parse_inputs
-from formats import torch_script
 from formats.artifact import Artifact
 from formats.errors import UsageError
+from formats.torch import script as torch_script
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

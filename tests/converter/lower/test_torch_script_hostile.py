@@ -9,9 +9,9 @@ import pytest
 from converter.lower import OPSET
 from converter.lower.torch.lowering import lower
 from converter.options import parse_inputs
-from formats import torch_script
 from formats.artifact import Artifact
 from formats.errors import ConvertError, CorruptError, LimitError, UnsupportedError
+from formats.torch import script as torch_script
 
 ARCHIVE = Path(__file__).parents[3] / "fixtures" / "torch_programs" / "scripts.zip"
 CLASS = """class Branches(Module):

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from converter.child import PYTHON_VARIABLE
+from converter.child.process import PYTHON_VARIABLE
+from converter.child.trust import Trusted
 from converter.lower.keras.lowering import lower
 from converter.pipeline import read
-from converter.trust import Trusted
-from converter.verify.graphs import Options, verify_graph
+from converter.verification.graphs import Options, verify_graph
 from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")

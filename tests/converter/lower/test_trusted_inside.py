@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 import converter
-from converter.child import PYTHON_VARIABLE
+from converter.child.process import PYTHON_VARIABLE
+from converter.child.trust import Trusted
 from converter.cli.app import run
 from converter.lower import emit
 from converter.lower.keras.lowering import lower
 from converter.pipeline import read
-from converter.trust import Trusted
-from formats.bundle import Bundle, Metadata, Topology
+from formats.core.bundle import Bundle, Metadata, Topology
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import UnsupportedError
-from formats.weights import DTYPES, Tensor
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import converter
-from converter import child
+from converter.child import process as child
+from converter.child.trust import Trusted, digest, parse_trust
 from converter.cli.app import run
 from converter.lower import emit
 from converter.lower.keras import trusted
 from converter.lower.keras.lowering import lower
 from converter.options import Options
-from converter.trust import Trusted, digest, parse_trust
 from formats import portable
-from formats.bundle import Bundle, Metadata, Topology
+from formats.core.bundle import Bundle, Metadata, Topology
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import EnvironmentFault, UnsupportedError, UsageError
-from formats.weights import DTYPES, Tensor
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

@@ -11,7 +11,7 @@ from converter.batch import driver
 from converter.batch.driver import Finished, Planned
 from converter.batch.request import Request
 from converter.options import Options
-from converter.registries import joining
+from converter.registries import graph_checkpoint_pairs
 from converter.registries.catalog import open_registry
 from converter.registries.entry import Entry
 from converter.registries.filters import Filters
@@ -114,9 +114,12 @@ def test_what_does_not_fit_is_converted_apart_and_says_why(folder, tmp_path, che
 @pytest.mark.parametrize(
     ("put_more", "reason"),
     [
-        (lambda f: put(f, "ckpt-2", like="objects"), joining.SEVERAL),
-        (lambda f: shutil.copy(f / "graph.pb", f / "model.ckpt.meta"), joining.OWN_GRAPH),
-        (lambda f: put(f, "graph.pbtxt", like="graph.pbtxt"), joining.OTHERS),
+        (lambda f: put(f, "ckpt-2", like="objects"), graph_checkpoint_pairs.SEVERAL),
+        (
+            lambda f: shutil.copy(f / "graph.pb", f / "model.ckpt.meta"),
+            graph_checkpoint_pairs.OWN_GRAPH,
+        ),
+        (lambda f: put(f, "graph.pbtxt", like="graph.pbtxt"), graph_checkpoint_pairs.OTHERS),
     ],
 )
 def test_where_it_is_not_the_only_one_it_is_not_guessed(folder, put_more, reason):

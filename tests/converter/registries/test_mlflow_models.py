@@ -11,7 +11,7 @@ from converter.registries.catalog import open_registry, stage
 from converter.registries.entry import Entry, Skipped
 from converter.registries.filters import Filters
 from converter.registries.mlflow_names import Named, as_file, parse, registered
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import (
     ConvertError,
     CorruptError,

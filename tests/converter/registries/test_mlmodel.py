@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from converter.registries import mlmodel
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 from formats.errors import (
     ConvertError,
     CorruptError,

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import save, save_file
 from stored_files import opened
 
-from converter.registries import folders, standins, urls
+from converter.registries import folders, sparse_copies, urls
 from converter.registries.catalog import open_registry, stage
 from converter.registries.entry import Entry, Skipped
 from converter.registries.filters import Filters
@@ -43,7 +43,7 @@ def facts(one, top):
 @pytest.mark.parametrize("folder", ["keras", "torch", "tensorflow", "onnx"])
 def test_the_same_is_found_as_in_a_local_folder(files, folder, monkeypatch):
     top = FIXTURES / folder
-    monkeypatch.setattr(standins, "WHOLE_BYTES", 2 * standins.EDGE_BYTES)
+    monkeypatch.setattr(sparse_copies, "WHOLE_BYTES", 2 * sparse_copies.EDGE_BYTES)
     files.load(top, f"b/{folder}")
     local = folders.open_registry(str(top), Filters()).find()
     there = [facts(one, f"s3://b/{folder}") for one in found(f"s3://b/{folder}")]
@@ -308,7 +308,7 @@ def test_a_full_disk_is_said(files, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "mkdir", fails)
         with pytest.raises(StorageError, match="Free some space"):
-            list(standins.lay(files.store("s3://b/m").find(), tmp_path / "x"))
+            list(sparse_copies.lay(files.store("s3://b/m").find(), tmp_path / "x"))
         with pytest.raises(StorageError, match="Free some space"):
             stage("s3://b/m/a.h5", tmp_path)
 

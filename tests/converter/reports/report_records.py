@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from converter.job import Job, blank_record, died
+from converter.jobs.job import Job, blank_record, died
 from converter.options import Options
 from converter.reports.catalog import Report
-from converter.verify.comparison import Array, Tolerance, compare
-from converter.verify.report import CaseReport, GraphReport, Runtime
+from converter.verification.compare import Array, Tolerance, compare
+from converter.verification.report import CaseReport, GraphReport, Runtime
 
 HOSTILE = (
     "</script><script>document.title='owned'</script>",

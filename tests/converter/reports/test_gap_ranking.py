@@ -3,7 +3,7 @@
 from itertools import permutations
 from random import Random
 
-from converter.reports.gaps import Gaps
+from converter.reports.unsupported import Gaps
 
 
 def of(*models):

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.s3
 CHILD = """
 import os, sys, threading
 from converter.executors.preload import preload
-from converter.job import Job
+from converter.jobs.job import Job
 from converter.options import Options
 
 preload(Job(sys.argv[1], "x.portable", "/nowhere", Options()))

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from converter.stores import urls
-from converter.stores.faults import fault, is_passing
+from converter.stores.errors import fault, is_passing
 from formats.errors import StorageError, UsageError
 
 

@@ -44,7 +44,7 @@ def main(converted: str, source: str, model: str) -> None:
         return
     folder = Path(sys.argv[-1])
     question = json.loads((folder / "question.json").read_text())
-    if Path(sys.argv[-2]).name == "runner_onnx.py":
+    if Path(sys.argv[-2]).name == "run_onnxruntime.py":
         graph(folder, question, converted)
     else:
         framework(folder, question, source, model)
@@ -52,10 +52,10 @@ def main(converted: str, source: str, model: str) -> None:
 
 def ask(folder: Path, question: dict) -> dict:
     """Have onnxruntime answer, on the CPU."""
-    from converter.verify import runner_onnx
+    from converter.verification.children import run_onnxruntime
 
     (folder / "question.json").write_text(json.dumps(question))
-    runner_onnx.main(folder)
+    run_onnxruntime.main(folder)
     return json.loads((folder / "answer.json").read_text())
 
 
@@ -142,10 +142,10 @@ def framework(folder: Path, question: dict, fault: str, model: str) -> None:
 
 
 def nodes(model: str) -> list[str]:
-    from formats.containers.onnx_protos import SCHEMA
-    from formats.containers.protobuf import decode
+    from formats.containers.protobuf.messages import decode
+    from formats.core.storage import File, Span
     from formats.limits import DEFAULT
-    from formats.storage import File, Span
+    from formats.onnx.schemas import SCHEMA
 
     found = decode(Span.whole(File(Path(model))), SCHEMA["ModelProto"], DEFAULT)
     return [f"{n.name} ({n.op_type})" for n in found.graph.each("node")]

@@ -13,7 +13,7 @@ from device_stand_in import install
 import converter
 import formats
 from converter.cli.app import run
-from converter.verify.graphs import Options, verify_graph
+from converter.verification.graphs import Options, verify_graph
 from formats.errors import EnvironmentFault
 
 pytest.importorskip("onnxruntime")
@@ -227,7 +227,7 @@ def test_the_command_says_it_in_json(command, capsys):
 
 def without_onnxruntimes_device(command, monkeypatch, *arguments):
     """Verify with the onnxruntime that is here, which is a build for CPUs."""
-    monkeypatch.setattr("converter.verify.runners.ONNX_PYTHON_VARIABLE", "NOT_SET")
+    monkeypatch.setattr("converter.verification.runners.ONNX_PYTHON_VARIABLE", "NOT_SET")
     return command(*arguments)
 
 

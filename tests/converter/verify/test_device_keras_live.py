@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from converter.cli.app import run
-from converter.verify.runners import PYTHON_VARIABLE
+from converter.verification.runners import PYTHON_VARIABLE
 
 pytestmark = [pytest.mark.keras, pytest.mark.timeout(600)]
 pytest.importorskip("tensorflow")

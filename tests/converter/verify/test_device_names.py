@@ -2,9 +2,9 @@
 
 import pytest
 
-from converter.verify.device import place
-from converter.verify.device_names import KINDS, Device, parse_device
-from converter.verify.placement import CPU, On, placement
+from converter.devices.names import KINDS, Device, parse_device
+from converter.verification.device.compare import place
+from converter.verification.device.placement import CPU, On, placement
 from formats.errors import UsageError
 
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from converter.child import Allowance
+from converter.child.process import Allowance
+from converter.devices.names import parse_device
 from converter.lower import emit
 from converter.lower.builder import Builder
 from converter.lower.graph import Graph
-from converter.verify import runner_onnx
-from converter.verify.device_names import parse_device
-from converter.verify.inputs import Case
-from converter.verify.placement import On, placement
-from converter.verify.runners import ONNX_PYTHON_VARIABLE, prepare, run_onnx
-from formats.bundle import TensorSpec
+from converter.verification.children import run_onnxruntime
+from converter.verification.device.placement import On, placement
+from converter.verification.inputs.draw import Case
+from converter.verification.runners import ONNX_PYTHON_VARIABLE, prepare, run_onnx
+from formats.core.bundle import TensorSpec
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -57,7 +57,7 @@ def asked(prepared, model, device):
         "prefix": "onnx", "device": device, "options": {}, "allow_tf32": False,
     }  # fmt: skip
     (prepared.folder / "question.json").write_text(json.dumps(question))
-    runner_onnx.main(prepared.folder)
+    run_onnxruntime.main(prepared.folder)
     return json.loads((prepared.folder / "answer.json").read_text())
 
 
@@ -71,9 +71,9 @@ needs_azure = pytest.mark.skipif(
 def test_a_provider_that_takes_no_node_has_fallen_back(prepared, model, monkeypatch, proof):
     if proof == "profile of the run":  # as before 1.24
         for kind in onnxruntime.InferenceSession.__mro__:
-            if runner_onnx.ASSIGNED in vars(kind):
-                monkeypatch.delattr(kind, runner_onnx.ASSIGNED)
-    elif not hasattr(onnxruntime.InferenceSession, runner_onnx.ASSIGNED):
+            if run_onnxruntime.ASSIGNED in vars(kind):
+                monkeypatch.delattr(kind, run_onnxruntime.ASSIGNED)
+    elif not hasattr(onnxruntime.InferenceSession, run_onnxruntime.ASSIGNED):
         pytest.skip("onnxruntime tells this from 1.24 on")
     answer = asked(prepared, model, AZURE)
     assert (prepared.folder / "onnx-0-0.npy").exists()  # it computes, and says nothing

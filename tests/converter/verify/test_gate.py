@@ -12,7 +12,7 @@ import pytest
 
 import converter
 from converter.options import Options
-from converter.verify.gate import gate
+from converter.verification.bundle_check import gate
 from formats.errors import SourceError, VerificationError
 
 ROOT = Path(__file__).parents[3]
@@ -290,8 +290,8 @@ def test_names_that_lead_out_are_refused(dest):
 
 def test_a_graph_points_into_its_bundle_only(dest, tmp_path):
     """Digests that were made to fit do not help a graph that points elsewhere."""
-    from formats import digests
-    from formats.storage import File, Span
+    from formats.core import digests
+    from formats.core.storage import File, Span
 
     bundle = dest / "graph.portable"
     graph = bundle / "model.onnx"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from converter.verify.comparison import (
+from converter.verification.compare import (
     Array,
     Tolerance,
     coarsest,
@@ -16,9 +16,9 @@ from converter.verify.comparison import (
     says_little,
     settled,
 )
-from converter.verify.graphs import looked_into
-from converter.verify.locate import Located
-from converter.verify.report import CaseReport, GraphReport, LayerDifference, Runtime
+from converter.verification.first_difference import Located
+from converter.verification.graphs import looked_into
+from converter.verification.report import CaseReport, GraphReport, LayerDifference, Runtime
 
 STRICT = Tolerance(atol={"": 0.0})
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from converter.lower.graph import Graph, Node, Spec
-from converter.verify.graph_hints import hints
-from converter.verify.inputs import draw
+from converter.verification.inputs.draw import draw
+from converter.verification.inputs.graph_hints import hints
 
 
 def hint_of(dtype, *nodes, name="x", shape=("n", "t"), vocabulary=(), **constants):

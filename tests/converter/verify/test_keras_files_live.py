@@ -11,12 +11,12 @@ import pytest
 
 import converter
 from converter.cli.app import run
-from converter.verify.graphs import Options
-from converter.verify.keras_files import verify_keras
-from converter.verify.runners import PYTHON_VARIABLE
-from converter.write_keras import archive
+from converter.verification.graphs import Options
+from converter.verification.keras_files import verify_keras
+from converter.verification.runners import PYTHON_VARIABLE
+from converter.write.keras import archive
+from formats.core.weights import Tensor
 from formats.errors import UsageError
-from formats.weights import Tensor
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "verify"
 ROWS = FIXTURES.parent / "keras_layers"
@@ -102,7 +102,7 @@ def test_the_users_inputs_and_bounds(tmp_path):
 
 
 def test_a_bias_that_keras_adds_along_another_axis_is_noted(tmp_path):
-    """As many filters as columns: see `is_mistaken` in runner_keras."""
+    """As many filters as columns: see `is_mistaken` in run_keras."""
     source = tmp_path / "source.h5"
     with zipfile.ZipFile(ROWS / "keras1_tensorflow.zip") as rows:
         source.write_bytes(rows.read("conv2d-same-strides.keras1.h5"))

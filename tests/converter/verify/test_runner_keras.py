@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from converter.verify.runner_keras import first_that_runs, is_mistaken, shape_of
+from converter.verification.children.run_keras import first_that_runs, is_mistaken, shape_of
 
 TERMS = [
     # x, term, and whether Keras's TensorFlow back end adds it along another axis

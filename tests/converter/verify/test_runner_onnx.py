@@ -7,7 +7,7 @@ import pytest
 from converter.lower import emit
 from converter.lower.builder import Builder
 from converter.lower.graph import Graph
-from converter.verify import runner_onnx
+from converter.verification.children import run_onnxruntime
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -24,6 +24,6 @@ def test_inputs_of_bfloat16_are_rounded_to_it_beside_others():
     types = {spec.name: spec.type for spec in session.get_inputs()}
     numbers = np.array([0.1, -3.14159, 1e30], "f4")
     given = {"half": numbers, "text": np.array(["a", "ö"], object)}
-    wide, same = runner_onnx.run(onnxruntime, session, ["wide", "same"], given, types)
+    wide, same = run_onnxruntime.run(onnxruntime, session, ["wide", "same"], given, types)
     np.testing.assert_array_equal(wide, numbers.astype(ml_dtypes.bfloat16).astype("f4"))
     assert list(same) == ["a", "ö"]

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from converter.verify import runner_tensorflow, runner_tensorflow_files
-from converter.verify.runner_tensorflow import RANDOM, STATEFUL, Runner, device_name
-from converter.verify.runner_tensorflow_files import RefusedError, reached, refuse
+from converter.verification.children import run_savedmodel, run_tensorflow
+from converter.verification.children.run_savedmodel import RefusedError, reached, refuse
+from converter.verification.children.run_tensorflow import RANDOM, STATEFUL, Runner, device_name
 
 
 class Attribute(SimpleNamespace):
@@ -141,4 +141,4 @@ def test_the_device_is_the_one_that_computes():
 
 
 def test_the_file_beside_is_the_one_of_the_package():
-    assert runner_tensorflow.files.__file__ == runner_tensorflow_files.__file__
+    assert run_tensorflow.files.__file__ == run_savedmodel.__file__

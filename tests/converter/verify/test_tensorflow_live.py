@@ -19,10 +19,10 @@ from converter.cli import DEFAULT
 from converter.cli.app import run
 from converter.lower import emit, lower
 from converter.lower.graph import Graph, Spec, Trace
-from converter.verify import sources
-from converter.verify.graphs import Options, verify_graph
-from converter.verify.runners import PYTHON_VARIABLE
-from converter.verify.savedmodel_files import verify_savedmodel
+from converter.verification.graphs import Options, verify_graph
+from converter.verification.runners import PYTHON_VARIABLE
+from converter.verification.savedmodel_files import verify_savedmodel
+from converter.verification.sources import keras as sources
 from formats.errors import UsageError
 
 pytest.importorskip("onnxruntime")

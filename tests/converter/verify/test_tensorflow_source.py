@@ -13,12 +13,12 @@ import pytest
 
 import converter
 from converter.lower import emit, lower
-from converter.verify import runners
-from converter.verify.graphs import Options, verify_graph
-from converter.verify.onnx_values import Declared
-from converter.verify.report import GraphReport
-from converter.verify.tensorflow_source import bound, output_names, signatures_of
-from formats.bundle import Finding, Signature, TensorSpec
+from converter.verification import runners
+from converter.verification.graphs import Options, verify_graph
+from converter.verification.onnx_values import Declared
+from converter.verification.report import GraphReport
+from converter.verification.sources.tensorflow import bound, output_names, signatures_of
+from formats.core.bundle import Finding, Signature, TensorSpec
 from formats.errors import UsageError
 
 pytest.importorskip("onnxruntime")

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import converter
-from converter.child import TORCH_PYTHON_VARIABLE, Allowance
+from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
+from converter.devices.names import parse_device
 from converter.lower import emit, lower
 from converter.options import Arch
-from converter.verify.device_names import parse_device
-from converter.verify.graphs import Options, verify_graph
-from converter.verify.inputs import Case
-from converter.verify.placement import On
-from converter.verify.runners import NoRun, prepare
-from converter.verify.torch_source import Torch, form_of, moved, named_devices, run_torch
-from formats.bundle import TensorSpec
+from converter.verification.device.placement import On
+from converter.verification.graphs import Options, verify_graph
+from converter.verification.inputs.draw import Case
+from converter.verification.runners import NoRun, prepare
+from converter.verification.sources.torch import Torch, form_of, moved, named_devices, run_torch
+from formats.core.bundle import TensorSpec
 
 pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")

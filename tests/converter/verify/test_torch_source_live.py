@@ -12,19 +12,19 @@ import pytest
 from tensorflow_server import stand_in
 
 import converter
-from converter.child import TORCH_PYTHON_VARIABLE, Allowance
+from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
+from converter.child.trust import parse_trust
 from converter.cli.app import run
+from converter.devices.names import parse_device
 from converter.lower.graph import Graph, Spec, Trace
 from converter.options import Arch
-from converter.trust import parse_trust
-from converter.verify import sources
-from converter.verify.device_names import parse_device
-from converter.verify.graphs import Options, verify_graph
-from converter.verify.inputs import Case
-from converter.verify.placement import On
-from converter.verify.runners import NoRun, prepare
-from converter.verify.torch_source import Torch, run_torch
-from formats.bundle import TensorSpec
+from converter.verification.device.placement import On
+from converter.verification.graphs import Options, verify_graph
+from converter.verification.inputs.draw import Case
+from converter.verification.runners import NoRun, prepare
+from converter.verification.sources import keras as sources
+from converter.verification.sources.torch import Torch, run_torch
+from formats.core.bundle import TensorSpec
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")

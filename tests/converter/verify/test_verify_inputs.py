@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from converter.lower.keras.model import parse
-from converter.verify.inputs import Hint, draw, from_file, hints, plan
-from formats.bundle import TensorSpec
+from converter.verification.inputs.draw import Hint, draw, from_file, hints, plan
+from formats.core.bundle import TensorSpec
 from formats.errors import UsageError
 
 

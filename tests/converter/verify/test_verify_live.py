@@ -16,8 +16,8 @@ import converter
 from converter import passes
 from converter.cli.app import run
 from converter.lower import emit, lower
-from converter.verify.graphs import Options, verify_graph
-from converter.verify.runners import PYTHON_VARIABLE
+from converter.verification.graphs import Options, verify_graph
+from converter.verification.runners import PYTHON_VARIABLE
 
 pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")

@@ -12,11 +12,11 @@ import pytest
 
 import converter
 from converter import cli
-from converter.child import Allowance
+from converter.child.process import Allowance
 from converter.cli.app import run
-from converter.verify import runners
-from converter.verify.graphs import Options, verify_graph
-from formats.bundle import Finding
+from converter.verification import runners
+from converter.verification.graphs import Options, verify_graph
+from formats.core.bundle import Finding
 from formats.errors import EnvironmentFault, UsageError
 
 pytest.importorskip("onnxruntime")
@@ -75,7 +75,7 @@ def test_a_broken_framework_is_none(bundle, model, stand_in):
 
 
 def test_no_onnxruntime_says_what_to_install(bundle, model, monkeypatch):
-    monkeypatch.setattr("converter.verify.graphs.has_onnxruntime", lambda: False)
+    monkeypatch.setattr("converter.verification.graphs.has_onnxruntime", lambda: False)
     report = verify_graph(SOURCE, bundle, model)
     assert (report.status, report.lacking) == ("not run", 'pip install "model-convert[cpu]"')
 

@@ -7,14 +7,14 @@ import blake3
 import numpy as np
 import pytest
 
-from converter.background import Background
-from converter.verify.weights import Written, compare
+from converter.write.background import Background
+from converter.write.readback import Written, compare
 from formats import catalog
 from formats.artifact import Artifact
+from formats.core.storage import Blocks, File, Span
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import InternalError, VerificationError
-from formats.safetensors_files import create, fill, plan
-from formats.storage import Blocks, File, Span
-from formats.weights import DTYPES, Tensor
+from formats.safetensors import create, fill, plan
 
 RNG = np.random.default_rng(77)
 U8 = DTYPES["uint8"]

@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-sys.path.append(str(Path(__file__).parents[3] / "converter" / "verify"))
-from runner_keras import Framework
+sys.path.append(str(Path(__file__).parents[3] / "converter" / "verification" / "children"))
+from run_keras import Framework
 
 
 def difference(path: str, data: str) -> str:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import converter
-from converter.child import PYTHON_VARIABLE
+from converter.child.process import PYTHON_VARIABLE
+from converter.child.trust import Trusted
 from converter.cli.app import run
 from converter.lower.keras.table import Gap
-from converter.trust import Trusted
-from converter.write_keras.authors import own_layers, places
-from formats.weights import Tensor
+from converter.write.keras.custom_layers import own_layers, places
+from formats.core.weights import Tensor
 
 TRUST = Path(__file__).parents[1] / "lower" / "trust"
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras"

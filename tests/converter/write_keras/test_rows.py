@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import converter
-from converter.write_keras import archive
+from converter.write.keras import archive
 from formats.errors import UnsupportedError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras_layers"

@@ -9,7 +9,7 @@ import pytest
 import converter
 from converter.cli.app import run
 from converter.lower.keras.model import parse
-from converter.write_keras.configuration import Configuration
+from converter.write.keras.configuration import Configuration
 from formats.errors import UnsupportedError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras"

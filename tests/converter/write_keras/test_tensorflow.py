@@ -11,10 +11,10 @@ import pytest
 import converter
 from converter.lower.keras.model import Reference
 from converter.lower.keras.table import OPERATIONS, TF_FUNCTIONS, TF_OPS, Gap
-from converter.write_keras import archive
-from converter.write_keras import tensorflow_arithmetic as a
-from converter.write_keras import tensorflow_arrays as r
-from converter.write_keras.tensorflow_steps import FUNCTIONS, NODES, Known, Steps
+from converter.write.keras import archive
+from converter.write.keras import tensorflow_arithmetic as a
+from converter.write.keras import tensorflow_arrays as r
+from converter.write.keras.tensorflow_steps import FUNCTIONS, NODES, Known, Steps
 from formats.errors import UnsupportedError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras_layers"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import converter
 from converter.cli.app import run
-from converter.write_keras import archive
-from converter.write_keras.training import compile_config
+from converter.write.keras import archive
+from converter.write.keras.training import compile_config
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras"
 ADAM = {"class_name": "Adam", "config": {"lr": 0.001, "decay": 0.0, "epsilon": 1e-8}}

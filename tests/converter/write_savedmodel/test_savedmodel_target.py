@@ -9,15 +9,15 @@ from sources import NAMES, TENSORFLOW, unpack
 
 import converter
 from converter.cli.app import run
+from converter.devices.savedmodel.device import parse_device
 from converter.options import Options
-from converter.write_savedmodel.devices import parse_device
-from formats.containers.encoding import encode
-from formats.containers.protobuf import decode, new
-from formats.containers.rewriting import field
-from formats.containers.tf_protos import SCHEMA
+from formats.containers.protobuf.encoder import encode
+from formats.containers.protobuf.messages import decode, new
+from formats.containers.protobuf.rewriting import field
+from formats.core.storage import Buffer, File, Span
 from formats.errors import UnsupportedError, UsageError
 from formats.limits import DEFAULT
-from formats.storage import Buffer, File, Span
+from formats.tensorflow.schemas import SCHEMA
 
 GPU = "/device:GPU:1"
 

@@ -11,13 +11,14 @@ import pytest
 from safetensors.numpy import save_file
 
 import converter
+from converter.byte_sizes import readable_size
 from converter.options import Options
-from converter.sizes import readable_size
-from converter.write_torch import checkpoint
-from converter.write_torch.check import tensors
-from formats import catalog, torch_structure
+from converter.write.torch import checkpoint
+from converter.write.torch.check import tensors
+from formats import catalog
 from formats.artifact import Artifact
-from formats.containers.pickle_values import Map
+from formats.containers.pickle.values import Map
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import (
     ConvertError,
     SourceError,
@@ -25,9 +26,9 @@ from formats.errors import (
     UsageError,
     VerificationError,
 )
-from formats.torch_values import TensorValue
-from formats.torch_writer import Content
-from formats.weights import DTYPES, Tensor
+from formats.torch import structure as torch_structure
+from formats.torch.globals import TensorValue
+from formats.torch.writer import Content
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 DEVICES = FIXTURES / "torch_devices"
@@ -192,7 +193,7 @@ def test_without_it_the_model_is_a_flat_state_dict(tmp_path: Path) -> None:
 
 
 def test_prefixes_come_off_names_and_versions_alike(tmp_path: Path) -> None:
-    from formats.containers.pickle_writer import Call, Name, dumps
+    from formats.containers.pickle.encoder import Call, Name, dumps
 
     ordered = Name("collections", "OrderedDict")
     inner = Call(ordered, (), {"version": 2})
@@ -211,12 +212,12 @@ def test_prefixes_come_off_names_and_versions_alike(tmp_path: Path) -> None:
 
 def _file(path: Path, shapes: dict[str, tuple[int, ...]], *, state: object, dumps: object) -> Path:
     """Write a file of torch by hand."""
-    from converter.write_torch.devices import Device
-    from converter.write_torch.storages import Storages, View, hooks
-    from formats.output import Output
-    from formats.storage import Blocks
-    from formats.torch_values import TYPES
-    from formats.torch_writer import Archive
+    from converter.devices.torch.device import Device
+    from converter.write.torch.storages import Storages, View, hooks
+    from formats.core.output import Output
+    from formats.core.storage import Blocks
+    from formats.torch.globals import TYPES
+    from formats.torch.writer import Archive
 
     storages = Storages(Device("cuda", 0), {})
     pairs = {}

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from converter.write_torch.code import Said, applied, moved
-from converter.write_torch.devices import parse_device
+from converter.devices.torch.code import Said, applied, moved
+from converter.devices.torch.device import parse_device
 from formats.errors import LimitError, UnsupportedError
 
 # text, home, device, text afterwards
@@ -163,7 +163,7 @@ def test_hostile_texts_take_their_length(code):
 
 
 def test_tokens_are_counted_over_all_texts(monkeypatch):
-    monkeypatch.setattr("converter.write_torch.code.MAX_TOKENS", 1000)
+    monkeypatch.setattr("converter.devices.torch.code.MAX_TOKENS", 1000)
     said = Said()
     moved(b"device" + b")" * 900, parse_device("cpu"), {"cuda:0"}, said)
     with pytest.raises(LimitError, match="more than 1000"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from converter.write_torch.devices import KINDS, parse_device
+from converter.devices.torch.device import KINDS, parse_device
 from formats.errors import UsageError
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from converter.devices.torch import exported as exported
+from converter.devices.torch.device import parse_device
 from converter.options import Options
 from converter.pipeline import convert
-from converter.write_torch import exported_members as exported
-from converter.write_torch.devices import parse_device
-from formats import torch_export
 from formats.artifact import Artifact
 from formats.errors import ConvertError, UnsupportedError, VerificationError
+from formats.torch import export as torch_export
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 MOVED = FIXTURES / "torch_moved"

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from converter.write_torch import exported_members as exported
+from converter.devices.torch import exported as exported
 from formats.artifact import Artifact
 
 torch = pytest.importorskip("torch")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from converter.write_torch.devices import parse_device
-from converter.write_torch.graph_json import Graphs, moved
+from converter.devices.torch.device import parse_device
+from converter.devices.torch.graph_json import Graphs, moved
 from formats.errors import CorruptError, LimitError, UnsupportedError
 
 CUDA = {"type": "cuda", "index": 0}

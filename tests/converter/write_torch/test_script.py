@@ -13,18 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from converter.child import TORCH_PYTHON_VARIABLE
+from converter.child.process import TORCH_PYTHON_VARIABLE
+from converter.devices.torch import script as script
+from converter.devices.torch.device import parse_device
+from converter.devices.torch.tags import retagged
 from converter.options import Options
 from converter.pipeline import convert
-from converter.verify.runners import TORCH_EXTRA
-from converter.write_torch import script_members as script
-from converter.write_torch.devices import parse_device
-from converter.write_torch.tags import retagged
-from formats import torch_script
+from converter.verification.runners import TORCH_EXTRA
 from formats.artifact import Artifact
-from formats.containers.pickle import Budget
-from formats.containers.pickle_rewriting import Tracer
-from formats.containers.zip_rewriting import Content, Rewriter
+from formats.containers.pickle.decoder import Budget
+from formats.containers.pickle.rewriting import Tracer
+from formats.containers.zip.rewriting import Content, Rewriter
+from formats.core.output import Output
+from formats.core.storage import File, Span
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -34,8 +35,7 @@ from formats.errors import (
     VerificationError,
 )
 from formats.limits import DEFAULT
-from formats.output import Output
-from formats.storage import File, Span
+from formats.torch import script as torch_script
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 MOVED = FIXTURES / "torch_moved"
@@ -456,7 +456,7 @@ def test_a_source_map_that_is_none_is_an_error(tmp_path):
 MEASURE = """
 import sys
 from pathlib import Path
-from converter.write_torch.script_members import moved_copy
+from converter.devices.torch.script import moved_copy
 from formats.artifact import Artifact
 moved_copy(Artifact(sys.argv[1]), "cuda:1", Path(sys.argv[2]))
 status = Path("/proc/self/status").read_text()  # getrusage counts what we were forked from

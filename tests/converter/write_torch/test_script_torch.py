@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from converter.devices.torch import script as script
 from converter.options import Options
 from converter.pipeline import convert
-from converter.write_torch import script_members as script
 from formats.artifact import Artifact
-from formats.bundle import TensorSpec
+from formats.core.bundle import TensorSpec
 
 torch = pytest.importorskip("torch")
 pytestmark = [

@@ -8,21 +8,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from converter.devices.torch.device import Device
 from converter.options import Options
-from converter.write_torch import checkpoint, structure
-from converter.write_torch.devices import Device
-from converter.write_torch.storages import Storages
-from converter.write_torch.structure import keep
+from converter.write.torch import checkpoint, structure
+from converter.write.torch.storages import Storages
+from converter.write.torch.structure import keep
 from formats import catalog
 from formats.artifact import Artifact
-from formats.containers.pickle_values import Global, Map, Odd, Record, SetOf
-from formats.containers.pickle_writer import Call, Key, dumps
+from formats.containers.pickle.encoder import Call, Key, dumps
+from formats.containers.pickle.values import Global, Map, Odd, Record, SetOf
+from formats.core.storage import Buffer, Span
 from formats.errors import ConvertError, CorruptError, LimitError, UnsupportedError
 from formats.limits import DEFAULT
-from formats.storage import Buffer, Span
-from formats.torch_numpy import NumpyArray, NumpyScalar, NumpyType
-from formats.torch_structure import Size
-from formats.torch_values import TYPES, StorageRef, TensorValue
+from formats.torch.globals import TYPES, StorageRef, TensorValue
+from formats.torch.numpy_globals import NumpyArray, NumpyScalar, NumpyType
+from formats.torch.structure import Size
 
 CUDA = Device("cuda", 1)
 

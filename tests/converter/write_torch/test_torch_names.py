@@ -10,10 +10,10 @@ import pytest
 import converter
 from converter.lower.keras.lowering import model_of
 from converter.options import Options
-from converter.write_torch.layouts import permuted, reshaped, zeros
+from converter.write.torch.layouts import permuted, reshaped, zeros
 from formats import catalog
 from formats.artifact import Artifact
-from formats.weights import DTYPES, Tensor
+from formats.core.weights import DTYPES, Tensor
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 

@@ -2,7 +2,7 @@
 
 import struct
 
-from formats.containers.sstable import MAGIC, crc32c
+from formats.tensorflow.sstable import MAGIC, crc32c
 
 VARINT, I64, LEN, I32 = 0, 1, 2, 5
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from formats.containers import hdf5_filters
-from formats.containers.hdf5 import Dataset, Group, Hdf5, Link, find_signature
-from formats.containers.hdf5_bytes import lookup3
+from formats.containers.hdf5 import filters as hdf5_filters
+from formats.containers.hdf5.bytes import lookup3
+from formats.containers.hdf5.file import Dataset, Group, Hdf5, Link, find_signature
+from formats.core.storage import Buffer, File, Span
 from formats.errors import ConvertError, CorruptError, LimitError, SafetyError, UnsupportedError
 from formats.limits import DEFAULT, Limits
-from formats.storage import Buffer, File, Span
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras" / "hdf5"
 FILES = sorted(FIXTURES.glob("*.h5"))

@@ -5,12 +5,12 @@ import io
 import numpy as np
 import pytest
 
-from formats.containers.hdf5 import Hdf5
-from formats.containers.hdf5_writer import plan
+from formats.containers.hdf5.file import Hdf5
+from formats.containers.hdf5.writer import plan
+from formats.core.storage import Buffer, Span
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import UnsupportedError
 from formats.limits import DEFAULT
-from formats.storage import Buffer, Span
-from formats.weights import DTYPES, Tensor
 
 PLAIN = ["float16", "float32", "float64", "int8", "int16", "int32", "int64",
          "uint8", "uint16", "uint32", "uint64", "bool"]  # fmt: skip

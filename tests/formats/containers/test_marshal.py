@@ -7,8 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from formats import python_code
-from formats.containers.marshal import (
+from formats.errors import ConvertError, CorruptError, LimitError
+from formats.python_bytecode import decoder as python_code
+from formats.python_bytecode.marshal import (
     PYTHON_2,
     PYTHON_3,
     PYTHON_3_8,
@@ -16,7 +17,6 @@ from formats.containers.marshal import (
     CodeRecord,
     load,
 )
-from formats.errors import ConvertError, CorruptError, LimitError
 
 LAYOUTS = (PYTHON_2, PYTHON_3, PYTHON_3_8, PYTHON_3_11)
 VALUES = [

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats.containers.pickle import BLOB, Budget, Unpickler
-from formats.containers.pickle_core import CORE
-from formats.containers.pickle_values import Global, Map, Odd, Record, SetOf
+from formats.containers.pickle.constructors import CORE
+from formats.containers.pickle.decoder import BLOB, Budget, Unpickler
+from formats.containers.pickle.values import Global, Map, Odd, Record, SetOf
+from formats.core.storage import Span
 from formats.errors import ConvertError, CorruptError, LimitError, UnsupportedError
 from formats.limits import DEFAULT, Limits
-from formats.storage import Span
 
 
 def machine(data: bytes, limits: Limits = DEFAULT) -> Unpickler:

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from formats.containers.pickle import Budget
-from formats.containers.pickle_rewriting import Made, Number, Text, Tracer, numbered, spelled
+from formats.containers.pickle.decoder import Budget
+from formats.containers.pickle.rewriting import Made, Number, Text, Tracer, numbered, spelled
 from formats.errors import ConvertError, CorruptError, UnsupportedError
 from formats.limits import DEFAULT
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.containers.pickle_writer import Call, Key, Name, Outside, dumps
+from formats.containers.pickle.encoder import Call, Key, Name, Outside, dumps
 from formats.errors import InternalError
 
 SCALARS = st.one_of(

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats.containers import onnx_protos, packed, wire
-from formats.containers.packed import Packed
-from formats.containers.protobuf import Message, Schema, decode, decode_bytes
+from formats.containers.protobuf import packed, wire
+from formats.containers.protobuf.messages import Message, Schema, decode, decode_bytes
+from formats.containers.protobuf.packed import Packed
+from formats.core.storage import Buffer, Span
 from formats.errors import ConvertError, CorruptError, LimitError
 from formats.limits import DEFAULT, Limits
-from formats.storage import Buffer, Span
+from formats.onnx import schemas as onnx_protos
 
 SCHEMA = Schema(
     {

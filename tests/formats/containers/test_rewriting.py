@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from formats.containers import rewriting
-from formats.containers.rewriting import DROP, field, parts, rewritten
+from formats.containers.protobuf import rewriting
+from formats.containers.protobuf.rewriting import DROP, field, parts, rewritten
+from formats.core.storage import Buffer, File, Span
 from formats.errors import CorruptError
-from formats.storage import Buffer, File, Span
 
 
 def message(*fields):

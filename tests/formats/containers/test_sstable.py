@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import number, snappy, table
 
-from formats.containers import sstable
-from formats.containers.snappy import decompress
+from formats.core.storage import Buffer, Span
 from formats.errors import ConvertError, CorruptError, LimitError
 from formats.limits import DEFAULT, Limits
-from formats.storage import Buffer, Span
+from formats.tensorflow import sstable
+from formats.tensorflow.snappy import decompress
 
 
 def opened(data, limits=DEFAULT):

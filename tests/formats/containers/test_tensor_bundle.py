@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from tables import entry, header, number, table
 
-from formats.containers import slices
-from formats.containers.tensor_bundle import TensorBundle, orphans, slice_key, unescape_slice_key
+from formats.core import tiling
+from formats.core.storage import File, Span
+from formats.core.strings import Strings
+from formats.core.weights import DTYPES, Tensor
 from formats.errors import CorruptError, UnsupportedError
 from formats.limits import DEFAULT
-from formats.storage import File, Span
-from formats.strings import Strings
-from formats.weights import DTYPES, Tensor
+from formats.tensorflow.tensor_bundle import TensorBundle, orphans, slice_key, unescape_slice_key
 
 FLOAT, INT32, STRING, COMPLEX64, RESOURCE = 1, 3, 7, 8, 20
 
@@ -79,7 +79,7 @@ def sliced(tmp_path, whole, boxes, key=b"v\0\xff/"):
 )
 @pytest.mark.parametrize("block", [16, 100, 1 << 22])
 def test_slices_are_joined(tmp_path, monkeypatch, boxes, block):
-    monkeypatch.setattr(slices, "GATHER", block)
+    monkeypatch.setattr(tiling, "GATHER", block)
     whole = np.random.default_rng(1).normal(size=(7, 5, 4)).astype("float32")
     bundle, name = sliced(tmp_path, whole, boxes)
     assert list(bundle.entries) == [name]
@@ -177,7 +177,7 @@ def test_joined_tensors_of_computed_parts():
     def part(n):
         return Tensor.computed(DTYPES["uint8"], (2, 2), lambda: [bytes([n, n]), bytes([n, n])])
 
-    boxes = [slices.Box((0, 0), part(1)), slices.Box((0, 2), part(2))]
-    tensor = slices.join(DTYPES["uint8"], (2, 4), boxes, origin="j")
+    boxes = [tiling.Box((0, 0), part(1)), tiling.Box((0, 2), part(2))]
+    tensor = tiling.join(DTYPES["uint8"], (2, 4), boxes, origin="j")
     assert tensor.tobytes() == bytes([1, 1, 2, 2] * 2)
     assert tensor.tobytes() == bytes([1, 1, 2, 2] * 2)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formats.containers import textproto
-from formats.containers.protobuf import Schema
+from formats.containers.protobuf import text_format
+from formats.containers.protobuf.messages import Schema
+from formats.core.storage import Buffer, Span
 from formats.errors import ConvertError, CorruptError, LimitError
 from formats.limits import DEFAULT, Limits
-from formats.storage import Buffer, Span
 
 SCHEMA = Schema(
     {
@@ -27,7 +27,7 @@ SCHEMA = Schema(
 
 def parsed(text, limits=DEFAULT):
     data = text if isinstance(text, bytes) else text.encode()
-    return textproto.parse(Span.whole(Buffer(data, "text")), SCHEMA["M"], SCHEMA, limits)
+    return text_format.parse(Span.whole(Buffer(data, "text")), SCHEMA["M"], SCHEMA, limits)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from formats.containers.zip import ZipArchive
+from formats.containers.zip.archive import ZipArchive
+from formats.core.storage import Buffer, Span
 from formats.errors import CorruptError, LimitError, SourceError, UnsupportedError
 from formats.limits import Limits
-from formats.storage import Buffer, Span
 
 LIMITS = Limits()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from formats.artifact import Artifact
-from formats.containers.zip import ZipArchive
-from formats.containers.zip_rewriting import Content, Rewriter
+from formats.containers.zip.archive import ZipArchive
+from formats.containers.zip.rewriting import Content, Rewriter
+from formats.core.storage import Buffer, Span
 from formats.errors import ConvertError, CorruptError
 from formats.limits import DEFAULT
-from formats.storage import Buffer, Span
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 ARCHIVES = sorted(

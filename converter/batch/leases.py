@@ -1,0 +1,194 @@
+"""Who is at what: each output is made by one driver at a time, whatever becomes of that one.
+
+Before a job runs, its driver claims the output, and writes down whether anything stood in its
+place: if the driver dies between an output's publication and its row, the next one knows that
+output for ours. A claim holds as long as its driver lives.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from converter.batch.database import Database
+from converter.batch.liveness import Driver, Pulse
+from converter.batch.schema import COLUMNS, stored, told
+from converter.jobs.job import Job
+
+NOBODY = ""  # has the claims of the dead
+# What stood in an output's place when it was claimed: nothing, an output of ours that no row tells
+# of, or anything else.
+FREE, UNRECORDED, TAKEN = "free", "unrecorded", "taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One output, as the ledger has it; its record is read when asked for.
+
+    Attributes:
+        name: In the destination.
+        source: What it was made of.
+        plan: By which options and version.
+        token: The registry's word for the state of the source then.
+        digest: Of the source, or "".
+        status: How it ended.
+        exit_code: Likewise.
+        error: What went wrong, its beginning; or "".
+        ours: Whether what stands in its place was put there by us.
+        boot: Of the machine in whose memory it may only be, as `liveness.boot` says; "" where it
+            is on the disk, or elsewhere.
+    """
+
+    name: str
+    source: str
+    plan: str
+    token: str
+    digest: str
+    status: str
+    exit_code: int
+    error: str
+    ours: bool
+    boot: str = ""
+
+
+@dataclass(slots=True)
+class Claimed:
+    """What became of the jobs that a driver asked for.
+
+    Attributes:
+        mine: To be done by it now.
+        busy: In work at another living driver.
+        taken: Impossible: something stands in their places that is not ours.
+        settled: Done by another one since this one has planned.
+    """
+
+    mine: list[Job] = field(default_factory=list)
+    busy: list[Job] = field(default_factory=list)
+    taken: list[Job] = field(default_factory=list)
+    settled: list[Row] = field(default_factory=list)
+
+
+class Claims:
+    """The claims of a ledger, as one driver sees them."""
+
+    def __init__(self, database: Database, driver: str) -> None:
+        self._db = database
+        self._driver = driver
+        self._pulse = Pulse()
+
+    def abandoned(self) -> list[str]:
+        """Return the outputs at which a driver was that is dead; its claims are nobody's now."""
+        dead = [driver.id for driver in self._drivers() if not self._pulse.lives(driver)]
+        if dead:
+            with self._db.transaction():
+                for driver in dead:
+                    self.bury(driver)
+        statement = "SELECT name FROM claims WHERE driver = ?"
+        return [told(name) for (name,) in self._db.select(statement, (NOBODY,))]
+
+    def release(self) -> None:
+        """Give back all that this driver has claimed: it is at nothing any more."""
+        with self._db.transaction():
+            statement = "UPDATE claims SET driver = ? WHERE driver = ?"
+            self._db.execute(statement, (NOBODY, self._driver))
+
+    def forget(self, name: str, *, stands: bool) -> None:
+        """Drop a claim that is nobody's, unless there is an output that only it tells of.
+
+        Args:
+            name: Of the output, of which nothing half-made is left.
+            stands: Whether anything is in its place.
+        """
+        with self._db.transaction():
+            self._db.execute(
+                "DELETE FROM claims WHERE name = ? AND driver = ? AND (before = ? OR NOT ?)",
+                (stored(name), NOBODY, TAKEN, stands),
+            )
+
+    def holders(self) -> list[str]:
+        """Return where the other drivers are that have claimed something."""
+        (*busy,) = self._db.select("SELECT DISTINCT driver FROM claims")
+        return [d.place for d in self._drivers() if (d.id,) in busy]
+
+    def claim(
+        self, jobs: Sequence[Job], stands: Callable[[str], bool], *, since: int, plan: str
+    ) -> Claimed:
+        """Claim jobs, as far as no other driver has them or has done them meanwhile.
+
+        Those that replace an output of ours are told to.
+
+        Args:
+            jobs: Which.
+            stands: Tells whether anything is in an output's place.
+            since: `Ledger.latest`, when they were planned.
+            plan: Digest of their options and of the tool's version.
+        """
+        claimed = Claimed()
+        # On the disk before any of their outputs is: of those, a power cut leaves none untold.
+        with self._db.transaction(durable=True):
+            for job in jobs:
+                row = self._row(job.name, since)
+                if row is not None and row.plan == plan and row.token == job.token:
+                    claimed.settled.append(row)
+                else:
+                    self._claim(job, stands, claimed)
+        return claimed
+
+    def _claim(self, job: Job, stands: Callable[[str], bool], claimed: Claimed) -> None:
+        key = stored(job.name)
+        statement = "SELECT driver, before FROM claims WHERE name = ?"
+        driver, before = self._db.execute(statement, (key,)).fetchone() or (NOBODY, "")
+        if driver not in (NOBODY, self._driver):
+            claimed.busy.append(job)
+            return
+        found = stands(job.name)
+        if not found:
+            before = FREE
+        elif before in (FREE, UNRECORDED):
+            before = UNRECORDED
+        else:
+            before = TAKEN
+        values = (key, self._driver, before)
+        self._db.execute("INSERT OR REPLACE INTO claims VALUES(?, ?, ?)", values)
+        known = self._db.execute("SELECT ours FROM outputs WHERE name = ?", (key,)).fetchone()
+        if (known is not None and known[0]) or before == UNRECORDED:
+            job = replace(job, options=replace(job.options, force=True))
+        elif before == TAKEN and not job.options.force:
+            claimed.taken.append(job)
+            return
+        claimed.mine.append(job)
+
+    def _row(self, name: str, since: int) -> Row | None:
+        found = self._db.execute(
+            f"SELECT {COLUMNS} FROM outputs WHERE name = ? AND seq > ?",  # noqa: S608 - constants
+            (stored(name), since),
+        ).fetchone()
+        return None if found is None else row_of(found)
+
+    def before(self, name: str) -> str:
+        """Return what stood in an output's place when it was claimed; "" where it is not."""
+        statement = "SELECT before FROM claims WHERE name = ?"
+        (found,) = self._db.execute(statement, (stored(name),)).fetchone() or ("",)
+        return str(found)
+
+    def drop(self, name: str) -> None:
+        """Give back one claim, in the transaction of the caller."""
+        self._db.execute("DELETE FROM claims WHERE name = ?", (stored(name),))
+
+    def _drivers(self) -> list[Driver]:
+        """Return the other drivers, dead or alive."""
+        found = self._db.select("SELECT id, machine, pid, started, beat FROM drivers")
+        return [driver for driver in (Driver(*row) for row in found) if driver.id != self._driver]
+
+    def bury(self, driver: str) -> None:
+        """Make a driver's claims nobody's, in the transaction of the caller."""
+        self._db.execute("UPDATE claims SET driver = ? WHERE driver = ?", (NOBODY, driver))
+        self._db.execute("DELETE FROM drivers WHERE id = ?", (driver,))
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    """Return a row from its `COLUMNS`."""
+    name, source, plan, token, digest, status, exit_code, error, ours, boot = values
+    return Row(
+        told(name), told(source), plan, told(token), digest, status, exit_code, told(error),
+        bool(ours), boot,
+    )  # fmt: skip

@@ -1,0 +1,122 @@
+"""Sources that were renamed or moved: which outputs of vanished sources new ones may take over.
+
+A rename leaves a file its bytes, its size and its times; a folder above it that is renamed leaves
+it everything. So a new source is likely one that is gone under another name if they are alike in
+these, and a worker reads its digest before it believes that. Where nothing is alike, nothing is
+read for it. A registry that is reached by another path, through a link, has the same sources.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from converter.batch.leases import Row
+from converter.batch.request import Request
+from converter.jobs.job import GOOD
+from converter.registries.catalog import scheme_of
+from converter.registries.entry import Entry
+
+MOVABLE = "portable"  # its manifest says of what it was made, and so proves it
+MOST = 4  # outputs that one source may be compared with
+SIZE = "size"  # what alone makes a likeness, and no certainty
+SAME = "same"  # as what is there by another path
+
+
+class Vanished:
+    """What is left of sources that are gone: outputs that are done, by what their sources were."""
+
+    def __init__(
+        self, entries: Sequence[Entry], rows: Mapping[str, Row], plan: str, request: Request
+    ) -> None:
+        """Look for them, where there is anybody to take them.
+
+        Args:
+            entries: All artifacts that there are.
+            rows: What the ledger has, by source.
+            plan: Digest of the options and the version; what was made otherwise is of no use.
+            request: Of the batch; destinations elsewhere rename nothing.
+        """
+        self._alike: dict[tuple[str, ...], list[Row]] = {}
+        present = {entry.source for entry in entries}
+        self._is_movable = request.options.to == MOVABLE
+        if scheme_of(request.destination) != "" or present <= rows.keys():
+            return
+        for source, row in rows.items():
+            is_made = row.status in GOOD and row.plan == plan and row.ours and bool(row.digest)
+            if is_made and source not in present and scheme_of(source) == "":
+                keys = _keys(row.token) if _is_gone(source) else [_place(source)]
+                for key in keys:
+                    self._alike.setdefault(key, []).append(row)
+
+    def like(self, entry: Entry) -> tuple[tuple[str, str], ...]:
+        """Return outputs whose sources an artifact may be, the likeliest first: digest and name."""
+        if not self._alike or not self._is_movable or scheme_of(entry.source) != "":
+            return ()
+        rows = (row for key in _keys(entry.token) for row in self._alike.get(key, ()))
+        return tuple(islice(dict.fromkeys((row.digest, row.name) for row in rows), MOST))
+
+    def heirs(self, entries: Iterable[Entry]) -> dict[str, frozenset[str]]:
+        """Return which sources are as good as surely some that are gone: new ones → old ones.
+
+        They are alike in more than their size, or the same. Of a registry that was moved as a
+        whole, outputs so keep their names.
+        """
+        if not self._alike:
+            return {}
+        found = {
+            entry.source: frozenset(r.source for r in self._surely(entry)) for entry in entries
+        }
+        return {source: old for source, old in found.items() if old}
+
+    def kept(self, entry: Entry, name: str) -> Row | None:
+        """Return the output that an artifact takes over as it is, its name, too; mostly none.
+
+        Args:
+            entry: Which.
+            name: Its output's.
+        """
+        called = entry.source.rpartition("/")[2]
+        for row in self._surely(entry):
+            if row.name == name and row.source.rpartition("/")[2] == called:
+                return row
+        return None
+
+    def _surely(self, entry: Entry) -> Iterator[Row]:
+        if self._alike and scheme_of(entry.source) == "":
+            for key in (*_keys(entry.token), _place(entry.source)):
+                if key[0] != SIZE:
+                    yield from self._alike.get(key, ())
+
+
+def _place(source: str) -> tuple[str, ...]:
+    return SAME, os.path.realpath(source)
+
+
+def _is_gone(source: str) -> bool:
+    """Tell whether there surely is nothing any more where a local source was."""
+    try:
+        for path in (source, f"{source}.index"):  # what checkpoints are called by is no file
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.lstat(path)
+                return False
+    except OSError:  # a folder that may not be looked into, a server that is away
+        return False
+    return True
+
+
+def _keys(token: str) -> Iterator[tuple[str, ...]]:
+    """Yield what a state has in common with that of the same file elsewhere, the most first.
+
+    The state of a file is size, time, inode and time of any change (`looking.state`); that of
+    several files is a digest of these, which stays where the folder that they are in moves.
+    """
+    if not token:
+        return
+    yield ("all", token)
+    parts = token.split("-")
+    if len(parts) == 4:
+        size, changed, inode, _ = parts
+        yield ("file", size, changed, inode)
+        yield ("copy", size, changed)
+        yield (SIZE, size)

@@ -1,0 +1,1 @@
+"""Child processes, and the trusted code that runs in them and nowhere else."""

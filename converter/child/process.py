@@ -1,0 +1,211 @@
+"""A script in a child process: frameworks crash, hang, eat memory and print; none of it reaches us.
+
+The protocol is a folder: ``question.json`` and arrays as .npy in, ``answer.json`` and arrays as
+.npy out. The child finds the folder as its argument and as its working folder, so that a module
+lying about where the user stands is never imported. What it prints is kept for the message of an
+error, and is else forgotten. It does not outlive us (see `converter.child.parent_watchdog`).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from converter.byte_sizes import readable_size
+from formats.errors import EnvironmentFault
+
+QUESTION, ANSWER = "question.json", "answer.json"
+LOG = "log.txt"
+PYTHON_VARIABLE = "CONVERT_TENSORFLOW_PYTHON"  # another Python, which has TensorFlow or Keras
+TORCH_PYTHON_VARIABLE = "CONVERT_TORCH_PYTHON"  # another Python, which has torch
+LEASH = Path(__file__).with_name("parent_watchdog.py")
+MAX_ANSWER_BYTES = 256 << 20  # parsed, it takes several times as much
+POLL_SECONDS = 0.05
+
+# CPU only, one stable numeric mode, and silence.
+ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "HIP_VISIBLE_DEVICES": "-1",
+    "JAX_PLATFORMS": "cpu",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "PYTHONWARNINGS": "ignore",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONIOENCODING": "utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a child may use.
+
+    Attributes:
+        seconds: Until it is stopped.
+        memory_bytes: Resident, until it is stopped; None for nine tenths of what is free.
+    """
+
+    seconds: float = 900.0
+    memory_bytes: int | None = None
+
+
+def ask(
+    script: Path,
+    folder: Path,
+    question: Mapping[str, Any],
+    *,
+    what: str,
+    allowance: Allowance,
+    python: str = sys.executable,
+    environment: Mapping[str, str | None] | None = None,
+) -> dict[str, Any]:
+    """Run a script on a question in a folder, and return its answer.
+
+    Args:
+        script: Of this package; plain, so that another Python can run it.
+        folder: Existing; a place for both sides' files.
+        question: Plain data.
+        what: What the child is, for messages.
+        allowance: What it may use.
+        python: The interpreter.
+        environment: Variables besides those of `ENVIRONMENT`; None for one as we have it ourselves.
+
+    Raises:
+        EnvironmentFault: It died, hung, took too much memory, or gave no answer.
+    """
+    (folder / QUESTION).write_text(json.dumps(question))
+    with suppress(FileNotFoundError):
+        (folder / ANSWER).unlink()
+    run([python, str(script), str(folder)], folder, what, allowance, environment or {})
+    try:
+        size = (folder / ANSWER).stat().st_size
+        if size > MAX_ANSWER_BYTES:
+            raise EnvironmentFault(f"the child running {what} answered {readable_size(size)}")
+        answer = json.loads((folder / ANSWER).read_text())
+    except (OSError, ValueError) as e:
+        raise EnvironmentFault(f"the child running {what} gave no answer{_last(folder)}") from e
+    if not isinstance(answer, dict):
+        raise EnvironmentFault(f"the child running {what} answered {answer!r:.60}")
+    return answer
+
+
+def run(
+    command: Sequence[str],
+    folder: Path,
+    what: str,
+    allowance: Allowance,
+    environment: Mapping[str, str | None],
+) -> None:
+    """Run a script to its end.
+
+    Args:
+        command: Python, the script and its arguments.
+        folder: To run in, and to keep in what it prints.
+        what: What the child is, for messages.
+        allowance: What it may use.
+        environment: Variables besides those of `ENVIRONMENT`; None for one as we have it ourselves.
+
+    Raises:
+        EnvironmentFault: It cannot be started, died, hung, or took too much memory.
+    """
+    limit = allowance.memory_bytes or _free_bytes()
+    with (folder / LOG).open("wb") as log:
+        try:
+            child = subprocess.Popen(  # noqa: S603 - our own script
+                [command[0], str(LEASH), *command[1:]],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                # What a framework leaves among temporary files goes with the folder.
+                env={**_variables(environment), "TMPDIR": str(folder.absolute())},
+                start_new_session=True,
+            )
+        except OSError as e:
+            raise EnvironmentFault(f"cannot be run: {e.strerror}", where=command[0]) from e
+        try:
+            _wait(child, what, allowance.seconds, limit)
+        finally:
+            _kill(child)
+            if child.stdin is not None:
+                child.stdin.close()
+    code = child.returncode
+    if code < 0:
+        name = signal.Signals(-code).name if -code in _SIGNALS else f"signal {-code}"
+        hint = "Perhaps it ran out of memory" if name == "SIGKILL" else None
+        raise EnvironmentFault(f"the child running {what} died of {name}{_last(folder)}", hint=hint)
+    if code:
+        raise EnvironmentFault(f"the child running {what} ended with {code}{_last(folder)}")
+
+
+def _variables(given: Mapping[str, str | None]) -> dict[str, str]:
+    ours = {name: os.environ.get(name) if v is None else v for name, v in given.items()}
+    merged = {**os.environ, **ENVIRONMENT, **ours}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+_SIGNALS = frozenset(int(s) for s in signal.Signals)
+
+
+def _wait(child: "subprocess.Popen[bytes]", what: str, seconds: float, limit: int | None) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(POLL_SECONDS)
+            return
+        if time.monotonic() > end:
+            raise EnvironmentFault(
+                f"the child running {what} took longer than {seconds:g} s and was stopped"
+            )
+        used = _resident_bytes(child.pid)
+        if limit is not None and used > limit:
+            raise EnvironmentFault(
+                f"the child running {what} took {readable_size(used)} of memory and was stopped",
+                expected=f"at most {readable_size(limit)}",
+            )
+
+
+def _kill(child: "subprocess.Popen[bytes]") -> None:
+    """End the child and whatever it has started."""
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+    child.wait()
+
+
+def _resident_bytes(pid: int) -> int:
+    """Return what a process holds in memory; zero where the system does not say."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _free_bytes() -> int | None:
+    """Return nine tenths of the memory that is free, where the system says how much is."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024 * 9 // 10
+    return None
+
+
+def _last(folder: Path) -> str:
+    """Return the last line that a child printed, as the end of a message."""
+    try:
+        text = (folder / LOG).read_bytes()[-4096:].decode("utf-8", "replace")
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f": {lines[-1][:300]}" if lines else ""

@@ -1,0 +1,106 @@
+"""What the user trusts: modules whose code may run, in a child process and nowhere else.
+
+A module is trusted by ``--trust MODULE[=PATH]`` and by nothing that an artifact says. It may
+register lowerings (see `converter.lower.keras.api`) and define classes of Keras's and functions;
+all are looked for.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]  # where the project's packages are
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """A module, as it is when it is first asked: what it has answered is not asked again.
+
+    Attributes:
+        module: Its name.
+        path: Its file, or the folder of a package; None for one that is installed.
+        answers: What children that ran it have answered, by their questions: a conversion asks
+            once to lower, and to verify.
+    """
+
+    module: str
+    path: Path | None = None
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
+
+
+def parse_trust(given: Iterable[str]) -> tuple[Trusted, ...]:
+    """Return the modules that ``MODULE[=PATH]`` name.
+
+    Raises:
+        UsageError: One is named otherwise, or twice, or is not there.
+    """
+    from formats.errors import UsageError
+
+    found: dict[str, Trusted] = {}
+    for text in given:
+        module, equals, name = text.partition("=")
+        option = f"--trust {text}"
+        if not all(part.isidentifier() for part in module.split(".")) or (equals and not name):
+            raise UsageError(option, expected="MODULE or MODULE=PATH, MODULE a name of Python's")
+        path = Path(name).absolute() if equals else None
+        if path is not None and not _file_of(path).is_file():
+            raise UsageError(option, expected="a .py file, or a folder with __init__.py")
+        if module in found:
+            raise UsageError(option, expected=f"one --trust {module}")
+        found[module] = Trusted(module, path)
+    return tuple(found.values())
+
+
+def plain(trusted: Sequence[Trusted]) -> list[list[str | None]]:
+    """Return modules as a question to a child can carry them."""
+    return [[t.module, None if t.path is None else str(t.path)] for t in trusted]
+
+
+def load(module: str, path: str | None) -> ModuleType:
+    """Import a trusted module: only a child does this.
+
+    What lies beside a file may be imported by it.
+
+    Raises:
+        Exception: Whatever its code raises.
+    """
+    if path is None:
+        return importlib.import_module(module)
+    file = _file_of(Path(path))
+    beside = Path(path).parent
+    if str(beside) not in sys.path:
+        sys.path.append(str(beside))
+    spec = importlib.util.spec_from_file_location(module, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python")
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[module] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+def digest(file: Path) -> str:
+    """Return the SHA-256 of a module's file; of a package, over names and files of its folder."""
+    if file.name != "__init__.py":
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    whole = hashlib.sha256()
+    for part in sorted(file.parent.rglob("*.py")):
+        name = part.relative_to(file.parent).as_posix().encode()
+        data = part.read_bytes()
+        whole.update(b"%d:%s%d:%s" % (len(name), name, len(data), data))
+    return whole.hexdigest()
+
+
+def _file_of(path: Path) -> Path:
+    return path / "__init__.py" if path.is_dir() else path
+
+
+def public(module: ModuleType) -> dict[str, Any]:
+    """Return what a module calls its own by name: defined in it, or taken from a part of it."""
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}

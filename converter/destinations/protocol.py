@@ -1,0 +1,109 @@
+"""What a destination does for a worker that made an output, and for the plan before it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from converter.jobs.job import Job
+from converter.registries.entry import Staged
+
+GONE = "is gone"
+
+
+class Destination(Protocol):
+    """A place for outputs; made anew in each process from its reference."""
+
+    def prepare(self) -> None:
+        """Make it ready, in the driver, before anything is converted.
+
+        Raises:
+            StorageError: It cannot be made or written.
+        """
+
+    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+        """Tell how an output differs from what was left there; "" where it does not.
+
+        It is asked for each output of a plan, and so looks at names and sizes, not into files.
+
+        Args:
+            name: Of the output.
+            record: What is known of it, with what `publish` has added.
+        """
+
+    def stands(self, name: str) -> bool:
+        """Tell whether anything is there that the output would replace, whosever it is.
+
+        Asked in the driver before a job and after a crash, so that an output which a killed run
+        published and never recorded is known for ours. A place that tells so itself (of what it
+        holds it knows the source's digest) says False.
+        """
+
+    def sweep(self, name: str) -> bool:
+        """Remove what a killed worker left half-made of an output; tell whether that is all gone.
+
+        What somebody living still writes stays.
+        """
+
+    def flush(self) -> None:
+        """Wait until what was published is where no power cut takes it from.
+
+        Raises:
+            StorageError: It does not get there.
+        """
+
+    def recall(self, known: frozenset[str]) -> Iterable[Mapping[str, Any]]:
+        """Return what the place itself tells of outputs that are there, whole, and by us.
+
+        Each has ``name``, ``source``, ``plan`` and ``token``, as jobs have them, and the
+        ``record``. A place that tells nothing returns nothing: the ledger has to.
+
+        Args:
+            known: Names that the ledger knows.
+
+        Raises:
+            StorageError: It cannot be listed.
+        """
+
+    def local(self, name: str, scratch: Path) -> Path:
+        """Return where the conversion writes: in the place itself, or in the scratch folder.
+
+        Raises:
+            StorageError: Its folder cannot be made.
+        """
+
+    def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
+        """Make an output of a source that is gone that of a job, whose source is the same.
+
+        Args:
+            old: Its name by now.
+            job: Whose it becomes, under its name.
+            source: What the job's source is called.
+            digest: Of it.
+
+        Returns:
+            What `publish` would have told the record of it; nothing where it is not what it was
+            taken for, or where the place keeps each output where it was put: then the job is to
+            be done.
+        """
+
+    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
+        """Put what was converted and verified where it belongs, whole or not at all.
+
+        Args:
+            made: As `local` said.
+            job: Which.
+            staged: Its source.
+            record: What is known of it; what `harm` will need is added as ``published``.
+
+        Returns:
+            A reference to it.
+
+        Raises:
+            StorageError: It cannot be put there.
+        """
+
+
+def differs(name: str, written: int, found: int) -> str:
+    """Return what is said of a file of an output that has another size than it was left with."""
+    what = f"{name} has" if name else "has"
+    return f"{what} {found} bytes; {written} were written"

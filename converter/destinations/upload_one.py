@@ -1,0 +1,48 @@
+"""One output of one conversion, at a URL: made here, then uploaded."""
+
+from pathlib import Path
+
+from converter.destinations.upload import check_free, upload
+from converter.registries.catalog import scheme_of
+from converter.registries.sparse_copies import fits
+from converter.stores import urls
+from converter.stores.fsspec_store import open_store
+from formats.errors import UsageError
+
+
+def check(reference: str, *, force: bool) -> None:
+    """Raise before a conversion whose output could not be put there.
+
+    Raises:
+        EnvironmentFault: The package of such URLs is not installed.
+        StorageError: It cannot be reached.
+        UnsupportedError: Nothing can be put there.
+        UsageError: It is no URL of a file or folder, or something is there and may not be replaced.
+    """
+    scheme = scheme_of(reference)
+    if scheme in ("models", "runs"):
+        raise UsageError(
+            f"-o {reference} for one artifact",
+            expected="a path or a URL",
+            hint=f"convert batch SOURCE -o {reference}",
+        )
+    if not fits(name_of(reference)) or urls.parent(reference) == reference:
+        raise UsageError(f"-o {urls.masked(reference)}", expected="a name below a bucket")
+    urls.check_writable(reference)
+    store = open_store(urls.parent(reference))
+    if not force:
+        check_free(store, name_of(reference))
+
+
+def name_of(reference: str) -> str:
+    """Return what the output is called."""
+    return urls.last(reference)
+
+
+def publish(made: Path, reference: str) -> None:
+    """Put an output in its place.
+
+    Raises:
+        StorageError: It cannot be put there; nothing is left that looks complete.
+    """
+    upload(open_store(urls.parent(reference)), made, name_of(reference))

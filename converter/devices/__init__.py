@@ -1,0 +1,1 @@
+"""Devices: their names, and programs moved between them."""

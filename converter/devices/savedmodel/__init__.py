@@ -1,0 +1,1 @@
+"""SavedModels placed on another device or on none, without TensorFlow."""

@@ -1,0 +1,1 @@
+"""TorchScript and exported programs moved to another device, without torch."""

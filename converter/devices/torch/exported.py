@@ -1,0 +1,191 @@
+"""What moving an archive of ``torch.export`` to a device changes, without either of both.
+
+Changed are the devices in the graph's JSON (values, arguments of nodes), in the tables of weights
+and constants of torch 2.7 and later, and the locations of storages in the torch files inside:
+weights and constants of torch 2.1 to 2.6, and the inputs that the program was exported with.
+
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/pt2_archive/_package.py
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from converter.devices.torch import graph_json
+from converter.devices.torch.device import Device, parse_device
+from converter.devices.torch.graph_json import Graphs
+from converter.devices.torch.members import Changes, identified, write_copy
+from converter.devices.torch.tags import KEPT, Found, retagged
+from formats.artifact import Artifact
+from formats.containers import jsontext
+from formats.containers.pickle.decoder import Budget
+from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
+from formats.containers.zip.rewriting import Content, Rewriter
+from formats.core.bundle import Normalisation
+from formats.core.storage import Span
+from formats.errors import CorruptError, UnsupportedError, VerificationError
+from formats.limits import Limits
+from formats.torch import export as torch_export
+from formats.torch.containers import find_prefix
+
+GRAPHS = re.compile(
+    r"models/.+\.json|serialized_exported_program\.json"
+    r"|data/(?:weights|constants)/.+_(?:weights|constants)_config\.json"
+)
+NESTED = re.compile(
+    r"serialized_(?:state_dict|constants|example_inputs)\.pt"
+    r"|data/(?:weights|constants|sample_inputs)/.+\.pt"
+)
+COMPILED = "data/aotinductor/"
+OBJECTS = re.compile(r"data/constants/(?:custom|opaque)_obj_.*")
+
+
+def moved_copy(artifact: Artifact, device: str, path: Path) -> None:
+    """Write an exported program, moved to a device, to a file that does not exist yet.
+
+    Raises:
+        UsageError: There is no such device.
+        UnsupportedError: The program cannot be moved.
+        CorruptError: It is damaged.
+        StorageError: The copy cannot be written.
+    """
+    changes = Program(artifact, parse_device(device)).changes()
+    write_copy(artifact, changes.replaced, path)
+
+
+class Program:
+    """An archive, and what moving it would change."""
+
+    def __init__(self, artifact: Artifact, device: Device) -> None:
+        """Look into an archive.
+
+        Raises:
+            CorruptError: It is no archive of torch.export.
+            UnsupportedError: It holds code that was compiled for a device.
+        """
+        archive = artifact.zip
+        prefix = None if archive is None else torch_export.prefix_of(archive)
+        if archive is None or prefix is None:
+            raise CorruptError("is no archive of torch.export", where=artifact.path)
+        self.archive: ZipArchive = archive
+        self.prefix: str = prefix
+        self.name = artifact.name
+        self.device = device
+        self.limits: Limits = artifact.limits
+        self.budget = Budget(artifact.limits.max_pickle_opcodes)
+        self.found = Found()
+        self.graphs = Graphs()
+        self.objects = 0
+        compiled = [n for n in archive.members if n.startswith(f"{prefix}{COMPILED}")]
+        if compiled:
+            raise UnsupportedError(
+                f"not supported: moving code that AOTInductor compiled ({compiled[0]})",
+                where=artifact.path,
+                hint="Export the model again without compiling it",
+            )
+
+    def changes(self) -> Changes:
+        """Return what becomes of the members.
+
+        Raises:
+            UnsupportedError: The program cannot be moved.
+            CorruptError: It is damaged.
+        """
+        replaced: dict[str, Content] = {}
+        files = self._pickled()
+        for name in self.archive.members:
+            short = name.removeprefix(self.prefix)
+            if not name.startswith(self.prefix):
+                continue
+            made = None
+            if GRAPHS.fullmatch(short):
+                made = self._graph(name)
+            elif NESTED.fullmatch(short) or short in files:
+                made = self._file(name)
+            elif OBJECTS.fullmatch(short):
+                self.objects += 1
+            if made is not None:
+                replaced[name] = made
+        return Changes(replaced, list(self._normalisations()), list(self._warnings()))
+
+    def _pickled(self) -> set[str]:
+        """Return the members that tables say are torch files of their own."""
+        files: set[str] = set()
+        for name in self.archive.members:
+            table = torch_export.CONFIG.fullmatch(name.removeprefix(self.prefix))
+            if table is None or not name.startswith(self.prefix):
+                continue
+            limit = self.limits.max_inflated_bytes
+            config = jsontext.parse(self.archive.read(name, limit), where=name, limit=limit)
+            for row in torch_export.rows_of(config, name).values():
+                file = row.get("path_name") if isinstance(row, dict) else None
+                if isinstance(row, dict) and row.get("use_pickle") is True:
+                    files.add(f"data/{table[1]}/{file}")
+        return files
+
+    def _graph(self, name: str) -> Content | None:
+        limit = self.limits.max_inflated_bytes
+        data = self.archive.read(name, limit)
+        is_old, where = name.endswith(torch_export.PROGRAM), f"{self.name}!{name}"
+        new = graph_json.moved(
+            data, self.device, self.graphs, is_old=is_old, limit=limit, where=where
+        )
+        return None if new == data else Content.of(new)
+
+    def _file(self, name: str) -> Content | None:
+        """Return a torch file inside, its storages moved; None where nothing is to be changed."""
+        span, where = self.archive[name].span(), f"{self.name}!{name}"
+        if not span.length:
+            return None
+        if span.read(0, min(4, span.length)) != LOCAL_MAGIC:
+            raise UnsupportedError("not supported: a torch file of before 1.6", where=where)
+        inner = ZipArchive(span, self.limits)
+        prefix = find_prefix(inner)
+        if prefix is None:
+            raise CorruptError("zip archive without data.pkl", where=where)
+        data = inner.read(f"{prefix}data.pkl", self.limits.max_pickle_bytes)
+        new, found = retagged(data, self.device, self.limits, self.budget, where)
+        self.found.storages += found.storages
+        self.found.devices += found.devices
+        if new == data:
+            return None
+        return Content.read(_nested(inner, span, f"{prefix}data.pkl", new))
+
+    def _normalisations(self) -> Iterator[Normalisation]:
+        for what, counts in (
+            ("storages moved", self.found.storages),
+            ("devices in torch files moved", self.found.devices),
+            ("devices of values and weights moved", self.graphs.values),
+            ("devices of nodes' arguments moved", self.graphs.arguments),
+        ):
+            moves = {d: n for d, n in counts.items() if d not in (KEPT, str(self.device))}
+            if moves:
+                detail = ", ".join(f"{d} x{n}" for d, n in sorted(moves.items()))
+                yield Normalisation(what, sum(moves.values()), f"{detail} to {self.device}")
+
+    def _warnings(self) -> Iterator[str]:
+        for text, count in self.graphs.warnings.items():
+            yield f"{text} ({count} x)"
+        if self.objects:
+            yield f"objects that are no tensors ({self.objects} x): left as they are"
+
+
+def _nested(archive: ZipArchive, span: Span, name: str, data: bytes) -> list[bytes | Span]:
+    rewriter = Rewriter(archive, span)
+    return rewriter.rewritten(identified(rewriter, {name: Content.of(data)}))
+
+
+def check(output: Artifact, device: Device) -> None:
+    """Read an output again, for devices that it must not name.
+
+    Raises:
+        VerificationError: It names one.
+    """
+    left = Program(output, device).changes()
+    if left.replaced:
+        raise VerificationError(
+            f"the output still names another device than {device}", where=min(left.replaced)
+        )
+    wrong = sorted(set(torch_export.read(output).metadata.devices) - {str(device), KEPT})
+    if wrong:
+        raise VerificationError(f"the output still has tensors on {wrong[0]}", expected=str(device))

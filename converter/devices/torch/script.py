@@ -1,0 +1,219 @@
+"""What moving a TorchScript archive to a device changes, without torch and without the device.
+
+Changed are the locations of storages and the devices in the archive's pickles (attributes,
+constants, mobile byte-code, traced inputs), the literals in its code, and in archives of torch
+1.0 to 1.2 the table of tensors. Source maps (``.debug_pkl``) follow the code that they describe.
+
+Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/docs/serialization.md
+"""
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from converter.devices.torch.code import Edit, Said, applied, moved
+from converter.devices.torch.device import Device, parse_device
+from converter.devices.torch.members import Changes, write_copy
+from converter.devices.torch.tags import KEPT, Found, retagged
+from formats.artifact import Artifact
+from formats.containers import jsontext
+from formats.containers.pickle.decoder import Budget
+from formats.containers.pickle.rewriting import Made, Number, Tracer, numbered
+from formats.containers.zip.archive import ZipArchive
+from formats.containers.zip.rewriting import Content
+from formats.core.bundle import Normalisation
+from formats.errors import CorruptError, UnsupportedError, VerificationError
+from formats.limits import MIB, Limits
+from formats.torch import script as torch_script
+
+PICKLES = ("data.pkl", "constants.pkl", "bytecode.pkl", "traced_inputs.pkl", "attributes.pkl")
+MAX_CODE_BYTES = 64 * MIB  # of all source texts
+TABLE = re.compile(rb'(?<!\\)"device"\s*:\s*"([a-z]+(?::\d+)?)"')
+
+
+def moved_copy(artifact: Artifact, device: str, path: Path) -> None:
+    """Write a TorchScript archive, moved to a device, to a file that does not exist yet.
+
+    Raises:
+        UsageError: There is no such device.
+        UnsupportedError: The archive cannot be moved.
+        CorruptError: It is damaged.
+        StorageError: The copy cannot be written.
+    """
+    changes = Program(artifact, parse_device(device)).changes()
+    write_copy(artifact, changes.replaced, path)
+
+
+class Program:
+    """An archive, and what moving it would change."""
+
+    def __init__(self, artifact: Artifact, device: Device) -> None:
+        """Look into an archive.
+
+        Raises:
+            UnsupportedError: It is a flatbuffer.
+            CorruptError: It is no TorchScript archive.
+        """
+        if artifact.head[4:8] == torch_script.FLATBUFFER:
+            raise UnsupportedError(
+                "not supported: moving a PyTorch mobile model in the flatbuffer format",
+                where=artifact.path,
+            )
+        archive = artifact.zip
+        prefix = None if archive is None else torch_script.prefix_of(archive)
+        if archive is None or prefix is None:
+            raise CorruptError("is no TorchScript archive", where=artifact.path)
+        self.archive: ZipArchive = archive
+        self.prefix: str = prefix
+        self.name = artifact.name
+        self.device = device
+        self.limits: Limits = artifact.limits
+        self.budget = Budget(artifact.limits.max_pickle_opcodes)
+        self.map_budget = Budget(artifact.limits.max_pickle_opcodes)
+        self.found = Found()
+        self.said = Said()
+        self.rows: Counter[str] = Counter()
+        self.replaced: dict[str, Content] = {}
+
+    def changes(self) -> Changes:
+        """Return what becomes of the members.
+
+        Raises:
+            UnsupportedError: The program cannot be moved.
+            CorruptError: It is damaged.
+        """
+        byte_code = self._pickles()
+        self._table()
+        home = {d for d in (*self.found.storages, *self.rows) if d != KEPT}
+        self._codes(home or set(self.found.devices))
+        if kept := set(self.said.kept) & byte_code:
+            raise UnsupportedError(
+                f"not supported: mobile byte-code that is moved, but compares with {min(kept)}",
+                where=self.name,
+            )
+        return Changes(self.replaced, list(self._normalisations()), list(self._warnings()))
+
+    def _pickles(self) -> set[str]:
+        """Retag the pickles; return the devices that mobile byte-code names."""
+        byte_code: set[str] = set()
+        for short in PICKLES:
+            name = self.prefix + short
+            if name not in self.archive:
+                continue
+            data = self.archive.read(name, self.limits.max_pickle_bytes)
+            where = f"{self.name}!{name}"
+            new, found = retagged(data, self.device, self.limits, self.budget, where)
+            self._replace(name, data, new)
+            self.found.storages += found.storages
+            self.found.devices += found.devices
+            if short == "bytecode.pkl":
+                byte_code = set(found.devices)
+            else:
+                self.found.texts += found.texts
+        return byte_code
+
+    def _table(self) -> None:
+        """Rewrite the table of tensors of torch 1.0 to 1.2."""
+        name = self.prefix + "model.json"
+        if name not in self.archive:
+            return
+        data = self.archive.read(name, self.limits.max_header_bytes)
+        wanted = f"{self.device}".encode()
+
+        def row(match: re.Match[bytes]) -> bytes:
+            self.rows[match[1].decode()] += 1
+            start, end = match.start(1) - match.start(), match.end(1) - match.start()
+            return match[0][:start] + wanted + match[0][end:]
+
+        new = TABLE.sub(row, data)
+        before = jsontext.parse(data, where=name, limit=self.limits.max_header_bytes)
+        after = jsontext.parse(new, where=name, limit=2 * self.limits.max_header_bytes)
+        tables = [m.pop("tensors", None) if isinstance(m, dict) else None for m in (before, after)]
+        rows = tables[0]
+        if before != after or not isinstance(rows, list) or len(rows) < self.rows.total():
+            raise UnsupportedError("model.json names devices in another place", where=self.name)
+        self._replace(name, data, new)
+
+    def _codes(self, home: set[str]) -> None:
+        """Rewrite source texts, and the maps that lead from them to the author's."""
+        start, left = f"{self.prefix}code/", MAX_CODE_BYTES
+        for name in self.archive.members:
+            if not name.startswith(start) or not name.endswith(".py"):
+                continue
+            code = self.archive.read(name, left)
+            left -= len(code)
+            edits = moved(code, self.device, home, self.said)
+            if not edits:
+                continue
+            self._replace(name, code, applied(code, edits))
+            self._map(f"{name}.debug_pkl", edits)
+            self._map(f"{self.prefix}debug/{name[len(start) : -3]}.pkl", edits)  # torch 1.2
+
+    def _map(self, name: str, edits: list[Edit]) -> None:
+        if name in self.archive:
+            data = self.archive.read(name, self.limits.max_pickle_bytes)
+            self._replace(name, data, shifted(data, edits, self.limits, self.map_budget, name))
+
+    def _replace(self, name: str, before: bytes, after: bytes) -> None:
+        if after != before:
+            self.replaced[name] = Content.of(after)
+
+    def _normalisations(self) -> Iterator[Normalisation]:
+        for what, counts in (
+            ("storages moved", self.found.storages + self.rows),
+            ("device attributes and constants moved", self.found.devices),
+            ("devices in code moved", self.said.literals),
+        ):
+            moves = {d: n for d, n in counts.items() if d not in (KEPT, str(self.device))}
+            if moves:
+                detail = ", ".join(f"{d} x{n}" for d, n in sorted(moves.items()))
+                yield Normalisation(what, sum(moves.values()), f"{detail} to {self.device}")
+
+    def _warnings(self) -> Iterator[str]:
+        for text, count in self.said.warnings.items():
+            yield f"the code {text} ({count} x): left as it is"
+        for text, count in self.found.texts.items():
+            yield f"an attribute is the text {text!r} ({count} x): left as it is"
+
+
+def shifted(data: bytes, edits: list[Edit], limits: Limits, budget: Budget, where: str) -> bytes:
+    """Return a source map whose positions in a text follow the edits made to the text.
+
+    It is a tuple of records that begin with a position; since torch 1.11 behind a table of texts.
+
+    Raises:
+        CorruptError: It is no pickle.
+    """
+    pickle = Tracer(data, limits, budget, where)
+    value = pickle.load()
+    if isinstance(value, tuple) and len(value) == 3 and value[0] == "FORMAT_WITH_STRING_TABLE":
+        value = value[2]
+    ends = [edit.end for edit in edits]
+    grown = [0]
+    for edit in edits:
+        grown.append(grown[-1] + len(edit.data) - (edit.end - edit.start))
+    for record in value if isinstance(value, (tuple, list)) else ():
+        at = record[0] if isinstance(record, Made) and record else None
+        if isinstance(at, Number) and (more := grown[bisect_right(ends, at)]):
+            pickle.put(at.start, at.end, numbered(at + more))
+    return pickle.rewritten()
+
+
+def check(output: Artifact, device: Device) -> None:
+    """Read an output again, for devices that it must not name.
+
+    Raises:
+        VerificationError: It names one.
+    """
+    again = Program(output, device)
+    left = again.changes()
+    if left.replaced:
+        raise VerificationError(
+            f"the output still names another device than {device}", where=min(left.replaced)
+        )
+    about = torch_script.read(output).metadata
+    wrong = sorted(set(about.devices) - {str(device), KEPT})
+    if wrong:
+        raise VerificationError(f"the output still has tensors on {wrong[0]}", expected=str(device))

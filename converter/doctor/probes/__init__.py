@@ -1,0 +1,1 @@
+"""Probes: what this host is, as plain data."""

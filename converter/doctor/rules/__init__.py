@@ -1,0 +1,1 @@
+"""Rules about a host: pure functions of what the probes found."""

@@ -1,0 +1,24 @@
+"""What jobs leave that were ended: temporary files, and what they had begun to write."""
+
+import shutil
+from pathlib import Path
+
+from converter.executors.process_monitor import is_alive
+from converter.filesystem import atomic_output
+from converter.jobs.job import Job
+from converter.registries.catalog import scheme_of
+
+
+def remove(job: Job, scratch: Path) -> None:
+    """Remove what a job left whose process is gone.
+
+    Args:
+        job: Which.
+        scratch: Where it and others have temporary files, in folders that `converter.jobs.worker`
+        named.
+    """
+    for folder in scratch.glob("job-*-*"):
+        if not is_alive(int(folder.name.split("-")[1])):
+            shutil.rmtree(folder, ignore_errors=True)
+    if scheme_of(job.destination) == "":
+        atomic_output.sweep(Path(job.destination) / job.name)

@@ -1,0 +1,94 @@
+"""How a child ended, in words: the signal by name, where it was, and what it said last."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+from converter.byte_sizes import readable_size
+from converter.executors.protocol import End
+from formats.errors import EnvironmentFault
+
+ROOT = Path(__file__).parents[2]
+FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
+DUMP = re.compile(r"^(Fatal Python error: .+|(Current thread|Thread|Stack) .*most recent call .*)$")
+# Those that wait for others: their callers say more.
+WAITING = ("converter/executors", "converter/child/process.py", "converter/write/background.py")
+MAX_CHARACTERS = 300
+
+
+def of_status(status: int, words: bytes, *, oom: bool) -> tuple[End, str]:
+    """Return how a child ended that gave no answer, and did so by itself.
+
+    Args:
+        status: As ``waitpid`` tells it.
+        words: The last of what it printed, and the trace that `faulthandler` left there.
+        oom: Whether the kernel ran out of memory meanwhile.
+    """
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = signal.Signals(number).name if number in _SIGNALS else f"signal {number}"
+        if number == signal.SIGKILL:
+            return _killed(words, oom=oom)
+        return "crashed", str(EnvironmentFault(f"died of {name}{_told(words)}"))
+    code = os.waitstatus_to_exitcode(status)
+    return "crashed", str(EnvironmentFault(f"ended with code {code} and no answer{_told(words)}"))
+
+
+def of_timeout(seconds: float, words: bytes) -> str:
+    """Return what there is to say of a child that took too long."""
+    return str(
+        EnvironmentFault(
+            f"took longer than {seconds:g} s and was stopped{_told(words)}",
+            hint="--timeout gives it longer",
+        )
+    )
+
+
+def of_memory(used: int, limit: int, words: bytes) -> str:
+    """Return what there is to say of a child that took too much memory."""
+    return str(
+        EnvironmentFault(
+            f"took {readable_size(used)} of memory and was stopped{_told(words)}",
+            expected=f"at most {readable_size(limit)}",
+            hint="--memory gives it more",
+        )
+    )
+
+
+def _killed(words: bytes, *, oom: bool) -> tuple[End, str]:
+    if oom:
+        hint = "--memory stops it in time, --jobs 1 leaves it more"
+        found = f"was killed (SIGKILL): the machine ran out of memory{_told(words)}"
+        return "oom", str(EnvironmentFault(found, hint=hint))
+    hint = "Perhaps it was out of memory"
+    return "killed", str(EnvironmentFault(f"was killed (SIGKILL){_told(words)}", hint=hint))
+
+
+def _told(words: bytes) -> str:
+    """Return where it was and what it said last, as the end of a clause."""
+    lines = words.decode("utf-8", "replace").splitlines()
+    start = next((i for i, line in enumerate(lines) if DUMP.match(line)), len(lines))
+    text = _place(lines[start:])
+    said = [line.strip() for line in lines[:start] if line.strip()]
+    if said:
+        text += f"; its last words: {said[-1][:MAX_CHARACTERS]}"
+    return text
+
+
+def _place(trace: list[str]) -> str:
+    """Return the innermost function of ours in a trace, or the innermost at all."""
+    frames = [m.groups() for line in trace if (m := FRAME.match(line))]
+    ours = [
+        (path.relative_to(ROOT).as_posix(), line, name)
+        for file, line, name in frames
+        if (path := Path(file)).is_relative_to(ROOT / "converter")
+        or path.is_relative_to(ROOT / "formats")
+    ]
+    telling = [frame for frame in ours if not frame[0].startswith(WAITING)]
+    for file, line, name in telling[:1] or frames[:1]:
+        return f", in {name} ({file}:{line})"
+    return ""
+
+
+_SIGNALS = frozenset(int(s) for s in signal.Signals)

@@ -1,0 +1,1 @@
+"""Files as the operating system keeps them: atomic output, locked folders."""

@@ -1,0 +1,152 @@
+"""An output is whole or absent: built beside its target, then renamed into place.
+
+The staging folder lies in the target's own folder (a rename must not cross file systems), carries
+the target's name and is locked while its owner lives, so that the next run can tell an abandoned
+one and remove it.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from converter.filesystem import directory_lock
+from formats.errors import StorageError, UsageError
+
+MARK = ".convert-"
+PLACES = 8  # staging folders of one target that are found again by their names alone
+# What a bundle may still hold that has lost its manifest.
+_BUNDLED = re.compile(r"model[\w.-]*\.(?:safetensors|onnx|index\.json)|assets")
+LONGEST_NAME = 235  # bytes of a target's name that leave room for ours around it
+
+
+@contextmanager
+def staging(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside ``target``; it is gone when the block ends, however it ends.
+
+    Raises:
+        StorageError: The folder of the target is missing or cannot be written.
+    """
+    sweep(target)
+    try:
+        folder, lock = directory_lock.make(_places(target))
+    except OSError as e:
+        raise StorageError.writing(target.parent, e) from e
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def sweep(target: Path) -> bool:
+    """Remove staging folders of a target whose owners are gone; tell whether none is left."""
+    left = [p for p in islice(_places(target), PLACES) if not directory_lock.remove_abandoned(p)]
+    return not left
+
+
+def _places(target: Path) -> Iterator[Path]:
+    """Yield where staging folders of a target may be, which is known without listing any folder.
+
+    A destination may hold many thousands of outputs, and each would list it.
+    """
+    name = target.name
+    if len(os.fsencode(name)) > LONGEST_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    for n in range(PLACES):
+        yield target.with_name(f".{name}{MARK}{n}")
+    while True:  # so many at once: these are found by nobody, should all be killed
+        yield target.with_name(f".{name}{MARK}{os.urandom(4).hex()}")
+
+
+def check_target(target: Path, *, force: bool) -> None:
+    """Raise unless ``target`` is free, or is an output that ``force`` may replace.
+
+    Raises:
+        UsageError: It exists and ``force`` is not given, or it is a folder that holds something
+            else than an output of ours.
+        StorageError: The folder it shall stand in is not there.
+    """
+    if not target.parent.is_dir():
+        raise StorageError("there is no such folder", where=target.parent)
+    if not os.path.lexists(target):
+        return
+    if not force:
+        raise UsageError("exists", where=target, hint="Choose another -o, or replace it: --force")
+    if target.is_dir() and not target.is_symlink() and not _is_output(target):
+        raise UsageError(
+            "is a folder that convert did not write, and will not replace", where=target
+        )
+
+
+def publish(payload: Path, target: Path, *, force: bool, sync: bool = True) -> None:
+    """Rename ``payload``, which lies in a staging folder, to ``target``.
+
+    Args:
+        payload: What was made.
+        target: Where it belongs.
+        force: Whether an output that is there may be replaced.
+        sync: Wait until names are on the disk, too; of no use where files are not.
+
+    Raises:
+        UsageError: Something appeared at ``target`` meanwhile, and ``force`` is not given.
+        StorageError: The rename failed; the old output is where it was.
+    """
+    check_target(target, force=force)
+    aside = payload.with_name(payload.name + ".old")
+    try:
+        if sync:
+            _sync(payload.parent)
+        is_folder = target.is_dir() and not target.is_symlink()
+        if is_folder or (payload.is_dir() and os.path.lexists(target)):
+            target.rename(aside)  # a folder can only be renamed over an empty one
+            try:
+                payload.rename(target)
+            except OSError:
+                aside.rename(target)
+                raise
+        elif force or payload.is_dir():
+            payload.replace(target)
+        else:
+            os.link(payload, target)  # unlike rename, never replaces
+        if sync:
+            _sync(target.parent)
+    except FileExistsError as e:
+        raise UsageError("appeared meanwhile", where=target) from e
+    except OSError as e:
+        raise StorageError.writing(target, e) from e
+
+
+def sync_tree(folder: Path) -> None:
+    """Make the folders of a tree durable; their files were synced as they were written."""
+    for path, _, _ in os.walk(folder):
+        _sync(Path(path))
+
+
+def _is_output(folder: Path) -> bool:
+    names = {p.name for p in folder.iterdir()}
+    return (
+        not names
+        or "manifest.json" in names
+        or {"convert.json", "saved_model.pb"} <= names
+        or any(n.endswith(".safetensors.index.json") for n in names)
+        or names == {"config.pbtxt", "1"}  # of Triton
+        or ("model.onnx" in names and all(n.startswith("model.") for n in names))
+        or (folder.suffix == ".portable" and all(_BUNDLED.fullmatch(n) for n in names))
+    )
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as e:
+        if e.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot sync folders
+            raise
+    finally:
+        os.close(fd)

@@ -1,0 +1,214 @@
+"""What of a source's computation becomes graphs: one, or one for each signature.
+
+A signature that cannot be lowered is left out and named, as long as another one can; what was
+asked for by name must be lowered, or nothing is written.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from converter.lower import OPSET, OPSETS, lower
+from converter.options import Options
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle, LeftOut, Normalisation
+from formats.errors import (
+    ConvertError,
+    CorruptError,
+    EnvironmentFault,
+    Gaps,
+    UnsupportedError,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from converter.child.trust import Trusted
+    from converter.lower.graph import Graph
+
+TORCH = ("torchscript", "exported_program", "torch_modules")  # kinds of topologies
+ASKED = re.compile(r"takes --opset (\d+)")  # as gaps say it
+
+
+def graphs_of(
+    bundle: Bundle, artifact: Artifact, options: Options, *, only_one: bool
+) -> "tuple[Bundle, list[Graph]]":
+    """Return a source's graphs, the default one first, and the bundle with what was left out.
+
+    Args:
+        bundle: The model.
+        artifact: Its files.
+        options: Opset, trusted modules, wanted signatures; of torch's programs who exports them,
+            and with which inputs.
+        only_one: Whether the output is one file: then only the first.
+
+    Raises:
+        UnsupportedError: None of them, or one that was asked for, can be lowered.
+        CorruptError: The topology is damaged.
+        UsageError: There is no such signature.
+        SafetyError: It would take code that nobody trusts.
+        EnvironmentFault: It takes a framework that is not here, or that died.
+    """
+    opset, trust, wanted = options.opset or _least(options), options.trust, options.signatures
+    if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
+        bundle, graph = _of_torch(bundle, artifact, options, opset or OPSET)
+        return _told(bundle, [graph], ()), [graph]
+    names: list[str | None] = [*wanted] or _signatures(bundle)
+    if only_one and len(wanted) > 1:
+        raise UsageError(f"{len(wanted)} signatures in one file", hint="Give -o a folder's name")
+    left_out: list[LeftOut] = []
+    graphs: list[Graph] = []
+    failures: list[ConvertError] = []
+    alike: dict[object, str] = {}
+    for name in names:
+        if only_one and graphs:
+            reason = "the output is one file, for one signature; --signature says which"
+            left_out.append(LeftOut(f"signature {name}", reason))
+            continue
+        try:
+            graph = _lowered(bundle, opset, trust, name)
+        except (UnsupportedError, CorruptError) as e:
+            if wanted or len(names) == 1:
+                raise
+            failures.append(e)
+            left_out.append(LeftOut(f"signature {name}", reason_of(e), gaps_of(e)))
+            continue
+        if len(names) > 1:
+            from converter.lower.likeness import likeness
+
+            twin = alike.setdefault(likeness(graph), str(name))
+            if twin != name:
+                left_out.append(LeftOut(f"signature {name}", f"it is the same as {twin}"))
+                continue
+        graphs.append(graph)
+    if not graphs:
+        raise failures[0]
+    return _told(bundle, graphs, left_out), graphs
+
+
+def _least(options: Options) -> int | None:
+    """Return the opset that a precision needs: before 22, convolutions are not of bfloat16."""
+    return max(OPSETS) if options.precision == "bf16" else None
+
+
+def _of_torch(
+    bundle: Bundle, artifact: Artifact, options: Options, opset: int
+) -> "tuple[Bundle, Graph]":
+    """Lower a torch program ourselves, and where that has gaps have torch export it."""
+    gap: ConvertError | None = None
+    if options.arch is None and options.exporter in ("auto", "native"):
+        try:
+            return bundle, _natively(bundle, opset, options)
+        except (UnsupportedError, CorruptError) as e:
+            if options.exporter == "native":
+                raise
+            gap = e
+    from converter.capture import Request, capture
+
+    request = Request(
+        opset=opset, exporter=options.exporter, arch=options.arch,
+        inputs=options.inputs, hinted=options.hinted_inputs, trust=options.trust,
+        limits=options.limits,
+    )  # fmt: skip
+    try:
+        captured = capture(artifact.path, bundle, request)
+    except (UnsupportedError, CorruptError) as e:
+        if gap is not None:
+            e.add_note(f"convert itself: {gap.found}")
+            e.gaps = gap.gaps
+        raise
+    except EnvironmentFault as e:
+        if gap is None:
+            raise
+        raise EnvironmentFault(
+            f"{gap.found}; and {e.found}", where=e.where, hint=e.hint, gaps=gaps_of(gap)
+        ) from e
+    if gap is not None:
+        captured.graph.notes.insert(0, f"torch exported it, for here {gap.found}")
+    return captured.bundle, captured.graph
+
+
+def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
+    """Lower a torch program, with inputs as a registry declares them where it records none."""
+    hinted = options.hinted_inputs
+    records = bundle.topology is not None and bundle.topology.kind == "exported_program"
+    if hinted and not options.inputs and not records:
+        # One input is the one that there is, whatever a registry calls it.
+        given = (replace(hinted[0], name=""),) if len(hinted) == 1 else hinted
+        with suppress(UnsupportedError, CorruptError, UsageError):
+            return lower(bundle, opset, inputs=given)
+    return lower(bundle, opset, inputs=options.inputs)
+
+
+def _lowered(
+    bundle: Bundle, opset: int | None, trust: "Sequence[Trusted]", name: str | None
+) -> "Graph":
+    """Lower with the usual operators, and where they do not reach with those that do."""
+    try:
+        return lower(bundle, opset, trust, name)
+    except UnsupportedError as e:
+        newer = [int(n) for n in ASKED.findall(e.found)]
+        if opset is not None or not newer:
+            raise
+        return lower(bundle, max(newer), trust, name)
+
+
+def _signatures(bundle: Bundle) -> list[str | None]:
+    if bundle.topology is None or bundle.topology.kind != "graphdef":
+        return [None]
+    from converter.lower.tf.lowering import signatures
+
+    return [*signatures(bundle)] or [None]
+
+
+def reason_of(error: ConvertError) -> str:
+    """Return why something was left out, as its error says."""
+    return error.found if error.hint is None else f"{error.found} ({error.hint})"
+
+
+def gaps_of(error: ConvertError) -> Gaps:
+    """Return what of ours is to blame: gaps that were counted, or else what is not supported."""
+    if isinstance(error, UnsupportedError) and not error.gaps:
+        return ((error.found.removeprefix("not supported: "), 1),)
+    return error.gaps
+
+
+def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]) -> Bundle:
+    """Say of graphs what they do not do as the source does."""
+    from converter.lower.encoded import AS_INPUT, described, roots
+
+    changes: list[Normalisation] = []
+    narrowed: dict[str, int] = {}
+    unkept: set[str] = set()
+    for graph in graphs:
+        unkept.update(graph.unkept)
+        left_out = [
+            *left_out, *(LeftOut(f"output {n}", why) for n, why in graph.left_out.items()),
+        ]  # fmt: skip
+        for op_type, count in graph.narrowed.items():
+            narrowed[op_type] = narrowed.get(op_type, 0) + count
+    if narrowed:
+        what = ", ".join(f"{op_type} {count}" for op_type, count in sorted(narrowed.items()))
+        detail = f"{what}: onnxruntime has them in no wider type"
+        changes.append(Normalisation("float64 computed in float32", sum(narrowed.values()), detail))
+    drawn = Counter(op for graph in graphs for op in graph.random.values())
+    if drawn:
+        what = ", ".join(f"{op} {count}" for op, count in sorted(drawn.items()))
+        detail = f"{what}: of the same distribution, by ONNX's generator"
+        changes.append(Normalisation("random numbers are others", drawn.total(), detail))
+    for graph in graphs:
+        for one, what in zip(roots(graph.encoded), described(graph.encoded), strict=True):
+            change = Normalisation(f"{one.kind}{AS_INPUT}", len(one.parts), what)
+            changes += [change] * (change not in changes)
+    if unkept:
+        detail = f"{', '.join(sorted(unkept)[:5])}: a graph keeps no state between its runs"
+        changes.append(Normalisation("assignments to variables left out", len(unkept), detail))
+    about = bundle.metadata
+    metadata = replace(
+        about,
+        normalisations=(*about.normalisations, *changes),
+        left_out=(*about.left_out, *left_out),
+    )
+    return replace(bundle, metadata=metadata)

@@ -1,0 +1,255 @@
+"""Arrays against arrays: how far apart they are, and whether that is near enough.
+
+An element passes where ``|found - expected| <= atol + rtol * |expected|``. By default rtol is zero
+and atol a part of the output's scale, its largest magnitude: what a deep model loses by adding in
+another order grows with the sums, not with each result. NaN and infinities must be equal in place;
+integers, booleans and text must be equal. What compares nothing fails.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from converter.verification.report import Measure
+
+# dtype -> part of an output's scale that may be lost: for float32 the noise of the deepest CNNs,
+# for the others as many roundings of theirs.
+RELATIVE: Mapping[str, float] = {
+    "float64": 1e-7,
+    "float32": 1e-4,
+    "float16": 1e-2,
+    "bfloat16": 5e-2,
+    "8 bits": 5e-2,  # of what a model rounds to on the way: no output has it as its dtype
+}
+ROUNDED = "8 bits"
+EMPTY = "has no element to compare"
+DECADES = 10.0 ** np.arange(-9, 1)  # where the figures of `Measure.decades` part
+LEAST_SCALE = 1e-10  # of an output: what saturated to almost nothing is all noise
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What may differ, by output; the empty name stands for all that are not named.
+
+    Attributes:
+        atol: As the user set it.
+        rtol: Likewise.
+        precision: The coarsest floating point dtype of the model, which decides what is noise.
+    """
+
+    atol: Mapping[str, float] = field(default_factory=dict)
+    rtol: Mapping[str, float] = field(default_factory=dict)
+    precision: str = "float32"
+
+    def of(self, name: str, dtype: str, scale: float) -> tuple[float, float]:
+        """Return atol and rtol of an output."""
+        if dtype not in RELATIVE:
+            return 0.0, 0.0
+        noise = max(RELATIVE[dtype], RELATIVE[self.precision])
+        atol = self.atol.get(name, self.atol.get("", noise * max(scale, LEAST_SCALE)))
+        return atol, self.rtol.get(name, self.rtol.get("", 0.0))
+
+    def general(self) -> "Tolerance":
+        """Return what is noise in this model, whatever the user asks of its outputs."""
+        return Tolerance(precision=self.precision)
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An output, and the dtype it has in its own runtime.
+
+    numpy has no bfloat16 and no strings: such outputs come as float32 and as unicode.
+    """
+
+    data: np.ndarray
+    dtype: str
+
+
+def coarsest(dtypes: "set[str]") -> str:
+    """Return the floating point dtype that keeps the least; float64 where there is none."""
+    return max(dtypes & RELATIVE.keys(), key=lambda d: RELATIVE[d], default="float64")
+
+
+def compare(
+    name: str, expected: Array, found: Array, tolerance: Tolerance, case: str = ""
+) -> Measure:
+    """Measure one output in one case."""
+    measure = Measure(name, expected.dtype, expected.data.shape, worst_case=case)
+    problems = []
+    if found.dtype != expected.dtype:
+        problems.append(f"is {found.dtype}, not {expected.dtype}")
+    if found.data.shape != expected.data.shape:
+        problems.append(f"has shape {list(found.data.shape)}, not {list(expected.data.shape)}")
+    if problems:
+        return replace(measure, problems=tuple(problems))
+    if not expected.data.size:
+        return replace(measure, problems=(EMPTY,))
+    if expected.data.dtype.kind not in "fiub":
+        return _texts(measure, expected.data, found.data)
+    return _numbers(measure, expected, found, tolerance)
+
+
+def _texts(measure: Measure, expected: np.ndarray, found: np.ndarray) -> Measure:
+    wrong = np.argwhere(expected != found)
+    decades = (expected.size - len(wrong), *[0] * DECADES.size, len(wrong))
+    measure = replace(measure, elements=expected.size, decades=decades)
+    if not len(wrong):
+        return measure
+    where = tuple(int(i) for i in wrong[0])
+    return replace(
+        measure,
+        worst_index=where,
+        expected=str(expected[where]),
+        found=str(found[where]),
+        problems=(f"{len(wrong)} of {expected.size} texts differ",),
+    )
+
+
+def _numbers(measure: Measure, expected: Array, found: Array, tolerance: Tolerance) -> Measure:
+    a, b = expected.data.astype(np.float64), found.data.astype(np.float64)
+    finite = np.isfinite(a)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    odd = ~same & ~(finite & np.isfinite(b))
+    with np.errstate(invalid="ignore"):
+        gap = np.where(same, 0, np.abs(a - b))  # equal infinities subtract to NaN
+    gap = np.where(odd, np.inf, gap)
+    magnitude = np.where(finite, np.abs(a), 0)
+    scale = float(magnitude.max())
+    atol, rtol = tolerance.of(measure.name, expected.dtype, scale)
+    wrong = gap > atol + rtol * magnitude
+    if expected.data.dtype.kind in "iu":
+        # float64 holds integers up to 2**53 only: those beyond are compared as they are.
+        wrong = expected.data != found.data
+    worst = np.unravel_index(
+        int(np.argmax(np.where(wrong, gap, -1) if wrong.any() else gap)), a.shape
+    )
+    max_abs = float(gap.max())
+    problems = []
+    if odd.any():
+        problems.append(f"{int(odd.sum())} of {a.size} elements are not finite on one side only")
+    far = int((wrong & ~odd).sum())
+    if far:
+        problems.append(f"{far} of {a.size} elements differ by more than is allowed")
+    if not finite.any():
+        problems.append("has no finite element to compare")
+    return replace(
+        measure,
+        elements=a.size,
+        scale=scale,
+        max_abs=max_abs,
+        max_rel=_ratio(max_abs, scale),
+        cosine=_cosine(a[finite & ~odd], b[finite & ~odd]),
+        worst_index=tuple(int(i) for i in worst),
+        expected=float(a[worst]),
+        found=float(b[worst]),
+        smallest_atol=max_abs,
+        smallest_rtol=_smallest_rtol(gap, magnitude),
+        atol=atol,
+        rtol=rtol,
+        decades=_decades(gap, scale),
+        problems=tuple(problems),
+    )
+
+
+def _decades(gap: np.ndarray, scale: float) -> tuple[int, ...]:
+    there = gap[gap > 0]
+    counts = np.bincount(np.searchsorted(DECADES * scale, there, "right"), minlength=11)
+    return (gap.size - there.size, *map(int, counts))
+
+
+def _ratio(part: float, whole: float) -> float:
+    if not part:
+        return 0.0
+    return part / whole if whole else float("inf")
+
+
+def _smallest_rtol(gap: np.ndarray, magnitude: np.ndarray) -> float:
+    there = gap > 0
+    if not there.any():
+        return 0.0
+    with np.errstate(divide="ignore"):
+        return float((gap[there] / magnitude[there]).max())
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> float:
+    if not a.size:
+        return 1.0
+    # Scaled first, so that squares of large numbers stay finite.
+    largest = max(float(np.abs(a).max()), float(np.abs(b).max())) or 1.0
+    a, b = a / largest, b / largest
+    lengths = float(np.linalg.norm(a)) * float(np.linalg.norm(b))
+    if not lengths:
+        return 1.0 if np.array_equal(a, b) else 0.0
+    return float(np.clip(np.dot(a.ravel(), b.ravel()) / lengths, -1, 1))
+
+
+def says_little(outputs: "list[np.ndarray]", atol: float) -> bool:
+    """Tell whether an output hides what goes before: it has two values at most, or never varies.
+
+    A softmax of large numbers is one such: zeros and a one, whatever the layers before it do.
+
+    Args:
+        outputs: The source's, in all cases; the first axis is the batch.
+        atol: Below which two values count as one.
+    """
+    if any(a.dtype.kind not in "fiub" for a in outputs):
+        return False
+    step = atol or 1.0
+    wide = [np.asarray(a, np.float64) for a in outputs]
+    values = np.concatenate([a[np.isfinite(a)].ravel() for a in wide])
+    if np.unique(np.round(values / step)).size <= 2:
+        return True
+    batches = [a for a in wide if a.ndim and len(a) > 1]
+    return bool(batches) and all(bool(np.all(np.abs(a - a[:1]) <= step)) for a in batches)
+
+
+def settled(measures: "Mapping[str, list[Measure]]") -> dict[str, Measure]:
+    """Return one measure for each output.
+
+    An output that is empty on both sides is no failure as long as another one has elements; where
+    none has, nothing was compared.
+    """
+    outputs = {name: joined(found) for name, found in measures.items()}
+    if any(measure.elements for measure in outputs.values()):
+        for name, found in measures.items():
+            if all(measure.problems == (EMPTY,) for measure in found):
+                outputs[name] = replace(outputs[name], problems=())
+    return outputs
+
+
+def are_empty(outputs: Mapping[str, Measure]) -> bool:
+    """Tell whether all outputs are of the same shapes on both sides, and have no elements."""
+    return bool(outputs) and all(
+        not m.elements and m.problems and all(p.startswith(EMPTY) for p in m.problems)
+        for m in outputs.values()
+    )
+
+
+def joined(measures: "list[Measure]") -> Measure:
+    """Return one measure of an output for all its cases: the worst of each figure.
+
+    Where cases have different scales, the worst is what uses most of what it is allowed; a case in
+    which it is empty counts where it always is.
+    """
+    measures = [m for m in measures if m.problems != (EMPTY,)] or measures
+    worst = max(measures, key=lambda m: (not m.passed, _used(m)))
+    problems: dict[str, None] = {}
+    for m in measures:
+        problems.update((f"{p} ({m.worst_case})" if m.worst_case else p, None) for p in m.problems)
+    return replace(
+        worst,
+        elements=sum(m.elements for m in measures),
+        max_abs=max(m.max_abs for m in measures),
+        max_rel=max(m.max_rel for m in measures),
+        cosine=min(m.cosine for m in measures),
+        smallest_atol=max(m.smallest_atol for m in measures),
+        smallest_rtol=max(m.smallest_rtol for m in measures),
+        decades=tuple(map(sum, zip(*(m.decades for m in measures if m.decades), strict=True))),
+        problems=tuple(problems),
+    )
+
+
+def _used(measure: Measure) -> float:
+    allowed = measure.atol + measure.rtol * measure.scale
+    return _ratio(measure.max_abs, allowed)

@@ -1,0 +1,1 @@
+"""Comparison on a device, with proof of placement."""

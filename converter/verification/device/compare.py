@@ -1,0 +1,197 @@
+"""Both models on a device and on the CPU: the four-way comparison, and who was really there.
+
+Equivalence is decided on the CPU, where both runtimes compute alike. On the device the same inputs
+are run once more by both, and held against what was computed on the CPU, and against each other:
+float32 differs by roundings only, for products are not rounded to TF32, and so the same tolerance
+holds (see `converter.verification.compare`). With ``allow_tf32`` they are, to float16's eleven bits
+of mantissa, and what is noise of float16 is noise.
+
+A runtime that has no such device is not run there. One that was given the device, took the model
+and computed elsewhere has failed, however good its numbers are.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+
+from converter.devices.names import parse_device
+from converter.verification.compare import Array, Tolerance, coarsest, compare, settled
+from converter.verification.device.placement import On, Placement
+from converter.verification.device.report import DeviceReport, Side
+from converter.verification.report import Measure, Runtime, Status
+from converter.verification.runners import NoRun, Prepared
+
+TF32 = "float16"  # the dtype of TF32's mantissa
+SOURCE, CONVERTED = "source", "converted"
+PAIRS = (
+    ((CONVERTED, "device"), (CONVERTED, "CPU")),
+    ((CONVERTED, "device"), (SOURCE, "CPU")),
+    ((SOURCE, "device"), (SOURCE, "CPU")),
+    ((CONVERTED, "device"), (SOURCE, "device")),
+)
+Outputs = Callable[[int, int], Array]  # of a case's number and an output's
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one model made of the cases on the device.
+
+    Attributes:
+        runtime: Who ran it.
+        outputs: What came out.
+        placement: Where its parts were, as far as the runtime said.
+        failed: Why it does not compute there what it computes on the CPU, or empty.
+    """
+
+    runtime: Runtime
+    outputs: Outputs
+    placement: Placement | None
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One of both models.
+
+    Attributes:
+        cpu: What it computed there.
+        run: Runs it on a device, on the same cases.
+    """
+
+    cpu: Outputs
+    run: Callable[[On], Ran | NoRun]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is compared.
+
+    Attributes:
+        outputs: Names of the outputs, in order.
+        cases: Numbers and names of the cases that both have run on the CPU.
+        tolerance: What is allowed on the CPU.
+        allow_cpu_nodes: How many parts of a model may be on the CPU.
+        skipped: Numbers of outputs that differ from run to run.
+    """
+
+    outputs: Sequence[str]
+    cases: Mapping[int, str]
+    tolerance: Tolerance
+    allow_cpu_nodes: int = 0
+    skipped: frozenset[int] = frozenset()
+
+
+def place(device: str | None, *, allow_tf32: bool) -> On | None:
+    """Return where both models shall run besides; None where nothing but the CPU was asked for.
+
+    Raises:
+        UsageError: It is no device's name.
+    """
+    if device in (None, "none"):
+        return None
+    found = parse_device(device or "")
+    return None if found.is_host else On(found, allow_tf32)
+
+
+def verify_on_device(source: Party, converted: Party, question: Question, on: On) -> DeviceReport:
+    """Run both models on a device, and compare all four results.
+
+    Args:
+        source: The source, which has run on the CPU.
+        converted: What it was converted to, likewise.
+        question: What is compared.
+        on: Which device.
+
+    Raises:
+        EnvironmentFault: A child died, hung, or took too much memory.
+    """
+    begin = perf_counter()
+    allowed = question.allow_cpu_nodes
+    ours = converted.run(on)
+    there = _side(CONVERTED, ours, allowed)
+    report = DeviceReport(
+        there.status, there.reason, str(on.device), on.allow_tf32, allowed,
+        Side("not run", "the converted model is not run there"), there,
+    )  # fmt: skip
+    if isinstance(ours, NoRun) or ours.failed:
+        return replace(report, seconds=perf_counter() - begin)
+    theirs = source.run(on)
+    report = replace(report, source=_side(SOURCE, theirs, allowed))
+    results = {(SOURCE, "CPU"): source.cpu, (CONVERTED, "CPU"): converted.cpu}
+    results[CONVERTED, "device"] = ours.outputs
+    if isinstance(theirs, Ran) and not theirs.failed:
+        results[SOURCE, "device"] = theirs.outputs
+    pairs = {
+        f"{' on the '.join(a)} ~ {' on the '.join(b)}": _measured(
+            results[a], results[b], question, on
+        )
+        for a, b in PAIRS
+        if a in results and b in results
+    }
+    problems = [*_fallen(report), *_different(pairs)]
+    if problems:
+        report = replace(report, status="failed", reason=problems[0])
+    return replace(report, pairs=pairs, seconds=perf_counter() - begin)
+
+
+def _side(name: str, ran: Ran | NoRun, allowed: int) -> Side:
+    # A source that its own framework does not run there proves nothing, for or against.
+    broken: Status = "failed" if name == CONVERTED else "not run"
+    if isinstance(ran, NoRun):
+        status = "not run" if ran.lacks_device or ran.is_missing else broken
+        return Side(status, ran.reason, None, ran.placement)
+    if ran.failed:
+        return Side(broken, ran.failed, ran.runtime, ran.placement)
+    if ran.placement is None:
+        return Side("failed", f"{ran.runtime} does not say where it was", ran.runtime)
+    problem = ran.placement.problem(allowed)
+    runtime = replace(ran.runtime, device=ran.placement.mostly)
+    return Side("failed" if problem else "passed", problem, runtime, ran.placement)
+
+
+def _fallen(report: DeviceReport) -> Iterable[str]:
+    """Yield which sides were not where they should be."""
+    for name, side in ((CONVERTED, report.converted), (SOURCE, report.source)):
+        if side.status == "failed":
+            yield f"the {name} model: {side.reason}"
+
+
+def _different(pairs: Mapping[str, Mapping[str, Measure]]) -> Iterable[str]:
+    """Yield in which pairs outputs differ."""
+    for name, pair in pairs.items():
+        wrong = [m for m in pair.values() if not m.passed]
+        if wrong:
+            worst = max(wrong, key=lambda m: m.max_rel)
+            yield (
+                f"{name}: {len(wrong)} of {len(pair)} outputs differ: {worst.name!r}: "
+                f"{worst.problems[0]}, max rel {worst.max_rel:.2g}"
+            )
+        if not pair:
+            yield f"{name}: there is no output to compare"
+
+
+def _measured(found: Outputs, expected: Outputs, question: Question, on: On) -> dict[str, Measure]:
+    tolerance = question.tolerance
+    if on.allow_tf32:
+        tolerance = replace(tolerance, precision=coarsest({tolerance.precision, TF32}))
+    return settled({
+        name: [
+            compare(name, expected(number, i), found(number, i), tolerance, case)
+            for number, case in question.cases.items()
+        ]
+        for i, name in enumerate(question.outputs)
+        if i not in question.skipped
+    })  # fmt: skip
+
+
+def beside(prepared: Prepared, chosen: Sequence[int], name: str) -> Prepared:
+    """Return the same inputs in a folder of their own, in which only those cases are run."""
+    folder = prepared.folder / name
+    folder.mkdir()
+    for number in chosen:
+        for i, array in enumerate(prepared.cases[number].arrays):
+            np.save(folder / f"in-{number}-{i}.npy", array)
+    groups = tuple((number,) for number in chosen)
+    return Prepared(folder, prepared.names, prepared.cases, groups)

@@ -1,0 +1,99 @@
+"""What an ONNX file declares, and how to have more of its values as outputs.
+
+A protobuf may come in pieces: fields appended to a file's bytes are joined to what is there. So a
+model gets more outputs without being decoded, written again, or copied to another place.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from converter.lower.builder import element_type
+from converter.lower.emit import Message
+from formats.artifact import Artifact
+from formats.containers.protobuf.messages import decode
+from formats.core.bundle import Finding, TensorSpec
+from formats.core.storage import Span
+from formats.limits import DEFAULT, Limits
+from formats.onnx import files as onnx_files
+from formats.onnx.schemas import SCHEMA
+
+# numpy, and so a runner, has no such types: they come out as float32, which holds each exactly.
+WIDENED = frozenset(
+    ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+)
+WIDE = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What an ONNX file says of itself.
+
+    Attributes:
+        inputs: Without those that have an initializer.
+        outputs: Likewise named, with dtype and shape.
+        values: Names of all values that nodes of the main graph make.
+        findings: Nodes that run code or read files.
+        path: The file.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    values: frozenset[str]
+    findings: tuple[Finding, ...]
+    path: Path | None = None
+
+
+def declared(path: Path, limits: Limits = DEFAULT) -> Declared:
+    """Return what an ONNX file declares.
+
+    Raises:
+        SourceError: It is no ONNX file, or damaged.
+    """
+    artifact = Artifact(path, limits)
+    bundle = onnx_files.read(artifact)
+    (signature,) = bundle.signatures
+    model = decode(Span.whole(artifact.file), SCHEMA["ModelProto"], limits)
+    values = frozenset(
+        name for node in model.graph.each("node") for name in list(node.output) if name
+    )
+    return Declared(signature.inputs, signature.outputs, values, bundle.metadata.findings, path)
+
+
+def more_outputs(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:
+    """Return what to append to a model so that it has these outputs too, and their names.
+
+    Args:
+        names: Of values that the model makes and does not return.
+        widened: Of values, returned or not, that must be cast to float32 to be looked at.
+    """
+    graph = Message()
+    found: dict[str, str] = {}
+    cast = set(widened)
+    for name in [*names, *cast]:
+        if name in found:
+            continue
+        shown = f"{name}/as_{WIDE}" if name in cast else name
+        if name in cast:
+            graph.data(1, _cast(name, shown))
+        info = Message()
+        info.data(1, shown)  # of which type it is, the runtime infers
+        graph.data(12, info)
+        found[name] = shown
+    model = Message()
+    model.data(7, graph)
+    return b"".join(p for p in model.pieces() if isinstance(p, bytes)), found
+
+
+def _cast(name: str, shown: str) -> Message:
+    to = Message()
+    to.data(1, "to")
+    to.number(3, element_type(WIDE))
+    to.number(20, 2)
+    node = Message()
+    node.data(1, name)
+    node.data(2, shown)
+    node.data(3, shown)
+    node.data(4, "Cast")
+    node.data(5, to)
+    return node

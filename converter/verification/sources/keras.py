@@ -1,0 +1,312 @@
+"""Who runs a source: by the kind of its topology, the one place that says so.
+
+A `Source` is an artifact, and what its own framework is told to run it as. Where several
+signatures of it could be what a file was converted from, there is one for each.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from converter.child.process import Allowance
+from converter.child.trust import Trusted
+from converter.lower import lower
+from converter.lower.graph import Graph
+from converter.lower.keras.lowering import model_of
+from converter.lower.keras.model import is_model
+from converter.lower.onnx import lowering as onnx_lowering
+from converter.options import Arch
+from converter.verification.device.placement import CPU, On
+from converter.verification.inputs import draw as inputs
+from converter.verification.inputs import graph_hints
+from converter.verification.inputs.draw import Hint
+from converter.verification.onnx_values import Declared
+from converter.verification.report import GraphReport
+from converter.verification.runners import (
+    NoRun,
+    Prepared,
+    SourceRun,
+    has_onnxruntime,
+    may_have_keras,
+    run_source,
+)
+from converter.verification.sources import onnx_file
+from converter.verification.sources import tensorflow as tensorflow_source
+from converter.verification.sources import torch as torch_source
+from converter.verification.sources.tensorflow import Binding, may_have_tensorflow
+from converter.verification.sources.torch import STATE_DICT, Torch, may_have_torch
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle, TensorSpec
+from formats.errors import CorruptError, SourceError, UnsupportedError, UsageError
+from formats.onnx import files as onnx_files
+
+VOCABULARY_BYTES = 1 << 20
+
+
+class Source(Protocol):
+    """An artifact, and how it is run.
+
+    Attributes:
+        graph: As lowered from it, before any pass; None where that has gaps.
+        has_layers: Whether layers say what its inputs stand for, and cast them.
+    """
+
+    @property
+    def graph(self) -> Graph | None: ...  # noqa: D102
+
+    @property
+    def has_layers(self) -> bool: ...  # noqa: D102
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what is known of its inputs, by their names in the file."""
+        ...
+
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
+        """Run it on cases, and return the outputs of layers too."""
+        ...
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KerasSource:
+    """A model that Keras or tf_keras runs."""
+
+    path: Path
+    bundle: Bundle
+    allowance: Allowance
+    trust: Sequence[Trusted]
+    graph: Graph | None
+    has_layers: bool = True
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what its layers say of its inputs; a class of its author's says nothing."""
+        topology = self.bundle.topology
+        content = None if topology is None or self.graph is None else topology.content
+        if not isinstance(content, Mapping) or not is_model(content):
+            return {}
+        return inputs.hints(model_of(self.bundle), vocabulary(self.bundle))
+
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
+        """Run it in whichever Keras loads it."""
+        about = self.bundle.metadata
+        version = about.recorded.get("keras_version", "")
+        return run_source(
+            self.path, about.format, version, prepared, self.allowance,
+            layers=layers, trust=self.trust, on=on,
+        )  # fmt: skip
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        return notes_on_keras(self.bundle, run)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlowSource:
+    """A graph that TensorFlow runs.
+
+    Attributes:
+        as_placed: Whether the devices that its own nodes name hold on a device: what was written
+            for one must be there by itself.
+    """
+
+    path: Path
+    bundle: Bundle
+    allowance: Allowance
+    binding: Binding
+    graph: Graph | None
+    has_layers: bool = False
+    as_placed: bool = False
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what the lowered graph does with its inputs."""
+        return {} if self.graph is None else graph_hints.hints(self.graph, vocabulary(self.bundle))
+
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
+        """Run it in TensorFlow."""
+        return tensorflow_source.run_tensorflow(
+            self.path, self.bundle, self.binding, prepared, self.allowance,
+            layers=layers, on=on, as_placed=self.as_placed,
+        )  # fmt: skip
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        return [*run.notes, *self.binding.notes]
+
+
+@dataclass(frozen=True, slots=True)
+class TorchSource:
+    """A program, a pickled module, or a state dict with its factory, that torch runs.
+
+    Attributes:
+        graph: Where it is not lowered by us, as the file has it: without a layer's name.
+    """
+
+    allowance: Allowance
+    asked: Torch
+    graph: Graph | None
+    file: Graph | None
+    has_layers: bool = False
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what the file does with its inputs: torch decides whether it takes them."""
+        graph = self.file or self.graph
+        return {} if graph is None else graph_hints.hints(graph)
+
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
+        """Run it in torch."""
+        return torch_source.run_torch(self.asked, prepared, self.allowance, layers=layers, on=on)
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        return [*run.notes]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a user says of a source.
+
+    Attributes:
+        trust: Modules of the user's that its own classes may be taken from.
+        signature: Which of its signatures a file was converted from.
+        arch: Who makes the module that a state dict is of.
+        specs: Inputs of a program that does not record them.
+    """
+
+    trust: Sequence[Trusted] = ()
+    signature: str | None = None
+    arch: Arch | None = None
+    specs: Sequence[TensorSpec] = ()
+
+
+Candidates = Callable[
+    [Path, Bundle, Declared, Allowance, Told],
+    "list[Source] | GraphReport",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """Who runs topologies of a kind.
+
+    Attributes:
+        name: What messages call it.
+        may_be_here: Whether it may be found: cheap, and before anything is prepared for it.
+        candidates: What a file may be compared with, the likeliest first; or why with nothing.
+    """
+
+    name: str
+    may_be_here: Callable[[], bool]
+    candidates: Candidates
+
+
+def _keras(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+) -> list[Source] | GraphReport:
+    del file  # a Keras model has one signature
+    return [KerasSource(path, bundle, allowance, told.trust, _lowered(bundle, told.trust))]
+
+
+def _tensorflow(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+) -> list[Source] | GraphReport:
+    found: list[Source] = []
+    names = tensorflow_source.signatures_of(bundle, file, told.signature)
+    for name in names or [""]:
+        graph = _lowered(bundle, told.trust, name or None)
+        binding = tensorflow_source.bound(bundle, file, graph, name)
+        if isinstance(binding, GraphReport):
+            return binding
+        found.append(TensorFlowSource(path, bundle, allowance, binding, graph))
+    return found
+
+
+def _torch(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+) -> list[Source] | GraphReport:
+    form = torch_source.form_of(bundle, told.arch)
+    dtypes = tuple(spec.dtype for spec in file.inputs)
+    devices = torch_source.named_devices(bundle)
+    asked = Torch(path, form, dtypes, told.trust, told.arch, devices)
+    read = _as_written(file)
+    try:
+        graph = _lowered(bundle, specs=told.specs or file.inputs)
+    except UsageError:
+        graph = None  # its inputs go by other names, or there are others
+    return [TorchSource(allowance, asked, graph or read, read)]
+
+
+def _onnx(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+) -> list[Source] | GraphReport:
+    del told  # a file is what it is
+    found = onnx_file.source_of(path, bundle, file, allowance, _lowered(bundle))
+    return found if isinstance(found, GraphReport) else [found]
+
+
+_TORCH = Framework("torch", may_have_torch, _torch)
+FRAMEWORKS: Mapping[str, Framework] = {
+    "keras_config": Framework("Keras", may_have_keras, _keras),
+    "graphdef": Framework("TensorFlow", may_have_tensorflow, _tensorflow),
+    "onnx": Framework("onnxruntime", has_onnxruntime, _onnx),
+    "torchscript": _TORCH,
+    "exported_program": _TORCH,
+    "torch_modules": _TORCH,
+    STATE_DICT: _TORCH,
+}
+
+
+def _as_written(file: Declared) -> Graph | None:
+    """Return the graph that a file holds."""
+    if file.path is None:
+        return None
+    try:
+        return onnx_lowering.lower(onnx_files.read(Artifact(file.path)))
+    except (SourceError, UnsupportedError):
+        return None  # it can be compared, and less be known of its inputs
+
+
+def _lowered(
+    bundle: Bundle,
+    trust: Sequence[Trusted] = (),
+    signature: str | None = None,
+    specs: Sequence[TensorSpec] = (),
+) -> Graph | None:
+    """Return the source's graph, which says what its layers are called in the file."""
+    try:
+        return lower(bundle, trust=trust, signature=signature, inputs=specs)
+    except (CorruptError, UnsupportedError):
+        return None  # the file is somebody else's: it can be compared, and no layer be named
+
+
+def vocabulary(bundle: Bundle) -> list[str]:
+    """Return words that the source's lookups know."""
+    words: list[str] = []
+    for name, span in bundle.assets.items():
+        if "vocab" in name:
+            text = span.read(0, min(span.length, VOCABULARY_BYTES)).decode("utf-8", "replace")
+            words += [line for line in text.split("\n") if line and not line.startswith("[")]
+    return words
+
+
+def notes_on_keras(bundle: Bundle, run: SourceRun) -> list[str]:
+    """Return what a reader should know of how a Keras model was run."""
+    wanted = bundle.metadata.recorded.get("keras_version", "")
+    if wanted.startswith(("1.", "2.")) and run.runtime.name == "keras":
+        other = (
+            f"written by Keras {wanted} and run by Keras {run.runtime.version}, "
+            "which computes some layers differently"
+        )
+        return [*run.notes, other]
+    return [*run.notes]

@@ -1,0 +1,127 @@
+"""An ONNX file as a source: onnxruntime runs it, as it runs what it is converted to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from converter.child.process import Allowance
+from converter.lower.builder import ELEMENT_TYPES
+from converter.lower.graph import Graph
+from converter.verification.device.placement import CPU, On
+from converter.verification.inputs import graph_hints
+from converter.verification.inputs.draw import Hint
+from converter.verification.onnx_values import Declared, declared
+from converter.verification.report import GraphReport
+from converter.verification.runners import NoRun, OnnxRun, Prepared, SourceRun, output, run_onnx
+from formats.core.bundle import Bundle
+
+# What draws other numbers each time; a Dropout does where it is told to train.
+RANDOM = ("RandomNormal", "RandomUniform", "Bernoulli", "Multinomial", "Dropout")
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxSource:
+    """A file that onnxruntime runs."""
+
+    path: Path
+    own: Declared
+    allowance: Allowance
+    graph: Graph | None
+    random: tuple[str, ...] = ()
+    has_layers: bool = False
+
+    def hints(self) -> Mapping[str, Hint]:
+        """Return what the graph does with its inputs."""
+        return {} if self.graph is None else graph_hints.hints(self.graph)
+
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
+        """Run it in onnxruntime: of each case the first alternative that it takes."""
+        del layers  # it has none
+        outputs = {spec.name: spec.dtype for spec in self.own.outputs}
+        chosen: dict[int, int] = {}
+        refused: dict[int, str] = {}
+        run: OnnxRun | None = None
+        for turn in range(max(map(len, prepared.groups), default=0)):
+            asked = {
+                i: group[turn]
+                for i, group in enumerate(prepared.groups)
+                if i not in chosen and turn < len(group)
+            }
+            if not asked:
+                break
+            run = run_onnx(
+                self.path, prepared, [*asked.values()], outputs, self.allowance,
+                prefix="out", on=on,
+            )  # fmt: skip
+            if run.refused or run.no_device:
+                lacks = bool(run.no_device)
+                return NoRun(run.refused or run.no_device, is_missing=False, lacks_device=lacks)
+            for i, case in asked.items():
+                if case in run.errors:
+                    refused.setdefault(i, f"{prepared.cases[case].name}: {run.errors[case]}")
+                else:
+                    chosen[i] = case
+        left = [text for i, text in refused.items() if i not in chosen]
+        if run is None or not chosen:
+            return NoRun("; ".join(left[:1]) or "there is nothing to run it on", is_missing=False)
+        cases = tuple(case for _, case in sorted(chosen.items()))
+        dtypes = [spec.dtype for spec in self.own.outputs]
+        inputs = [
+            (s.name, s.dtype, None if s.shape is None else [_size(n) for n in s.shape])
+            for s in self.own.inputs
+        ]
+        return SourceRun(
+            run.runtime, cases, dict.fromkeys(cases, dtypes), tuple(left), inputs,
+            unstable=self._unstable(prepared, cases, outputs, on), random=self.random,
+            placement=run.placement,
+        )  # fmt: skip
+
+    def _unstable(
+        self, prepared: Prepared, cases: Sequence[int], outputs: Mapping[str, str], on: On
+    ) -> frozenset[int]:
+        """Return the numbers of outputs that are others when they are computed again."""
+        if not self.random:
+            return frozenset()
+        run_onnx(self.path, prepared, cases, outputs, self.allowance, prefix="again", on=on)
+        found = set()
+        for i, dtype in enumerate(outputs.values()):
+            for case in cases:
+                one, two = (output(prepared, p, case, i, dtype) for p in ("out", "again"))
+                if not np.array_equal(one.data, two.data):
+                    found.add(i)
+        return frozenset(found)
+
+    def notes(self, run: SourceRun) -> list[str]:
+        """Return what a reader should know of how it was run."""
+        return [*run.notes]
+
+
+def source_of(
+    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, graph: Graph | None
+) -> OnnxSource | GraphReport:
+    """Return a file as a source, or why it is not run.
+
+    Args:
+        path: The artifact: a file, or a folder that has one.
+        bundle: As read from it.
+        file: What it was converted to.
+        allowance: For each child.
+        graph: As lowered from it, where it could be.
+    """
+    for spec in file.inputs:
+        if spec.dtype not in ELEMENT_TYPES:
+            return GraphReport("not run", f"the input {spec.name!r} is no tensor ({spec.dtype})")
+    content = bundle.topology.content if bundle.topology else None
+    if path.is_dir() and isinstance(content, Mapping):
+        path = path / next(iter(content))
+    ops = bundle.topology.summary.get("ops") if bundle.topology else None
+    random = tuple(op for op in ops if op.startswith(RANDOM)) if isinstance(ops, dict) else ()
+    return OnnxSource(path, declared(path), allowance, graph, random)
+
+
+def _size(n: int | str) -> int | None:
+    return n if isinstance(n, int) else None

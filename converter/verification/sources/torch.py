@@ -1,0 +1,182 @@
+"""A torch source in torch itself: a program, a pickled module, or a state dict and its factory.
+
+The Python that has torch is ours, or the one that ``CONVERT_TORCH_PYTHON`` names. The child loads
+the artifact with torch's own loader, so that a reader of ours that mistook it shows. A program that
+names another device than it is to run on is run from a copy that was moved there: see `moved`.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from converter.child import process as child
+from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
+from converter.child.trust import ROOT, Trusted, plain
+from converter.options import Arch
+from converter.verification.device.placement import CPU, On
+from converter.verification.runners import CHILDREN, NoRun, Prepared, SourceRun, source_run
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle
+from formats.errors import CorruptError, UnsupportedError
+
+RUNNER = CHILDREN / "run_torch.py"
+STATE_DICT = "state_dict"  # what is run with a factory of the user's
+
+
+@dataclass(frozen=True, slots=True)
+class Torch:
+    """What torch is asked to run.
+
+    Attributes:
+        path: The artifact.
+        form: ``torchscript``, ``exported_program``, ``torch_modules`` or ``state_dict``.
+        dtypes: Of the converted graph's inputs, in order.
+        trust: Modules of the user's that classes may be taken from.
+        arch: Who makes the module that a state dict is of.
+        devices: That the program's code or graph names.
+    """
+
+    path: Path
+    form: str
+    dtypes: tuple[str, ...]
+    trust: Sequence[Trusted] = ()
+    arch: Arch | None = None
+    devices: frozenset[str] = field(default_factory=frozenset)
+
+
+def may_have_torch() -> bool:
+    """Tell whether torch may be found: cheap, and before anything is prepared for it."""
+    return bool(os.environ.get(TORCH_PYTHON_VARIABLE)) or bool(importlib.util.find_spec("torch"))
+
+
+def form_of(bundle: Bundle, arch: Arch | None) -> str:
+    """Return what a source is to torch: the kind of its topology; with a factory, a state dict."""
+    if bundle.topology is None:
+        return STATE_DICT if arch is not None else ""
+    return bundle.topology.kind
+
+
+def named_devices(bundle: Bundle) -> frozenset[str]:
+    """Return the devices that a program names itself: of its tensors torch takes another."""
+    if bundle.topology is None:
+        return frozenset()
+    summary = bundle.topology.summary
+    if bundle.topology.kind == "torchscript":
+        return frozenset(_keys(summary.get("devices_in_code")))
+    if bundle.topology.kind != "exported_program":
+        return frozenset()
+    programs = [program for program in summary.values() if isinstance(program, Mapping)]
+    named = [device for program in programs for device in _keys(program.get("devices"))]
+    return frozenset((*named, *bundle.metadata.devices))
+
+
+def _keys(value: object) -> list[str]:
+    return [str(key) for key in value] if isinstance(value, Mapping) else []
+
+
+def moved(asked: Torch, device: str, folder: Path) -> tuple[Torch, tuple[str, ...]]:
+    """Return what is run where a program names other devices: a copy that was moved, and a note.
+
+    Args:
+        asked: The source.
+        device: To run it on, as torch calls it.
+        folder: For the copy.
+    """
+    elsewhere = sorted(asked.devices - {device, device.removesuffix(":0")})
+    if not elsewhere:
+        return asked, ()
+    from converter.devices.torch import exported
+    from converter.devices.torch import script as script_members
+
+    copy = {
+        "torchscript": script_members.moved_copy,
+        "exported_program": exported.moved_copy,
+    }[asked.form]
+    path = folder / f"moved-to-{device.replace(':', '-')}{asked.path.suffix}"
+    try:
+        if not path.exists():
+            copy(Artifact(asked.path), device, path)
+    except (UnsupportedError, CorruptError):
+        return asked, ()  # torch says what is wrong with it
+    note = f"the source names {', '.join(elsewhere)}: it was run moved to {device}"
+    return replace(asked, path=path), (note,)
+
+
+def run_torch(
+    asked: Torch,
+    prepared: Prepared,
+    allowance: Allowance,
+    *,
+    layers: Sequence[str] = (),
+    on: On = CPU,
+) -> SourceRun | NoRun:
+    """Run a source in torch on every case.
+
+    Args:
+        asked: What to run.
+        prepared: The inputs.
+        allowance: For the child.
+        layers: What is wanted too: paths of submodules, or names of a program's nodes.
+        on: Where to run it.
+
+    Raises:
+        EnvironmentFault: The child died, hung, or took too much memory.
+    """
+    if on.device is not None and not on.device.torch:
+        text = f"torch has no device {on.device}"
+        return NoRun(text, is_missing=False, lacks_device=True)
+    asked, notes = moved(asked, on.device.torch if on.device else "cpu", prepared.folder)
+    question: dict[str, Any] = {
+        "form": asked.form,
+        "source": str(asked.path.absolute()),
+        "arch": _plain(asked.arch),
+        "trusted": plain(asked.trust),
+        "root": str(ROOT),
+        "inputs": prepared.names,
+        "dtypes": asked.dtypes,
+        "cases": prepared.groups,
+        "layers": list(layers),
+        **on.question(on.device.torch if on.device is not None else ""),
+    }
+    answer = child.ask(
+        RUNNER,
+        prepared.folder,
+        question,
+        what="torch",
+        allowance=allowance,
+        python=os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable,
+        environment=on.environment(),
+    )
+    versions = dict(answer.get("versions", {}))
+    name = f"torch {versions.get('torch', '')}".strip()
+    said = f"{name}: {answer.get('error')}"
+    match answer.get("status"):
+        case "absent":
+            return NoRun(said, is_missing=True)
+        case "refused":
+            text = f"{name}: running it would run code or touch files ({answer.get('error')})"
+            return NoRun(text, is_missing=False)
+        case "no device":
+            return NoRun(said, is_missing=False, lacks_device=True)
+        case "done":
+            run = source_run("torch", versions, answer, prepared)
+        case _:
+            return NoRun(said, is_missing=False)
+    if not run.chosen:
+        return NoRun(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
+    return replace(
+        run,
+        unstable=frozenset(answer["unstable"]),
+        random=tuple(answer["random"]),
+        notes=(*run.notes, *notes),
+    )
+
+
+def _plain(arch: Arch | None) -> Mapping[str, Any] | None:
+    if arch is None:
+        return None
+    return {"factory": arch.factory, "arguments": dict(arch.arguments)}

@@ -1,0 +1,87 @@
+"""What comparisons found, said in steps; and whether that is as much as was asked for."""
+
+from collections.abc import Iterator
+
+from converter.events import Step
+from converter.options import Options
+from converter.verification.device.report import DeviceReport
+from converter.verification.report import GraphReport
+from converter.write.readback import WeightsReport
+from formats.errors import EnvironmentFault, VerificationError
+
+
+def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
+    """Say what a comparison found.
+
+    Raises:
+        VerificationError: The outputs differ.
+    """
+    if report.status == "failed":
+        where = report.first_difference
+        if report.device is not None and report.device.status == "failed":
+            raise VerificationError(report.reason)
+        raise VerificationError(
+            f"the graph does not compute what the source does: {report.reason}",
+            where=None if where is None else f"layer {where}",
+        )
+    if report.status == "passed":
+        count = len(report.outputs)
+        of = f"graph {signature}" if signature else "graph"
+        text = f"{of}: {count} output{'s' if count > 1 else ''}, max rel {report.max_rel:.1e}, "
+        yield Step("verified", f"{text}{report.converted} beside {report.source}", report.seconds)
+        if report.device is not None:
+            yield _judged_there(report.device)
+    else:
+        yield Step("not run", f"comparison of graphs: {report.reason}")
+
+
+def _judged_there(report: DeviceReport) -> Step:
+    if report.status != "passed":
+        return Step("not run", f"comparison on {report.device}: {report.reason}")
+    text = f"on {report.device}: {len(report.pairs)} pairs, max rel {report.max_rel:.1e}, "
+    found = report.converted.placement
+    left = f"; {len(found.elsewhere)} parts on the CPU" if found and found.elsewhere else ""
+    return Step("verified", f"{text}{report.converted.runtime}{left}", report.seconds)
+
+
+def judged_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iterator[Step]:
+    """Say what reducing the precision of a graph has cost.
+
+    Raises:
+        VerificationError: More than it may.
+    """
+    if report.status == "failed":
+        hint = "bf16 has float32's range" if dtype == "float16" else None
+        raise VerificationError(f"{dtype} costs too much: {report.reason}", hint=hint)
+    if report.status == "passed":
+        how = " rounded at each node, for CPUs have no kernels of it" if emulated else ""
+        bound = max((m.atol / m.scale for m in report.outputs.values() if m.scale), default=0.0)
+        text = f"{dtype}: max rel {report.max_rel:.1e} of full precision (bound {bound:.0e}),"
+        yield Step("verified", f"{text} {report.converted}{how}", report.seconds)
+        if report.device is not None:
+            yield _judged_there(report.device)
+    else:
+        yield Step("not run", f"comparison of {dtype} with float32: {report.reason}")
+
+
+def check_reached(
+    options: Options, weights: WeightsReport | None, graph: GraphReport | None
+) -> None:
+    """Hold what was verified against what was asked for.
+
+    Raises:
+        VerificationError: It is less.
+        EnvironmentFault: It is less because something is not installed.
+    """
+    wanted = {"cpu", "device"} & {options.require, options.verify}
+    if wanted and graph is not None and graph.status != "passed":
+        kind = EnvironmentFault if graph.lacking else VerificationError
+        raise kind(f"the graph was not compared, as was asked: {graph.reason}", hint=graph.lacking)
+    if "device" in wanted and graph is not None and graph.reached != "device":
+        reason = "nothing was asked to run there" if graph.device is None else graph.device.reason
+        raise EnvironmentFault(f"{options.device} was not verified, as was asked: {reason}")
+    if "device" in wanted and graph is None:
+        raise VerificationError(f"nothing ran on {options.device}, as was asked")
+    passed = weights is not None or (graph is not None and graph.status == "passed")
+    if options.require == "weights" and not passed:
+        raise VerificationError("--require weights: nothing was compared")

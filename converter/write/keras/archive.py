@@ -1,0 +1,143 @@
+"""A `.keras` file from a bundle: planned as a whole, written, and read again to be compared."""
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from converter.byte_sizes import readable_size
+from converter.child.trust import Trusted
+from converter.events import Progress, Step
+from converter.lower.keras.gaps import Lack
+from converter.lower.keras.lowering import model_of
+from converter.lower.keras.owners import owned
+from converter.version import VERSION
+from converter.write.keras import config_values, tensorflow_nodes, tensorflow_steps
+from converter.write.keras.configuration import Configuration
+from converter.write.keras.custom_layers import own_layers
+from converter.write.keras.training import compile_config
+from converter.write.keras.weight_paths import Store
+from converter.write.readback import WeightsReport, compare
+from formats import catalog
+from formats.artifact import Artifact
+from formats.containers.hdf5 import writer as hdf5_writer
+from formats.core.bundle import Bundle
+from formats.core.storage import Blocks
+from formats.core.weights import Tensor
+from formats.errors import UnsupportedError, VerificationError
+from formats.keras import writer as keras_archive
+
+NAME = "model.keras"
+TABLES = (tensorflow_nodes,)  # imported for what they enter, and for what they stand on
+
+
+@dataclass(frozen=True, slots=True)
+class KerasFile:
+    """A `.keras` file that can be written.
+
+    Attributes:
+        config: What ``config.json`` says.
+        variables: Path in the weights' store → tensor, as it will stand there.
+        changed: How many of them are not as the source has them.
+        notes: What today's Keras does otherwise where that hardly matters, and what is left out.
+        user: Metadata of the user's that the source carries.
+    """
+
+    config: Mapping[str, Any] = field(repr=False)
+    variables: Mapping[str, Tensor] = field(repr=False)
+    changed: int
+    notes: tuple[str, ...] = ()
+    user: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plan(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
+    """Return the file that a model becomes. No weight is read.
+
+    Args:
+        bundle: The model.
+        trust: Modules of the user's whose classes may stand in it.
+
+    Raises:
+        UnsupportedError: Today's Keras cannot express it; all that it lacks is named.
+        CorruptError: The configuration is not Keras's.
+    """
+    model, lacking = tensorflow_steps.with_operations(model_of(bundle), bundle, trust)
+    content = bundle.topology.content if bundle.topology is not None else None
+    class_name = str(content.get("class_name")) if isinstance(content, dict) else ""
+    own = own_layers(model, bundle, trust)
+    configuration = Configuration(model, class_name, lacking, own)
+    store = Store(model, owned(model, bundle.weights), bundle.weights, own)
+    placed = {name for made in store.places.values() for name in made.names}
+    lost = [name for name in bundle.weights if name not in placed]
+    gaps = [*configuration.gaps, *store.gaps]
+    if lost and not gaps:
+        what = "weights that belong to no layer"
+        gaps.append(Lack(f"--to keras {what}", f"{what}: {', '.join(lost)}"))
+    if gaps:
+        hint = None
+        if any(gap.text.startswith("layer class") for gap in gaps):
+            hint = "--trust MODULE=PATH lets classes of Keras 3 stand in the file as they are"
+        text = f"{len(gaps)} gaps: {'; '.join(map(str, gaps))}"
+        raise UnsupportedError(
+            text, hint=hint, gaps=tuple(Counter(gap.what for gap in gaps).items())
+        )
+    variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
+    changed = sum(made.make is not None for made in store.places.values())
+    needed = sorted({str(entry["module"]) for entry in own.values()})
+    user = dict(bundle.metadata.user)
+    training, left = compile_config(user.pop("training_config", None))
+    document = configuration.document | ({} if training is None else {"compile_config": training})
+    notes = [
+        *configuration.notes,
+        *(f"the file needs the module {name}" for name in needed),
+        *(f"left out: {text}" for text in left),
+    ]
+    return KerasFile(document, variables, changed, tuple(notes), user)
+
+
+def write(
+    file: KerasFile, payload: Path, *, verify: bool, sync: bool
+) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None]]:
+    """Write the file, read it again and compare the weights; return its path and the comparison.
+
+    Raises:
+        StorageError: It cannot be written.
+        VerificationError: What was written is not what was to be.
+    """
+    for note in dict.fromkeys(file.notes):
+        yield Step("warning", note)
+    if file.changed:
+        yield Step("normalised", f"weights as Keras stores them today: {file.changed}")
+    begin, path, blocks = perf_counter(), payload / NAME, Blocks()
+    weights = hdf5_writer.plan(file.variables, {})
+    metadata: dict[str, Any] = {
+        "keras_version": config_values.signatures()["version"],
+        "written_by": f"convert {VERSION}",
+    }
+    if file.user:
+        metadata["user"] = dict(file.user)
+    done = 0
+    for n in keras_archive.write(
+        path, metadata=metadata, config=dict(file.config), weights=weights, blocks=blocks, sync=sync
+    ):
+        done += n
+        yield Progress("written", done, weights.nbytes)
+    yield Step("written", readable_size(path.stat().st_size), perf_counter() - begin)
+    if not verify or not file.variables:
+        return path, None
+    begin = perf_counter()
+    report = compare(file.variables, read_again(path), with_digests=False, blocks=blocks)
+    text = f"weights: {report.tensors} tensors, {readable_size(report.nbytes)}, equal bit for bit"
+    yield Step("verified", text, perf_counter() - begin)
+    return path, report
+
+
+def read_again(path: Path) -> dict[str, Tensor]:
+    """Return the variables of a written file by their paths in it, as its own reader finds them."""
+    bundle = catalog.read(Artifact(path), "keras")
+    found = {tensor.origin.removeprefix("/"): tensor for tensor in bundle.weights.values()}
+    if len(found) != len(bundle.weights):
+        raise VerificationError("two variables of one path", where=path)
+    return found

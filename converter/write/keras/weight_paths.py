@@ -1,0 +1,266 @@
+"""Where a model's weights stand in the store of today's Keras: ``layers/dense_1/vars/0``.
+
+A path says how Keras reaches an object: by attribute, or as a member of a list, where members are
+called after their class and counted. `formats.keras.variable_names` reads the same paths the other
+way.
+"""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+from converter.lower.keras.gaps import Lack
+from converter.lower.keras.model import Layer, Model
+from converter.lower.keras.owners import Path
+from converter.lower.keras.table import Gap
+from converter.write.keras import custom_layers
+from converter.write.keras.configuration import is_operation, ordered
+from converter.write.keras.kernels import Stored, from_cudnn, gates, kernel
+from formats.core.weights import Tensor
+from formats.keras.variable_names import (
+    ATTENTION,
+    CELLS,
+    Object,
+    quantization,
+    snake_case,
+    variables,
+)
+
+Weights = Mapping[str, str]  # role below an object → name of the tensor in the bundle
+Placed = Iterator[tuple[str, Stored]]
+
+# For each gate of today's, its place among those of Keras 1, which it kept apart.
+GATES = {
+    "LSTM": (0, 2, 1, 3), "ConvLSTM2D": (0, 2, 1, 3), "GRU": (0, 1, 2), "CuDNNLSTM": (0, 1, 2, 3),
+    "CuDNNGRU": (0, 1, 2),
+}  # fmt: skip
+KERNELS = ("kernel", "embeddings")
+PUBLIC = ("query_dense", "key_dense", "value_dense", "output_dense")
+# Classes that paths call otherwise than configurations do.
+CLASSES = {"Model": "Functional", "Graph": "Functional", "Container": "Functional"}
+
+
+class Store:
+    """The weights' store being laid out.
+
+    Attributes:
+        places: Path of each variable → what it is made of.
+        names: Path of a layer's variables → name of the layer.
+        gaps: Weights that have no place, or places without weights.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        owned: Mapping[Path, Weights],
+        tensors: Mapping[str, Tensor],
+        own: Container[Path] = (),
+    ) -> None:
+        self.places: dict[str, Stored] = {}
+        self.names: dict[str, str] = {}
+        self.gaps: list[Lack] = []
+        self._owned = owned
+        self._tensors = tensors
+        self._authors = own
+        self._model(model, (), "")
+
+    def _model(self, model: Model, path: Path, place: str) -> None:
+        used: dict[str, int] = {}
+        for layer in ordered(model):
+            if is_operation(layer):
+                continue  # an operation, which has no weights
+            name = member(_class_of(layer), used)
+            self._layer(layer, (*path, layer.name), f"{place}layers/{name}/")
+
+    def _layer(self, layer: Layer, path: Path, place: str) -> None:
+        if layer.model is not None:
+            if layer.class_name in ("TimeDistributed", "Keras2TimeDistributed"):
+                (inner,) = layer.model.layers.values()
+                self._layer(inner, (*path, inner.name), f"{place}layer/")
+            else:
+                self._model(layer.model, path, place)
+            return
+        weights = self._owned.get(path, {})
+        kind = layer.class_name.removesuffix(f" {quantization(layer.config.get('dtype'))}")
+        try:
+            if path in self._authors:
+                below = custom_layers.places(path, weights, self._tensors)
+                self.places |= {f"{place}{end}": Stored((name,)) for name, end in below.items()}
+                return
+            found = dict(self._placed(kind, layer.config, weights, place))
+        except Gap as gap:
+            text = f"{gap} ({layer.class_name} {'/'.join(path)})"
+            self.gaps.append(Lack(f"--to keras {layer.class_name}: {gap}", text))
+            return
+        if unused := set(weights.values()) - {
+            name for made in found.values() for name in made.names
+        }:
+            text = f"weights without a place: {', '.join(sorted(unused))} "
+            text += f"({layer.class_name} {'/'.join(path)})"
+            self.gaps.append(Lack(f"--to keras {layer.class_name}: weights without a place", text))
+        self.places |= found
+
+    def _placed(self, kind: str, config: Mapping[str, Any], weights: Weights, place: str) -> Placed:
+        """Yield path and tensor of an object's variables, and of those of all that it holds."""
+        if not weights:
+            return
+        if kind in CELLS:
+            yield from self._cell(kind, config, weights, f"{place}cell/")
+        elif kind == "Bidirectional":
+            forth, back = _halves(weights)
+            inner = config["layer"]
+            yield from self._entry(inner, forth, f"{place}forward_layer/")
+            yield from self._entry(
+                config.get("backward_layer") or inner, back, f"{place}backward_layer/"
+            )
+        elif kind in ("TimeDistributed", "Keras2TimeDistributed"):
+            yield from self._entry(
+                config["layer"], _inside(config["layer"], weights), f"{place}layer/"
+            )
+        elif kind == "SpectralNormalization":
+            # The first of its own is the kernel of the layer inside.
+            last = {name: role.rpartition("/")[2] for role, name in weights.items()}
+            others = {r: n for r, n in weights.items() if last[n] not in ("0", "vector_u")}
+            again = [n for n in last if last[n] == "0"] or [n for n in last if last[n] in KERNELS]
+            for i, name in enumerate([*again[:1], *(n for n in last if last[n] == "vector_u")]):
+                yield f"{place}vars/{i}", Stored((name,))
+            inside = _inside(config["layer"], others)
+            yield from self._entry(config["layer"], inside, f"{place}layer/")
+        elif kind == "RNN":
+            yield from self._entry(config["cell"], weights, f"{place}cell/")
+        elif kind == "StackedRNNCells":
+            used: dict[str, int] = {}
+            cells = config["cells"]
+            for entry, part in zip(cells, _of_cells(cells, weights), strict=True):
+                name = member(_name(entry), used)
+                yield from self._entry(entry, part, f"{place}cells/{name}/")
+        elif kind in ("MultiHeadAttention", "GroupedQueryAttention"):
+            dense = {"bias_axes": "a" if config.get("use_bias", True) else None,
+                    "dtype": config.get("dtype")}  # fmt: skip
+            # What the grouped one has no public attribute for, it calls with an underscore.
+            public = () if kind == "GroupedQueryAttention" else PUBLIC
+            for attribute, role in ATTENTION.items():
+                if below := _below(weights, role):
+                    where = attribute if attribute in public else f"_{attribute}"
+                    yield from self._own("EinsumDense", dense, below, f"{place}{where}/")
+        else:
+            yield from self._own(kind, config, weights, place)
+
+    def _entry(self, entry: Mapping[str, Any], weights: Weights, place: str) -> Placed:
+        yield from self._placed(_name(entry), entry["config"], weights, place)
+
+    def _own(self, kind: str, config: Mapping[str, Any], weights: Weights, place: str) -> Placed:
+        names = variables(Object("", kind, config), len(weights))
+        if not names:
+            raise Gap(f"weights {', '.join(weights)}, which are not those of Keras 3,")
+        if kind == "PReLU" and not config.get("shared_axes"):
+            (name,) = weights.values()
+            if 1 in self._tensors[name].shape:  # Keras 1 did not say which they are
+                raise Gap("shared axes, which are not recorded,")
+        roles = _by_role(names, weights) or dict(zip(names, weights.values(), strict=True))
+        for i, role in enumerate(names):
+            yield f"{place}vars/{i}", self._kernel(kind, config, role, roles[role])
+
+    def _kernel(self, kind: str, config: Mapping[str, Any], role: str, name: str) -> Stored:
+        if "kernel" not in role:
+            return Stored((name,))
+        order, flipped = config.get("kernel_order"), bool(config.get("flipped"))
+        return kernel(name, self._tensors[name], kind, order, flipped=flipped)
+
+    def _cell(self, kind: str, config: Mapping[str, Any], weights: Weights, place: str) -> Placed:
+        """Yield a cell's variables, whichever Keras wrote them."""
+        names, order = list(weights.values()), GATES.get(kind, (0,))
+        count, units = len(order), config.get("units", 0)
+        if count > 1 and len(names) == 3 * count:  # of each gate in turn
+            matrix = self._kernel(kind, config, "kernel", names[0])
+            for i in range(3):
+                change = matrix if i < 2 else None
+                yield f"{place}vars/{i}", gates(names[i::3], order, change)
+            return
+        bias = self._tensors[names[-1]]
+        if count > 1 and len(names) == 3 and bias.shape == (2 * count * units,):
+            made = from_cudnn(names, units, count, reset_after="GRU" in kind)
+            yield from ((f"{place}vars/{i}", stored) for i, stored in enumerate(made))
+            return
+        yield from self._own(_cell_class(kind), config, weights, place)
+
+
+def member(class_name: str, used: dict[str, int]) -> str:
+    """Return what a store calls the next member of a list: ``dense``, then ``dense_1``."""
+    base = snake_case(class_name)
+    number = used.get(base, 0)
+    used[base] = number + 1
+    return f"{base}_{number}" if number else base
+
+
+def _class_of(layer: Layer) -> str:
+    if layer.model is not None and layer.class_name in CLASSES:
+        return "Functional"
+    name = layer.class_name.removesuffix(f" {quantization(layer.config.get('dtype'))}")
+    return {
+        "Keras2TimeDistributed": "TimeDistributed", "SyncBatchNormalization": "BatchNormalization",
+        "CuDNNLSTM": "LSTM", "CuDNNGRU": "GRU",
+    }.get(name, name)  # fmt: skip
+
+
+def _by_role(names: Sequence[str], weights: Weights) -> Weights | None:
+    """Return weights by role, where each role is the end of one weight's name."""
+    found = {}
+    for role in names:
+        ends = [n for r, n in weights.items() if r == role or r.endswith(f"/{role}")]
+        if len(ends) != 1:
+            return None
+        found[role] = ends[0]
+    return found if len(set(found.values())) == len(names) else None
+
+
+def _cell_class(kind: str) -> str:
+    return CELLS[kind] or f"{kind.removeprefix('CuDNN')}Cell"
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return str(entry["class_name"]).rpartition(">")[2]
+
+
+def _below(weights: Weights, part: str) -> Weights:
+    head = f"{part}/"
+    return {r.removeprefix(head): n for r, n in weights.items() if r.startswith(head)}
+
+
+def _parts(weights: Weights) -> list[str]:
+    return list(dict.fromkeys(r.split("/")[0] for r in weights if "/" in r))
+
+
+def _halves(weights: Weights) -> tuple[Weights, Weights]:
+    """Return the weights of both directions, by their names, or else half and half."""
+    parts = _parts(weights)
+    forth = [p for p in parts if p.startswith("forward_")]
+    if len(parts) == 2 and len(forth) == 1:
+        (back,) = (p for p in parts if p != forth[0])
+        return _below(weights, forth[0]), _below(weights, back)
+    if len(parts) == 1 and not forth:
+        return _halves(_below(weights, parts[0]))
+    names = list(weights.items())
+    half = len(names) // 2
+    return dict(names[:half]), dict(names[half:])
+
+
+def _inside(entry: Mapping[str, Any], weights: Weights) -> Weights:
+    """Return the weights of a wrapped layer: below its name, or the wrapper's own."""
+    name = str(entry["config"].get("name"))
+    return _below(weights, name) if name in _parts(weights) else weights
+
+
+def _of_cells(cells: Sequence[Mapping[str, Any]], weights: Weights) -> list[Weights]:
+    """Return the weights of each cell of a stack: by its name, or else by order."""
+    names = [str(entry["config"].get("name")) for entry in cells]
+    while len(parts := _parts(weights)) == 1 and parts[0] not in names:
+        weights = _below(weights, parts[0])  # the stack itself
+    if len(set(names)) == len(names) and all(name in _parts(weights) for name in names):
+        return [_below(weights, name) for name in names]
+    left = list(weights.items())
+    found: list[Weights] = []
+    for entry in cells:
+        count = 2 + bool(entry["config"].get("use_bias", True))
+        found.append(dict(left[:count]))
+        left = left[count:]
+    return found

@@ -1,0 +1,68 @@
+"""A written file of torch, read again: what our own reader finds must be what was planned."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from converter.write.torch.storages import Description
+from formats.containers.pickle.values import Odd, Record, SetOf
+from formats.core.weights import row_major
+from formats.errors import VerificationError
+from formats.torch.globals import TensorValue
+
+
+def check(planned: Counter[Description], value: object) -> None:
+    """Compare the tensors of a file with those that were to be in it.
+
+    Args:
+        planned: Type, shape, strides, place and device of each.
+        value: What `formats.torch.structure.read` found.
+
+    Raises:
+        VerificationError: There are others.
+    """
+    found = Counter(_described(tensor) for tensor in tensors(value))
+    if found == planned:
+        return
+    lacking, extra = list(planned - found), list(found - planned)
+    raise VerificationError(
+        f"the file lacks {len(lacking)} tensors and has {len(extra)} others, first "
+        f"{(lacking + extra)[0]}"
+    )
+
+
+def tensors(root: object) -> Iterator[TensorValue]:
+    """Yield every tensor that has elements, and each once."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, TensorValue):
+            if value.layout in ("strided", "quantized"):
+                yield value
+            waiting += [*value.parts.values(), *value.state]
+        elif isinstance(value, dict):
+            waiting += [key.value for key in value if isinstance(key, Odd)]
+            waiting += value.values()
+            waiting.append(getattr(value, "state", None))
+        elif isinstance(value, (list, tuple)):
+            waiting += value
+        elif isinstance(value, SetOf):
+            waiting += value.items
+        elif isinstance(value, Record):
+            waiting += [*value.args, *value.items, *value.pairs.values(), *value.state]
+
+
+def _described(value: TensorValue) -> Description:
+    ref, type_ = value.storage, value.type
+    if ref is None or type_ is None:
+        raise VerificationError("the file has a tensor without a type or a storage")
+    strides = value.strides
+    if strides is None:
+        strides = tuple(s // type_.itemsize for s in row_major(value.shape, type_.dtype))
+    place = None
+    if ref.span is not None:
+        place = ref.span.offset + value.offset * type_.itemsize
+    return (type_.name, value.shape, strides, place, value.device or str(ref.location))

@@ -1,0 +1,381 @@
+"""``--to torch``: a state dict, or a whole checkpoint, as `torch.save` would write it on a device.
+
+Neither torch nor the device is needed. Without ``--keep-structure``, the file holds one flat dict
+of the model's tensors under the names that all targets give them; with it, what the source held,
+as far as torch's restricted unpickler takes it (`structure`). What was changed, tensor by tensor
+where names or layouts are, stands in the archive as ``convert.json``, which torch does not look at.
+"""
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+from converter.byte_sizes import readable_size
+from converter.devices.torch.device import Device, parse_device
+from converter.events import Progress, Step
+from converter.normalise.names import select, strip_prefixes
+from converter.options import Options
+from converter.verification.report import GraphReport
+from converter.version import VERSION
+from converter.write.background import Background
+from converter.write.readback import WeightsReport, Written, compare
+from converter.write.torch import names
+from converter.write.torch.check import check
+from converter.write.torch.state_dict import StateDict, state_dict
+from converter.write.torch.storages import BYTES, Storages
+from converter.write.torch.structure import Kept, keep
+from formats.artifact import Artifact
+from formats.containers.pickle.encoder import Call, dumps
+from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
+from formats.core.output import Output
+from formats.core.storage import Blocks, File, Span
+from formats.core.weights import Tensor
+from formats.errors import CorruptError, UnsupportedError, VerificationError
+from formats.limits import Limits
+from formats.torch import structure as torch_structure
+from formats.torch.writer import Archive
+
+NAME = "checkpoint.pt"
+RECORD = "convert.json"
+OF_OTHERS = ("npu", "privateuseone", "hpu", "maia", "xla")  # that torch alone has no backend for
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """A file of torch that can be written.
+
+    Attributes:
+        bundle: As issued.
+        warnings: What was found, and is kept as it is.
+        device: For which the file is.
+        storages: What its tensors view.
+        archive: Its layout.
+        keys: Names of a state dict, in order; None where the structure is kept.
+        changes: Name of a tensor → what was done to make it.
+        artifact_name: What the source is called.
+        limits: For reading it again.
+    """
+
+    bundle: Bundle
+    warnings: Sequence[str]
+    device: Device
+    storages: Storages = field(repr=False)
+    archive: Archive = field(repr=False)
+    keys: tuple[str, ...] | None
+    changes: Mapping[str, JSON]
+    artifact_name: str
+    limits: Limits
+
+    def planned(self) -> str:
+        """Return what there is to write, in a line."""
+        count = len(self.storages.views)
+        return f"{count} tensors for {self.device}, {readable_size(self.archive.nbytes)}"
+
+    def write(
+        self, payload: Path, *, verify: bool, sync: bool
+    ) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None]]:
+        """Write the file into a folder, and compare each storage with its source on the way.
+
+        Raises:
+            StorageError: The disk is full, or fails.
+            VerificationError: What was written is not what was to be.
+        """
+        begin = perf_counter()
+        path, blocks, archive = payload / NAME, Blocks(), self.archive
+        written, comparison = Written(), None
+        with Output(path) as out:
+            out.reserve(archive.nbytes)
+            if verify and archive.storages:
+                comparison = Background(partial(self._compare, path, blocks, written))
+            try:
+                done = archive.start
+                for position in archive.write(out, blocks):
+                    written.advance(max(position - done, 0))
+                    done = max(position, done)
+                    yield Progress("written", position, archive.nbytes)
+                if sync:
+                    out.sync()
+            finally:
+                written.end()
+                if comparison is not None:
+                    comparison.wait()
+        yield Step("written", self.planned(), perf_counter() - begin)
+        if comparison is None:
+            return path, None
+        report = comparison.result()
+        self._read_again(path)
+        size = readable_size(report.nbytes)
+        text = f"weights: {report.tensors} tensors, {size}, equal bit for bit; all for the device"
+        yield Step("verified", text, perf_counter() - begin)
+        return path, report
+
+    def compare(self, source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
+        """Return nothing: a state dict computes nothing."""
+        del source, written, options
+        return {}
+
+    def record(self, written: Path, reached: str, *, sync: bool) -> None:
+        """Write what was done into the archive.
+
+        Raises:
+            StorageError: The disk is full, or fails.
+        """
+        about = self.bundle.metadata
+        document: dict[str, JSON] = {
+            "convert": VERSION,
+            "source": self.artifact_name,
+            "format": about.format,
+            "device": str(self.device),
+            "normalisations": [
+                {"name": n.name, "count": n.count, "detail": n.detail} for n in about.normalisations
+            ],
+            "left_out": [{"name": x.name, "reason": x.reason} for x in about.left_out],
+            "warnings": list(self.warnings),
+            "verified": reached,
+        }
+        if self.changes:
+            document["tensors"] = dict(self.changes)
+        if self.keys is not None and about.user:
+            document["user"] = dict(about.user)
+        data = json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "replace")
+        self.archive.append(written, RECORD, data + b"\n", sync=sync)
+
+    def _compare(self, path: Path, blocks: Blocks, written: Written) -> WeightsReport:
+        """Compare storage by storage, which all tensors are views of."""
+        file = File(path)
+        pairs = zip(self.archive.contents, self.archive.storages, strict=True)
+        source: dict[str, Tensor] = {}
+        output: dict[str, Tensor] = {}
+        for number, (content, record) in enumerate(pairs):
+            source[f"storage {number}"] = content.tensor
+            run = Span(file, record.start, record.size)
+            output[f"storage {number}"] = Tensor.contiguous(BYTES, (record.size,), run)
+        report = compare(source, output, with_digests=False, blocks=blocks, written=written)
+        return report._replace(tensors=len(self.storages.views))
+
+    def _read_again(self, path: Path) -> None:
+        found = torch_structure.read(Artifact(path, self.limits)).value
+        check(self.storages.described(self.archive.storages), found)
+        if self.keys is not None:
+            held = tuple(found) if isinstance(found, dict) else ()
+            if held != self.keys:
+                raise VerificationError("the file has other names than were written", where=path)
+
+
+def plan(bundle: Bundle, artifact: Artifact, options: Options) -> Checkpoint:
+    """Decide what becomes of every tensor, without writing anything.
+
+    Args:
+        bundle: The source as read.
+        artifact: The source's files.
+        options: ``device``, ``keep_structure``, ``include`` and ``strip_prefix``.
+
+    Raises:
+        UsageError: torch knows no such device.
+        UnsupportedError: Torch has no place for what the source holds.
+        CorruptError: The source is damaged.
+        VerificationError: More is asked for than weights can be verified by.
+    """
+    device = parse_device(options.device)
+    if "cpu" in (options.require, options.verify):
+        raise VerificationError(
+            "a state dict has nothing that runs, as was asked", expected="--require weights"
+        )
+    storages = Storages(device, _crcs(artifact))
+    if options.keep_structure:
+        return _kept(bundle, artifact, storages)
+    return _flat(bundle, artifact, storages, options)
+
+
+def _flat(bundle: Bundle, artifact: Artifact, storages: Storages, options: Options) -> Checkpoint:
+    """Plan a state dict."""
+    random = {id(t.data) for t in bundle.leftovers.get("training", {}).values() if _is_state(t)}
+    before = select(bundle, options.include)
+    renamed = strip_prefixes(before, options.strip_prefix)
+    own = tuple(renamed.weights)[: len(bundle.weights)]
+    stripped = _as_state_dict(renamed)
+    mapped, changes, unmapped = names.mapped(stripped, own)
+    if not mapped.weights:
+        raise UnsupportedError("holds no tensors", where=artifact.path)
+    generators = frozenset(n for n, t in mapped.weights.items() if id(t.data) in random)
+    made = state_dict(mapped, storages, generators)
+    storages.settle()
+    pickle = dumps(_with_versions(made, bundle, before, renamed))
+    about = mapped.metadata
+    apart = [
+        Normalisation("kept apart", 1, f"{name}: {why}") for name, why in made.kept_apart.items()
+    ]
+    left_out = list(about.left_out)
+    if mapped.topology is not None:
+        kind = mapped.topology.kind
+        left_out.append(LeftOut(f"graph ({kind})", "a state dict holds weights only"))
+    left_out += [LeftOut(name, "a state dict holds weights only") for name in mapped.assets]
+    issued = replace(
+        mapped,
+        metadata=replace(
+            about,
+            left_out=tuple(left_out),
+            normalisations=(
+                *about.normalisations,
+                *_changed(changes),
+                *_moved(about.devices, storages.device, made.stayed),
+                *apart,
+            ),
+        ),
+    )
+    keys = tuple(str(key) for key in made.value.pairs or ())
+    warnings = _warnings(storages) + ((unmapped,) if unmapped else ())
+    return Checkpoint(
+        issued, warnings, storages.device, storages,
+        Archive(pickle, storages.contents()),
+        keys, changes, artifact.name, artifact.limits,
+    )  # fmt: skip
+
+
+def _kept(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
+    """Plan a checkpoint of the source's own structure."""
+    if bundle.metadata.format != "torch":
+        raise UnsupportedError(
+            f"--keep-structure from {bundle.metadata.format}",
+            expected="one file of torch.save",
+            where=artifact.path,
+            hint="Without it, the weights become a state dict",
+        )
+    found = torch_structure.read(artifact)
+    made = keep(found.value, storages, artifact.limits)
+    storages.settle()
+    pickle = dumps(made.value)
+    if not storages.views:
+        why = f"; left out: {made.left_out[0].reason}" if made.left_out else ""
+        raise UnsupportedError(f"holds no tensors that can be kept{why}", where=artifact.path)
+    left_out = list(made.left_out)
+    # Bytes behind the last storage and the like, which the first reading named.
+    left_out += [x for x in bundle.metadata.left_out if x.name == artifact.name]
+    metadata = replace(
+        bundle.metadata,
+        left_out=tuple(left_out),
+        normalisations=(*_moved(made.devices, storages.device, made.stayed), *_plainer(made)),
+    )
+    return Checkpoint(
+        replace(bundle, metadata=metadata), _warnings(storages), storages.device, storages,
+        Archive(pickle, storages.contents()), None, {}, artifact.name, artifact.limits,
+    )  # fmt: skip
+
+
+def _crcs(artifact: Artifact) -> dict[tuple[int, int, int], int]:
+    """Return the CRCs of storages that a zip archive records: nobody has to compute them again."""
+    if not artifact.is_file or artifact.zip is None:
+        return {}
+    found = {}
+    for name, member in artifact.zip.members.items():
+        if member.is_stored and "data/" in name and member.size:
+            with suppress(CorruptError, UnsupportedError):  # it may be none that anybody reads
+                run = member.raw()
+                found[id(run.storage), run.offset, run.length] = member.crc
+    return found
+
+
+def _is_state(tensor: Tensor) -> bool:
+    return tensor.dtype.name == "uint8"
+
+
+def _as_state_dict(bundle: Bundle) -> Bundle:
+    """Leave out what ``state_dict()`` of a module would not have."""
+    notes = bundle.metadata.tensor_notes
+    left_out = list(bundle.metadata.left_out)
+    weights = {}
+    for name, tensor in bundle.weights.items():
+        note = notes.get(name, {})
+        if note.get("persistent") is False:
+            left_out.append(LeftOut(name, "a buffer that is not persistent: no state dict has it"))
+        elif note.get("attribute") is True:
+            left_out.append(LeftOut(name, "an attribute of a module: no state dict has it"))
+        else:
+            weights[name] = tensor
+    if len(weights) == len(bundle.weights):
+        return bundle
+    metadata = replace(bundle.metadata, left_out=tuple(left_out))
+    return replace(bundle, weights=weights, metadata=metadata)
+
+
+def _moved(
+    devices: Mapping[str, int], device: Device, stayed: Sequence[str]
+) -> list[Normalisation]:
+    """Say which tensors were elsewhere."""
+    elsewhere = sum(n for name, n in devices.items() if name not in ("meta", str(device)))
+    elsewhere -= len(stayed) if str(device) != "cpu" else 0
+    found = []
+    if elsewhere:
+        counts = ", ".join(f"{name} x{n}" for name, n in devices.items())
+        found.append(Normalisation("devices", elsewhere, f"{counts} -> {device}"))
+    if stayed and str(device) != "cpu":
+        listed = ", ".join(stayed[:5]) + (", …" if len(stayed) > 5 else "")
+        detail = f"states of random generators, which torch takes from the CPU only: {listed}"
+        found.append(Normalisation("kept on the CPU", len(stayed), detail))
+    return found
+
+
+def _plainer(made: Kept) -> list[Normalisation]:
+    why = "torch.load(weights_only=True) would refuse the former"
+    objects = "device object set to the target"
+    return [
+        Normalisation(what, count, "" if what == objects else why)
+        for what, count in made.made.items()
+    ]
+
+
+def _changed(changes: Mapping[str, JSON]) -> list[Normalisation]:
+    as_torch = [c for c in changes.values() if isinstance(c, dict) and "reason" not in c]
+    found = []
+    if as_torch:
+        detail = "as torch.nn has them; convert.json in the archive tells what became of each"
+        found.append(Normalisation("names and layouts of Keras", len(as_torch), detail))
+    if len(changes) > len(as_torch):
+        detail = "of layers that torch.nn has no twin of"
+        found.append(Normalisation("names and layouts kept", len(changes) - len(as_torch), detail))
+    return found
+
+
+def _warnings(storages: Storages) -> tuple[str, ...]:
+    device = storages.device
+    found = []
+    if device.kind in OF_OTHERS:
+        found.append(f"torch loads {device} only where a package has brought that backend")
+    if not device.has_storages and storages.shared:
+        found.append(
+            f"{storages.shared} storages are shared, and torch makes tensors of {device.kind} "
+            "one by one: they will be tied no more"
+        )
+    return tuple(found)
+
+
+def _with_versions(made: StateDict, bundle: Bundle, before: Bundle, after: Bundle) -> Call:
+    """Give a state dict the versions of modules that the source's had."""
+    user = bundle.metadata.user
+    removed = {
+        old[: len(old) - len(new)]
+        for old, new in zip(before.weights, after.weights, strict=False)
+        if old.endswith(new)
+    }
+    if len(before.weights) != len(after.weights) or len(removed) != 1:
+        return made.value
+    (prefix,) = removed
+    container, _, rest = prefix.partition(".")
+    holder = user.get(container)
+    versions = holder.get("_metadata") if isinstance(holder, dict) else None
+    if versions is None:
+        versions, rest = user.get("_metadata"), prefix
+    if not isinstance(versions, dict):
+        return made.value
+    kept: dict[object, object] = {}
+    for name, entry in versions.items():
+        short = f"{name}.".removeprefix(rest).removesuffix(".")
+        if isinstance(entry, dict) and f"{name}.".startswith(rest) and short not in kept:
+            kept[short] = {key: v for key, v in entry.items() if type(v) in (int, bool, str)}
+    if kept:
+        made.value.state = {"_metadata": Call(made.value.function, (), kept)}
+    return made.value

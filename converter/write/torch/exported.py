@@ -1,0 +1,52 @@
+"""``--to pt2``: the source's own archive of ``torch.export``, moved to a device without either."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from converter.devices.torch.exported import Program, check, moved_copy
+from converter.options import Options
+from converter.verification.report import GraphReport
+from converter.write.torch import archive as archives
+from converter.write.torch.archive import MovedProgram, target_device
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle
+from formats.errors import UnsupportedError
+from formats.torch import export as torch_export
+
+NAME = "model.pt2"
+
+
+def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
+    """Decide what becomes of every member of an exported program. No weight is read.
+
+    Raises:
+        UsageError: ``--device`` names none.
+        UnsupportedError: The source is no exported program, or one that cannot be moved.
+        CorruptError: It is damaged.
+    """
+    if bundle.metadata.format != "torch-export":
+        raise UnsupportedError(
+            f"--to pt2 from {bundle.metadata.format}",
+            expected="an archive of torch.export",
+            where=artifact.path,
+        )
+    device = target_device(options, "exported")
+
+    def run(source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
+        from converter.verification.torch_programs import run_both  # it brings numpy
+
+        if len(bundle.signatures) != 1:
+            return {"": GraphReport("not run", "several programs in one archive are not run yet")}
+        known = bundle.signatures[0].inputs
+        return run_both(source, written, bundle, device, known, options, moved_copy)
+
+    return archives.plan(
+        bundle,
+        artifact,
+        device,
+        Program(artifact, device).changes(),
+        name=NAME,
+        read=torch_export.read,
+        check=lambda output: check(output, device),
+        run=run,
+    )

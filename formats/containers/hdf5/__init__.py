@@ -1,0 +1,1 @@
+"""HDF5 files: our own reader for untrusted files, and a writer."""

@@ -1,0 +1,1 @@
+"""Zip archives: read, written, and rewritten in place."""

@@ -1,0 +1,1 @@
+"""What every reader fills: bundle, lazy weights, storage, digests; and plain output files."""

@@ -1,0 +1,1 @@
+"""Files that Keras writes, read and written without Keras."""

@@ -1,0 +1,1 @@
+"""Python functions that models carry as bytecode, decoded as data; nothing runs."""

@@ -1,0 +1,508 @@
+"""safetensors: one file, or shards with an index, as Hugging Face writes them.
+
+A file is a length (u64), a JSON header, and a body of raw tensors. Ours puts wider elements first,
+so that each tensor is aligned for the loaders that view it in place, and keeps the order of the
+source's bytes otherwise; its header keeps the order of the names. Tied tensors are written once;
+the other names go into the header's metadata, as ``safetensors.torch.save_model`` does. What
+safetensors cannot express goes there as well, under keys that begin with ``convert.``.
+
+Spec: https://github.com/huggingface/safetensors/blob/v0.8.0/README.md#format
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, TypeGuard
+
+from formats.artifact import Artifact
+from formats.containers.jsontext import parse
+from formats.core.bundle import JSON, Bundle, Encoding, LeftOut, Metadata, Topology
+from formats.core.output import Output
+from formats.core.storage import Blocks, File, Span
+from formats.core.weights import DTYPES, Computed, Tensor
+from formats.errors import CorruptError, LimitError, StorageError
+from formats.limits import Limits
+
+INDEX_SUFFIX = ".safetensors.index.json"
+SUFFIX = ".safetensors"
+DEFAULT_SHARD_BYTES = 50 * 10**9  # as transformers 5 cuts them
+
+BY_CODE = {d.code: d for d in DTYPES.values() if d.code is not None}
+# A dtype that safetensors lacks is stored as another one, with the parts of an element last.
+STAND_IN = {
+    "complex32": ("float16", 2),
+    "complex128": ("float64", 2),
+    "float8_e4m3b11fnuz": ("uint8", 1),
+}
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def sniff(artifact: Artifact) -> str | None:
+    """Recognise a file by its header, a folder by its index or its files."""
+    if artifact.is_folder:
+        index = [n for n in artifact.names if n.endswith(INDEX_SUFFIX)]
+        files = [n for n in artifact.names if n.endswith(SUFFIX)]
+        if index:
+            return f"folder with {index[0]}"
+        return f"folder with {len(files)} .safetensors files" if files else None
+    head = artifact.head
+    if artifact.is_file and artifact.name.endswith(INDEX_SUFFIX) and head.lstrip()[:1] == b"{":
+        return "index of shards"
+    if len(head) < 10 or head[8:9] != b"{":
+        return None
+    (length,) = struct.unpack("<Q", head[:8])
+    if not 2 <= length <= artifact.limits.max_header_bytes:
+        return None
+    if head[9:10] not in (b'"', b"}", b" ", b"\n", b"\t"):
+        return None
+    return f"safetensors header of {length} bytes"
+
+
+def read(artifact: Artifact) -> Bundle:
+    """Read one file, the shards of a folder, or the shards that an index names."""
+    if artifact.is_folder:
+        return _read_folder(artifact)
+    if artifact.name.endswith(INDEX_SUFFIX):
+        return _read_index(artifact, File(artifact.path))
+    header = read_header(artifact.span, artifact.limits)
+    return _bundle([header], variant="one file")
+
+
+class Header(NamedTuple):
+    """The parsed header of one file."""
+
+    tensors: Mapping[str, Tensor]
+    metadata: Mapping[str, str]
+
+
+def read_header(span: Span, limits: Limits) -> Header:
+    """Parse the header of one file.
+
+    Raises:
+        CorruptError: It is no header, or its tensors overlap, leave holes or end elsewhere.
+        LimitError: It is too long.
+    """
+    if span.length < 8:
+        raise CorruptError("is too short for a safetensors file", where=span.name)
+    (length,) = struct.unpack("<Q", span.read(0, 8))
+    if length > limits.max_header_bytes:
+        raise LimitError(
+            f"header of {length} bytes",
+            expected=f"at most {limits.max_header_bytes}",
+            where=span.name,
+        )
+    text = span.sub(8, length).read()
+    entries = parse(text, where=span.name, limit=limits.max_header_bytes)
+    if not isinstance(entries, dict):
+        raise CorruptError("the safetensors header is no JSON object", where=span.name)
+    metadata = entries.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise CorruptError("__metadata__ is no map of strings", where=span.name)
+    body = span.sub(8 + length, span.length - 8 - length)
+    tensors = {name: _tensor(name, entry, body) for name, entry in entries.items()}
+    _check_layout(tensors, body)
+    return Header(tensors, {k: str(v) for k, v in metadata.items()})
+
+
+def _tensor(name: str, entry: JSON, body: Span) -> Tensor:
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise _wrong(name, body, "has no dtype, shape and data_offsets")
+    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    dtype = BY_CODE.get(code) if isinstance(code, str) else None
+    if dtype is None:
+        raise _wrong(name, body, f"unknown dtype {code!r}", ", ".join(BY_CODE))
+    if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
+        raise _wrong(name, body, "shape or data_offsets are no lists of sizes")
+    start, end = offsets
+    if start > end:
+        raise _wrong(name, body, f"data_offsets [{start}, {end}] run backwards")
+    return Tensor.contiguous(dtype, shape, body.sub(start, end - start), origin=name)
+
+
+def _wrong(name: str, body: Span, found: str, expected: str | None = None) -> CorruptError:
+    return CorruptError(found, expected=expected, where=f"{body.name}: tensor {name!r}")
+
+
+def _are_sizes(value: JSON) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 1 << 63 for n in value)
+
+
+def _check_layout(tensors: Mapping[str, Tensor], body: Span) -> None:
+    """The body must be tensors back to back, which also rules out hidden bytes."""
+    spans = [t.data.span for t in tensors.values() if not isinstance(t.data, Computed)]
+    position = body.offset
+    for span in sorted(spans, key=lambda s: (s.offset, s.length)):
+        if span.offset != position:
+            raise CorruptError(
+                "tensors overlap or leave a hole", where=body.name, offset=span.offset
+            )
+        position += span.length
+    if position != body.offset + body.length:
+        raise CorruptError(
+            f"{body.offset + body.length - position} bytes belong to no tensor",
+            where=body.name,
+            offset=position,
+        )
+
+
+def _read_folder(artifact: Artifact) -> Bundle:
+    index = [n for n in artifact.names if n.endswith(INDEX_SUFFIX)]
+    if len(index) > 1:
+        raise CorruptError(f"has several indices: {', '.join(index)}", where=artifact.path)
+    if index:
+        return _read_index(artifact, artifact.member(index[0]))
+    names = [n for n in artifact.names if n.endswith(SUFFIX)]
+    return read_files(artifact, names, variant=f"folder of {len(names)} files")
+
+
+def _read_index(artifact: Artifact, file: File) -> Bundle:
+    limit = artifact.limits.max_header_bytes
+    span = Span.whole(file)
+    if span.length > limit:
+        raise LimitError(
+            f"index of {span.length} bytes", expected=f"at most {limit}", where=file.name
+        )
+    index = parse(span.read(), where=file.name, limit=limit)
+    file.close()
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise CorruptError("has no weight_map", where=file.name)
+    names = list(dict.fromkeys(str(v) for v in weight_map.values()))
+    if len(names) > artifact.limits.max_files:
+        raise LimitError(f"index of {len(names)} shards", where=file.name)
+    metadata = index.get("metadata") if isinstance(index, dict) else None
+    recorded = metadata if isinstance(metadata, dict) else {}
+    extra = {k: v for k, v in recorded.items() if isinstance(v, str)}
+    bundle = read_files(artifact, names, variant=f"{len(names)} shards with an index", extra=extra)
+    missing = sorted(set(weight_map) - set(bundle.weights))
+    if missing:
+        raise CorruptError(
+            f"the index names {len(missing)} tensors that no shard holds, first {missing[0]!r}",
+            where=file.name,
+        )
+    return bundle
+
+
+def read_files(
+    artifact: Artifact,
+    names: Sequence[str],
+    *,
+    variant: str,
+    extra: Mapping[str, str] | None = None,
+) -> Bundle:
+    """Read these files of a folder as one model.
+
+    Args:
+        artifact: The folder, or the index in it.
+        names: Relative names of the files.
+        variant: What the metadata will call it.
+        extra: Metadata that stands outside the files.
+
+    Raises:
+        CorruptError: A file is damaged, or two hold a tensor of one name.
+        SafetyError: A name leads out of the folder.
+    """
+    headers = []
+    for name in names:
+        file = artifact.member(name)
+        headers.append(read_header(Span.whole(file), artifact.limits))
+        file.close()
+    bundle = _bundle(headers, variant=variant, extra=extra)
+    beside = artifact.names if artifact.is_folder else ()
+    left_out = tuple(
+        LeftOut(n, "a file beside the weights, not part of them")
+        for n in beside
+        if n not in names and n != "config.json" and not n.endswith(INDEX_SUFFIX)
+    )
+    topology = None
+    if "config.json" in beside:
+        text = Span.whole(artifact.member("config.json"))
+        config = parse(text.read(), where=text.name, limit=artifact.limits.max_header_bytes)
+        topology = Topology("hf_config", _config_summary(config), config)
+    metadata = replace(bundle.metadata, left_out=left_out)
+    return replace(bundle, metadata=metadata, topology=topology)
+
+
+def _config_summary(config: JSON) -> dict[str, JSON]:
+    keys = ("architectures", "model_type", "_class_name", "torch_dtype", "transformers_version")
+    return {k: config[k] for k in keys if k in config} if isinstance(config, dict) else {}
+
+
+def _bundle(
+    headers: Sequence[Header], *, variant: str, extra: Mapping[str, str] | None = None
+) -> Bundle:
+    weights: dict[str, Tensor] = {}
+    notes: dict[str, str] = dict(extra or {})
+    for header in headers:
+        for name, tensor in header.tensors.items():
+            if name in weights:
+                raise CorruptError(f"tensor {name!r} stands in two shards")
+            weights[name] = tensor
+        notes.update(header.metadata)
+    encodings: dict[str, Encoding] = {}
+    user: dict[str, JSON] = {}
+    recorded: dict[str, str] = {}
+    for key, value in notes.items():
+        if key == "convert.dtypes":
+            _restore_dtypes(weights, value)
+        elif key == "convert.encodings":
+            encodings = _restore_encodings(value)
+        elif key == "format":
+            recorded["format"] = value
+        elif value in weights and key not in weights:
+            weights[key] = weights[value]
+        else:
+            user[key] = value
+    metadata = Metadata(format="safetensors", variant=variant, recorded=recorded, user=user)
+    return Bundle(metadata=metadata, weights=weights, encodings=encodings)
+
+
+def _restore_dtypes(weights: dict[str, Tensor], text: str) -> None:
+    """Undo `STAND_IN`: metadata says which tensors are logically of another dtype and shape."""
+    table = parse(text, where="convert.dtypes", limit=len(text))
+    for name, entry in table.items() if isinstance(table, dict) else ():
+        stored = weights.get(name)
+        match entry:
+            case [str(dtype), list(shape)] if (
+                stored is not None and dtype in DTYPES and _are_sizes(shape)
+            ):
+                extent = next(iter(stored.pieces()), None)
+                if isinstance(extent, Span):
+                    weights[name] = Tensor.contiguous(DTYPES[dtype], shape, extent, origin=name)
+                elif not stored.size:
+                    weights[name] = Tensor.inline(DTYPES[dtype], shape, b"", origin=name)
+            case _:
+                raise CorruptError(f"convert.dtypes does not fit tensor {name!r}")
+
+
+def _restore_encodings(text: str) -> dict[str, Encoding]:
+    table = parse(text, where="convert.encodings", limit=len(text))
+    result = {}
+    for name, entry in table.items() if isinstance(table, dict) else ():
+        match entry:
+            case {
+                "kind": str(kind),
+                "dtype": str(dtype),
+                "shape": list(shape),
+                "parts": dict(parts),
+                "parameters": dict(parameters),
+            } if _are_sizes(shape):
+                roles = {k: str(v) for k, v in parts.items()}
+                result[name] = Encoding(kind, dtype, tuple(shape), roles, parameters)
+            case _:
+                raise CorruptError(f"convert.encodings does not fit {name!r}")
+    return result
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+class Shard(NamedTuple):
+    """One file to write: header bytes, then these tensors back to back."""
+
+    name: str
+    header: bytes
+    tensors: tuple[tuple[str, Tensor], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file."""
+        return len(self.header) + sum(t.nbytes for _, t in self.tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will be written, decided before the first byte is.
+
+    Attributes:
+        shards: The files.
+        index: Name and content of the index, or None for a single file.
+        files: Tensor name → file that holds it; a tied name points where its twin is.
+        tied: Name → the name it is stored under.
+    """
+
+    shards: tuple[Shard, ...]
+    index: tuple[str, bytes] | None
+    files: Mapping[str, str]
+    tied: Mapping[str, str]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all files."""
+        return sum(s.nbytes for s in self.shards) + (len(self.index[1]) if self.index else 0)
+
+
+def plan(
+    weights: Mapping[str, Tensor],
+    encodings: Mapping[str, Encoding],
+    *,
+    stem: str = "model",
+    max_shard_bytes: int = DEFAULT_SHARD_BYTES,
+) -> Plan:
+    """Lay the weights out in files.
+
+    Args:
+        weights: By name; tensors of one `Tensor.identity` are written once.
+        encodings: Recorded in the header's metadata.
+        stem: File name without suffix and shard number.
+        max_shard_bytes: Where to cut. A single tensor larger than that has a file of its own.
+    """
+    stored: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    first: dict[object, str] = {}
+    for name, tensor in weights.items():
+        twin = first.setdefault(tensor.identity, name) if tensor.size else name
+        if twin == name or name == "format" or name.startswith("convert."):
+            stored[name] = tensor
+        else:
+            tied[name] = twin
+    groups: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in stored.items():
+        if groups[-1] and size + tensor.nbytes > max_shard_bytes:
+            groups.append({})
+            size = 0
+        groups[-1][name] = tensor
+        size += tensor.nbytes
+    count = len(groups)
+    notes = {**tied, "format": "pt", **_notes(stored, encodings)}
+    shards, files = [], {}
+    for i, group in enumerate(groups, 1):
+        name = f"{stem}{SUFFIX}" if count == 1 else f"{stem}-{i:05d}-of-{count:05d}{SUFFIX}"
+        ordered = _ordered(group)
+        header = _header(group, ordered, notes if count == 1 else {"format": "pt"})
+        shards.append(Shard(name, header, tuple(ordered)))
+        files.update(dict.fromkeys(group, name))
+    index = None
+    if count > 1:
+        total = sum(t.nbytes for t in stored.values())
+        parameters = sum(t.size for t in stored.values())
+        index_metadata = {"total_size": total, "total_parameters": parameters, **notes}
+        document = {"metadata": index_metadata, "weight_map": dict(sorted(files.items()))}
+        text = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+        index = (f"{stem}{INDEX_SUFFIX}", text)
+    files.update((name, files[twin]) for name, twin in tied.items())
+    return Plan(tuple(shards), index, files, tied)
+
+
+def create(layout: Plan, folder: Path, *, sync: bool = False) -> None:
+    """Create the planned files with their headers and final sizes, and the index.
+
+    `read_files` can read them at once; the tensors are zeros until `fill` gets there.
+
+    Args:
+        layout: What to write.
+        folder: An existing folder without files of these names.
+        sync: Wait until the index is on the disk.
+
+    Raises:
+        StorageError: The disk is full, or fails.
+    """
+    for shard in layout.shards:
+        with Output(folder / shard.name) as out:
+            out.write(shard.header)
+            out.reserve(shard.nbytes)
+    if layout.index is not None:
+        name, text = layout.index
+        with Output(folder / name) as out:
+            out.write(text)
+            if sync:
+                out.sync()
+
+
+def fill(
+    layout: Plan,
+    folder: Path,
+    *,
+    blocks: Blocks | None = None,
+    watch: Callable[[Span], object] | None = None,
+    sync: bool = False,
+) -> Iterator[int]:
+    """Write the tensors of files that `create` made, yielding the number of bytes of each step.
+
+    Args:
+        layout: As for `create`.
+        folder: As for `create`.
+        blocks: As for `Output.append`.
+        watch: As for `Output.append`.
+        sync: Wait until the bytes are on the disk.
+
+    Raises:
+        StorageError: The disk is full, or fails.
+        SourceError: A source file changed or is damaged where its weights are.
+    """
+    blocks = blocks or Blocks()
+    for shard in layout.shards:
+        with Output(folder / shard.name, at=len(shard.header)) as out:
+            for name, tensor in shard.tensors:
+                before = out.position
+                yield from out.append(tensor.pieces(), blocks, watch)
+                if out.position - before != tensor.nbytes:
+                    raise StorageError(f"wrote {out.position - before} bytes of {name!r}")
+            yield out.flush()
+            if sync:
+                out.sync()
+
+
+def _notes(stored: Mapping[str, Tensor], encodings: Mapping[str, Encoding]) -> dict[str, str]:
+    notes = {}
+    dtypes = {n: [t.dtype.name, list(t.shape)] for n, t in stored.items() if t.dtype.code is None}
+    if dtypes:
+        notes["convert.dtypes"] = _compact(dtypes)
+    if encodings:
+        notes["convert.encodings"] = _compact({n: asdict(e) for n, e in encodings.items()})
+    return notes
+
+
+def _ordered(tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
+    """Return the tensors as they shall lie in the file.
+
+    Large elements first, so that every tensor is aligned to its own; then as they lie in the
+    source, so that both files are read and written front to back.
+    """
+    ranks: dict[int, int] = {}
+
+    def place(item: tuple[str, Tensor]) -> tuple[int, int, int]:
+        dtype, data = item[1].dtype, item[1].data
+        alignment = dtype.itemsize // dtype.parts
+        if isinstance(data, Computed):
+            return -alignment, len(tensors), 0
+        rank = ranks.setdefault(id(data.span.storage), len(ranks))
+        return -alignment, rank, data.span.offset + data.offset
+
+    return sorted(tensors.items(), key=place)
+
+
+def _header(
+    listed: Iterable[str], ordered: Iterable[tuple[str, Tensor]], metadata: Mapping[str, str]
+) -> bytes:
+    """Return the header: entries in the source's order, offsets in the file's."""
+    entries: dict[str, object] = {}
+    position = 0
+    for name, tensor in ordered:
+        code, shape = stored_as(tensor)
+        end = position + tensor.nbytes
+        entries[name] = {"dtype": code, "shape": shape, "data_offsets": [position, end]}
+        position = end
+    text = _compact({"__metadata__": dict(metadata), **{n: entries[n] for n in listed}}).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def stored_as(tensor: Tensor) -> tuple[str, list[int]]:
+    """Return the safetensors code and shape that hold a tensor's bytes."""
+    shape = list(tensor.shape)
+    if tensor.dtype.code is not None:
+        return tensor.dtype.code, shape
+    if tensor.dtype.name in STAND_IN:
+        name, parts = STAND_IN[tensor.dtype.name]
+        code = DTYPES[name].code
+        return str(code), [*shape, parts] if parts > 1 else shape
+    return "U8", [tensor.nbytes]
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Files that TensorFlow writes, read without TensorFlow."""
