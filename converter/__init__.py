@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from converter.inspection import inspect
     from converter.options import Options
     from converter.pipeline import Result, convert, read
-    from converter.tensor_diff import Difference, diff
+    from converter.tensor_diff import TensorDiff, diff
 
 __version__ = VERSION
 
@@ -26,11 +26,11 @@ _HOMES = {
     "convert": "converter.pipeline",
     "read": "converter.pipeline",
     "inspect": "converter.inspection",
-    "Difference": "converter.tensor_diff",
+    "TensorDiff": "converter.tensor_diff",
     "diff": "converter.tensor_diff",
 }
 
-__all__ = ["Difference", "Options", "Result", "convert", "diff", "inspect", "read"]
+__all__ = ["Options", "Result", "TensorDiff", "convert", "diff", "inspect", "read"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,83 +2,226 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from converter.byte_sizes import readable_size
+from converter.notebook import render_table
 from formats import catalog
 from formats.artifact import Artifact
-from formats.core.bundle import Bundle
+from formats.core.bundle import (
+    JSON,
+    Bundle,
+    Encoding,
+    Finding,
+    LeftOut,
+    Normalisation,
+    Signature,
+)
 from formats.core.weights import Tensor
 from formats.limits import DEFAULT, Limits
 
 
-def inspect(
-    source: str | Path, *, from_format: str | None = None, limits: Limits = DEFAULT
-) -> dict[str, Any]:
-    """Describe an artifact.
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files that were opened: how many, and their total size in bytes."""
 
-    Returns:
-        A JSON-like dict: format, variant and evidence; versions and devices as recorded; counts,
-        dtypes and bytes of the weights; each tensor; signatures; what a conversion would leave
-        out; safety findings.
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over named tensors.
+
+    Attributes:
+        tensors: Number of names.
+        tied: Number of names that share the storage of another one.
+        parameters: Number of elements; shared storage counts once.
+        bytes: Size of the elements; shared storage counts once.
+        dtypes: Dtype → number of names.
+    """
+
+    tensors: int
+    tied: int
+    parameters: int
+    bytes: int
+    dtypes: Mapping[str, int]
+
+    def __str__(self) -> str:
+        dtypes = ", ".join(f"{dtype} x{n}" for dtype, n in self.dtypes.items())
+        return (
+            f"{self.tensors} tensors, {self.parameters:,} parameters, {readable_size(self.bytes)}"
+            + (f" ({dtypes})" if dtypes else "")
+            + (f", {self.tied} tied" if self.tied else "")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One tensor: its name, dtype, shape, size in bytes, and path in the source."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Inspection:
+    """What an artifact is, records and holds.
+
+    Attributes:
+        source: Path as given; "" for a bundle.
+        format: Row id of `formats.catalog`.
+        evidence: Why it was detected as that format; "" for a bundle.
+        variant: Version or layout of the format.
+        framework: Framework that wrote it, if known.
+        recorded: Versions, backends and byte orders as recorded.
+        devices: Recorded device → number of tensors or nodes.
+        distribution: Recorded strategy and replicas.
+        files: Files opened so far.
+        weights: Sums over the model's weights.
+        tensors: Each of these weights.
+        leftovers: Training group → sums over its tensors.
+        encodings: Tensors stored as several parts.
+        topology: ``kind`` and ``summary`` of the computation, or None.
+        signatures: Inputs and outputs as declared.
+        assets: Other files → size in bytes.
+        user: Plain data stored with the model.
+        opaque: Path → class of objects that are neither tensors nor plain data.
+        left_out: What a conversion leaves out, with the reason.
+        normalisations: Changes that reading made.
+        findings: What would run code if it were loaded naively.
+    """
+
+    source: str
+    format: str
+    evidence: str
+    variant: str
+    framework: str | None
+    recorded: Mapping[str, str]
+    devices: Mapping[str, int]
+    distribution: Mapping[str, JSON]
+    files: Files
+    weights: Totals
+    tensors: tuple[TensorInfo, ...]
+    leftovers: Mapping[str, Totals]
+    encodings: Mapping[str, Encoding]
+    topology: Mapping[str, JSON] | None
+    signatures: tuple[Signature, ...]
+    assets: Mapping[str, int]
+    user: Mapping[str, JSON]
+    opaque: Mapping[str, str]
+    left_out: tuple[LeftOut, ...]
+    normalisations: tuple[Normalisation, ...]
+    findings: tuple[Finding, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """Return the inspection as a JSON-like dict with one key per attribute."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def __repr__(self) -> str:
+        return f"<Inspection of {self.source or 'a bundle'}: {self.format}, {self.weights}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("format", f"{self.format} ({self.variant})"),
+            ("recorded", _pairs(self.recorded)),
+            ("devices", _pairs(self.devices)),
+            ("weights", self.weights),
+            *self.leftovers.items(),
+            ("topology", self.topology["kind"] if self.topology else ""),
+            *(("left out", f"{x.name}: {x.reason}") for x in self.left_out),
+            *(("finding", f"{x.kind}: {x.subject} in {x.where}") for x in self.findings),
+        ]
+        facts = render_table(self.source or "a bundle", [row for row in rows if row[1]])
+        tensors = [(t.name, t.dtype, list(t.shape)) for t in self.tensors]
+        return facts + render_table("weights", tensors, ("name", "dtype", "shape"))
+
+
+def inspect(
+    source: str | Path | Bundle, *, format: str | None = None, limits: Limits = DEFAULT
+) -> Inspection:
+    """Describe an artifact, or a bundle that was read already.
+
+    Args:
+        source: File, folder, checkpoint prefix, or bundle.
+        format: Row id of `formats.catalog`; by default detected from the content.
+        limits: Limits of reading.
 
     Raises:
         ConvertError: As `converter.pipeline.read`.
     """
+    if isinstance(source, Bundle):
+        return _describe(source)
     artifact = Artifact(source, limits)
-    match = catalog.detect(artifact, from_format)
+    match = catalog.detect(artifact, format)
     bundle = match.format.read(artifact)
     catalog.check_expansion(bundle, artifact)
-    about = bundle.metadata
-    files = artifact.opened
-    return {
-        "source": str(source),
-        "format": match.format.id,
-        "evidence": match.evidence,
-        "variant": about.variant,
-        "framework": about.framework,
-        "recorded": dict(about.recorded),
-        "devices": dict(about.devices),
-        "distribution": dict(about.distribution),
-        "files": {"count": len(files), "bytes": sum(f.size for f in files.values())},
-        "weights": _totals(bundle.weights),
-        "tensors": [
-            {
-                "name": name,
-                "dtype": tensor.dtype.name,
-                "shape": list(tensor.shape),
-                "bytes": tensor.nbytes,
-                "origin": tensor.origin,
-            }
-            for name, tensor in bundle.weights.items()
-        ],
-        "leftovers": {group: _totals(members) for group, members in bundle.leftovers.items()},
-        "encodings": {name: asdict(e) for name, e in bundle.encodings.items()},
-        "topology": _topology(bundle),
-        "signatures": [asdict(s) for s in bundle.signatures],
-        "assets": {name: span.length for name, span in bundle.assets.items()},
-        "user": dict(about.user),
-        "opaque": dict(about.opaque),
-        "left_out": [asdict(x) for x in about.left_out],
-        "normalisations": [asdict(n) for n in about.normalisations],
-        "findings": [asdict(f) for f in about.findings],
-    }
+    sizes = [file.size for file in artifact.opened.values()]
+    return _describe(
+        bundle, str(source), match.format.id, match.evidence, Files(len(sizes), sum(sizes))
+    )
 
 
-def _totals(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def _describe(
+    bundle: Bundle, source: str = "", format: str = "", evidence: str = "", files: Files = Files()
+) -> Inspection:
+    about, topology = bundle.metadata, bundle.topology
+    return Inspection(
+        source=source,
+        format=format or about.format,
+        evidence=evidence,
+        variant=about.variant,
+        framework=about.framework,
+        recorded=dict(about.recorded),
+        devices=dict(about.devices),
+        distribution=dict(about.distribution),
+        files=files,
+        weights=_totals(bundle.weights),
+        tensors=tuple(
+            TensorInfo(name, t.dtype.name, tuple(t.shape), t.nbytes, t.origin)
+            for name, t in bundle.weights.items()
+        ),
+        leftovers={group: _totals(members) for group, members in bundle.leftovers.items()},
+        encodings=dict(bundle.encodings),
+        topology=None
+        if topology is None
+        else {"kind": topology.kind, "summary": dict(topology.summary)},
+        signatures=bundle.signatures,
+        assets={name: span.length for name, span in bundle.assets.items()},
+        user=dict(about.user),
+        opaque=dict(about.opaque),
+        left_out=about.left_out,
+        normalisations=about.normalisations,
+        findings=about.findings,
+    )
+
+
+def _totals(tensors: Mapping[str, Tensor]) -> Totals:
     distinct = {t.identity: t for t in tensors.values()}.values()
-    return {
-        "tensors": len(tensors),
-        "tied": len(tensors) - len(distinct),
-        "parameters": sum(t.size for t in distinct),
-        "bytes": sum(t.nbytes for t in distinct),
-        "dtypes": dict(Counter(t.dtype.name for t in tensors.values())),
-    }
+    return Totals(
+        tensors=len(tensors),
+        tied=len(tensors) - len(distinct),
+        parameters=sum(t.size for t in distinct),
+        bytes=sum(t.nbytes for t in distinct),
+        dtypes=dict(Counter(t.dtype.name for t in tensors.values())),
+    )
 
 
-def _topology(bundle: Bundle) -> dict[str, Any] | None:
-    topology = bundle.topology
-    if topology is None:
-        return None
-    return {"kind": topology.kind, "summary": dict(topology.summary)}
+def _plain(value: Any) -> Any:
+    """Return dataclasses as dicts; other values stay as they are, however deep they are nested."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {k: asdict(v) if isinstance(v, Totals | Encoding) else v for k, v in value.items()}
+    return value
+
+
+def _pairs(table: Mapping[str, object]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in table.items())

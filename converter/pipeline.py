@@ -17,7 +17,8 @@ from converter.child.trust import Trusted
 from converter.events import Compared, Lowered, Opened, Progress, Step
 from converter.filesystem.atomic_output import check_target, publish, staging, sync_tree
 from converter.graphs import gaps_of, graphs_of, reason_of
-from converter.normalise.names import select, strip_prefixes
+from converter.normalise.groups import select_groups
+from converter.normalise.prefixes import strip_prefixes
 from converter.options import Options, Target, check
 from converter.verification.verdicts import check_reached, judged
 from converter.write import bundle as write
@@ -197,7 +198,7 @@ def steps(
         yield from _reissued(source, bundle, artifact, target, match, options, dry_run=dry_run)
         return
 
-    bundle = strip_prefixes(select(bundle, options.include), options.strip_prefix)
+    bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     clock = perf_counter()
     bundle, graphs = _lowered(bundle, artifact, options, is_file=_is_file(out, options.to))
     for graph in graphs:

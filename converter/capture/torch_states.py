@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-# As `converter.normalise.names` takes them off: wrappers anywhere, and what all names begin with.
+# The same prefixes as in converter/normalise/prefixes.py.
 ANYWHERE = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 MAX_DEPTH = 4  # of dicts that a state dict lies in
 SHOWN = 5  # names in a message

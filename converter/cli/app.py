@@ -165,7 +165,7 @@ def inspect(
     from converter.cli import render
     from converter.inspection import inspect as describe
 
-    found = describe(source, from_format=from_format) | {"source": said(source)}
+    found = describe(source, format=from_format).plain() | {"source": said(source)}
     render.inspection(found, as_json=json, every=weights)
 
 
@@ -187,10 +187,9 @@ def diff(
     """Compare the weights of two artifacts of any format; exit 1 where they differ."""
     del verbose
     from converter.cli import render
-    from converter.pipeline import read
     from converter.tensor_diff import diff as compare
 
-    if not render.differences(compare(read(a), read(b)), as_json=json):
+    if not render.differences(compare(a, b), as_json=json):
         raise typer.Exit(1)
 
 

@@ -9,7 +9,7 @@ from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
-    from converter.tensor_diff import Difference
+    from converter.tensor_diff import TensorDiff
     from formats.catalog import Format
 
 LINES = 60  # tensors listed before `--weights` is needed
@@ -53,7 +53,7 @@ def inspection(found: Mapping[str, Any], *, as_json: bool, every: bool) -> None:
     _section("safety findings (nothing was run)", findings)
 
 
-def differences(found: "Sequence[Difference]", *, as_json: bool) -> bool:
+def differences(found: "Sequence[TensorDiff]", *, as_json: bool) -> bool:
     """Print a comparison, and return whether the weights are the same under the same names."""
     counts: dict[str, int] = {}
     for d in found:

@@ -278,12 +278,13 @@ def _format_of(converted: Path) -> str:
 def _keras_weights(bundle: "Bundle", converted: Path, trust: Sequence[str]) -> Weights | None:
     """Compare a `.keras` file's variables with those that the source would be written with."""
     from converter.child.trust import parse_trust
-    from converter.normalise.names import select, strip_prefixes
+    from converter.normalise.groups import select_groups
+    from converter.normalise.prefixes import strip_prefixes
     from converter.write.keras import archive
     from formats.errors import UnsupportedError
 
     try:
-        model = strip_prefixes(select(bundle, ()), "auto")
+        model = strip_prefixes(select_groups(bundle, ()), "auto")
         wanted = archive.plan(model, parse_trust(trust)).variables
     except UnsupportedError:
         return None  # the file is somebody else's: its variables stand where they do

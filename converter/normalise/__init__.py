@@ -1,1 +1,1 @@
-"""Normalisation of what sources add to a model: prefixes of names, groups of tensors."""
+"""Normalise what sources add to a model: prefixes of names, groups of training state."""

@@ -55,7 +55,7 @@ def attempt(name: str, source: Path, out: Path) -> dict[str, object]:
     kind, code, text = "ok", 0, ""
     try:
         if name == "inspect":
-            show(inspect(source))
+            show(inspect(source).plain())
         else:
             convert(source, to=name, out=out)
     except ConvertError as e:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from converter.normalise.names import select, strip_prefixes
+from converter.normalise.groups import select_groups
+from converter.normalise.prefixes import strip_prefixes
 from formats.core.bundle import Bundle, Encoding, Metadata
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import UsageError
@@ -93,11 +94,11 @@ def test_groups_are_named_when_left_out_and_kept_when_included():
     source = bundle(
         ["w"], leftovers={"optimizer": {"state.0.exp_avg": tensor("m"), "w": tensor("v")}}
     )
-    out = select(source, [])
+    out = select_groups(source, [])
     assert list(out.weights) == ["w"]
     assert [x.name for x in out.metadata.left_out] == ["state.0.exp_avg", "w"]
-    kept = select(source, ["optimizer"])
+    kept = select_groups(source, ["optimizer"])
     assert list(kept.weights) == ["w", "state.0.exp_avg", "optimizer.w"]
     assert not kept.metadata.left_out
     with pytest.raises(UsageError, match="optimizer"):
-        select(source, ["everything"])
+        select_groups(source, ["everything"])

@@ -17,7 +17,8 @@ from time import perf_counter
 from converter.byte_sizes import readable_size
 from converter.devices.torch.device import Device, parse_device
 from converter.events import Progress, Step
-from converter.normalise.names import select, strip_prefixes
+from converter.normalise.groups import select_groups
+from converter.normalise.prefixes import strip_prefixes
 from converter.options import Options
 from converter.verification.report import GraphReport
 from converter.version import VERSION
@@ -194,7 +195,7 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> Checkpoint:
 def _flat(bundle: Bundle, artifact: Artifact, storages: Storages, options: Options) -> Checkpoint:
     """Plan a state dict."""
     random = {id(t.data) for t in bundle.leftovers.get("training", {}).values() if _is_state(t)}
-    before = select(bundle, options.include)
+    before = select_groups(bundle, options.include)
     renamed = strip_prefixes(before, options.strip_prefix)
     own = tuple(renamed.weights)[: len(bundle.weights)]
     stripped = _as_state_dict(renamed)

@@ -462,7 +462,8 @@ def test_the_scripts_of_children_know_nothing_of_the_project():
 
 def test_looking_imports_no_framework_and_no_numpy():
     code = (
-        "import sys; from converter.doctor import report; from converter.doctor.probes import probe; import json;"
+        "import sys, json; from converter.doctor import report; "
+        "from converter.doctor.probes import probe;"
         "report.examine(probe.look(frameworks=())).document();"
         "heavy = ('numpy', 'torch', 'tensorflow', 'keras', 'onnx', 'h5py');"
         "print(json.dumps([m for m in heavy if m in sys.modules]))"

@@ -204,5 +204,5 @@ def test_the_manifest_and_inspect_say_what_stands_for_an_input(tmp_path, unpacke
         ("ids", "values", "ids"), ("dense", "dense", "dense_2"), ("few", "values", "few_2"),
     ]  # fmt: skip
     assert [i["name"] for i in manifest["graph"]["inputs"]] == ["ids", "dense_2", "few_2"]
-    (change,) = (n for n in inspect(out)["normalisations"] if n["name"].endswith(AS_INPUT))
-    assert change["detail"].startswith("input 'example' is replaced by ids int64[ids/count], de")
+    (change,) = (n for n in inspect(out).normalisations if n.name.endswith(AS_INPUT))
+    assert change.detail.startswith("input 'example' is replaced by ids int64[ids/count], de")

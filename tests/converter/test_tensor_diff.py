@@ -1,11 +1,13 @@
 """diff: equal, renamed, changed with how much, missing; never "nothing to compare, so equal"."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from converter.tensor_diff import Difference, diff, max_abs
+from converter.pipeline import read
+from converter.tensor_diff import TensorDiff, diff, max_abs
 from formats.core.bundle import Bundle, Metadata
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import VerificationError
@@ -30,8 +32,8 @@ def test_all_kinds_at_once():
     a = bundle(same=same, moved=moved, edited=old, gone=gone, recast=recast)
     b = bundle(same=same, elsewhere=moved, edited=new, added=added, recast=recast.astype("f4"))
     found = {d.a or d.b: d for d in diff(a, b)}
-    assert found["same"] == Difference("equal", "same", "same", "float32[3, 4]")
-    assert found["moved"] == Difference("renamed", "moved", "elsewhere", "float32[3, 4]")
+    assert found["same"] == TensorDiff("equal", "same", "same", "float32[3, 4]")
+    assert found["moved"] == TensorDiff("renamed", "moved", "elsewhere", "float32[3, 4]")
     assert found["edited"].kind == "changed"
     assert found["edited"].max_abs == pytest.approx(0.5, abs=1e-6)
     assert found["gone"].kind == "only in A"
@@ -60,3 +62,11 @@ def test_max_abs_of_odd_numbers():
 def test_two_empty_artifacts_compare_nothing():
     with pytest.raises(VerificationError):
         diff(bundle(), bundle())
+
+
+def test_paths_are_compared_as_bundles_are():
+    path = Path(__file__).parents[2] / "fixtures" / "torch" / "torch2.13-zip.pth"
+    by_path = diff(path, str(path))
+    assert by_path == diff(read(path), path)
+    assert {d.kind for d in by_path} == {"equal"}
+    assert by_path._repr_html_().count("equal") == len(by_path)
