@@ -360,9 +360,9 @@ def _graphs(
     bundle: Bundle, artifact: Artifact, options: Options, *, is_file: bool
 ) -> tuple[Bundle, "list[Graph]"]:
     """Return the graphs, of a model that is on no device, and what is said of it then."""
-    from converter.devices.savedmodel.strip_placement import on_no_device
+    from converter.devices.savedmodel.strip_placement import strip_placement
 
-    alone = on_no_device(bundle, artifact)
+    alone = strip_placement(bundle, artifact)
     told, graphs = graphs_of(alone, artifact, options, only_one=is_file)
     return replace(told, topology=bundle.topology), graphs
 

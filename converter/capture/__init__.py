@@ -152,11 +152,10 @@ def _on_cpu(source: Path, form: str, bundle: Bundle, folder: Path, limits: Limit
         named.update(said if isinstance(said, Mapping) else ())
     if named <= {"cpu"}:
         return source
-    from converter.devices.torch import exported as exported_members
-    from converter.devices.torch import script as script_members
+    # Imported late: few programs name another device.
+    from converter.devices.torch.programs import move_program
 
-    move = script_members.moved_copy if form == "torchscript" else exported_members.moved_copy
-    move(Artifact(source, limits), "cpu", folder / source.name)
+    move_program(Artifact(source, limits), form, "cpu", folder / source.name)
     return folder / source.name
 
 

@@ -1,18 +1,19 @@
 """A program and the same program moved, both run by torch on the same inputs.
 
 On the CPU: the source as it is, where torch takes it there (a program of tensors alone, loaded with
-``map_location``), else moved to the CPU as `moved_copy` does; and the output, moved back to the CPU
+``map_location``), else moved to the CPU by `move_program`; and the output, moved back to the CPU
 where it was written for another device. On that device, where it is here: the output as it is, and
 the source, if torch takes it there.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from converter.devices.torch.device import Device
+from converter.devices.names import TorchDevice
+from converter.devices.torch.programs import move_program
 from converter.lower import lower
 from converter.options import Options
 from converter.verification.compare import Tolerance, coarsest, compare, settled
@@ -33,17 +34,14 @@ from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import DTYPES
 from formats.errors import CorruptError, UnsupportedError, UsageError
 
-Copy = Callable[[Artifact, str, Path], None]
-
 
 def run_both(
     source: Path,
     written: Path,
     bundle: Bundle,
-    device: Device,
+    device: TorchDevice,
     specs: Sequence[TensorSpec],
     options: Options,
-    copy: Copy,
 ) -> Mapping[str, GraphReport]:
     """Compare what a program and the program moved to a device compute.
 
@@ -54,7 +52,6 @@ def run_both(
         device: That the output is for.
         specs: Of the program's inputs, as far as they are known without the user.
         options: Of the conversion.
-        copy: Writes a copy of such an archive, moved to a device.
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
@@ -73,7 +70,7 @@ def run_both(
         )
     if report is None:
         with tempfile.TemporaryDirectory(prefix="convert-moved-") as name:
-            report = _Both(source, written, bundle, device, specs, how, copy, Path(name)).report()
+            report = _Both(source, written, bundle, device, specs, how, Path(name)).report()
     return {"": replace(report, seconds=perf_counter() - begin)}
 
 
@@ -85,14 +82,13 @@ class _Both:
         source: Path,
         written: Path,
         bundle: Bundle,
-        device: Device,
+        device: TorchDevice,
         specs: Sequence[TensorSpec],
         how: Verification,
-        copy: Copy,
         folder: Path,
     ) -> None:
         self.source, self.written, self.device = source, written, device
-        self.bundle, self.how, self.copy, self.folder = bundle, how, copy, folder
+        self.bundle, self.how, self.folder = bundle, how, folder
         self.specs = tuple(specs)
         self.form = form_of(bundle, None)
 
@@ -149,7 +145,7 @@ class _Both:
 
     def _on_cpu(self, path: Path, name: str) -> Path:
         made = self.folder / f"{name}-on-cpu{path.suffix}"
-        self.copy(Artifact(path, self.how.limits), "cpu", made)
+        move_program(Artifact(path, self.how.limits), self.form, "cpu", made)
         return made
 
     def _plan(self) -> list[list[Case]]:

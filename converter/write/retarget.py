@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from converter.devices.names import parse_tensorflow_device, parse_torch_device
 from converter.events import Compared, Progress, Step
 from converter.filesystem.atomic_output import check_target, publish, staging, sync_tree
 from converter.options import Options
@@ -28,9 +29,6 @@ PLANNERS = {  # target -> module with its ``plan(bundle, artifact, options)``
 }
 
 
-DEVICES = "converter.devices.torch.device"  # and of all but SavedModel, its ``parse_device(text)``
-
-
 def check_device(options: Options) -> None:
     """Refuse a device that the target has no word for, before anything is read.
 
@@ -38,11 +36,9 @@ def check_device(options: Options) -> None:
         UsageError: It has none.
     """
     if options.to == "savedmodel":
-        from converter.devices.savedmodel.device import parse_device
-
-        parse_device(options.device)
+        parse_tensorflow_device(options.device)
     else:
-        import_module(DEVICES).parse_device(options.device)
+        parse_torch_device(options.device)
 
 
 class Reissue(Protocol):

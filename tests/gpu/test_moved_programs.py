@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from converter.devices.torch import exported as exported
-from converter.devices.torch import script as script
+from converter.devices.torch.programs import move_program
 from formats.artifact import Artifact
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore")]
@@ -46,7 +45,7 @@ def test_a_moved_trace_is_the_one_that_torch_makes_there(torch, made, device, tm
     torch.manual_seed(3)
     model, x = made.Traced().eval(), torch.randn(2, 3)
     torch.jit.trace(model, x).save(tmp_path / "cpu.pt")
-    script.moved_copy(Artifact(tmp_path / "cpu.pt"), device, tmp_path / "moved.pt")
+    move_program(Artifact(tmp_path / "cpu.pt"), "torchscript", device, tmp_path / "moved.pt")
 
     class There(made.Traced):
         """The same module, whose literals are the device's."""
@@ -80,7 +79,7 @@ def test_the_tags_are_those_that_torch_writes(torch, made, device, tmp_path):
     torch.jit.trace(model, x).save(tmp_path / "cpu.pt")
     made.fresh()
     torch.jit.trace(model.to(device), x.to(device)).save(tmp_path / "there.pt")
-    script.moved_copy(Artifact(tmp_path / "cpu.pt"), device, tmp_path / "moved.pt")
+    move_program(Artifact(tmp_path / "cpu.pt"), "torchscript", device, tmp_path / "moved.pt")
     ours, torch_s = records(tmp_path / "moved.pt"), records(tmp_path / "there.pt")
     for name in ("data.pkl", "constants.pkl"):
         assert ours[name] == torch_s[name], name
@@ -89,7 +88,7 @@ def test_the_tags_are_those_that_torch_writes(torch, made, device, tmp_path):
 @pytest.mark.parametrize("source", ["traced-cpu.pt", "traced-cuda0.pt"])
 def test_fixtures_run_there(torch, device, source, tmp_path):
     x, y = (torch.tensor(EXPECTED["traced"][key]) for key in "xy")
-    script.moved_copy(Artifact(MOVED / source), device, tmp_path / "moved.pt")
+    move_program(Artifact(MOVED / source), "torchscript", device, tmp_path / "moved.pt")
     found = torch.jit.load(tmp_path / "moved.pt")(x.to(device))
     assert str(found.device) == device
     assert near(torch, found, y)
@@ -98,7 +97,7 @@ def test_fixtures_run_there(torch, device, source, tmp_path):
 @pytest.mark.parametrize("source", ["exported-cpu.pt2", "exported-cuda0.pt2"])
 def test_exported_fixtures_run_there(torch, device, source, tmp_path):
     x, y = (torch.tensor(EXPECTED["exported"][key]) for key in "xy")
-    exported.moved_copy(Artifact(MOVED / source), device, tmp_path / "moved.pt2")
+    move_program(Artifact(MOVED / source), "exported_program", device, tmp_path / "moved.pt2")
     program = torch.export.load(tmp_path / "moved.pt2")
     found = program.module()(x.to(device))
     assert str(found.device) == device
@@ -113,7 +112,7 @@ def test_an_exported_program_is_the_one_that_torch_makes_there(torch, made, devi
     torch.export.save(torch.export.export(model, (x,)), tmp_path / "cpu.pt2")
     there = torch.export.export(model.to(device), (x.to(device),))
     torch.export.save(there, tmp_path / "there.pt2")
-    exported.moved_copy(Artifact(tmp_path / "cpu.pt2"), device, tmp_path / "moved.pt2")
+    move_program(Artifact(tmp_path / "cpu.pt2"), "exported_program", device, tmp_path / "moved.pt2")
     ours, torch_s = records(tmp_path / "moved.pt2"), records(tmp_path / "there.pt2")
     assert (
         ours["data/weights/model_weights_config.json"]
@@ -130,7 +129,7 @@ def test_what_was_made_there_runs_on_the_cpu(torch, made, device, tmp_path):
     expected = model(x)
     made.fresh()
     torch.jit.trace(model.to(device), x.to(device)).save(tmp_path / "there.pt")
-    script.moved_copy(Artifact(tmp_path / "there.pt"), "cpu", tmp_path / "moved.pt")
+    move_program(Artifact(tmp_path / "there.pt"), "torchscript", "cpu", tmp_path / "moved.pt")
     found = torch.jit.load(tmp_path / "moved.pt")(x)
     assert found.device.type == "cpu"
     assert near(torch, found, expected)

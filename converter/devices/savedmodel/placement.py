@@ -9,7 +9,7 @@ variable that the other changes, are put there together or not at all.
 
 from collections.abc import Iterable, Iterator
 
-from converter.devices.savedmodel.device import kind_of
+from converter.devices.names import tensorflow_kind
 from converter.devices.savedmodel.kernels import (
     follows,
     has_gpu_kernel,
@@ -26,7 +26,7 @@ _SAVING = frozenset((
 
 def placed(graph: Graph, device: str) -> set[tuple[str, str]]:
     """Return the nodes that get the device, as (function, node)."""
-    kind = kind_of(device)
+    kind = tensorflow_kind(device)
     if not kind:
         return set()
     blocked = _Blocked(graph, kind)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TypeVar
 
+from converter.devices.names import tensorflow_kind
 from converter.devices.savedmodel.collectives import Reductions, replacement
-from converter.devices.savedmodel.device import kind_of
 from converter.devices.savedmodel.kernels import has_gpu_kernel, may_be_placed
 from converter.devices.savedmodel.nodes import node, type_of
 from converter.devices.savedmodel.replicas import Changes, output_of
@@ -33,7 +33,7 @@ _CONTROL = "^"
 
 
 @dataclass(slots=True)
-class Plan:
+class GraphEdits:
     """What to change in one meta graph.
 
     Attributes:
@@ -71,13 +71,13 @@ class Plan:
     ) -> tuple[bytes, list[bytes]]:
         found = self.reductions.found[scope.name, member.name]
         inputs = tuple(redirected.get(name, name) for name in found.inputs)
-        kind = kind_of(self.device)
+        kind = tensorflow_kind(self.device)
         plain = Node("", found.op, (), "", types={"T": member.types["T"], "Tidx": (3,)})
         device = self.device if kind and may_be_placed(plain, kind) else ""
         return replacement(scope, member, replace(found, inputs=inputs), device)
 
 
-def rewrite(saved_model: Body, plans: list[Plan]) -> Pieces:
+def rewrite(saved_model: Body, plans: list[GraphEdits]) -> Pieces:
     """Return a SavedModel with each of its meta graphs changed as planned.
 
     Raises:
@@ -88,7 +88,7 @@ def rewrite(saved_model: Body, plans: list[Plan]) -> Pieces:
     return rewritten(saved_model, edits) or [saved_model]
 
 
-def _meta_graph(body: Body, plan: Plan) -> Answer:
+def _meta_graph(body: Body, plan: GraphEdits) -> Answer:
     main = _edits(
         "GraphDef",
         node=lambda body: _node(body, plan.graph.main, plan),
@@ -113,7 +113,7 @@ def _meta_graph(body: Body, plan: Plan) -> Answer:
     return rewritten(body, edits)
 
 
-def _function(body: Body, plan: Plan) -> Answer:
+def _function(body: Body, plan: GraphEdits) -> Answer:
     signature = _member(body, "FunctionDef", "signature")
     scope = _known(plan.graph.functions, _text(_member(signature, "OpDef", "name")))
     redirected: dict[str, str] = {}
@@ -144,7 +144,7 @@ def _function(body: Body, plan: Plan) -> Answer:
 
 
 def _node(
-    body: Body, scope: Scope, plan: Plan, redirected: Mapping[str, str] | None = None
+    body: Body, scope: Scope, plan: GraphEdits, redirected: Mapping[str, str] | None = None
 ) -> Answer:
     old = _known(scope.nodes, _text(_member(body, "NodeDef", "name")))
     changes = plan.changes
@@ -184,7 +184,7 @@ def _input(body: Body, renamed: Mapping[str, str], redirected: Mapping[str, str]
     return [f"{_CONTROL if control else ''}{renamed[source]}{colon}{output}".encode()]
 
 
-def _attribute(body: Body, node: Node, renamed: Mapping[str, str], plan: Plan) -> Answer:
+def _attribute(body: Body, node: Node, renamed: Mapping[str, str], plan: GraphEdits) -> Answer:
     name = _text(_member(body, "", "key"))
     if name == ALLOWED and node.allowed:
         plan.counts["allowed devices"] += 1
@@ -215,7 +215,7 @@ def _stopped(stopped: Node, scope: Scope) -> bytes:
     return node(stopped.name, "NoOp", [_CONTROL + w for w in waits])
 
 
-def _object(body: Body, plan: Plan) -> Answer:
+def _object(body: Body, plan: GraphEdits) -> Answer:
     edits = _edits(
         "SavedObject",
         variable=lambda variable: _variable(variable, plan),
@@ -224,7 +224,7 @@ def _object(body: Body, plan: Plan) -> Answer:
     return rewritten(body, edits)
 
 
-def _variable(body: Body, plan: Plan) -> Answer:
+def _variable(body: Body, plan: GraphEdits) -> Answer:
     """A variable of the object graph: its device, and no copies."""
     name, old, dtype, copies = "", "", 0, 0
     for part, value in parts(body):
@@ -240,7 +240,7 @@ def _variable(body: Body, plan: Plan) -> Answer:
             copies += 1
     wanted = plan.device
     handle = Node(name, "VarHandleOp", (), "", types={"dtype": (dtype,)})
-    on_gpu = kind_of(wanted) == "GPU"
+    on_gpu = tensorflow_kind(wanted) == "GPU"
     if name in plan.unplaced_variables or (on_gpu and not has_gpu_kernel(handle)):
         wanted = ""
     if copies:
@@ -261,7 +261,7 @@ def _variable(body: Body, plan: Plan) -> Answer:
     return rewritten(body, edits, added)
 
 
-def _resource(body: Body, plan: Plan) -> Answer:
+def _resource(body: Body, plan: GraphEdits) -> Answer:
     """A table or the like: it is created where TensorFlow can."""
     device = _text(_member(body, "SavedResource", "device"))
     if not device:

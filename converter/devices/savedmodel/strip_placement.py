@@ -1,4 +1,4 @@
-"""A SavedModel of several devices as one of none, in memory: what lowering starts from."""
+"""Remove device placements and merge replicated variables before lowering."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,34 +10,34 @@ from formats.core.storage import Buffer, Span
 from formats.tensorflow.savedmodel import BINARY
 
 
-def on_no_device(bundle: Bundle, artifact: Artifact) -> Bundle:
-    """Return a bundle whose graph has one copy of each variable, and waits for no other device.
+def strip_placement(bundle: Bundle, artifact: Artifact) -> Bundle:
+    """Return a SavedModel's bundle with one copy of each variable and no ops over several devices.
 
-    Any other bundle is returned as it is.
+    A bundle that has neither replicas nor such ops is returned as it is.
 
     Raises:
-        UnsupportedError: It needs what no single device can do.
+        UnsupportedError: No single device can run its signatures.
     """
     topology = bundle.topology
     if bundle.metadata.format != "savedmodel" or topology is None:
         return bundle
     if not bundle.metadata.distribution and not _has_partners(topology.summary):
         return bundle
-    from converter.write.savedmodel.folder import plan
+    # Imported late: most sources that are lowered have nothing to strip.
+    from converter.devices.savedmodel.retarget import retarget_graph
 
-    made = plan(bundle, artifact, "")
-    data = b"".join(p.read() if isinstance(p, Span) else p for p in made.graph)
+    graph = retarget_graph(artifact, device="")
+    data = b"".join(p.read() if isinstance(p, Span) else p for p in graph.pieces)
     about = bundle.metadata
-    changes = made.bundle.metadata.normalisations
     return replace(
         bundle,
         topology=replace(topology, content={BINARY: Span.whole(Buffer(data, BINARY))}),
-        metadata=replace(about, normalisations=(*about.normalisations, *changes)),
+        metadata=replace(about, normalisations=(*about.normalisations, *graph.normalisations)),
     )
 
 
 def _has_partners(summary: Mapping[str, object]) -> bool:
-    """Tell whether any graph has ops that wait for other devices."""
+    """Return whether a graph has ops that wait for other devices."""
     graphs = summary.get("meta_graphs")
     several = graphs.values() if isinstance(graphs, Mapping) else [summary]
     found = [g.get("ops") for g in several if isinstance(g, Mapping)]

@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from converter.devices.torch.device import KINDS, Device
+from converter.devices.names import TORCH_KINDS, TorchDevice
 from formats.errors import LimitError, UnsupportedError
 
 TEXT = rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)'  # one that has no end is one to the end
@@ -45,9 +45,9 @@ RELEVANT = (
     b"torch.cpu(",
     b"torch.cuda(",
     b"ops.prim.is_",
-    *(b'"%b' % k.encode() for k in KINDS),
+    *(b'"%b' % k.encode() for k in TORCH_KINDS),
 )
-DEVICE_TEXT = re.compile(rf'"({"|".join(KINDS)})(:\d+)?"'.encode())
+DEVICE_TEXT = re.compile(rf'"({"|".join(TORCH_KINDS)})(:\d+)?"'.encode())
 COMPARES = frozenset({b"torch.eq", b"torch.ne", b"torch.__is__", b"torch.__isnot__"})
 TRANSFERS = {b"torch.cpu": "cpu", b"torch.cuda": "cuda"}
 LENGTHS = b"torch._pack_padded_sequence"  # wants the lengths on the CPU, wherever the rest is
@@ -92,7 +92,7 @@ class _Call(NamedTuple):
     arguments: int  # where they begin
 
 
-def moved(code: bytes, device: Device, home: AbstractSet[str], said: Said) -> list[Edit]:
+def moved(code: bytes, device: TorchDevice, home: AbstractSet[str], said: Said) -> list[Edit]:
     """Return what to change in a source text, so that it runs on a device.
 
     Args:
@@ -156,7 +156,7 @@ def _literal(
     code: bytes,
     token: re.Match[bytes],
     calls: list[_Call],
-    device: Device,
+    device: TorchDevice,
     home: AbstractSet[str],
     said: Said,
     lengths: AbstractSet[bytes],
@@ -164,7 +164,7 @@ def _literal(
     name = token["kind"].decode().strip('"')
     if token["index"] is not None:
         name = f"{name}:{int(token['index'])}"
-    if name.partition(":")[0] not in KINDS:
+    if name.partition(":")[0] not in TORCH_KINDS:
         said.warnings[f'names torch.device("{name}")'] += 1
         return []
     wanted = f"{device}"
@@ -186,7 +186,7 @@ def _literal(
     return [Edit(*token.span(), b'torch.device("%b")' % wanted.encode())]
 
 
-def _compared(name: str, device: Device, home: AbstractSet[str], said: Said) -> str | None:
+def _compared(name: str, device: TorchDevice, home: AbstractSet[str], said: Said) -> str | None:
     """Return what to compare with in place of ``name``; None to leave it."""
     zeroth = f"{device.kind}:0"
     if name in home or name.removesuffix(":0") in home:  # tensors on ``cuda`` give a number
@@ -211,7 +211,7 @@ def _text(
     code: bytes,
     token: re.Match[bytes],
     calls: list[_Call],
-    device: Device,
+    device: TorchDevice,
     home: AbstractSet[str],
     said: Said,
 ) -> list[Edit]:
@@ -231,7 +231,7 @@ def _text(
     return [] if wanted == name else [Edit(start, end, b'"%b"' % wanted.encode())]
 
 
-def _transfer(call: _Call, close: int, device: Device, said: Said) -> list[Edit]:
+def _transfer(call: _Call, close: int, device: TorchDevice, said: Said) -> list[Edit]:
     """Change ``torch.cpu(x)`` or ``torch.cuda(x)``."""
     said.literals[TRANSFERS[call.name]] += 1
     name = f"torch.{device}".encode()
@@ -243,7 +243,7 @@ def _transfer(call: _Call, close: int, device: Device, said: Said) -> list[Edit]
     return [Edit(call.start, call.arguments, b"torch.to("), Edit(close, close, to)]
 
 
-def _numbers(token: re.Match[bytes], device: Device, said: Said) -> list[Edit]:
+def _numbers(token: re.Match[bytes], device: TorchDevice, said: Said) -> list[Edit]:
     """Change a device of torch 1.0: a list of its type's number and its index, or -1."""
     kind, index = TYPES.get(int(token["type"])), int(token["number"])
     wanted = next((n for n, k in TYPES.items() if k == device.kind), None)

@@ -9,12 +9,11 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/pt2_archive/_
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
+from converter.devices.names import TorchDevice
 from converter.devices.torch import graph_json
-from converter.devices.torch.device import Device, parse_device
 from converter.devices.torch.graph_json import Graphs
-from converter.devices.torch.members import Changes, identified, write_copy
+from converter.devices.torch.members import Changes, identified
 from converter.devices.torch.tags import KEPT, Found, retagged
 from formats.artifact import Artifact
 from formats.containers import jsontext
@@ -23,7 +22,7 @@ from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
 from formats.containers.zip.rewriting import Content, Rewriter
 from formats.core.bundle import Normalisation
 from formats.core.storage import Span
-from formats.errors import CorruptError, UnsupportedError, VerificationError
+from formats.errors import CorruptError, UnsupportedError
 from formats.limits import Limits
 from formats.torch import export as torch_export
 from formats.torch.containers import find_prefix
@@ -40,23 +39,20 @@ COMPILED = "data/aotinductor/"
 OBJECTS = re.compile(r"data/constants/(?:custom|opaque)_obj_.*")
 
 
-def moved_copy(artifact: Artifact, device: str, path: Path) -> None:
-    """Write an exported program, moved to a device, to a file that does not exist yet.
+def move(artifact: Artifact, device: TorchDevice) -> Changes:
+    """Return what becomes of the members of an archive of torch.export that is moved to a device.
 
     Raises:
-        UsageError: There is no such device.
         UnsupportedError: The program cannot be moved.
         CorruptError: It is damaged.
-        StorageError: The copy cannot be written.
     """
-    changes = Program(artifact, parse_device(device)).changes()
-    write_copy(artifact, changes.replaced, path)
+    return Program(artifact, device).changes()
 
 
 class Program:
     """An archive, and what moving it would change."""
 
-    def __init__(self, artifact: Artifact, device: Device) -> None:
+    def __init__(self, artifact: Artifact, device: TorchDevice) -> None:
         """Look into an archive.
 
         Raises:
@@ -173,19 +169,3 @@ class Program:
 def _nested(archive: ZipArchive, span: Span, name: str, data: bytes) -> list[bytes | Span]:
     rewriter = Rewriter(archive, span)
     return rewriter.rewritten(identified(rewriter, {name: Content.of(data)}))
-
-
-def check(output: Artifact, device: Device) -> None:
-    """Read an output again, for devices that it must not name.
-
-    Raises:
-        VerificationError: It names one.
-    """
-    left = Program(output, device).changes()
-    if left.replaced:
-        raise VerificationError(
-            f"the output still names another device than {device}", where=min(left.replaced)
-        )
-    wrong = sorted(set(torch_export.read(output).metadata.devices) - {str(device), KEPT})
-    if wrong:
-        raise VerificationError(f"the output still has tensors on {wrong[0]}", expected=str(device))

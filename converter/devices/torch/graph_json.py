@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from converter.devices.torch.device import KINDS, Device
+from converter.devices.names import TORCH_KINDS, TorchDevice
 from formats.containers import jsontext
 from formats.core.bundle import JSON
 from formats.errors import UnsupportedError
@@ -26,7 +26,7 @@ TYPE = re.compile(rb'(?<!\\)"type"\s*:\s*"(?P<type>[^"\\]*)"')
 INDEX = re.compile(rb'(?<!\\)"index"\s*:\s*(?P<index>null|\d+)')
 NEXT_INDEX = re.compile(rb',\s*"index"\s*:\s*(?:null|\d+)')
 NULL = re.compile(rb'(?<!\\)":\s*null')
-NAMES = "|".join(KINDS).encode()
+NAMES = "|".join(TORCH_KINDS).encode()
 ARGUMENT = re.compile(
     rb'(?<!\\)"name"\s*:\s*"device(?:_type)?"\s*,\s*"arg"\s*:\s*\{\s*"as_string"\s*:\s*'
     rb'"(?P<text>(?:' + NAMES + rb')(?::\d+)?)"'
@@ -37,7 +37,7 @@ AUTOCAST = re.compile(
     + NAMES
     + rb')"\s*\}[^{}]*\}\s*,\s*\{\s*"name"\s*:\s*""\s*,\s*"arg"\s*:\s*\{\s*"(?P<dtype>as_\w+)"'
 )
-TEXT = re.compile(rf"({'|'.join(KINDS)})(:\d{{1,3}})?")
+TEXT = re.compile(rf"({'|'.join(TORCH_KINDS)})(:\d{{1,3}})?")
 # Operators with kernels for some devices only; packing takes its lengths from the CPU.
 ON_CPU = re.compile(r"torch\.ops\.(quantized|mkldnn\w*|prepacked|aten\._pack_padded_sequence)\b.*")
 ON_GPU = re.compile(r"torch\.ops\.aten\.(_?cudnn_|miopen_)\w+.*")
@@ -59,7 +59,7 @@ class Graphs:
 
 
 def moved(
-    data: bytes, device: Device, found: Graphs, *, is_old: bool, limit: int, where: str
+    data: bytes, device: TorchDevice, found: Graphs, *, is_old: bool, limit: int, where: str
 ) -> bytes:
     """Return a document that names one device.
 
@@ -85,7 +85,7 @@ def moved(
     return new
 
 
-def _device(match: re.Match[bytes], device: Device, found: Graphs, is_sparse: bool) -> bytes:
+def _device(match: re.Match[bytes], device: TorchDevice, found: Graphs, is_sparse: bool) -> bytes:
     """Return a device's object, with its type and its index replaced."""
     value = json.loads(match["value"])
     kind, index = value.get("type"), value.get("index")
@@ -104,14 +104,14 @@ def _device(match: re.Match[bytes], device: Device, found: Graphs, is_sparse: bo
     return match[0][: match.start("value") - match.start()] + text
 
 
-def _text(match: re.Match[bytes], device: Device, found: Graphs) -> bytes:
+def _text(match: re.Match[bytes], device: TorchDevice, found: Graphs) -> bytes:
     found.arguments[match["text"].decode()] += 1
     wanted = str(device) if b":" in match["text"] or device.kind == "cpu" else device.kind
     start, end = (n - match.start() for n in match.span("text"))
     return match[0][:start] + wanted.encode() + match[0][end:]
 
 
-def _autocast(match: re.Match[bytes], device: Device, found: Graphs) -> bytes:
+def _autocast(match: re.Match[bytes], device: TorchDevice, found: Graphs) -> bytes:
     """Return a region of mixed precision, for another kind of device."""
     kind = match["text"].decode()
     found.arguments[kind] += 1
@@ -135,7 +135,7 @@ def _spliced(text: bytes, pattern: re.Pattern[bytes], group: str, wanted: bytes)
     return text[: match.start(group)] + wanted + text[match.end(group) :]
 
 
-def _check(before: JSON, after: JSON, device: Device, found: Graphs, where: str) -> None:
+def _check(before: JSON, after: JSON, device: TorchDevice, found: Graphs, where: str) -> None:
     """Compare an edited document with what it was, and look at what it says beside devices.
 
     Raises:
@@ -163,20 +163,22 @@ def _check(before: JSON, after: JSON, device: Device, found: Graphs, where: str)
             found.warnings[f"a node has the text {old!r}: left as it is"] += 1
 
 
-def _check_device(old: dict[str, JSON], new: dict[str, JSON], device: Device, where: str) -> None:
+def _check_device(
+    old: dict[str, JSON], new: dict[str, JSON], device: TorchDevice, where: str
+) -> None:
     rest = [{k: v for k, v in d.items() if k not in ("type", "index")} for d in (old, new)]
     said = new.get("type"), new.get("index")
     if rest[0] != rest[1] or said != (device.kind, device.index):
         raise UnsupportedError("names devices in a way that we do not know", where=where)
 
 
-def _is_other(text: JSON, device: Device) -> bool:
+def _is_other(text: JSON, device: TorchDevice) -> bool:
     """Tell whether a text names another device."""
     is_device = isinstance(text, str) and TEXT.fullmatch(text)
     return bool(is_device) and text not in (str(device), device.kind)
 
 
-def _look(node: dict[str, JSON], device: Device, found: Graphs) -> None:
+def _look(node: dict[str, JSON], device: TorchDevice, found: Graphs) -> None:
     """Look at a node for what does not run on every device."""
     target = node.get("target")
     if not isinstance(target, str) or "inputs" not in node:

@@ -8,13 +8,10 @@ what torch would have written comes out.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from pathlib import Path
 
 from formats.artifact import Artifact
 from formats.containers.zip.rewriting import Content, Pieces, Rewriter
 from formats.core.bundle import Normalisation
-from formats.core.output import Output
-from formats.core.storage import Blocks
 from formats.errors import UnsupportedError
 
 IDENTITY = ".data/serialization_id"
@@ -80,15 +77,3 @@ def _combined(crcs: Iterable[int]) -> int:
         combined ^= crc + 0x9E3779B9 + (combined << 6) + (combined >> 2)
         combined &= (1 << 64) - 1
     return combined
-
-
-def write_copy(artifact: Artifact, replaced: Mapping[str, Content], path: Path) -> None:
-    """Write an archive with members replaced to a file that does not exist yet.
-
-    Raises:
-        StorageError: It cannot be written.
-        CorruptError: The source is damaged.
-    """
-    with Output(path) as out:
-        for _ in out.append(rewritten(artifact, replaced), Blocks()):
-            pass

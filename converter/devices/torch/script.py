@@ -11,11 +11,10 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
+from converter.devices.names import TorchDevice
 from converter.devices.torch.code import Edit, Said, applied, moved
-from converter.devices.torch.device import Device, parse_device
-from converter.devices.torch.members import Changes, write_copy
+from converter.devices.torch.members import Changes
 from converter.devices.torch.tags import KEPT, Found, retagged
 from formats.artifact import Artifact
 from formats.containers import jsontext
@@ -24,7 +23,7 @@ from formats.containers.pickle.rewriting import Made, Number, Tracer, numbered
 from formats.containers.zip.archive import ZipArchive
 from formats.containers.zip.rewriting import Content
 from formats.core.bundle import Normalisation
-from formats.errors import CorruptError, UnsupportedError, VerificationError
+from formats.errors import CorruptError, UnsupportedError
 from formats.limits import MIB, Limits
 from formats.torch import script as torch_script
 
@@ -33,23 +32,20 @@ MAX_CODE_BYTES = 64 * MIB  # of all source texts
 TABLE = re.compile(rb'(?<!\\)"device"\s*:\s*"([a-z]+(?::\d+)?)"')
 
 
-def moved_copy(artifact: Artifact, device: str, path: Path) -> None:
-    """Write a TorchScript archive, moved to a device, to a file that does not exist yet.
+def move(artifact: Artifact, device: TorchDevice) -> Changes:
+    """Return what becomes of the members of a TorchScript archive that is moved to a device.
 
     Raises:
-        UsageError: There is no such device.
-        UnsupportedError: The archive cannot be moved.
+        UnsupportedError: The program cannot be moved.
         CorruptError: It is damaged.
-        StorageError: The copy cannot be written.
     """
-    changes = Program(artifact, parse_device(device)).changes()
-    write_copy(artifact, changes.replaced, path)
+    return Program(artifact, device).changes()
 
 
 class Program:
     """An archive, and what moving it would change."""
 
-    def __init__(self, artifact: Artifact, device: Device) -> None:
+    def __init__(self, artifact: Artifact, device: TorchDevice) -> None:
         """Look into an archive.
 
         Raises:
@@ -199,21 +195,3 @@ def shifted(data: bytes, edits: list[Edit], limits: Limits, budget: Budget, wher
         if isinstance(at, Number) and (more := grown[bisect_right(ends, at)]):
             pickle.put(at.start, at.end, numbered(at + more))
     return pickle.rewritten()
-
-
-def check(output: Artifact, device: Device) -> None:
-    """Read an output again, for devices that it must not name.
-
-    Raises:
-        VerificationError: It names one.
-    """
-    again = Program(output, device)
-    left = again.changes()
-    if left.replaced:
-        raise VerificationError(
-            f"the output still names another device than {device}", where=min(left.replaced)
-        )
-    about = torch_script.read(output).metadata
-    wrong = sorted(set(about.devices) - {str(device), KEPT})
-    if wrong:
-        raise VerificationError(f"the output still has tensors on {wrong[0]}", expected=str(device))

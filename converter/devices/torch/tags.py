@@ -13,14 +13,14 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from converter.devices.torch.device import KINDS, Device
+from converter.devices.names import TORCH_KINDS, TorchDevice
 from formats.containers.pickle.decoder import Budget, Unpickler
 from formats.containers.pickle.rewriting import Made, Number, Text, Tracer, numbered
 from formats.containers.pickle.values import Global
 from formats.errors import UnsupportedError
 from formats.limits import Limits
 
-DEVICE = re.compile(rf"({'|'.join(KINDS)})(:\d{{1,3}})?")
+DEVICE = re.compile(rf"({'|'.join(TORCH_KINDS)})(:\d{{1,3}})?")
 # (array or tensor of the CPU, dtype, device, …): devices without storages are saved so
 BESIDE = frozenset((
     "torch._utils._rebuild_device_tensor_from_numpy",
@@ -48,7 +48,7 @@ class _Pickle(Tracer):
     """A pickle whose devices become another one."""
 
     def __init__(
-        self, source: bytes, limits: Limits, budget: Budget, where: str, device: Device
+        self, source: bytes, limits: Limits, budget: Budget, where: str, device: TorchDevice
     ) -> None:
         super().__init__(source, limits, budget, where)
         self.device = device
@@ -142,7 +142,7 @@ def _is_python(args: tuple[object, ...], data: bytes) -> bool:
 
 
 def retagged(
-    data: bytes, device: Device, limits: Limits, budget: Budget, where: str
+    data: bytes, device: TorchDevice, limits: Limits, budget: Budget, where: str
 ) -> tuple[bytes, Found]:
     """Return a pickle that names one device, and what it named before.
 

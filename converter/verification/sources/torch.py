@@ -89,17 +89,13 @@ def moved(asked: Torch, device: str, folder: Path) -> tuple[Torch, tuple[str, ..
     elsewhere = sorted(asked.devices - {device, device.removesuffix(":0")})
     if not elsewhere:
         return asked, ()
-    from converter.devices.torch import exported
-    from converter.devices.torch import script as script_members
+    # Imported late: few programs name another device.
+    from converter.devices.torch.programs import move_program
 
-    copy = {
-        "torchscript": script_members.moved_copy,
-        "exported_program": exported.moved_copy,
-    }[asked.form]
     path = folder / f"moved-to-{device.replace(':', '-')}{asked.path.suffix}"
     try:
         if not path.exists():
-            copy(Artifact(asked.path), device, path)
+            move_program(Artifact(asked.path), asked.form, device, path)
     except (UnsupportedError, CorruptError):
         return asked, ()  # torch says what is wrong with it
     note = f"the source names {', '.join(elsewhere)}: it was run moved to {device}"

@@ -8,37 +8,24 @@ does not look at it.
 
 import json
 import os
-from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
 from converter.byte_sizes import readable_size
-from converter.devices.savedmodel.collectives import reductions
-from converter.devices.savedmodel.device import kind_of
-from converter.devices.savedmodel.distributed_ops import needs_partners
-from converter.devices.savedmodel.kernels import is_variable
-from converter.devices.savedmodel.placement import placed
-from converter.devices.savedmodel.replicas import joined, names_of
-from converter.devices.savedmodel.rewriting import Plan, rewrite
-from converter.devices.savedmodel.scopes import Node, Scope, graph_of
-from converter.devices.savedmodel.unsupported_ops import counted, may_need_gpu, needs_gpu, served
+from converter.devices.savedmodel.retarget import retarget_graph, why_incomparable
 from converter.events import Progress, Step
 from converter.version import VERSION
 from converter.write.readback import WeightsReport
 from converter.write.savedmodel.check import Expected, check
 from formats.artifact import Artifact
-from formats.containers.protobuf import text_format
-from formats.containers.protobuf.encoder import encode
-from formats.containers.protobuf.messages import Message, decode
 from formats.containers.protobuf.rewriting import Pieces
-from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
+from formats.core.bundle import JSON, Bundle, LeftOut
 from formats.core.output import Output
-from formats.core.storage import Blocks, Buffer, Span
+from formats.core.storage import Blocks, Span
 from formats.errors import SafetyError, StorageError, UnsupportedError
 from formats.tensorflow.savedmodel import ASSETS, BINARY, EXTRA, FINGERPRINT, KERAS, TEXT, VARIABLES
-from formats.tensorflow.schemas import SCHEMA
 
 RECORD = "convert.json"
 
@@ -66,12 +53,7 @@ class SavedModelFolder:
     @property
     def unlike(self) -> str:
         """Why the source computes something else than this on one device; "" where it does not."""
-        names = {n.name for n in self.bundle.metadata.normalisations}
-        if names & {"reads of copies of sums made zeros", "updates of copies stopped"}:
-            return "on one device, the source itself counts or updates once for each replica"
-        if "reductions over devices" in names:
-            return "on one device, the source itself waits for others"
-        return ""
+        return why_incomparable(self.bundle.metadata.normalisations)
 
     @property
     def nbytes(self) -> int:
@@ -86,7 +68,7 @@ def plan(bundle: Bundle, artifact: Artifact, device: str) -> SavedModelFolder:
     Args:
         bundle: The source as read.
         artifact: The source's files.
-        device: As `devices.parse_device` returns it.
+        device: As `devices.parse_tensorflow_device` returns it.
 
     Raises:
         UnsupportedError: The source is no SavedModel, or one that no single device can run.
@@ -99,18 +81,7 @@ def plan(bundle: Bundle, artifact: Artifact, device: str) -> SavedModelFolder:
             expected="a SavedModel",
             where=artifact.path,
         )
-    span = _graph(artifact)
-    message = decode(span, SCHEMA["SavedModel"], artifact.limits)
-    plans, gaps, warnings = [], [], []
-    for meta_graph in message.meta_graphs:
-        made, lacking, said = _planned(meta_graph, artifact, device, span.name)
-        plans.append(made)
-        gaps += lacking
-        warnings += said
-    if gaps:
-        raise UnsupportedError(
-            f"the signatures need {'; '.join(dict.fromkeys(gaps))}", where=artifact.path
-        )
+    graph = retarget_graph(artifact, device)
     files = dict(_files(artifact))
     left_out = []
     for name, reason in (
@@ -121,116 +92,19 @@ def plan(bundle: Bundle, artifact: Artifact, device: str) -> SavedModelFolder:
         if files.pop(name, None) is not None and (name, artifact.is_file) != (TEXT, True):
             left_out.append(LeftOut(name, reason))
     files.pop(BINARY, None)
-    graph = rewrite(span, plans)
     metadata = replace(
         bundle.metadata,
         left_out=tuple(left_out),
-        normalisations=tuple(_normalisations(plans, device)),
+        normalisations=graph.normalisations,
     )
     return SavedModelFolder(
         device=device,
-        graph=graph,
+        graph=graph.pieces,
         files=files,
         bundle=replace(bundle, metadata=metadata),
-        warnings=tuple(dict.fromkeys(warnings)),
-        expected=Expected(device, sum(p.counts["placed"] for p in plans)),
+        warnings=graph.warnings,
+        expected=Expected(device, graph.placed),
     )
-
-
-def _graph(artifact: Artifact) -> Span:
-    """Return the graph in the wire format."""
-    name = BINARY if BINARY in artifact.names else TEXT
-    file = artifact.file if artifact.is_file else artifact.member(name)
-    span = Span.whole(file)
-    if span.length and span.read(0, 1)[0] not in (0x08, 0x12):  # a text
-        text = text_format.parse(span, SCHEMA["SavedModel"], SCHEMA, artifact.limits, complete=True)
-        span = Span.whole(Buffer(encode(text), span.name))
-    return span
-
-
-def _planned(
-    meta_graph: Message, artifact: Artifact, device: str, where: str
-) -> tuple[Plan, list[str], list[str]]:
-    """Return the plan for a meta graph, the gaps that its signatures meet, and warnings."""
-    graph = graph_of(meta_graph, artifact.limits, where)
-    changes = joined(graph, meta_graph.object_graph_def)
-    chosen = placed(graph, device)
-    left = {
-        node.name
-        for node in graph.main.nodes.values()
-        if is_variable(node) and ("", node.name) not in chosen
-    }
-    alone = reductions(graph)
-    made = Plan(graph, device, chosen, changes, unplaced_variables=left, reductions=alone)
-    done = alone.found
-
-    def stays(found: Iterable[tuple[Scope, Node]]) -> list[tuple[Scope, Node]]:
-        return [(s, n) for s, n in found if (s.name, n.name) not in done]
-
-    reached = stays(served(graph, meta_graph))
-    everything = stays((s, n) for s in graph.scopes for n in s.nodes.values())
-    gaps, warnings = [], []
-    partners = [x for x in reached if needs_partners(x[1].op)]
-    if partners:
-        gaps.append(f"devices that work together: {counted(partners)}")
-    elif rest := [x for x in everything if needs_partners(x[1].op)]:
-        warnings.append(f"outside of the signatures, devices work together: {counted(rest)}")
-    on_gpu = [x for x in reached if needs_gpu(x[1])]
-    if on_gpu and kind_of(device) == "CPU":
-        gaps.append(f"a GPU: {counted(on_gpu)}")
-    elif on_gpu and not device:
-        warnings.append(f"only a GPU runs {counted(on_gpu)}")
-    rarely = [x for x in reached if may_need_gpu(x[1])]
-    if rarely and kind_of(device) != "GPU":
-        warnings.append(
-            f"channels first, a GPU runs this, and a CPU only with oneDNN: {counted(rarely)}"
-        )
-    return made, gaps, warnings
-
-
-def _normalisations(plans: list[Plan], device: str) -> Iterator[Normalisation]:
-    """Say what was changed, all meta graphs together."""
-    counts: Counter[str] = Counter()
-    cleared: Counter[str] = Counter()
-    for made in plans:
-        counts += made.counts
-        cleared += made.cleared
-        counts["reductions over devices"] += made.reductions.counts.total()
-        for text in names_of(made.changes):
-            number, _, what = text.partition(" ")
-            counts[what] += int(number)
-    if cleared:
-        detail = ", ".join(f"{name} x{n}" for name, n in sorted(cleared.items()))
-        yield Normalisation("placements cleared", cleared.total(), detail)
-    if device:
-        yield Normalisation(
-            "placements set",
-            counts["placed"] + counts["variables placed"],
-            f"{device} x{counts['placed']} nodes, x{counts['variables placed']} variables of "
-            "the object graph; the others go where their kernels and variables are",
-        )
-    for name in (
-        "copies of variables made one",
-        "reads of copies of sums made zeros",
-        "updates of copies stopped",
-        "reductions over devices",
-        "variables of replicas",
-        "colocations",
-        "allowed devices",
-    ):
-        if counts[name]:
-            yield Normalisation(name, counts[name], _DETAILS[name])
-
-
-_DETAILS = {
-    "copies of variables made one": "each replica's own are gone from the graph",
-    "reads of copies of sums made zeros": "the sum over replicas is in the first one",
-    "updates of copies stopped": "the first one is updated",
-    "reductions over devices": "computed on one, of all their inputs",
-    "variables of replicas": "made plain variables of the object graph",
-    "colocations": "bound to the first copy",
-    "allowed devices": "of variables that spanned devices, taken away",
-}
 
 
 def _files(artifact: Artifact) -> Iterator[tuple[str, Span]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from converter.byte_sizes import readable_size
-from converter.devices.savedmodel.device import parse_device
+from converter.devices.names import parse_tensorflow_device
 from converter.events import Progress, Step
 from converter.options import Options
 from converter.verification.options import verification_of
@@ -68,4 +68,6 @@ class SavedModel:
 
 def plan(bundle: Bundle, artifact: Artifact, options: Options) -> SavedModel:
     """Decide what becomes of every node; see `folder.plan`."""
-    return SavedModel(bundle, artifact, folder.plan(bundle, artifact, parse_device(options.device)))
+    return SavedModel(
+        bundle, artifact, folder.plan(bundle, artifact, parse_tensorflow_device(options.device))
+    )

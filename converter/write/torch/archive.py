@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 
 from converter.byte_sizes import readable_size
-from converter.devices.torch.device import Device, parse_device
+from converter.devices.names import TorchDevice, parse_torch_device
 from converter.devices.torch.members import Changes, rewritten
 from converter.events import Progress, Step
 from converter.options import Options
@@ -46,7 +46,7 @@ class MovedProgram:
 
     bundle: Bundle
     warnings: Sequence[str]
-    device: Device
+    device: TorchDevice
     name: str
     pieces: Pieces = field(repr=False)
     limits: Limits
@@ -103,14 +103,14 @@ class MovedProgram:
         del written, reached, sync
 
 
-def target_device(options: Options, format: str) -> Device:
+def target_device(options: Options, format: str) -> TorchDevice:
     """Return the device that ``--device`` names.
 
     Raises:
         UsageError: It names none.
         UnsupportedError: torch saves no storages of it, so no program on it either.
     """
-    device = parse_device(options.device)
+    device = parse_torch_device(options.device)
     if not device.has_storages:
         raise UnsupportedError(f"not supported: {format} programs for {device.kind}")
     return device
@@ -119,7 +119,7 @@ def target_device(options: Options, format: str) -> Device:
 def plan(
     bundle: Bundle,
     artifact: Artifact,
-    device: Device,
+    device: TorchDevice,
     changes: Changes,
     *,
     name: str,

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 
 from converter.byte_sizes import readable_size
-from converter.devices.torch.device import Device, parse_device
+from converter.devices.names import TorchDevice, parse_torch_device
 from converter.events import Progress, Step
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
@@ -63,7 +63,7 @@ class Checkpoint:
 
     bundle: Bundle
     warnings: Sequence[str]
-    device: Device
+    device: TorchDevice
     storages: Storages = field(repr=False)
     archive: Archive = field(repr=False)
     keys: tuple[str, ...] | None
@@ -181,7 +181,7 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> Checkpoint:
         CorruptError: The source is damaged.
         VerificationError: More is asked for than weights can be verified by.
     """
-    device = parse_device(options.device)
+    device = parse_torch_device(options.device)
     if "cpu" in (options.require, options.verify):
         raise VerificationError(
             "a state dict has nothing that runs, as was asked", expected="--require weights"
@@ -304,7 +304,7 @@ def _as_state_dict(bundle: Bundle) -> Bundle:
 
 
 def _moved(
-    devices: Mapping[str, int], device: Device, stayed: Sequence[str]
+    devices: Mapping[str, int], device: TorchDevice, stayed: Sequence[str]
 ) -> list[Normalisation]:
     """Say which tensors were elsewhere."""
     elsewhere = sum(n for name, n in devices.items() if name not in ("meta", str(device)))

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from converter.devices.torch.exported import Program, check, moved_copy
+from converter.devices.torch.exported import move
+from converter.devices.torch.programs import check_device
 from converter.options import Options
 from converter.verification.report import GraphReport
 from converter.write.torch import archive as archives
@@ -38,15 +39,15 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
         if len(bundle.signatures) != 1:
             return {"": GraphReport("not run", "several programs in one archive are not run yet")}
         known = bundle.signatures[0].inputs
-        return run_both(source, written, bundle, device, known, options, moved_copy)
+        return run_both(source, written, bundle, device, known, options)
 
     return archives.plan(
         bundle,
         artifact,
         device,
-        Program(artifact, device).changes(),
+        move(artifact, device),
         name=NAME,
         read=torch_export.read,
-        check=lambda output: check(output, device),
+        check=lambda output: check_device(output, "exported_program", device),
         run=run,
     )

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from converter.devices.torch.script import Program, check, moved_copy
+from converter.devices.torch.programs import check_device
+from converter.devices.torch.script import move
 from converter.options import Options
 from converter.verification.report import GraphReport
 from converter.write.torch import archive as archives
@@ -36,16 +37,16 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
         from converter.verification.torch_programs import run_both  # it brings numpy
 
         known = _inputs(bundle, artifact)
-        return run_both(source, written, bundle, device, known, options, moved_copy)
+        return run_both(source, written, bundle, device, known, options)
 
     return archives.plan(
         bundle,
         artifact,
         device,
-        Program(artifact, device).changes(),
+        move(artifact, device),
         name=NAME,
         read=torch_script.read,
-        check=lambda output: check(output, device),
+        check=lambda output: check_device(output, "torchscript", device),
         run=run,
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from converter.devices.torch.device import Device
+from converter.devices.names import TorchDevice
 from formats.containers.pickle.encoder import Call, Name, Outside
 from formats.core.storage import Span
 from formats.core.weights import DTYPES, ByteOrder, Piece, Tensor, split, swapped
@@ -120,7 +120,7 @@ class Storages:
         later: What is done once their calls are filled in.
     """
 
-    def __init__(self, device: Device, crcs: Mapping[tuple[int, int, int], int]) -> None:
+    def __init__(self, device: TorchDevice, crcs: Mapping[tuple[int, int, int], int]) -> None:
         """Start without any.
 
         Args:

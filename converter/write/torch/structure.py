@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from converter.devices.torch.device import Device
+from converter.devices.names import TorchDevice
 from converter.write.torch.storages import Storages, torch_name
 from converter.write.torch.tensors import SPARSE, Refused, Tensors, size_call
 from formats.containers.pickle.encoder import MAX_INTEGER, Call, Key, Name, integer_bytes
@@ -91,7 +91,7 @@ class _Walk:
     def __init__(self, storages: Storages, limits: Limits) -> None:
         self.kept = Kept()
         self._tensors = Tensors(storages)
-        self._device: Device = storages.device
+        self._device: TorchDevice = storages.device
         self._depth = min(limits.max_depth, MAX_DEPTH)
         self._known: dict[int, object] = {}  # id of a value → what it became
         self._open: set[int] = set()  # of tuples and sets, which cannot hold themselves

@@ -9,7 +9,7 @@ from sources import NAMES, TENSORFLOW, unpack
 
 import converter
 from converter.cli.app import run
-from converter.devices.savedmodel.device import parse_device
+from converter.devices.names import parse_tensorflow_device
 from converter.options import Options
 from formats.containers.protobuf.encoder import encode
 from formats.containers.protobuf.messages import decode, new
@@ -40,15 +40,19 @@ def nodes(folder):
 
 
 def test_the_names_of_devices():
-    assert parse_device(None) == parse_device("none") == ""
-    assert parse_device("cpu") == parse_device("CPU:0") == "/device:CPU:0"
-    assert parse_device("gpu") == parse_device("/device:GPU:0") == "/device:GPU:0"
-    assert parse_device("GPU:1") == GPU
+    assert parse_tensorflow_device(None) == parse_tensorflow_device("none") == ""
+    assert parse_tensorflow_device("cpu") == parse_tensorflow_device("CPU:0") == "/device:CPU:0"
+    assert (
+        parse_tensorflow_device("gpu")
+        == parse_tensorflow_device("/device:GPU:0")
+        == "/device:GPU:0"
+    )
+    assert parse_tensorflow_device("GPU:1") == GPU
     full = "/job:localhost/replica:0/task:0/device:GPU:1"
-    assert parse_device(full) == full
+    assert parse_tensorflow_device(full) == full
     for wrong in ("", "cuda", "GPU:-1", "GPU:x", "TPU:0", "/job:a/device:GPU:0", "gpu:1 ", "None"):
         with pytest.raises(UsageError):
-            parse_device(wrong)
+            parse_tensorflow_device(wrong)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -212,14 +212,14 @@ def test_prefixes_come_off_names_and_versions_alike(tmp_path: Path) -> None:
 
 def _file(path: Path, shapes: dict[str, tuple[int, ...]], *, state: object, dumps: object) -> Path:
     """Write a file of torch by hand."""
-    from converter.devices.torch.device import Device
+    from converter.devices.names import TorchDevice
     from converter.write.torch.storages import Storages, View, hooks
     from formats.core.output import Output
     from formats.core.storage import Blocks
     from formats.torch.globals import TYPES
     from formats.torch.writer import Archive
 
-    storages = Storages(Device("cuda", 0), {})
+    storages = Storages(TorchDevice("cuda", 0), {})
     pairs = {}
     for name, shape in shapes.items():
         data = np.arange(1, 1 + np.prod(shape), dtype="f4").tobytes()

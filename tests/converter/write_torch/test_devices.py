@@ -2,7 +2,7 @@
 
 import pytest
 
-from converter.devices.torch.device import KINDS, parse_device
+from converter.devices.names import TORCH_KINDS, parse_torch_device
 from formats.errors import UsageError
 
 
@@ -27,7 +27,7 @@ from formats.errors import UsageError
     ],
 )
 def test_devices_as_torch_parses_them(text: str | None, printed: str, location: str) -> None:
-    device = parse_device(text)
+    device = parse_torch_device(text)
     assert (str(device), device.location) == (printed, location)
     assert device.has_storages == (device.kind not in ("xla", "mtia", "maia"))
 
@@ -42,21 +42,21 @@ def test_devices_as_torch_parses_them(text: str | None, printed: str, location: 
 )  # fmt: skip
 def test_other_words_are_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse_device(text)
+        parse_torch_device(text)
     assert caught.value.exit_code == 2
     assert f"--device {text}" in str(caught.value)
 
 
 def test_the_message_names_what_there_is() -> None:
     with pytest.raises(UsageError) as caught:
-        parse_device("CUDA:1")
-    assert all(kind in str(caught.value) for kind in KINDS)
+        parse_torch_device("CUDA:1")
+    assert all(kind in str(caught.value) for kind in TORCH_KINDS)
     assert str(caught.value).endswith("Perhaps cuda")
     with pytest.raises(UsageError, match=r"Perhaps cuda$"):
-        parse_device("gpu:0")
+        parse_torch_device("gpu:0")
     with pytest.raises(UsageError, match="no elements"):
-        parse_device("meta")
-    with pytest.raises(UsageError, match="expected a number up to 127"):
-        parse_device("cuda:128")
+        parse_torch_device("meta")
+    with pytest.raises(UsageError, match="expected an index up to 127"):
+        parse_torch_device("cuda:128")
     with pytest.raises(UsageError, match="expected cpu"):
-        parse_device("cpu:1")
+        parse_torch_device("cpu:1")

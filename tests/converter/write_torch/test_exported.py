@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from converter.devices.torch import exported as exported
-from converter.devices.torch.device import parse_device
+from converter.devices.names import parse_torch_device
+from converter.devices.torch import exported
+from converter.devices.torch.programs import check_device, move_program
 from converter.options import Options
 from converter.pipeline import convert
 from formats.artifact import Artifact
@@ -24,7 +25,7 @@ CPU = [MOVED / "exported-cpu.pt2", *sorted(FIXTURES.glob("torch/*.pt2"))]
 def move(source, device, folder, name="moved.pt2"):
     path = folder / name
     path.unlink(missing_ok=True)
-    exported.moved_copy(Artifact(source), device, path)
+    move_program(Artifact(source), "exported_program", device, path)
     return path
 
 
@@ -94,7 +95,9 @@ def test_the_target(tmp_path):
 
 def test_an_output_that_names_another_device_is_found():
     with pytest.raises(VerificationError, match="names another device"):
-        exported.check(Artifact(MOVED / "exported-cuda0.pt2"), parse_device("cpu"))
+        check_device(
+            Artifact(MOVED / "exported-cuda0.pt2"), "exported_program", parse_torch_device("cpu")
+        )
 
 
 def test_what_cannot_be_moved_is_refused(tmp_path):
@@ -118,7 +121,7 @@ def test_objects_that_are_no_tensors_are_said(tmp_path):
     source = of_records(
         tmp_path / "a.pt2", MOVED / "exported-cpu.pt2", **{"data/constants/custom_obj_0": b"x"}
     )
-    changes = exported.Program(Artifact(source), parse_device("cuda:0")).changes()
+    changes = exported.Program(Artifact(source), parse_torch_device("cuda:0")).changes()
     assert changes.warnings == ["objects that are no tensors (1 x): left as they are"]
 
 

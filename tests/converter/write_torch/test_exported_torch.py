@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from converter.devices.torch import exported as exported
+from converter.devices.torch.programs import move_program
 from formats.artifact import Artifact
 
 torch = pytest.importorskip("torch")
@@ -25,7 +25,7 @@ OWN = ("version", ".data/version", "byteorder", ".data/serialization_id")
 def move(source, device, folder, name="moved.pt2"):
     path = folder / name
     path.unlink(missing_ok=True)
-    exported.moved_copy(Artifact(source), device, path)
+    move_program(Artifact(source), "exported_program", device, path)
     return path
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from converter.devices.torch.device import parse_device
+from converter.devices.names import parse_torch_device
 from converter.devices.torch.graph_json import Graphs, moved
 from formats.errors import CorruptError, LimitError, UnsupportedError
 
@@ -14,7 +14,9 @@ CUDA = {"type": "cuda", "index": 0}
 def move(text, device, is_old=False):
     found = Graphs()
     data = text if isinstance(text, bytes) else text.encode()
-    made = moved(data, parse_device(device), found, is_old=is_old, limit=1 << 20, where="graph")
+    made = moved(
+        data, parse_torch_device(device), found, is_old=is_old, limit=1 << 20, where="graph"
+    )
     return made.decode(), found
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from converter.child.process import TORCH_PYTHON_VARIABLE
-from converter.devices.torch import script as script
-from converter.devices.torch.device import parse_device
+from converter.devices.names import parse_torch_device
+from converter.devices.torch.programs import check_device, move_program
 from converter.devices.torch.tags import retagged
 from converter.options import Options
 from converter.pipeline import convert
@@ -46,7 +46,7 @@ QUIET = Options(verify="weights")
 def move(source, device, folder, name="moved.pt"):
     path = folder / name
     path.unlink(missing_ok=True)
-    script.moved_copy(Artifact(source), device, path)
+    move_program(Artifact(source), "torchscript", device, path)
     return path
 
 
@@ -225,7 +225,7 @@ def test_source_maps_of_torch_1_2_follow_their_own_text(tmp_path):
 
 
 def retag(data, device):
-    return retagged(data, parse_device(device), DEFAULT, Budget(100_000), "pickle")
+    return retagged(data, parse_torch_device(device), DEFAULT, Budget(100_000), "pickle")
 
 
 class Device:
@@ -368,7 +368,7 @@ def test_what_stays_is_said(tmp_path):
 
 def test_an_output_that_names_another_device_is_found(tmp_path):
     with pytest.raises(VerificationError, match="names another device"):
-        script.check(Artifact(MOVED / "traced-cuda0.pt"), parse_device("cpu"))
+        check_device(Artifact(MOVED / "traced-cuda0.pt"), "torchscript", parse_torch_device("cpu"))
 
 
 def test_other_sources_and_devices_are_refused(tmp_path):
@@ -456,9 +456,9 @@ def test_a_source_map_that_is_none_is_an_error(tmp_path):
 MEASURE = """
 import sys
 from pathlib import Path
-from converter.devices.torch.script import moved_copy
+from converter.devices.torch.programs import move_program
 from formats.artifact import Artifact
-moved_copy(Artifact(sys.argv[1]), "cuda:1", Path(sys.argv[2]))
+move_program(Artifact(sys.argv[1]), "torchscript", "cuda:1", Path(sys.argv[2]))
 status = Path("/proc/self/status").read_text()  # getrusage counts what we were forked from
 print(int(status.split("VmHWM:")[1].split()[0]) // 1024)
 """

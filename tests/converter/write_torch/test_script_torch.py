@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from converter.devices.torch import script as script
+from converter.devices.torch.programs import move_program
 from converter.options import Options
 from converter.pipeline import convert
 from formats.artifact import Artifact
@@ -26,7 +26,7 @@ EXPECTED = json.loads((MOVED / "expected.json").read_text())
 def move(source, device, folder, name="moved.pt"):
     path = folder / name
     path.unlink(missing_ok=True)
-    script.moved_copy(Artifact(source), device, path)
+    move_program(Artifact(source), "torchscript", device, path)
     return path
 
 

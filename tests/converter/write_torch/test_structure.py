@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from converter.devices.torch.device import Device
+from converter.devices.names import TorchDevice
 from converter.options import Options
 from converter.write.torch import checkpoint, structure
 from converter.write.torch.storages import Storages
@@ -24,10 +24,10 @@ from formats.torch.globals import TYPES, StorageRef, TensorValue
 from formats.torch.numpy_globals import NumpyArray, NumpyScalar, NumpyType
 from formats.torch.structure import Size
 
-CUDA = Device("cuda", 1)
+CUDA = TorchDevice("cuda", 1)
 
 
-def kept(value: object, device: Device = CUDA) -> SimpleNamespace:
+def kept(value: object, device: TorchDevice = CUDA) -> SimpleNamespace:
     """Return what became of a value, and its pickle."""
     storages = Storages(device, {})
     made = keep(value, storages, DEFAULT)
