@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from converter.byte_sizes import parse_size
 from converter.child.trust import Trusted
 from converter.lower import OPSETS
 from formats.core.bundle import JSON, TensorSpec
 from formats.core.weights import DTYPES
 from formats.errors import UnsupportedError, UsageError
 from formats.limits import DEFAULT, Limits
-from formats.safetensors import DEFAULT_SHARD_BYTES
 
 Target = Literal[
     "portable", "safetensors", "onnx", "keras", "savedmodel", "torch", "torchscript", "pt2",
@@ -84,9 +84,8 @@ class Options:
         precision: ``fp16`` or ``bf16`` for the floating point numbers of an ONNX graph; None keeps
             them as they are.
         keep_structure: Keep a torch checkpoint's own nesting, and all that is in it.
-        from_format: The source's format, where detection shall not decide it.
-        from_checkpoint: Prefix, folder or file of the checkpoint that has the values of a graph's
-            variables.
+        format: Row id of the source's format; None detects it by content.
+        checkpoint: Prefix, folder or file of the checkpoint with the values of a graph's variables.
         arch: Who makes the module that a state dict is of.
         inputs: Inputs of a program that does not record them.
         hinted_inputs: The same as a registry declares them, "" for a name that it does not. Where
@@ -99,13 +98,13 @@ class Options:
             that this machine can do.
         require: The least that must be verified, or the conversion fails.
         comparison: How graphs are compared.
-        max_shard_bytes: Where safetensors files are cut.
+        max_shard_size: Largest safetensors file, in bytes or as "500MB", "5GB", "2GiB".
         opset: Version of ONNX's operators; None for 18, or the least that has what a model needs.
         signatures: Names of TensorFlow's signatures to convert; all, if there are none.
         trust: Modules of the user's whose code may run, in child processes, where the source has
             layers or modules that are not its framework's own.
         strict_safety: Refuse a source that names code or files outside itself.
-        force: Replace an existing output.
+        overwrite: Replace an existing output.
         sync: Wait until the output is on the disk, not only in its cache. Without it, what
             replaces an existing output still does: a power cut may cost the new output, of which
             the source is still there, but never the old one.
@@ -115,8 +114,8 @@ class Options:
     device: str | None = None
     precision: str | None = None
     keep_structure: bool = False
-    from_format: str | None = None
-    from_checkpoint: Path | None = None
+    format: str | None = None
+    checkpoint: Path | None = None
     arch: Arch | None = None
     inputs: tuple[TensorSpec, ...] = ()
     hinted_inputs: tuple[TensorSpec, ...] = ()
@@ -126,14 +125,24 @@ class Options:
     verify: str = "auto"
     require: str | None = None
     comparison: Comparison = field(default_factory=Comparison)
-    max_shard_bytes: int = DEFAULT_SHARD_BYTES
+    max_shard_size: int | str = "50GB"
     opset: int | None = None
     signatures: tuple[str, ...] = ()
     trust: tuple[Trusted, ...] = ()
     strict_safety: bool = False
-    force: bool = False
+    overwrite: bool = False
     sync: bool = False
     limits: Limits = DEFAULT
+
+    @property
+    def shard_bytes(self) -> int:
+        """Return ``max_shard_size`` in bytes.
+
+        Raises:
+            UsageError: It is no size.
+        """
+        size = self.max_shard_size
+        return size if isinstance(size, int) else parse_size(size)
 
     @property
     def asks_for_graph(self) -> bool:
@@ -216,8 +225,8 @@ def check(options: Options) -> None:
         raise UnsupportedError(
             f"--opset {options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}"
         )
-    if options.max_shard_bytes < 1:
-        raise UsageError(f"--max-shard-size {options.max_shard_bytes}", expected="at least 1 byte")
+    if options.shard_bytes < 1:
+        raise UsageError(f"--max-shard-size {options.max_shard_size}", expected="at least 1 byte")
     _check_target(options)
 
 

@@ -86,8 +86,8 @@ class Result:
 def read(
     source: str | Path,
     *,
-    from_format: str | None = None,
-    from_checkpoint: str | Path | None = None,
+    format: str | None = None,
+    checkpoint: str | Path | None = None,
     limits: Limits = DEFAULT,
 ) -> Bundle:
     """Read any artifact into a device-neutral bundle of lazy weights.
@@ -97,8 +97,8 @@ def read(
         UnsupportedError: It is valid, and not supported yet.
         SafetyError: It names files outside itself.
     """
-    checkpoint = None if from_checkpoint is None else Artifact(from_checkpoint, limits)
-    return catalog.read(Artifact(source, limits), from_format, checkpoint)
+    values = None if checkpoint is None else Artifact(checkpoint, limits)
+    return catalog.read(Artifact(source, limits), format, values)
 
 
 def convert(
@@ -167,21 +167,21 @@ def steps(
     target = Path(out) if out is not None else default_out(source, options.to, options.device)
     if not dry_run:
         _check_apart(source, target)
-        check_target(target, force=options.force)
+        check_target(target, force=options.overwrite)
 
     clock = perf_counter()
     artifact = Artifact(source, options.limits)
-    if options.from_checkpoint is None:
-        match = catalog.detect(artifact, options.from_format)
+    if options.checkpoint is None:
+        match = catalog.detect(artifact, options.format)
         yield Step("detected", f"{match.format.id}: {match.evidence}")
         bundle = match.format.read(artifact)
     else:
-        match = catalog.detect_graph(artifact, options.from_format)
-        evidence = f"{match.evidence}, with checkpoint {options.from_checkpoint}"
+        match = catalog.detect_graph(artifact, options.format)
+        evidence = f"{match.evidence}, with checkpoint {options.checkpoint}"
         yield Step("detected", f"{match.format.id}: {evidence}")
         if not dry_run:
-            _check_apart(options.from_checkpoint, target)
-        bundle = catalog.read_joined(artifact, Artifact(options.from_checkpoint, options.limits))
+            _check_apart(options.checkpoint, target)
+        bundle = catalog.read_joined(artifact, Artifact(options.checkpoint, options.limits))
     catalog.check_expansion(bundle, artifact)
     yield Step("read", _read_line(bundle), perf_counter() - clock)
     yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
@@ -222,7 +222,7 @@ def steps(
         )
 
     keras_file = _keras_file(bundle, options.trust) if options.to == "keras" else None
-    layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.max_shard_bytes)
+    layout = plan(bundle.weights, bundle.encodings, max_shard_bytes=options.shard_bytes)
     target = _folder_target(target, out, layout, len(graphs), options.to)
     if dry_run:
         planned = write.files_line(layout)
@@ -233,7 +233,7 @@ def steps(
         yield Step("planned", f"{target}: {planned}")
         yield Result(None, source, bundle, None, match.format.id, match.evidence)
         return
-    check_target(target, force=options.force)
+    check_target(target, force=options.overwrite)
     with staging(target) as folder:
         payload = folder / "payload"
         payload.mkdir()
@@ -270,7 +270,7 @@ def steps(
             sync_tree(payload)
         for one in (*compared.values(), *precision.values()) or (None,):
             check_reached(options, report, one)
-        publish(made, target, force=options.force, sync=sync)
+        publish(made, target, force=options.overwrite, sync=sync)
     result = _result(target, source, bundle, match, report, compared)
     yield replace(result, precision=precision, source_digest=digest)
 

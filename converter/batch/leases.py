@@ -151,8 +151,8 @@ class Claims:
         self._db.execute("INSERT OR REPLACE INTO claims VALUES(?, ?, ?)", values)
         known = self._db.execute("SELECT ours FROM outputs WHERE name = ?", (key,)).fetchone()
         if (known is not None and known[0]) or before == UNRECORDED:
-            job = replace(job, options=replace(job.options, force=True))
-        elif before == TAKEN and not job.options.force:
+            job = replace(job, options=replace(job.options, overwrite=True))
+        elif before == TAKEN and not job.options.overwrite:
             claimed.taken.append(job)
             return
         claimed.mine.append(job)

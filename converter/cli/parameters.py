@@ -184,13 +184,12 @@ def options_of(given: "Mapping[str, Any]") -> "Options":
     Raises:
         UsageError: One is malformed.
     """
-    from converter.byte_sizes import parse_size
     from converter.child.trust import parse_trust
     from converter.options import Comparison, Options, parse_arch, parse_inputs
 
     plain = (
-        "to", "device", "precision", "keep_structure", "from_format", "from_checkpoint", "exporter",
-        "strip_prefix", "verify", "require", "opset", "strict_safety", "force", "sync",
+        "to", "device", "precision", "keep_structure", "exporter", "strip_prefix", "verify",
+        "require", "max_shard_size", "opset", "strict_safety", "sync",
     )  # fmt: skip
     return Options(
         **{name: given[name] for name in plain if name in given},
@@ -206,7 +205,9 @@ def options_of(given: "Mapping[str, Any]") -> "Options":
             given["allow_tf32"],
             given["allow_cpu_nodes"],
         ),
-        max_shard_bytes=parse_size(given["max_shard_size"]),
+        format=given.get("from_format"),
+        checkpoint=given.get("from_checkpoint"),
+        overwrite=given["force"],
         signatures=tuple(given["signature"] or ()),
         trust=parse_trust(given["trust"] or ()),
     )

@@ -132,7 +132,7 @@ def verify(
         raise UsageError("--require device", expected="--device cuda:0, GPU:0, …")
     from converter.pipeline import read
 
-    bundle = read(source, from_checkpoint=from_checkpoint)
+    bundle = read(source, checkpoint=from_checkpoint)
     form = _format_of(converted)
     if form == KERAS:
         weights = _keras_weights(bundle, converted, trust or ())

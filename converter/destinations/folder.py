@@ -91,7 +91,7 @@ class Folder:
     def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
         """Rename an output, and let its manifest say what its source is called now."""
         target = self.local(job.name, self.path)
-        if not inherit(self.path / old, target, source, digest, force=job.options.force):
+        if not inherit(self.path / old, target, source, digest, force=job.options.overwrite):
             return {}
         return {"output": str(target), "published": _published(target)}
 

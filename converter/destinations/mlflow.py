@@ -132,7 +132,7 @@ class Registered:
         with told(f"models:/{target}"):
             version = mlflow_register.existing(client, target, tags)
             if version is None:
-                _ensure(client, target, of, force=job.options.force)
+                _ensure(client, target, of, force=job.options.overwrite)
 
                 def describe(decided: dict[str, str]) -> Path:
                     mlflow_model.describe(folder, staged, record, decided)

@@ -81,7 +81,7 @@ class Remote:
         """Upload the output, and note what it is."""
         del staged
         note = self._note(job.name)
-        is_free = not job.options.force and self._store.stat(note) is None
+        is_free = not job.options.overwrite and self._store.stat(note) is None
         if is_free:
             check_free(self._store, job.name)
         about = {"name": job.name, "source": job.source, "plan": job.plan, "token": job.token}

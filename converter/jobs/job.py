@@ -18,7 +18,7 @@ from formats.core.bundle import JSON
 # artifact's: the worker or its node went away, and the same job is worth another try.
 Status = Literal["done", "unchanged", "moved", "failed", "crashed", "timeout", "memory", "lost"]
 GOOD: frozenset[str] = frozenset({"done", "unchanged", "moved"})
-UNASKED = ("force", "sync")  # options that change nothing in what is written
+UNASKED = ("overwrite", "sync")  # options that change nothing in what is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def again(job: Job) -> Job:
 
     For executors. A job is only ever begun where the place was free, or what it held was ours.
     """
-    return replace(job, options=replace(job.options, force=True))
+    return replace(job, options=replace(job.options, overwrite=True))
 
 
 def plan_digest(options: Options) -> str:

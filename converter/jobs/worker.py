@@ -190,7 +190,7 @@ def _digest_of(staged: Staged, job: Job) -> str:
     limits, checkpoint = job.options.limits, staged.checkpoint
     artifact = Artifact(staged.path, limits)
     beside = None if checkpoint is None else Artifact(checkpoint, limits)
-    catalog.read(artifact, job.options.from_format, beside)
+    catalog.read(artifact, job.options.format, beside)
     return _files_digest(artifact.opened)
 
 

@@ -43,9 +43,9 @@ def fetched(source: str) -> Iterator[Staged]:
 def hinted(options: Options, staged: Staged) -> Options:
     """Return options with what a registry knows of a source: of its inputs, of its values."""
     comparison = replace(options.comparison, example=staged.example)
-    checkpoint = staged.checkpoint or options.from_checkpoint
+    checkpoint = staged.checkpoint or options.checkpoint
     return replace(
-        options, hinted_inputs=staged.inputs, comparison=comparison, from_checkpoint=checkpoint
+        options, hinted_inputs=staged.inputs, comparison=comparison, checkpoint=checkpoint
     )
 
 

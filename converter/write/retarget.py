@@ -101,7 +101,7 @@ def steps(
         StorageError: The output could not be written.
         VerificationError: The output is not the source, or less was verified than required.
     """
-    check_target(target, force=options.force)
+    check_target(target, force=options.overwrite)
     with staging(target) as folder:
         payload = folder / "payload"
         payload.mkdir()
@@ -122,7 +122,7 @@ def steps(
             file.check_unchanged()
         if sync:
             sync_tree(payload)
-        publish(written, target, force=options.force, sync=sync)
+        publish(written, target, force=options.overwrite, sync=sync)
     yield Evidence(report, compared)
 
 

@@ -113,7 +113,7 @@ def test_an_existing_output_is_kept_without_force(source, tmp_path):
     with pytest.raises(UsageError, match="--force"):
         converter.convert(source, out=out)
     assert tree(out) == before
-    converter.convert(source, out=out, options=Options(force=True))
+    converter.convert(source, out=out, options=Options(overwrite=True))
     assert tree(out) == before
 
 
@@ -122,12 +122,12 @@ def test_the_output_never_stands_in_its_source(source, tmp_path, place):
     folder = source.parent
     out = {"itself": folder, "inside": folder / "x.portable", "around": tmp_path}[place]
     with pytest.raises(UsageError):
-        converter.convert(folder, out=out, options=Options(force=True))
+        converter.convert(folder, out=out, options=Options(overwrite=True))
     assert source.exists()
 
 
 def test_shards_become_a_folder(source, tmp_path):
-    options = Options(max_shard_bytes=1000)
+    options = Options(max_shard_size=1000)
     out = tmp_path / "sharded"
     converter.convert(source, to="safetensors", out=out, options=options)
     assert (out / "model.safetensors.index.json").exists()
@@ -146,8 +146,8 @@ def test_shards_become_a_folder(source, tmp_path):
         (Options(verify="much"), UsageError),
         (Options(include=("everything",)), UsageError),
         (Options(strip_prefix="absent."), UsageError),
-        (Options(from_format="pickles"), UsageError),
-        (Options(max_shard_bytes=0), UsageError),
+        (Options(format="pickles"), UsageError),
+        (Options(max_shard_size=0), UsageError),
     ],
     ids=str,
 )
@@ -246,7 +246,7 @@ def test_a_manifest_that_lies(source, tmp_path, edit, error):
     edit(manifest)
     (out / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(error):
-        converter.read(out, from_format="portable")
+        converter.read(out, format="portable")
 
 
 @pytest.mark.parametrize(

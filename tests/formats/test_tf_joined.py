@@ -17,7 +17,7 @@ HERE = TENSORFLOW / "joined"
 
 
 def joined(graph, checkpoint):
-    return converter.read(HERE / graph, from_checkpoint=HERE / checkpoint)
+    return converter.read(HERE / graph, checkpoint=HERE / checkpoint)
 
 
 def arrays(weights):
@@ -88,7 +88,7 @@ def test_checkpoints_of_every_age_and_however_named(tmp_path, checkpoint):
     meta = tmp_path / "graph.meta"
     shutil.copy(folder / "model.ckpt-1.meta", meta)
     plain = read_checkpoint(Artifact(folder))
-    bundle = converter.read(meta, from_checkpoint=folder)
+    bundle = converter.read(meta, checkpoint=folder)
     assert arrays(plain.weights).items() <= arrays(bundle.weights).items()
     assert {g: set(t) for g, t in bundle.leftovers.items()} == {
         g: set(t) for g, t in plain.leftovers.items()
@@ -98,7 +98,7 @@ def test_checkpoints_of_every_age_and_however_named(tmp_path, checkpoint):
 def test_variables_without_a_value_are_named(tmp_path):
     meta = tmp_path / "graph.meta"
     shutil.copy(TENSORFLOW / "v2_sharded" / "model.ckpt-1.meta", meta)  # has one more
-    bundle = converter.read(meta, from_checkpoint=TENSORFLOW / "v2_named")
+    bundle = converter.read(meta, checkpoint=TENSORFLOW / "v2_named")
     missing = [x.name for x in bundle.metadata.left_out if "no value" in x.reason]
     assert missing == ["second"]
 

@@ -116,11 +116,11 @@ def test_a_source_that_was_only_touched(registry, tmp_path):
 
 def test_other_options_and_another_version(registry, tmp_path, monkeypatch):
     batch(tmp_path)
-    other = Options(seed := "portable", max_shard_bytes=1 << 20)
+    other = Options(seed := "portable", max_shard_size=1 << 20)
     assert seed == "portable"
     assert len(batch(tmp_path, options=other)[1]) == 3
     assert batch(tmp_path, options=other)[1] == {}
-    assert batch(tmp_path, options=replace(other, force=True, sync=True))[1] == {}
+    assert batch(tmp_path, options=replace(other, overwrite=True, sync=True))[1] == {}
     monkeypatch.setattr("converter.jobs.job.VERSION", "99.0")
     assert len(batch(tmp_path, options=other)[1]) == 3
 
@@ -339,14 +339,14 @@ def test_what_stood_there_before_stays(registry, tmp_path, kind):
             (theirs.parent, before.get(theirs.parent))
         }
     (theirs / "manifest.json").unlink(missing_ok=True) if kind == "folder" else theirs.unlink()
-    outcomes, summary = batch(tmp_path, options=Options(force=kind == "folder"))[1:]
+    outcomes, summary = batch(tmp_path, options=Options(overwrite=kind == "folder"))[1:]
     assert (statuses(outcomes), summary.exit_code) == ({"a.portable": "done"}, 0)
 
 
 def test_force_replaces_what_stands_there(registry, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/a.portable").write_text("old")
-    assert batch(tmp_path, options=Options(force=True))[2].exit_code == 0
+    assert batch(tmp_path, options=Options(overwrite=True))[2].exit_code == 0
     assert (tmp_path / "out/a.portable/manifest.json").is_file()
 
 

@@ -125,7 +125,7 @@ def test_claims_of_the_dead_are_free(path):
         ledger.claims.forget("b", stands=True)  # was published, and never written down
         assert ledger.claims.abandoned() == ["b", "c"]
         found = claim(ledger, "a", "b", "c", stands={"b", "c"}.__contains__)
-        assert [j.options.force for j in found.mine] == [False, True, True]
+        assert [j.options.overwrite for j in found.mine] == [False, True, True]
         # It fails now; what stands there is ours still.
         ledger.settle(found.mine[1], outcome(job("b"), "failed", 3), stands=anything)
         assert [row.ours for row in ledger.rows()] == [True]

@@ -176,7 +176,7 @@ def test_what_is_not_exactly_that_is_converted(registry, tmp_path, why, monkeypa
         write(registry / "b.safetensors", 5)
         os.utime(registry / "b.safetensors", ns=(status.st_atime_ns, status.st_mtime_ns))
     elif why == "other options":
-        options = Options(max_shard_bytes=1 << 20)
+        options = Options(max_shard_size=1 << 20)
     elif why == "harmed":
         os.truncate(output / "model.safetensors", 3)
     elif why in ("other manifest", "name elsewhere"):

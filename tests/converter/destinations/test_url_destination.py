@@ -175,7 +175,7 @@ def test_what_is_the_users_stays(files, models, tmp_path):
     assert "exists" in outcomes["a.portable"].record["error"]["message"]
     assert files["b/out/a.portable"] == b"mine"
     assert summary.exit_code == 2
-    run(models, tmp_path / "l2", Options(verify="weights", force=True))
+    run(models, tmp_path / "l2", Options(verify="weights", overwrite=True))
     assert "b/out/a.portable" not in files
     assert "manifest.json" in files.below("b/out/a.portable")
 

@@ -65,7 +65,7 @@ def test_one_graph_and_its_checkpoint_are_converted_as_by_hand(folder, tmp_path,
     assert plan.formats == {"graphdef": 1}
     assert {n: o.status for n, o in outcomes.items()} == {"graph.portable": "done"}
     by_hand = tmp_path / "by-hand.portable"
-    options = Options(verify="weights", from_checkpoint=folder / "model.ckpt")
+    options = Options(verify="weights", checkpoint=folder / "model.ckpt")
     pipeline.convert(folder / graph, to="portable", out=by_hand, options=options)
     made = tmp_path / "out/graph.portable"
     for name in ("model.onnx", "model.safetensors"):

@@ -509,7 +509,7 @@ PLACES = [("graph.pb", "named"), ("graph.pbtxt", "objects"), ("parts.meta", "par
 @pytest.mark.parametrize(("name", "checkpoint"), PLACES)
 def test_a_graph_with_the_checkpoint_that_was_joined(tmp_path, name, checkpoint):
     source = JOINED / name
-    bundle = converter.read(source, from_checkpoint=JOINED / checkpoint if checkpoint else None)
+    bundle = converter.read(source, checkpoint=JOINED / checkpoint if checkpoint else None)
     graph = lower(bundle)
     path = tmp_path / "m.onnx"
     path.write_bytes(b"".join(pieces(emit.model(graph, bundle.weights))))

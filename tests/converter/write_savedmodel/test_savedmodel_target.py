@@ -246,9 +246,9 @@ def test_what_needs_partners_is_a_gap_where_it_is_served(tmp_path, op):
 def test_what_only_a_gpu_runs_is_a_gap_for_a_cpu(tmp_path):
     with_op(TENSORFLOW / "module_tf2", tmp_path / "m", "MatMul", "CudnnRNNV3")
     for device in ("none", "gpu"):
-        options = Options(device=device, force=True)
+        options = Options(device=device, overwrite=True)
         converter.convert(tmp_path / "m", to="savedmodel", out=tmp_path / "out", options=options)
-    options = Options(device="cpu", force=True)
+    options = Options(device="cpu", overwrite=True)
     with pytest.raises(UnsupportedError, match="a GPU: CudnnRNNV3 x1"):
         converter.convert(tmp_path / "m", to="savedmodel", out=tmp_path / "out", options=options)
 
@@ -300,12 +300,12 @@ def test_channels_first(tmp_path):
     with_attribute(TENSORFLOW / "module_tf2", tmp_path / "a", "Conv2D", "data_format", b"NCHW")
     with_attribute(TENSORFLOW / "module_tf2", tmp_path / "b", "MaxPoolV2", "data_format", b"NCHW")
     for device, warns in (("none", True), ("cpu", True), ("gpu", False)):
-        options = Options(device=device, force=True)
+        options = Options(device=device, overwrite=True)
         out = tmp_path / "out"
         steps = converter.convert(tmp_path / "a", to="savedmodel", out=out, options=options).steps
         said = [s for s in steps if s.name == "warning" and "oneDNN: Conv2D x1" in s.text]
         assert bool(said) == warns
-    options = Options(device="cpu", force=True)
+    options = Options(device="cpu", overwrite=True)
     with pytest.raises(UnsupportedError, match="a GPU: MaxPoolV2 x1"):
         converter.convert(tmp_path / "b", to="savedmodel", out=tmp_path / "out", options=options)
 

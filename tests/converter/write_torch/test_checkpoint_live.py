@@ -305,7 +305,7 @@ def test_random_checkpoints(tmp_path):
         value = {"first": torch.ones(1), "rest": scrambled(rng), "more": scrambled(rng)}
         value["again"] = value["rest"]
         torch.save(value, tmp_path / "in.pt")
-        convert(tmp_path / "in.pt", tmp_path / "out.pt", keep_structure=True, force=True)
+        convert(tmp_path / "in.pt", tmp_path / "out.pt", keep_structure=True, overwrite=True)
         found = load(tmp_path / "out.pt")
         assert equal(found, value), seed
         ours, theirs = counted(tmp_path / "out.pt"), counted(tmp_path / "in.pt")

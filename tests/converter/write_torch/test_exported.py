@@ -153,7 +153,7 @@ def test_damage_is_an_error_and_leaves_nothing(path, tmp_path):
         if rng.random() < 0.3:
             del hurt[rng.randrange(len(hurt)) :]
         source.write_bytes(hurt)
-        options = Options(device="cuda:1", verify="weights", force=True)
+        options = Options(device="cuda:1", verify="weights", overwrite=True)
         try:
             convert(source, to="pt2", out=out / "moved.pt2", options=options)
         except ConvertError as e:

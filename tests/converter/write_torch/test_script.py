@@ -352,7 +352,7 @@ def test_without_torch_nothing_is_run_and_that_is_said(tmp_path, monkeypatch):
     assert result.graph is not None
     assert result.graph.status == "not run"
     assert result.graph.lacking == TORCH_EXTRA
-    options = Options(device="cpu", require="cpu", force=True)
+    options = Options(device="cpu", require="cpu", overwrite=True)
     with pytest.raises(EnvironmentFault, match="not compared, as was asked"):
         convert(source, to="torchscript", out=out, options=options)
 
@@ -417,7 +417,7 @@ def test_damage_is_an_error_and_leaves_nothing(name, tmp_path):
                 source,
                 to="torchscript",
                 out=out / "moved.pt",
-                options=Options(device="mps", verify="weights", force=True),
+                options=Options(device="mps", verify="weights", overwrite=True),
             )
         except ConvertError as e:
             refused += 1
