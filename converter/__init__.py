@@ -2,7 +2,7 @@
 
 >>> import converter
 >>> result = converter.convert("model.pt", to="portable", out="model.portable")  # doctest: +SKIP
->>> result.report.tensors  # doctest: +SKIP
+>>> result.verification.weights.tensors  # doctest: +SKIP
 161
 """
 
@@ -14,7 +14,7 @@ from converter.version import VERSION
 if TYPE_CHECKING:
     from converter.inspection import inspect
     from converter.options import Options
-    from converter.pipeline import Result, convert, read
+    from converter.pipeline import Conversion, convert, read
     from converter.tensor_diff import TensorDiff, diff
 
 __version__ = VERSION
@@ -22,7 +22,7 @@ __version__ = VERSION
 # Importing the package costs nothing; each name brings its module when it is first used.
 _HOMES = {
     "Options": "converter.options",
-    "Result": "converter.pipeline",
+    "Conversion": "converter.pipeline",
     "convert": "converter.pipeline",
     "read": "converter.pipeline",
     "inspect": "converter.inspection",
@@ -30,7 +30,7 @@ _HOMES = {
     "diff": "converter.tensor_diff",
 }
 
-__all__ = ["Options", "Result", "TensorDiff", "convert", "diff", "inspect", "read"]
+__all__ = ["Conversion", "Options", "TensorDiff", "convert", "diff", "inspect", "read"]
 
 
 def __getattr__(name: str) -> Any:

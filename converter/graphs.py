@@ -20,6 +20,7 @@ from formats.errors import (
     CorruptError,
     EnvironmentFault,
     Gaps,
+    SafetyError,
     UnsupportedError,
     UsageError,
 )
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from converter.child.trust import Trusted
     from converter.lower.graph import Graph
 
+NO_COMPUTATION = ("of nothing", "tf_object_graph")  # kinds of topologies without any to lower
 TORCH = ("torchscript", "exported_program", "torch_modules")  # kinds of topologies
 ASKED = re.compile(r"takes --opset (\d+)")  # as gaps say it
 
@@ -86,6 +88,55 @@ def graphs_of(
     if not graphs:
         raise failures[0]
     return _told(bundle, graphs, left_out), graphs
+
+
+def lower_required(
+    bundle: Bundle, artifact: Artifact, options: Options, *, only_one: bool = False
+) -> "tuple[Bundle, list[Graph]]":
+    """Return the graphs of a model whose placements and replicas are removed first.
+
+    Raises:
+        ConvertError: As `graphs_of`.
+    """
+    from converter.devices.savedmodel.strip_placement import strip_placement
+
+    alone = strip_placement(bundle, artifact)
+    told, graphs = graphs_of(alone, artifact, options, only_one=only_one)
+    return replace(told, topology=bundle.topology), graphs
+
+
+def lower_optional(
+    bundle: Bundle, artifact: Artifact, options: Options
+) -> "tuple[Bundle, list[Graph]]":
+    """Return the graphs, or a bundle that says why it has none: the weights are no worse for it.
+
+    Raises:
+        ConvertError: A graph was asked for, or trusted code failed.
+    """
+    if bundle.topology is None and options.arch is None:
+        return bundle, []
+    try:
+        return lower_required(bundle, artifact, options)
+    except (UnsupportedError, CorruptError, SafetyError, EnvironmentFault, UsageError) as e:
+        # Usage is at fault where a trusted module is; of a torch program it lacks inputs.
+        if options.asks_for_graph or (isinstance(e, UsageError) and options.trust):
+            raise
+        return leave_out_graph(bundle, reason_of(e), gaps_of(e)), []
+
+
+def leave_out_graph(bundle: Bundle, reason: str, gaps: Gaps = ()) -> Bundle:
+    """Return a bundle whose metadata says why its computation is left out."""
+    kind = "of nothing" if bundle.topology is None else bundle.topology.kind
+    entry = LeftOut(f"graph ({kind})", reason, () if kind in NO_COMPUTATION else gaps)
+    metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
+    return replace(bundle, metadata=metadata)
+
+
+def describe_graph(graph: "Graph") -> str:
+    """Return a line about a graph: its signature, size, opset and exporter."""
+    of = f"signature {graph.signature}: " if graph.signature else ""
+    by = f", by {graph.exporter}" if graph.exporter else ""
+    return f"{of}{len(graph.nodes)} nodes, opset {graph.opset}{by}"
 
 
 def _least(options: Options) -> int | None:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from converter.byte_sizes import parse_size
 from converter.child.trust import Trusted
@@ -19,16 +18,6 @@ from formats.core.weights import DTYPES
 from formats.errors import UnsupportedError, UsageError
 from formats.limits import DEFAULT, Limits
 
-Target = Literal[
-    "portable", "safetensors", "onnx", "keras", "savedmodel", "torch", "torchscript", "pt2",
-    "triton",
-]  # fmt: skip
-TARGETS: tuple[Target, ...] = (
-    "portable", "safetensors", "onnx", "keras", "savedmodel", "torch", "torchscript", "pt2",
-    "triton",
-)  # fmt: skip
-WITH_GRAPH = ("portable", "onnx", "triton")  # targets that a source's graph is converted for
-FOR_A_DEVICE = ("onnx", "savedmodel", "torch", "torchscript", "pt2", "triton")
 LEVELS = ("none", "weights", "cpu", "device")
 EXPORTERS = ("auto", "native", "export", "torchscript")
 PRECISIONS = ("fp16", "bf16")
@@ -77,7 +66,7 @@ class Options:
     """What a conversion may be told. None means the default, which is written here once.
 
     Attributes:
-        to: Target.
+        to: A row of `converter.write.catalog`.
         device: For which device: of ``torch``, ``torchscript`` and ``pt2`` torch's name for it
             (``cpu``, ``cuda:1``, ``mps``), of ``savedmodel`` TensorFlow's (``none``, ``GPU:1``, or
             a full name), of ``triton`` and ``onnx`` either.
@@ -110,7 +99,7 @@ class Options:
             the source is still there, but never the old one.
     """
 
-    to: Target = "portable"
+    to: str = "portable"
     device: str | None = None
     precision: str | None = None
     keep_structure: bool = False
@@ -204,14 +193,12 @@ def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
 
 
 def check(options: Options) -> None:
-    """Refuse options that contradict each other.
+    """Refuse options that contradict each other, whatever the target.
 
     Raises:
         UsageError: They do, or one of them is none of those that there are.
         UnsupportedError: ``opset`` is none that is written.
     """
-    if options.to not in TARGETS:
-        raise UsageError(f"--to {options.to}", expected=" or ".join(TARGETS))
     for option, value, known in (
         ("--verify", options.verify, (*LEVELS, "auto")),
         ("--require", options.require or "weights", LEVELS[1:]),
@@ -227,7 +214,6 @@ def check(options: Options) -> None:
         )
     if options.shard_bytes < 1:
         raise UsageError(f"--max-shard-size {options.max_shard_size}", expected="at least 1 byte")
-    _check_target(options)
 
 
 def _check_levels(options: Options) -> None:
@@ -235,36 +221,3 @@ def _check_levels(options: Options) -> None:
     least, most = options.require, options.verify
     if least is not None and most != "auto" and order(most) < order(least):
         raise UsageError(f"--require {least} contradicts --verify {most}")
-    if "device" in (least, most) and options.device in (None, "none"):
-        option = f"--{'verify' if most == 'device' else 'require'} device"
-        if options.to not in FOR_A_DEVICE:
-            hint = "convert verify SOURCE OUT --device DEV compares what was written"
-            raise UsageError(f"{option} with --to {options.to}, which is on none", hint=hint)
-        raise UsageError(option, expected="--device DEV")
-
-
-def _check_target(options: Options) -> None:
-    to = options.to
-    only: list[tuple[str, bool, tuple[str, ...]]] = [
-        (f"--device {options.device}", options.device is not None, FOR_A_DEVICE),
-        ("--precision", options.precision is not None, ("onnx", "triton")),
-        ("--keep-structure", options.keep_structure, ("torch",)),
-        ("--arch", options.arch is not None, (*WITH_GRAPH, "torchscript", "pt2")),
-        ("--input", bool(options.inputs), (*WITH_GRAPH, "torchscript", "pt2")),
-        ("--exporter", options.exporter != "auto", WITH_GRAPH),
-    ]
-    for option, is_given, targets in only:
-        if is_given and to not in targets:
-            raise UsageError(f"{option} with --to {to}", expected=f"--to {' or '.join(targets)}")
-    if to in ("torch", "torchscript", "pt2", "triton") and options.device is None:
-        raise UsageError(f"--to {to}", expected="--device cpu, cuda, cuda:1, …")
-    if options.keep_structure and (options.include or options.strip_prefix != "auto"):
-        raise UsageError(
-            "--include and --strip-prefix with --keep-structure", expected="neither: it keeps all"
-        )
-    if to in ("savedmodel", "torchscript", "pt2") and (
-        options.include or options.strip_prefix not in ("auto", "none")
-    ):
-        raise UsageError(
-            f"--include and --strip-prefix with --to {to}", expected="neither: it keeps all"
-        )

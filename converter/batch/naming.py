@@ -17,15 +17,16 @@ from types import MappingProxyType
 
 from converter.filesystem.atomic_output import LONGEST_NAME
 from converter.options import Options
-from converter.pipeline import default_out
 from converter.registries.entry import Entry
+from converter.write.catalog import find_target
+from converter.write.output_path import default_output
 
 LONGEST_FOLDER = 255  # bytes, on every file system in use
 
 
 def kind_of(options: Options) -> str:
     """Return what tells outputs of a target from others: ``.portable``, ``.cuda-1.pt``."""
-    return default_out(Path("x"), options.to, options.device).name[1:]
+    return default_output(Path("x"), find_target(options.to), options.device).name[1:]
 
 
 def ending(options: Options) -> str:
@@ -131,7 +132,7 @@ def _folders(name: str) -> Iterator[str]:
 def _named(name: str, options: Options, end: str) -> str:
     """Return the name of a source with the target's ending in place of its own."""
     folder, slash, last = name.rpartition("/")
-    made = default_out(Path(last or "_"), options.to, options.device).name
+    made = default_output(Path(last or "_"), find_target(options.to), options.device).name
     return _fitting(folder + slash + made.removesuffix(kind_of(options)), end)
 
 

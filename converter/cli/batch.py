@@ -173,10 +173,10 @@ def _request(given: "dict[str, Any]") -> "Request":
     from converter.batch.request import Request
     from converter.executors.catalog import ENGINES
     from converter.jobs.job import Needs
-    from converter.options import check
     from converter.registries.catalog import scheme_of
     from converter.registries.filters import Filters
     from converter.reports import catalog as reports
+    from converter.write.catalog import check_options
 
     if not given["out"]:
         raise UsageError("convert batch without -o", expected="-o DEST")
@@ -189,7 +189,7 @@ def _request(given: "dict[str, Any]") -> "Request":
         if value is not None and not value > 0:
             raise UsageError(f"{option} {value:g}", expected="more than zero")
     options = options_of(given | {"include": given["training_state"]})
-    check(options)
+    check_options(options)
     links.check(given["link"], is_local=scheme_of(given["out"]) == "", target=options.to)
     return Request(
         registries=tuple(given["registries"]),

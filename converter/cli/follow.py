@@ -11,11 +11,11 @@ from converter.cli.references import said
 from converter.cli.render import document
 from converter.cli.terminal import say
 from converter.events import Compared, Lowered, Opened, Progress, Step
-from converter.pipeline import Result
+from converter.pipeline import Conversion
 
 
 def conversion(
-    events: Iterator[Step | Progress | Opened | Lowered | Compared | Result],
+    events: Iterator[Step | Progress | Opened | Lowered | Compared | Conversion],
     *,
     as_json: bool,
     quiet: bool,
@@ -32,7 +32,7 @@ def conversion(
                 done.append(event)
                 if not quiet and not as_json:
                     say(_line(event), sys.stderr)
-            case Result():
+            case Conversion():
                 bar.clear()
                 if as_json:
                     document(_result(event, done))
@@ -76,8 +76,9 @@ def _line(step: Step) -> str:
     return f"{step.name:<11} {step.text}{time}"
 
 
-def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
-    report = result.report
+def _result(result: Conversion, done: Sequence[Step]) -> dict[str, Any]:
+    report = result.verification.weights
+    graphs = [one.plain() for one in result.verification.graphs.values()]
     about = result.bundle.metadata
     return {
         "source": said(result.source),
@@ -86,8 +87,8 @@ def _result(result: Result, done: Sequence[Step]) -> dict[str, Any]:
         "output": None if result.path is None else said(result.path),
         "tensors": len(result.bundle.weights),
         "verified": report and {"tensors": report.tensors, "bytes": report.nbytes},
-        "graph": result.graph and result.graph.plain(),
-        "precision": {name: one and one.plain() for name, one in result.precision.items()},
+        "graph": graphs[0] if graphs else None,
+        "precision": {n: one.plain() for n, one in result.verification.precision.items()},
         "normalisations": [asdict(n) for n in about.normalisations],
         "left_out": [x.plain() for x in about.left_out],
         "findings": [asdict(f) for f in about.findings],

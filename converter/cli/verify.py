@@ -219,7 +219,7 @@ def _moved(
     from converter import options as conversion
     from converter.devices.names import parse_device
     from converter.verification.report import GraphReport
-    from converter.write import retarget
+    from converter.verification.torch_programs import verify_program
     from formats import catalog
     from formats.artifact import Artifact
 
@@ -232,7 +232,7 @@ def _moved(
         recorded = catalog.read(Artifact(converted), form).metadata.devices
         device = next((name for name in recorded if name != "cpu"), "cpu")
     told = conversion.Options(
-        to=MOVED[form],  # type: ignore[arg-type]  # one of them
+        to=MOVED[form],
         device=device,
         inputs=tuple(options.specs),
         trust=tuple(options.trust),
@@ -241,8 +241,7 @@ def _moved(
             options.allow_tf32, options.allow_cpu_nodes,
         ),
     )  # fmt: skip
-    made = retarget.plan(bundle, Artifact(source), told)
-    found = made.compare(source, converted, told)
+    found = verify_program(source, bundle, converted, told)
     return {name or converted.name: report for name, report in found.items()}
 
 
@@ -285,7 +284,7 @@ def _keras_weights(bundle: "Bundle", converted: Path, trust: Sequence[str]) -> W
 
     try:
         model = strip_prefixes(select_groups(bundle, ()), "auto")
-        wanted = archive.plan(model, parse_trust(trust)).variables
+        wanted = archive.plan_file(model, parse_trust(trust)).variables
     except UnsupportedError:
         return None  # the file is somebody else's: its variables stand where they do
     found = archive.read_again(converted)

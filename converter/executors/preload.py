@@ -12,10 +12,10 @@ from importlib.util import find_spec
 
 from converter.destinations.catalog import module_of
 from converter.jobs.job import Job
-from converter.options import WITH_GRAPH
 from converter.registries.catalog import KINDS, scheme_of
 from converter.stores import s3
 from converter.stores.fsspec_store import package_of
+from converter.write.catalog import find_target
 
 ALWAYS = (
     "numpy",
@@ -61,7 +61,7 @@ def names(job: Job) -> Iterator[str]:
             yield "mlflow"  # which takes as long; where it is not skinny, pyarrow has a thread
     for package in READERS:
         yield from _whole(package)
-    if job.options.to in WITH_GRAPH:
+    if find_target(job.options.to).lowers:
         yield "onnx"
         yield from WITH_GRAPHS
         for package in GRAPHS:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from converter.jobs.job import Job
 from converter.jobs.worker import work
-from converter.options import Options, Target
+from converter.options import Options
 from converter.pipeline import convert
 from formats.errors import ConvertError
 
@@ -21,14 +21,14 @@ ROUNDS = 10  # Python 3.11 adapts what has run eight times
 TENSORS = 6
 
 
-def practise(target: Target, scratch: Path) -> bool:
+def practise(target: str, scratch: Path) -> bool:
     """Convert what is at hand to a target; tell whether it went well, which changes nothing.
 
     Args:
         target: What the jobs to come convert to; one that needs a graph is not practised.
         scratch: Folder for temporary files.
     """
-    to: Target = "safetensors" if target == "safetensors" else "portable"
+    to: str = "safetensors" if target == "safetensors" else "portable"
     with suppress(ConvertError, OSError), TemporaryDirectory(dir=scratch) as name:
         folder = Path(name)
         plain = folder / "sample.safetensors"

@@ -21,7 +21,7 @@ from converter.destinations.protocol import Destination
 from converter.events import Compared, Lowered, Opened, Step
 from converter.graphs import gaps_of
 from converter.jobs.job import Job, Outcome, Status, blank_record
-from converter.pipeline import Result, steps
+from converter.pipeline import Conversion, steps
 from converter.registries.catalog import stage
 from converter.registries.entry import Staged
 from converter.registries.staged import hinted, named
@@ -101,9 +101,9 @@ def _convert_staged(
             _describe_graphs(event, record)
         elif isinstance(event, Compared):
             record["verification"]["graphs"][event.signature] = event.report
-        elif isinstance(event, Result) and opened is not None:
-            _describe_result(event, record, is_verified=options.verify != "none")
-            if event.source_digest is None:
+        elif isinstance(event, Conversion) and opened is not None:
+            _describe_result(event, record)
+            if event.digests is None:
                 record["source_digest"] = _files_digest(opened.files)
             record["output"] = destination.publish(event.path or target, job, staged, record)
     return "done"
@@ -167,20 +167,17 @@ def _counted(gaps: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
     return [{"what": what, "count": n} for what, n in counts.most_common()]
 
 
-def _describe_result(result: Result, record: dict[str, Any], *, is_verified: bool) -> None:
-    report = result.report
-    # Digests are taken without a comparison, too.
-    equal = report if is_verified else None
-    record["source_digest"] = result.source_digest
-    if report is not None and report.digests:
-        tensors = result.bundle.weights
+def _describe_result(result: Conversion, record: dict[str, Any]) -> None:
+    equal = result.verification.weights
+    if result.digests is not None:
+        record["source_digest"] = result.digests.source
+    if result.digests is not None and result.digests.tensors:
+        known, tensors = result.digests.tensors, result.bundle.weights
         record["weights_digest"] = digests.of_weights(
-            {n: (t.dtype.name, t.shape, report.digests[n]) for n, t in tensors.items()}
+            {n: (t.dtype.name, t.shape, known[n]) for n, t in tensors.items()}
         )
-    graphs = {"": result.graph, **result.others}
-    reached = [g.reached for g in graphs.values() if g is not None and g.reached is not None]
     record["verification"] |= {
-        "reached": reached[0] if reached else ("none" if equal is None else "weights"),
+        "reached": result.verification.level,
         "weights": None if equal is None else {"tensors": equal.tensors, "bytes": equal.nbytes},
     }
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from converter.devices.names import TorchDevice
+from converter.devices.names import TorchDevice, parse_torch_device
 from converter.devices.torch.programs import move_program
 from converter.lower import lower
 from converter.options import Options
@@ -33,6 +33,42 @@ from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import DTYPES
 from formats.errors import CorruptError, UnsupportedError, UsageError
+from formats.torch import script as torch_script
+
+
+def verify_program(
+    source: Path, bundle: Bundle, written: Path, options: Options
+) -> Mapping[str, GraphReport]:
+    """Compare a TorchScript or exported program with the same program on another device.
+
+    Args:
+        source: The source's archive.
+        bundle: As read from the source.
+        written: The output.
+        options: Of the conversion.
+
+    Raises:
+        EnvironmentFault: A child died, hung, or took too much memory.
+        UsageError: The user's inputs are not this program's.
+    """
+    device = parse_torch_device(options.device)
+    if bundle.metadata.format == "torchscript":
+        known = _recorded_inputs(bundle, Artifact(source, options.limits))
+        return run_both(source, written, bundle, device, known, options)
+    if len(bundle.signatures) != 1:
+        return {"": GraphReport("not run", "several programs in one archive are not run yet")}
+    known = bundle.signatures[0].inputs
+    return run_both(source, written, bundle, device, known, options)
+
+
+def _recorded_inputs(bundle: Bundle, artifact: Artifact) -> tuple[TensorSpec, ...]:
+    """Return what is recorded of the inputs: of a trace, names, types and sizes of its example."""
+    declared = next((s.inputs for s in bundle.signatures if s.name == "forward"), ())
+    traced = torch_script.traced_inputs(artifact)
+    if len(traced) != len(declared):
+        return declared
+    pairs = zip(declared, traced, strict=True)
+    return tuple(TensorSpec(spec.name, dtype, shape) for spec, (dtype, shape) in pairs)
 
 
 def run_both(

@@ -1,13 +1,11 @@
-"""What comparisons found, said in steps; and whether that is as much as was asked for."""
+"""What comparisons of graphs found, as steps of a conversion."""
 
 from collections.abc import Iterator
 
 from converter.events import Step
-from converter.options import Options
 from converter.verification.device.report import DeviceReport
 from converter.verification.report import GraphReport
-from converter.write.readback import WeightsReport
-from formats.errors import EnvironmentFault, VerificationError
+from formats.errors import VerificationError
 
 
 def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
@@ -62,26 +60,3 @@ def judged_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iter
             yield _judged_there(report.device)
     else:
         yield Step("not run", f"comparison of {dtype} with float32: {report.reason}")
-
-
-def check_reached(
-    options: Options, weights: WeightsReport | None, graph: GraphReport | None
-) -> None:
-    """Hold what was verified against what was asked for.
-
-    Raises:
-        VerificationError: It is less.
-        EnvironmentFault: It is less because something is not installed.
-    """
-    wanted = {"cpu", "device"} & {options.require, options.verify}
-    if wanted and graph is not None and graph.status != "passed":
-        kind = EnvironmentFault if graph.lacking else VerificationError
-        raise kind(f"the graph was not compared, as was asked: {graph.reason}", hint=graph.lacking)
-    if "device" in wanted and graph is not None and graph.reached != "device":
-        reason = "nothing was asked to run there" if graph.device is None else graph.device.reason
-        raise EnvironmentFault(f"{options.device} was not verified, as was asked: {reason}")
-    if "device" in wanted and graph is None:
-        raise VerificationError(f"nothing ran on {options.device}, as was asked")
-    passed = weights is not None or (graph is not None and graph.status == "passed")
-    if options.require == "weights" and not passed:
-        raise VerificationError("--require weights: nothing was compared")

@@ -1,6 +1,6 @@
-"""What the targets write of a graph: an ONNX file that points into weights, or that holds them.
+"""ONNX files of graphs: one that points into weight files, or one that holds its weights.
 
-Apart from `converter.write.bundle`, because a conversion of weights alone shall not import numpy.
+It needs numpy, so a conversion of weights alone does not import it.
 """
 
 import re
@@ -19,8 +19,8 @@ LONGEST = 60  # letters of a signature in the name of its file
 PROTOBUF_LIMIT = (1 << 31) - 1
 
 
-def names(graphs: Sequence[Graph]) -> list[str]:
-    """Return what the files of graphs are called: the first is the default one."""
+def file_names(graphs: Sequence[Graph]) -> list[str]:
+    """Return the names of the files of graphs: the first is the default graph's."""
     found: list[str] = []
     for graph in graphs:
         plain = re.sub(r"[^\w.-]+", "_", graph.signature).strip(".")[:LONGEST]
@@ -32,7 +32,7 @@ def names(graphs: Sequence[Graph]) -> list[str]:
     return found
 
 
-def beside_weights(
+def write_beside_weights(
     graph: Graph, bundle: Bundle, layout: Plan, payload: Path, file: str, *, sync: bool
 ) -> int:
     """Write an ONNX file beside the weights, which it points into; return its bytes."""
@@ -44,12 +44,12 @@ def beside_weights(
             position += tensor.nbytes
     places.update((name, places[twin]) for name, twin in layout.tied.items())
     message = emit.model(graph, bundle.weights, external=places)
-    for _ in _written(message, payload / file, sync=sync):
+    for _ in _write_message(message, payload / file, sync=sync):
         pass
     return message.nbytes
 
 
-def alone(
+def write_self_contained(
     graph: Graph, bundle: Bundle, payload: Path, file: str = GRAPH, *, sync: bool
 ) -> Generator[Progress, None, Path]:
     """Write a graph that holds its weights, after all passes, and return what was written.
@@ -62,7 +62,7 @@ def alone(
     message = emit.model(graph, bundle.weights)
     done = 0
     if message.nbytes <= PROTOBUF_LIMIT:
-        for n in _written(message, payload / file, sync=sync):
+        for n in _write_message(message, payload / file, sync=sync):
             done += n
             yield Progress("written", done, message.nbytes)
         return payload / file
@@ -82,30 +82,30 @@ def alone(
                 yield Progress("written", done, position)
         if sync:
             out.sync()
-    for _ in _written(
+    for _ in _write_message(
         emit.model(graph, bundle.weights, external=places), payload / file, sync=sync
     ):
         pass
     return payload
 
 
-def _written(message: emit.Message, path: Path, *, sync: bool) -> Iterator[int]:
+def _write_message(message: emit.Message, path: Path, *, sync: bool) -> Iterator[int]:
     with Output(path) as out:
         yield from out.append(message.pieces())
         if sync:
             out.sync()
 
 
-def _sizes(spec: Spec) -> JSON:
+def _shape_json(spec: Spec) -> JSON:
     return None if spec.unranked else list(spec.shape)
 
 
-def described(graph: Graph, file: str = GRAPH) -> dict[str, JSON]:
+def describe(graph: Graph, file: str = GRAPH) -> dict[str, JSON]:
     """Return what a manifest says of a graph."""
 
     def specs(names: list[str]) -> list[JSON]:
         return [
-            {"name": n, "dtype": graph.specs[n].dtype, "shape": _sizes(graph.specs[n])}
+            {"name": n, "dtype": graph.specs[n].dtype, "shape": _shape_json(graph.specs[n])}
             for n in names
         ]
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from converter.options import Arch, Options, check, parse_arch, parse_inputs
+from converter.options import Arch, Options, parse_arch, parse_inputs
+from converter.write.catalog import check_options
 from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError, UsageError
 
@@ -62,12 +63,12 @@ def test_a_factory_has_arguments() -> None:
 )
 def test_what_contradicts_itself_is_refused(options: Options) -> None:
     with pytest.raises(UsageError):
-        check(options)
+        check_options(options)
 
 
 def test_what_goes_together_is_taken() -> None:
-    check(Options(to="onnx", device="cuda:0", precision="bf16", verify="device"))
-    check(Options(to="torch", device="cuda:1", include=("optimizer",)))
-    check(Options(to="portable", arch=Arch("a:b"), exporter="export"))
+    check_options(Options(to="onnx", device="cuda:0", precision="bf16", verify="device"))
+    check_options(Options(to="torch", device="cuda:1", include=("optimizer",)))
+    check_options(Options(to="portable", arch=Arch("a:b"), exporter="export"))
     with pytest.raises(UnsupportedError):
-        check(Options(to="onnx", opset=7))
+        check_options(Options(to="onnx", opset=7))

@@ -12,7 +12,9 @@ from safetensors.numpy import load_file, save_file
 
 import converter
 from converter.options import Options
-from converter.pipeline import default_out, steps
+from converter.pipeline import steps
+from converter.write.catalog import find_target
+from converter.write.output_path import default_output
 from formats import portable
 from formats.core import digests
 from formats.core.storage import File, Span
@@ -262,10 +264,15 @@ def test_a_manifest_that_lies(source, tmp_path, edit, error):
     ],
 )
 def test_the_default_name(tmp_path, name, expected):
-    assert str(default_out(tmp_path / name, "portable")) == expected
+    assert str(default_output(tmp_path / name, find_target("portable"))) == expected
 
 
 def test_files_of_torch_are_called_after_their_device() -> None:
-    assert str(default_out(Path("a/model.pt"), "torch", "cuda:1")) == "model.cuda-1.pt"
-    assert str(default_out(Path("a/model.pt2"), "pt2", "cpu")) == "model.cpu.pt2"
-    assert str(default_out(Path("a/saved"), "savedmodel", "GPU:0")) == "saved.savedmodel"
+    assert (
+        str(default_output(Path("a/model.pt"), find_target("torch"), "cuda:1")) == "model.cuda-1.pt"
+    )
+    assert str(default_output(Path("a/model.pt2"), find_target("pt2"), "cpu")) == "model.cpu.pt2"
+    assert (
+        str(default_output(Path("a/saved"), find_target("savedmodel"), "GPU:0"))
+        == "saved.savedmodel"
+    )

@@ -82,7 +82,7 @@ def test_models_keep_their_signature_and_lose_little(
     full, narrow = tmp_path / "full.onnx", tmp_path / "narrow.onnx"
     converter.convert(source, to="onnx", out=full, options=Options(verify="weights"))
     result = converter.convert(source, to="onnx", out=narrow, options=Options(precision=precision))
-    (report,) = result.precision.values()
+    (report,) = result.verification.precision.values()
     assert report is not None
     assert report.status == "passed"
     assert 0 < report.max_rel < {"fp16": 1e-2, "bf16": 5e-2}[precision]
@@ -196,7 +196,9 @@ def test_opsets_without_narrow_convolutions_keep_them() -> None:
 def test_without_the_device_that_is_said_and_demanded(tmp_path: Path) -> None:
     source, out = FIXTURES / "verify/image.keras", tmp_path / "narrow.onnx"
     options = Options(precision="bf16", device="cuda:0")
-    (report,) = converter.convert(source, to="onnx", out=out, options=options).precision.values()
+    (report,) = converter.convert(
+        source, to="onnx", out=out, options=options
+    ).verification.precision.values()
     assert report is not None
     assert report.device is not None
     assert (report.status, report.device.status) == ("passed", "not run")

@@ -13,7 +13,7 @@ from converter.lower import emit, lower
 from converter.lower.graph import Graph
 from converter.lower.likeness import likeness
 from converter.options import Options
-from converter.write.graph_files import names
+from converter.write.graph_files import file_names
 from formats.errors import UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -156,7 +156,7 @@ def test_newer_operators_are_taken_where_a_model_needs_them(tmp_path):
 
 def test_files_are_called_as_their_signatures_as_far_as_files_can_be():
     wanted = ["default", "tensorflow/serving/regress", "предсказать/a", "a b", "a/b", "n" * 500]
-    files = names([Graph("g", 18, signature=name) for name in wanted])
+    files = file_names([Graph("g", 18, signature=name) for name in wanted])
     assert files[:4] == [
         "model.onnx", "model.tensorflow_serving_regress.onnx", "model.предсказать_a.onnx",
         "model.a_b.onnx",

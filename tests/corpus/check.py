@@ -88,7 +88,7 @@ def judge(kind: str, path: Path, answer: dict) -> tuple[str, str]:
             result = converter.convert(path, to="portable", out=Path(folder) / "out")
     except ConvertError as e:
         return "WRONG", f"{type(e).__name__}: {e}"
-    if result.bundle.weights and result.report is None:
+    if result.bundle.weights and result.verification.weights is None:
         return "WRONG", "converted without verification"
     theirs = answer.get("tensors")
     if theirs is None:

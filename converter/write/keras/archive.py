@@ -1,11 +1,11 @@
 """A `.keras` file from a bundle: planned as a whole, written, and read again to be compared."""
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from converter.byte_sizes import readable_size
 from converter.child.trust import Trusted
@@ -13,13 +13,15 @@ from converter.events import Progress, Step
 from converter.lower.keras.gaps import Lack
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.owners import owned
+from converter.options import Options
 from converter.version import VERSION
 from converter.write.keras import config_values, tensorflow_nodes, tensorflow_steps
 from converter.write.keras.configuration import Configuration
 from converter.write.keras.custom_layers import own_layers
 from converter.write.keras.training import compile_config
 from converter.write.keras.weight_paths import Store
-from converter.write.readback import WeightsReport, compare
+from converter.write.plan import Plan, Writing
+from converter.write.readback import compare
 from formats import catalog
 from formats.artifact import Artifact
 from formats.containers.hdf5 import writer as hdf5_writer
@@ -28,6 +30,9 @@ from formats.core.storage import Blocks
 from formats.core.weights import Tensor
 from formats.errors import UnsupportedError, VerificationError
 from formats.keras import writer as keras_archive
+
+if TYPE_CHECKING:
+    from converter.lower.graph import Graph
 
 NAME = "model.keras"
 TABLES = (tensorflow_nodes,)  # imported for what they enter, and for what they stand on
@@ -52,7 +57,7 @@ class KerasFile:
     user: Mapping[str, Any] = field(default_factory=dict)
 
 
-def plan(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
+def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
     """Return the file that a model becomes. No weight is read.
 
     Args:
@@ -97,17 +102,43 @@ def plan(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
     return KerasFile(document, variables, changed, tuple(notes), user)
 
 
-def write(
-    file: KerasFile, payload: Path, *, verify: bool, sync: bool
-) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None]]:
-    """Write the file, read it again and compare the weights; return its path and the comparison.
+class KerasArchive(Plan):
+    """A `.keras` file that can be written.
+
+    Attributes:
+        bundle: The model.
+        warnings: What the current Keras does otherwise where that hardly matters, and what is
+            left out.
+    """
+
+    def __init__(self, bundle: Bundle, file: KerasFile) -> None:
+        self.bundle, self.warnings = bundle, tuple(dict.fromkeys(file.notes))
+        self._file = file
+
+    def summary(self) -> str:
+        """Return how many variables there are."""
+        return f"{len(self._file.variables)} variables"
+
+    def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
+        """Write the file, read it again and compare the weights."""
+        return write_file(self._file, payload, verify=verify, sync=sync)
+
+
+def plan(
+    bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
+) -> KerasArchive:
+    """Decide what the current Keras is given; see `plan_file`."""
+    del graphs, artifact  # the file has the source's own configuration
+    return KerasArchive(bundle, plan_file(bundle, options.trust))
+
+
+def write_file(file: KerasFile, payload: Path, *, verify: bool, sync: bool) -> Writing:
+    """Write a file, read it again and compare the weights.
 
     Raises:
         StorageError: It cannot be written.
-        VerificationError: What was written is not what was to be.
+        VerificationError: What was written is not what was planned.
     """
-    for note in dict.fromkeys(file.notes):
-        yield Step("warning", note)
     if file.changed:
         yield Step("normalised", f"weights as Keras stores them today: {file.changed}")
     begin, path, blocks = perf_counter(), payload / NAME, Blocks()

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 
 from converter.byte_sizes import readable_size
-from converter.devices.savedmodel.retarget import retarget_graph, why_incomparable
+from converter.devices.savedmodel.retarget import retarget_graph
 from converter.events import Progress, Step
 from converter.version import VERSION
 from converter.write.readback import WeightsReport
@@ -49,11 +49,6 @@ class SavedModelFolder:
     bundle: Bundle
     warnings: tuple[str, ...]
     expected: Expected
-
-    @property
-    def unlike(self) -> str:
-        """Why the source computes something else than this on one device; "" where it does not."""
-        return why_incomparable(self.bundle.metadata.normalisations)
 
     @property
     def nbytes(self) -> int:

@@ -1,73 +1,51 @@
-"""``--to savedmodel`` as one of the targets that issue a source again."""
+"""The target ``savedmodel``: the same SavedModel, placed on one device or on none."""
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from converter.byte_sizes import readable_size
 from converter.devices.names import parse_tensorflow_device
-from converter.events import Progress, Step
 from converter.options import Options
-from converter.verification.options import verification_of
-from converter.verification.report import GraphReport
-from converter.write.readback import WeightsReport
+from converter.write.plan import Plan, Writing
 from converter.write.savedmodel import folder
-from formats import catalog
 from formats.artifact import Artifact
-from formats.core.bundle import Bundle
+from formats.core.bundle import JSON, Bundle
+
+if TYPE_CHECKING:
+    from converter.lower.graph import Graph
 
 
-@dataclass(frozen=True, slots=True)
-class SavedModel:
-    """A SavedModel for one device, or for none.
+class SavedModel(Plan):
+    """A SavedModel that can be written.
 
     Attributes:
-        source: As it was read.
-        artifact: Its files.
-        made: What will be written.
+        bundle: The source, and what is changed and left out.
+        warnings: What was found, and is kept as it is.
     """
 
-    source: Bundle
-    artifact: Artifact
-    made: folder.SavedModelFolder
+    def __init__(self, made: folder.SavedModelFolder, artifact: Artifact) -> None:
+        self.bundle, self.warnings = made.bundle, made.warnings
+        self._made, self._artifact = made, artifact
 
-    @property
-    def bundle(self) -> Bundle:
-        """The source, and what is changed and left out."""
-        return self.made.bundle
+    def summary(self) -> str:
+        """Return how many files there are to write, and how large they are."""
+        return f"{len(self._made.files) + 1} files, {readable_size(self._made.nbytes)}"
 
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What was found, and is kept as it is."""
-        return self.made.warnings
-
-    def planned(self) -> str:
-        """Return how many files there are to write, and how large."""
-        return f"{len(self.made.files) + 1} files, {readable_size(self.made.nbytes)}"
-
-    def write(
-        self, payload: Path, *, verify: bool, sync: bool
-    ) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None]]:
+    def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the folder; its placements and variables are read back."""
-        return folder.write(self.made, self.artifact, payload, verify=verify, sync=sync)
+        return folder.write(self._made, self._artifact, payload, verify=verify, sync=sync)
 
-    def compare(self, source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
-        """Run both in TensorFlow, signature by signature, where it is here."""
-        from converter.verification.savedmodel_files import verify_savedmodel
-
-        rewritten = catalog.read(Artifact(written, options.limits), "savedmodel")
-        return verify_savedmodel(
-            source, self.source, written, rewritten,
-            unlike=self.made.unlike, options=verification_of(options),
-        )  # fmt: skip
-
-    def record(self, written: Path, reached: str, *, sync: bool) -> None:
+    def record(self, written: Path, verification: Mapping[str, JSON], *, sync: bool) -> None:
         """Write `convert.json` into the folder."""
-        folder.record(self.made, self.artifact, written, reached, sync=sync)
+        reached = str(verification["reached"])
+        folder.record(self._made, self._artifact, written, reached, sync=sync)
 
 
-def plan(bundle: Bundle, artifact: Artifact, options: Options) -> SavedModel:
+def plan(
+    bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
+) -> SavedModel:
     """Decide what becomes of every node; see `folder.plan`."""
-    return SavedModel(
-        bundle, artifact, folder.plan(bundle, artifact, parse_tensorflow_device(options.device))
-    )
+    del graphs  # the program is the source's own
+    device = parse_tensorflow_device(options.device)
+    return SavedModel(folder.plan(bundle, artifact, device), artifact)

@@ -5,7 +5,7 @@ a look at the weights, written, and read again: by its format's own reader for t
 more as a source for devices that it must not name.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -15,7 +15,7 @@ from converter.devices.names import TorchDevice, parse_torch_device
 from converter.devices.torch.members import Changes, rewritten
 from converter.events import Progress, Step
 from converter.options import Options
-from converter.verification.report import GraphReport
+from converter.write.plan import Plan, Writing
 from converter.write.readback import WeightsReport
 from formats.artifact import Artifact
 from formats.containers.zip.rewriting import Pieces
@@ -26,11 +26,9 @@ from formats.core.weights import Strided, Tensor
 from formats.errors import UnsupportedError, VerificationError
 from formats.limits import Limits
 
-Compare = Callable[[Path, Path, Options], Mapping[str, GraphReport]]
-
 
 @dataclass(frozen=True, slots=True)
-class MovedProgram:
+class MovedProgram(Plan):
     """An archive that can be written.
 
     Attributes:
@@ -41,7 +39,6 @@ class MovedProgram:
         pieces: Its bytes, most of them runs of the source.
         read: Its format's own reader.
         check: Raises where the output names another device.
-        run: Runs both programs, where that can be done.
     """
 
     bundle: Bundle
@@ -52,20 +49,17 @@ class MovedProgram:
     limits: Limits
     read: Callable[[Artifact], Bundle]
     check: Callable[[Artifact], None]
-    run: Compare
 
     @property
     def nbytes(self) -> int:
         """Bytes of the file."""
         return sum(p.length if isinstance(p, Span) else len(p) for p in self.pieces)
 
-    def planned(self) -> str:
+    def summary(self) -> str:
         """Return what there is to write."""
         return f"1 file, {readable_size(self.nbytes)}, for {self.device}"
 
-    def write(
-        self, payload: Path, *, verify: bool, sync: bool
-    ) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None]]:
+    def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the archive, read it again, and compare its weights with the source's.
 
         Raises:
@@ -94,14 +88,6 @@ class MovedProgram:
             yield Step("verified", text, perf_counter() - begin)
         return path, report
 
-    def compare(self, source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
-        """Run the source, moved to the CPU, and the output, where it is for the CPU."""
-        return self.run(source, written, options)
-
-    def record(self, written: Path, reached: str, *, sync: bool) -> None:
-        """Write nothing: the archive stays what torch would have written, byte for byte."""
-        del written, reached, sync
-
 
 def target_device(options: Options, format: str) -> TorchDevice:
     """Return the device that ``--device`` names.
@@ -125,7 +111,6 @@ def plan(
     name: str,
     read: Callable[[Artifact], Bundle],
     check: Callable[[Artifact], None],
-    run: Compare,
 ) -> MovedProgram:
     """Return the archive with its changes made; no weight is read."""
     metadata = replace(
@@ -143,7 +128,6 @@ def plan(
         limits=artifact.limits,
         read=read,
         check=check,
-        run=run,
     )
 
 

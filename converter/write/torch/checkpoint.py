@@ -7,12 +7,13 @@ where names or layouts are, stands in the archive as ``convert.json``, which tor
 """
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from converter.byte_sizes import readable_size
 from converter.devices.names import TorchDevice, parse_torch_device
@@ -20,9 +21,9 @@ from converter.events import Progress, Step
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
 from converter.options import Options
-from converter.verification.report import GraphReport
 from converter.version import VERSION
 from converter.write.background import Background
+from converter.write.plan import Plan, Writing
 from converter.write.readback import WeightsReport, Written, compare
 from converter.write.torch import names
 from converter.write.torch.check import check
@@ -40,13 +41,16 @@ from formats.limits import Limits
 from formats.torch import structure as torch_structure
 from formats.torch.writer import Archive
 
+if TYPE_CHECKING:
+    from converter.lower.graph import Graph
+
 NAME = "checkpoint.pt"
 RECORD = "convert.json"
 OF_OTHERS = ("npu", "privateuseone", "hpu", "maia", "xla")  # that torch alone has no backend for
 
 
 @dataclass(slots=True)
-class Checkpoint:
+class Checkpoint(Plan):
     """A file of torch that can be written.
 
     Attributes:
@@ -71,14 +75,12 @@ class Checkpoint:
     artifact_name: str
     limits: Limits
 
-    def planned(self) -> str:
+    def summary(self) -> str:
         """Return what there is to write, in a line."""
         count = len(self.storages.views)
         return f"{count} tensors for {self.device}, {readable_size(self.archive.nbytes)}"
 
-    def write(
-        self, payload: Path, *, verify: bool, sync: bool
-    ) -> Generator[Step | Progress, None, tuple[Path, WeightsReport | None]]:
+    def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the file into a folder, and compare each storage with its source on the way.
 
         Raises:
@@ -104,7 +106,7 @@ class Checkpoint:
                 written.end()
                 if comparison is not None:
                     comparison.wait()
-        yield Step("written", self.planned(), perf_counter() - begin)
+        yield Step("written", self.summary(), perf_counter() - begin)
         if comparison is None:
             return path, None
         report = comparison.result()
@@ -114,12 +116,7 @@ class Checkpoint:
         yield Step("verified", text, perf_counter() - begin)
         return path, report
 
-    def compare(self, source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
-        """Return nothing: a state dict computes nothing."""
-        del source, written, options
-        return {}
-
-    def record(self, written: Path, reached: str, *, sync: bool) -> None:
+    def record(self, written: Path, verification: Mapping[str, JSON], *, sync: bool) -> None:
         """Write what was done into the archive.
 
         Raises:
@@ -136,7 +133,7 @@ class Checkpoint:
             ],
             "left_out": [{"name": x.name, "reason": x.reason} for x in about.left_out],
             "warnings": list(self.warnings),
-            "verified": reached,
+            "verified": verification["reached"],
         }
         if self.changes:
             document["tensors"] = dict(self.changes)
@@ -167,11 +164,14 @@ class Checkpoint:
                 raise VerificationError("the file has other names than were written", where=path)
 
 
-def plan(bundle: Bundle, artifact: Artifact, options: Options) -> Checkpoint:
+def plan(
+    bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
+) -> Checkpoint:
     """Decide what becomes of every tensor, without writing anything.
 
     Args:
         bundle: The source as read.
+        graphs: None.
         artifact: The source's files.
         options: ``device``, ``keep_structure``, ``include`` and ``strip_prefix``.
 
@@ -179,13 +179,9 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> Checkpoint:
         UsageError: torch knows no such device.
         UnsupportedError: Torch has no place for what the source holds.
         CorruptError: The source is damaged.
-        VerificationError: More is asked for than weights can be verified by.
     """
+    del graphs  # a state dict computes nothing
     device = parse_torch_device(options.device)
-    if "cpu" in (options.require, options.verify):
-        raise VerificationError(
-            "a state dict has nothing that runs, as was asked", expected="--require weights"
-        )
     storages = Storages(device, _crcs(artifact))
     if options.keep_structure:
         return _kept(bundle, artifact, storages)

@@ -1,12 +1,11 @@
 """``--to pt2``: the source's own archive of ``torch.export``, moved to a device without either."""
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from converter.devices.torch.exported import move
 from converter.devices.torch.programs import check_device
 from converter.options import Options
-from converter.verification.report import GraphReport
 from converter.write.torch import archive as archives
 from converter.write.torch.archive import MovedProgram, target_device
 from formats.artifact import Artifact
@@ -14,10 +13,15 @@ from formats.core.bundle import Bundle
 from formats.errors import UnsupportedError
 from formats.torch import export as torch_export
 
+if TYPE_CHECKING:
+    from converter.lower.graph import Graph
+
 NAME = "model.pt2"
 
 
-def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
+def plan(
+    bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
+) -> MovedProgram:
     """Decide what becomes of every member of an exported program. No weight is read.
 
     Raises:
@@ -25,6 +29,7 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
         UnsupportedError: The source is no exported program, or one that cannot be moved.
         CorruptError: It is damaged.
     """
+    del graphs  # the program is the source's own
     if bundle.metadata.format != "torch-export":
         raise UnsupportedError(
             f"--to pt2 from {bundle.metadata.format}",
@@ -32,15 +37,6 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
             where=artifact.path,
         )
     device = target_device(options, "exported")
-
-    def run(source: Path, written: Path, options: Options) -> Mapping[str, GraphReport]:
-        from converter.verification.torch_programs import run_both  # it brings numpy
-
-        if len(bundle.signatures) != 1:
-            return {"": GraphReport("not run", "several programs in one archive are not run yet")}
-        known = bundle.signatures[0].inputs
-        return run_both(source, written, bundle, device, known, options)
-
     return archives.plan(
         bundle,
         artifact,
@@ -49,5 +45,4 @@ def plan(bundle: Bundle, artifact: Artifact, options: Options) -> MovedProgram:
         name=NAME,
         read=torch_export.read,
         check=lambda output: check_device(output, "exported_program", device),
-        run=run,
     )

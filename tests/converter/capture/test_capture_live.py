@@ -66,7 +66,7 @@ def captured(source, *inputs, **more):
 
 def session(made, folder):
     folder.mkdir(exist_ok=True)
-    for _ in graph_files.alone(made.graph, made.bundle, folder, sync=False):
+    for _ in graph_files.write_self_contained(made.graph, made.bundle, folder, sync=False):
         pass
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

@@ -33,10 +33,10 @@ def written(name, folder, edit=None):
     """Convert a fixture, plant a fault in it, and return what `verify_keras` takes."""
     source = FIXTURES / name
     bundle = converter.read(source)
-    file = archive.plan(bundle)
+    file = archive.plan_file(bundle)
     if edit is not None:
         file = edit(file)
-    for _ in archive.write(file, folder, verify=True, sync=False):
+    for _ in archive.write_file(file, folder, verify=True, sync=False):
         pass
     return source, bundle, folder / archive.NAME
 
@@ -111,7 +111,7 @@ def test_a_bias_that_keras_adds_along_another_axis_is_noted(tmp_path):
     (tmp_path / "again").mkdir()
     again = tmp_path / "again" / archive.NAME
     bundle = converter.read(today)
-    for _ in archive.write(archive.plan(bundle), again.parent, verify=True, sync=False):
+    for _ in archive.write_file(archive.plan_file(bundle), again.parent, verify=True, sync=False):
         pass
     report = verify_keras(today, bundle, again)
     assert report.status == "passed", report.reason

@@ -52,10 +52,10 @@ def written(tmp_path, family, name, outputs=None):
     source.write_bytes(opened(family).read(name))
     bundle = converter.read(source)
     try:
-        plan = archive.plan(bundle if outputs is None else cut(bundle, outputs))
+        plan = archive.plan_file(bundle if outputs is None else cut(bundle, outputs))
     except UnsupportedError as e:
         return None, str(e)
-    for _ in archive.write(plan, folder, verify=True, sync=False):
+    for _ in archive.write_file(plan, folder, verify=True, sync=False):
         pass
     return folder / archive.NAME, ""
 
@@ -84,7 +84,7 @@ def test_a_row_is_written_and_read_again_or_its_gap_is_named(tmp_path, family):
         config = json.loads(zipfile.ZipFile(path).read("config.json"))
         assert config["class_name"] in ("Sequential", "Functional")
         # What was written is read as Keras's own, and is written again alike.
-        again = archive.plan(converter.read(path)).variables
+        again = archive.plan_file(converter.read(path)).variables
         assert {p: t.tobytes() for p, t in again.items()} == weights(path)
 
 

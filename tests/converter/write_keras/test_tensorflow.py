@@ -49,7 +49,7 @@ def test_the_rows_that_have_gaps(tmp_path):
             if name.endswith(".h5"):
                 source.write_bytes(rows.read(name))
                 try:
-                    archive.plan(converter.read(source))
+                    archive.plan_file(converter.read(source))
                 except UnsupportedError:
                     found.add(name.removesuffix(".tf_keras.h5"))
     assert found == WITH_GAPS
@@ -67,7 +67,7 @@ def test_of_a_model_that_is_not_lowered_no_dtypes_are_known(tmp_path):
     content["config"]["output_layers"].append(["other", 0, 0])
     bundle = replace(bundle, topology=replace(bundle.topology, content=content))
     with pytest.raises(UnsupportedError, match="Mul, whose dtypes are not known"):
-        archive.plan(bundle)
+        archive.plan_file(bundle)
 
 
 def test_constants_take_the_dtype_of_the_tensor_and_numbers_stay():

@@ -73,7 +73,9 @@ def test_a_file_carries_it(tmp_path):
     assert config["compile_config"]["optimizer"]["class_name"] == "Adam"
     assert config["compile_config"]["metrics"] == ["mae"]
     # What was written is read, and written again alike.
-    assert archive.plan(converter.read(out)).config["compile_config"] == config["compile_config"]
+    assert (
+        archive.plan_file(converter.read(out)).config["compile_config"] == config["compile_config"]
+    )
 
 
 def test_what_is_left_out_is_said(tmp_path, capsys, monkeypatch):

@@ -158,8 +158,12 @@ def test_a_conversion_runs_both_itself(tmp_path):
     options = Options(device="GPU:1", require="cpu")
     out = tmp_path / "out"
     result = converter.convert(tmp_path / "sharded", to="savedmodel", out=out, options=options)
-    assert result.graph.status == "passed"
-    assert result.graph.source.name == result.graph.converted.name == "tensorflow"
+    assert result.verification.graph.status == "passed"
+    assert (
+        result.verification.graph.source.name
+        == result.verification.graph.converted.name
+        == "tensorflow"
+    )
     assert json.loads((out / "convert.json").read_text())["verified"] == "cpu"
     with pytest.raises(VerificationError, match="counts or updates once for each replica"):
         converter.convert(

@@ -88,8 +88,8 @@ def test_the_target(tmp_path):
         "devices of values and weights moved": "cuda:0 x25 to cpu",
         "devices of nodes' arguments moved": "cuda:0 x6 to cpu",
     }
-    assert result.report is not None
-    assert result.report.tensors == 5
+    assert result.verification.weights is not None
+    assert result.verification.weights.tensors == 5
     assert out.read_bytes() == move(MOVED / "exported-cuda0.pt2", "cpu", tmp_path).read_bytes()
 
 

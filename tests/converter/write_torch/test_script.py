@@ -332,8 +332,8 @@ def test_the_target(tmp_path):
         "devices in code moved": (5, "cuda:0 x5 to cpu"),
     }
     assert result.bundle.metadata.devices == {"cpu": 5}
-    assert result.report is not None
-    assert result.report.tensors == 5
+    assert result.verification.weights is not None
+    assert result.verification.weights.tensors == 5
     assert out.stat().st_mode & 0o777 == 0o666 & ~_umask()
     assert out.read_bytes() == move(MOVED / "traced-cuda0.pt", "cpu", tmp_path).read_bytes()
 
@@ -349,9 +349,9 @@ def test_without_torch_nothing_is_run_and_that_is_said(tmp_path, monkeypatch):
     monkeypatch.delenv(TORCH_PYTHON_VARIABLE, raising=False)
     source, out = MOVED / "traced-cuda0.pt", tmp_path / "out.pt"
     result = convert(source, to="torchscript", out=out, options=Options(device="cpu"))
-    assert result.graph is not None
-    assert result.graph.status == "not run"
-    assert result.graph.lacking == TORCH_EXTRA
+    assert result.verification.graph is not None
+    assert result.verification.graph.status == "not run"
+    assert result.verification.graph.lacking == TORCH_EXTRA
     options = Options(device="cpu", require="cpu", overwrite=True)
     with pytest.raises(EnvironmentFault, match="not compared, as was asked"):
         convert(source, to="torchscript", out=out, options=options)

@@ -186,8 +186,11 @@ def test_inputs_that_are_not_recorded_are_asked_for(tmp_path):
     out = tmp_path / "out.pt"
     source = MOVED / "scripted-cuda0.pt"
     result = convert(source, to="torchscript", out=out, options=Options(device="cpu"))
-    assert result.graph.status == "not run"
-    assert "does not record its inputs (x): --input NAME:DTYPE:SIZES" in result.graph.reason
+    assert result.verification.graph.status == "not run"
+    assert (
+        "does not record its inputs (x): --input NAME:DTYPE:SIZES"
+        in result.verification.graph.reason
+    )
 
 
 def test_a_program_that_nobody_runs_says_why(tmp_path):
@@ -196,5 +199,5 @@ def test_a_program_that_nobody_runs_says_why(tmp_path):
     source, out = MOVED / "traced-cuda0.pt", tmp_path / "out.pt"
     options = Options(device="cpu", inputs=wrong)
     result = convert(source, to="torchscript", out=out, options=options)
-    assert result.graph.status == "not run"
-    assert "7x7: RuntimeError" in result.graph.reason
+    assert result.verification.graph.status == "not run"
+    assert "7x7: RuntimeError" in result.verification.graph.reason

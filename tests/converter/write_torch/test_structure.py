@@ -325,7 +325,7 @@ def test_pickles_made_to_run_code_run_nothing(tmp_path: Path) -> None:
     folder = Path(__file__).parents[3] / "fixtures" / "torch"
     artifact = Artifact(folder / "torch2.13-hostile.pth")
     made = checkpoint.plan(
-        catalog.read(artifact), artifact, Options(to="torch", device="cpu", keep_structure=True)
+        catalog.read(artifact), (), artifact, Options(to="torch", device="cpu", keep_structure=True)
     )
     data = made.archive._small["data.pkl"]
     for word in (b"posix", b"system", b"eval", b"exec", b"subprocess", b"runpy"):
@@ -339,6 +339,9 @@ def test_pickles_made_to_run_code_run_nothing(tmp_path: Path) -> None:
     artifact = Artifact(tmp_path / "evil.pkl")
     with pytest.raises(ConvertError):
         checkpoint.plan(
-            catalog.read(artifact), artifact, Options(to="torch", device="cpu", keep_structure=True)
+            catalog.read(artifact),
+            (),
+            artifact,
+            Options(to="torch", device="cpu", keep_structure=True),
         )
     assert not flag.exists()

@@ -1,0 +1,115 @@
+"""What a verification found, and how far it reached: the one rule, for all who report it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from converter.options import LEVELS, Options
+from converter.verification.report import GraphReport
+from converter.write.readback import WeightsReport
+from formats.core.bundle import JSON
+from formats.errors import EnvironmentFault, VerificationError
+
+
+def reached_level(*, weights: bool, graphs: Iterable[str | None]) -> str:
+    """Return how far an output is verified: the least over all that was to be verified.
+
+    A graph that was not run counts as far as the weights were verified.
+
+    Args:
+        weights: Whether at least one tensor was compared, and all were equal.
+        graphs: For each graph that was to be compared, ``cpu`` or ``device`` where it was run and
+            agreed, None where it was not run.
+
+    Returns:
+        ``none``, ``weights``, ``cpu`` or ``device``.
+    """
+    least = "weights" if weights else "none"
+    return min((level or least for level in graphs), key=LEVELS.index, default=least)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was compared of an output, and what was found.
+
+    Attributes:
+        weights: The comparison of weights, bit for bit; None where none was made.
+        graphs: Each graph that was to be compared with the source's, by signature.
+        precision: Each graph of reduced precision, compared with the same in full precision.
+    """
+
+    weights: WeightsReport | None = None
+    graphs: Mapping[str, GraphReport] = field(default_factory=dict)
+    precision: Mapping[str, GraphReport] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> GraphReport | None:
+        """The comparison of the default graph, or None where none was to be compared."""
+        return next(iter(self.graphs.values()), None)
+
+    @property
+    def reports(self) -> tuple[GraphReport, ...]:
+        """All comparisons of graphs."""
+        return (*self.graphs.values(), *self.precision.values())
+
+    @property
+    def level(self) -> str:
+        """How far it is verified: ``none``, ``weights``, ``cpu`` or ``device``."""
+        if any(report.status == "failed" for report in self.reports):
+            return "none"
+        compared = self.weights is not None and self.weights.tensors > 0
+        return reached_level(weights=compared, graphs=(r.reached for r in self.reports))
+
+    def check(self, options: Options) -> None:
+        """Hold what was verified against what was asked for.
+
+        Raises:
+            VerificationError: It is less.
+            EnvironmentFault: It is less because something is not installed.
+        """
+        asked = {options.require, options.verify} - {None, "none", "auto"}
+        if "device" in asked or "cpu" in asked:
+            for report in self.reports:
+                _check_graph(report, asked, options.device)
+        needed = max((level for level in asked if level), key=LEVELS.index, default="none")
+        if needed == options.verify == "weights":
+            return  # what has no weights to compare was not asked for more
+        if LEVELS.index(self.level) < LEVELS.index(needed):
+            raise VerificationError(
+                f"verified as far as {self.level!r}, and {needed!r} was asked for"
+                if self.level != "none"
+                else f"nothing was compared, and {needed!r} was asked for"
+            )
+
+    def manifest(self, options: Options) -> dict[str, JSON]:
+        """Return it as manifests have it: the same conversion gives the same bytes each time."""
+        weights = self.weights
+        reason = "--verify none" if options.verify == "none" else "there are no tensors"
+        passed = "the output was read again and compared bit for bit with the source"
+        reports = {name: _without_time(report.plain()) for name, report in self.graphs.items()}
+        first, *others = reports or ("",)
+        return {
+            "reached": self.level,
+            "weights": {
+                "status": "not run" if weights is None else "passed",
+                "detail": reason if weights is None else passed,
+                "tensors": 0 if weights is None else weights.tensors,
+                "bytes": 0 if weights is None else weights.nbytes,
+            },
+            "graph": reports.get(first),
+            **({"graphs": {name: reports[name] for name in others}} if others else {}),
+        }
+
+
+def _check_graph(report: GraphReport, asked: "set[str | None]", device: str | None) -> None:
+    if report.status != "passed":
+        kind = EnvironmentFault if report.lacking else VerificationError
+        raise kind(
+            f"the graph was not compared, as was asked: {report.reason}", hint=report.lacking
+        )
+    if "device" in asked and report.reached != "device":
+        reason = "nothing was asked to run there" if report.device is None else report.device.reason
+        raise EnvironmentFault(f"{device} was not verified, as was asked: {reason}")
+
+
+def _without_time(report: dict[str, JSON]) -> dict[str, JSON]:
+    return {key: value for key, value in report.items() if key != "seconds"}

@@ -1,0 +1,194 @@
+"""THE table of targets: what a source can be converted to, and which options that takes.
+
+To add a target: a module of this package with ``plan(bundle, graphs, artifact, options) -> Plan``
+(see `converter.write.plan`), and one row here. Nothing else in the project lists targets.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+
+from converter.devices import names
+from converter.options import Options, check
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle
+from formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from converter.lower.graph import Graph
+    from converter.write.plan import Plan
+
+DEFAULT = "portable"
+# What only some targets take, each with the default that says nothing.
+SPECIFIC = {
+    "device": None, "precision": None, "keep_structure": False, "arch": None, "inputs": (),
+    "exporter": "auto", "include": (), "strip_prefix": "auto",
+}  # fmt: skip
+FLAGS = {"inputs": "--input"}
+NAMES = ("include", "strip_prefix")
+PROGRAM = ("arch", "inputs")
+
+
+class Target(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        id: The value of ``to``.
+        module: Its module in `converter.write`, imported when it is first needed.
+        suffix: Of the output, where no output is named.
+        writes: What is written, for people.
+        format: The row of `formats.catalog` that reads it.
+        graph: Whether graphs are lowered for it: ``none``; ``optional``, where the output is
+            complete without; ``required``; ``own``, where the source's own program is written.
+        takes: Which options of `SPECIFIC` it takes.
+        needs_device: Whether it cannot do without a device.
+        keeps_source: Whether it starts from the source as it was read: no tensor is renamed or
+            left out before its plan is made.
+        one_file: Suffix of an output that is one file with one graph; ``*`` for any output.
+        parse_device: Function of `converter.devices.names` that checks the device before the source
+            is opened, or "".
+    """
+
+    id: str
+    module: str
+    suffix: str
+    writes: str
+    format: str
+    graph: Literal["none", "optional", "required", "own"]
+    takes: tuple[str, ...] = ()
+    needs_device: bool = False
+    keeps_source: bool = False
+    one_file: str = ""
+    parse_device: str = ""
+
+    @property
+    def lowers(self) -> bool:
+        """Whether it has graphs of our own."""
+        return self.graph in ("optional", "required")
+
+    def is_one_file(self, out: Path | None) -> bool:
+        """Return whether an output of this name is one file with one graph."""
+        return self.one_file == "*" or (
+            bool(self.one_file) and out is not None and out.suffix == self.one_file
+        )
+
+    def plan(
+        self, bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
+    ) -> "Plan":
+        """Decide what becomes of every part of the source; no weight is read.
+
+        Args:
+            bundle: The source, normalised unless `keeps_source`.
+            graphs: As lowered, the default one first; empty where there is none.
+            artifact: The source's files.
+            options: Of the conversion.
+
+        Raises:
+            UnsupportedError: The source is none for this target; all that it lacks is named.
+            CorruptError: The source is damaged.
+            UsageError: An option does not fit what the source holds.
+        """
+        module = import_module(f"converter.write.{self.module}")
+        return cast("Plan", module.plan(bundle, graphs, artifact, options))
+
+    def check_device(self, device: str | None) -> None:
+        """Check a device's name, before the source is opened.
+
+        Raises:
+            UsageError: It names no device of this target.
+        """
+        if self.parse_device:
+            getattr(names, self.parse_device)(device)
+
+
+# fmt: off
+TARGETS = (
+    Target("portable",    "portable",         ".portable",
+           "a folder: manifest, safetensors, and an ONNX graph where there is one",
+           "portable", "optional", (*NAMES, *PROGRAM, "exporter")),
+    Target("safetensors", "safetensors",      ".safetensors",
+           "weights: one file, or shards with an index",
+           "safetensors", "none", NAMES),
+    Target("onnx",        "onnx",             ".onnx",
+           "self-contained ONNX files, one for each signature",
+           "onnx", "required", (*NAMES, *PROGRAM, "exporter", "device", "precision"),
+           one_file=".onnx"),
+    Target("keras",       "keras.archive",    ".keras",
+           "a .keras file that the current Keras loads",
+           "keras", "own", NAMES),
+    Target("savedmodel",  "savedmodel.retarget", ".savedmodel",
+           "the same SavedModel, placed on one device or on none",
+           "savedmodel", "own", ("device",),
+           keeps_source=True, parse_device="parse_tensorflow_device"),
+    Target("torch",       "torch.checkpoint", ".{device}.pt",
+           "a state dict in torch's format, for one device",
+           "torch", "none", (*NAMES, "device", "keep_structure"),
+           needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
+    Target("torchscript", "torch.script",     ".{device}.pt",
+           "the same TorchScript program, on another device",
+           "torchscript", "own", (*PROGRAM, "device"),
+           needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
+    Target("pt2",         "torch.exported",   ".{device}.pt2",
+           "the same exported program, on another device",
+           "torch-export", "own", (*PROGRAM, "device"),
+           needs_device=True, keeps_source=True, parse_device="parse_torch_device"),
+    Target("triton",      "triton.entry",     ".triton",
+           "an entry of a Triton model repository",
+           "onnx", "required", (*NAMES, *PROGRAM, "exporter", "device", "precision"),
+           needs_device=True, one_file="*"),
+)
+# fmt: on
+_BY_ID = {row.id: row for row in TARGETS}
+
+
+def find_target(name: str) -> Target:
+    """Return the row of a target.
+
+    Raises:
+        UsageError: There is none of that name; the message lists them, and a near match.
+    """
+    if name in _BY_ID:
+        return _BY_ID[name]
+    near = get_close_matches(name.lower(), _BY_ID, n=1)
+    raise UsageError(
+        f"--to {name}",
+        expected=" or ".join(_BY_ID),
+        hint=f"Did you mean {near[0]}?" if near else None,
+    )
+
+
+def check_options(options: Options) -> Target:
+    """Return the target that options name, and check them, alone and against the target.
+
+    Raises:
+        UsageError: They contradict each other, one has a value that there is not, the target does
+            not take one, or misses one.
+        UnsupportedError: ``opset`` is none that is written.
+    """
+    target = find_target(options.to)
+    check(options)
+    for name, default in SPECIFIC.items():
+        value = getattr(options, name)
+        is_given = value != default and (name, value) != ("strip_prefix", "none")
+        if is_given and name not in target.takes:
+            takers = " or ".join(row.id for row in TARGETS if name in row.takes)
+            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+            raise UsageError(f"{flag} with --to {target.id}", expected=f"--to {takers}")
+    if options.keep_structure and (options.include or options.strip_prefix != "auto"):
+        raise UsageError(
+            "--include and --strip-prefix with --keep-structure", expected="neither: it keeps all"
+        )
+    if "device" in (options.require, options.verify) and options.device in (None, "none"):
+        flag = f"--{'verify' if options.verify == 'device' else 'require'} device"
+        if "device" not in target.takes:
+            raise UsageError(
+                f"{flag} with --to {target.id}, whose output names no device",
+                hint="convert verify SOURCE OUT --device DEV compares what was written",
+            )
+        raise UsageError(flag, expected="--device DEV")
+    if target.needs_device and options.device is None:
+        raise UsageError(f"--to {target.id}", expected="--device cpu, cuda, cuda:1, …")
+    target.check_device(options.device)
+    return target

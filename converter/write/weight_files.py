@@ -1,0 +1,88 @@
+"""Weights in safetensors files, compared with the source while they are written."""
+
+from collections.abc import Generator
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+from converter.byte_sizes import readable_size
+from converter.events import Progress, Step
+from converter.write.background import Background
+from converter.write.readback import WeightsReport, Written, compare
+from formats import catalog
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle
+from formats.core.digests import FileDigests
+from formats.core.storage import Blocks
+from formats.safetensors import Plan, create, fill
+
+
+def write(
+    bundle: Bundle,
+    layout: Plan,
+    payload: Path,
+    blocks: Blocks,
+    sources: FileDigests | None,
+    *,
+    verify: bool,
+    sync: bool,
+) -> Generator[Step | Progress, None, WeightsReport | None]:
+    """Write the weights, and compare what is written while the rest of it still is.
+
+    Args:
+        bundle: Whose weights.
+        layout: In which files.
+        payload: Folder for them.
+        blocks: Through which the source is read.
+        sources: Follows what is read, for the digests of the source and of the output; None where
+            no digests are wanted.
+        verify: Whether to compare, and to say so.
+        sync: Wait until the bytes are on the disk.
+
+    Returns:
+        What the comparison found, or the digests alone without ``verify``; None where there is
+        neither.
+
+    Raises:
+        StorageError: The disk is full, or fails.
+        VerificationError: What was written is not the source.
+    """
+    begin = perf_counter()
+    create(layout, payload, sync=sync)
+    written, comparison = Written(), None
+    if bundle.weights and (sources is not None or verify):
+        output = catalog.read(Artifact(payload), "safetensors").weights
+        comparison = Background(
+            partial(
+                compare,
+                bundle.weights,
+                output,
+                with_digests=sources is not None,
+                blocks=blocks,
+                written=written,
+            )
+        )
+    done, total = 0, layout.nbytes
+    try:
+        watch = None if sources is None else sources.follow
+        for n in fill(layout, payload, blocks=blocks, watch=watch, sync=sync):
+            written.advance(n)
+            done += n
+            yield Progress("written", done, total)
+    finally:
+        written.end()
+        if comparison is not None:
+            comparison.wait()
+    yield Step("written", summary(layout), perf_counter() - begin)
+    report = comparison.result() if comparison is not None else None
+    if report is not None and verify:
+        size = readable_size(report.nbytes)
+        text = f"weights: {report.tensors} tensors, {size}, equal bit for bit"
+        yield Step("verified", text, perf_counter() - begin)
+    return report
+
+
+def summary(layout: Plan) -> str:
+    """Return how many files a layout has, and how large they are."""
+    count = len(layout.shards)
+    return f"{count} file{'s' if count > 1 else ''}, {readable_size(layout.nbytes)}"
