@@ -13,19 +13,6 @@ from hypothesis import settings
 settings.register_profile("patient", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("patient")
 
-MARKS = {"browser", "gpu", "keras", "mlflow", "ray", "s3", "signing", "tensorflow", "torch"}
-
-
-def pytest_collection_modifyitems(items):
-    """See that .ci/run finds the files of a mark: it stands in them, or is their folder's name."""
-    texts = {}
-    for item in items:
-        for name in {mark.name for mark in item.iter_markers()} & MARKS:
-            if item.path not in texts:
-                texts[item.path] = item.path.read_text()
-            if f"mark.{name}" not in texts[item.path] and item.path.parent.name != name:
-                raise pytest.UsageError(f"{item.nodeid}: pytest.mark.{name} is not in its file")
-
 
 @pytest.fixture(scope="session")
 def _warm_python(tmp_path_factory):

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from arena import Arena
+from attacks.arena import Arena
 
 
 @pytest.fixture(scope="session")

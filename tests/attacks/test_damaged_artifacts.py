@@ -6,9 +6,9 @@ CONVERTER_ATTACK_ROUNDS=N tries N times as many, and each with every operation.
 import time
 
 import pytest
-from arena import DEEP, OPERATIONS, ROUNDS, a_folder
-from bases import fixtures, generated
-from mutate import cuts, damaged
+from attacks.arena import DEEP, OPERATIONS, ROUNDS, a_folder
+from attacks.bases import fixtures, generated
+from attacks.mutate import cuts, damaged
 
 BASES = {base.name: base for base in (*generated(), *fixtures())}
 CUTS, DAMAGES = 3, 6  # of each base, in one round

@@ -8,8 +8,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from arena import DEEP, ROUNDS, Attack, a_folder, size
-from dcp import (
+from attacks.arena import DEEP, ROUNDS, Attack, a_folder, size
+from attacks.dcp import (
     MODULE,
     SHARD,
     Checkpoint,
@@ -22,8 +22,8 @@ from dcp import (
     place,
     saved,
 )
-from mutate import cuts, damaged
-from pickles import (
+from attacks.mutate import cuts, damaged
+from attacks.pickles import (
     APPEND,
     BUILD,
     EMPTY_DICT,
@@ -44,7 +44,7 @@ from pickles import (
     torch_zip,
     value,
 )
-from zips import Entry, zip_of
+from attacks.zips import Entry, zip_of
 
 import converter
 from formats.errors import ConvertError

@@ -5,9 +5,9 @@ import socket
 
 import numpy as np
 import pytest
-from arena import Attack, a_file, a_folder, size
-from bases import BASES_BY_KIND
-from pickles import state_dict, torch_zip, weights
+from attacks.arena import Attack, a_file, a_folder, size
+from attacks.bases import BASES_BY_KIND
+from attacks.pickles import state_dict, torch_zip, weights
 from safetensors.numpy import save
 
 import converter

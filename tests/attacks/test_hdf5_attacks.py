@@ -10,8 +10,8 @@ import zlib
 import h5py
 import numpy as np
 import pytest
-from arena import Attack, a_file, size
-from h5raw import (
+from attacks.arena import Attack, a_file, size
+from attacks.h5raw import (
     ATTRIBUTE,
     CONTINUATION,
     EXTERNAL,
@@ -37,7 +37,7 @@ from h5raw import (
     pipeline,
     soft_link,
 )
-from zips import zeros
+from attacks.zips import zeros
 
 import converter
 

@@ -11,8 +11,8 @@ import marshal
 import zipfile
 
 import pytest
-from arena import a_file, size
-from bases import weights_h5
+from attacks.arena import a_file, size
+from attacks.bases import weights_h5
 
 FAR = size(10**7, 10**12)
 

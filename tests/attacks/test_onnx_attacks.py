@@ -7,8 +7,8 @@ import os
 
 import numpy as np
 import pytest
-from arena import Attack, a_file, size
-from protos import entry, lying, nested, num, run, tag, varint
+from attacks.arena import Attack, a_file, size
+from attacks.protos import entry, lying, nested, num, run, tag, varint
 
 import converter
 

@@ -7,8 +7,8 @@ import struct
 import zipfile
 
 import pytest
-from arena import DEEP, a_file, size
-from pickles import (
+from attacks.arena import DEEP, a_file, size
+from attacks.pickles import (
     APPEND,
     BUILD,
     DUP,

@@ -10,8 +10,8 @@ import sys
 import zipfile
 
 import pytest
-from arena import Attack
-from pickles import (
+from attacks.arena import Attack
+from attacks.pickles import (
     APPEND,
     EMPTY_DICT,
     EMPTY_TUPLE,

@@ -8,7 +8,7 @@ import struct
 
 import numpy as np
 import pytest
-from arena import DEEP, a_file, a_folder, size
+from attacks.arena import DEEP, a_file, a_folder, size
 from safetensors.numpy import save
 
 import converter
@@ -215,7 +215,7 @@ INDICES = {
 def test_indices_lead_nowhere(arena, name):
     import os
 
-    from arena import Attack
+    from attacks.arena import Attack
 
     inner = a_folder(name, {**shards(INDICES[name]), "sub/x": b""})
 

@@ -7,9 +7,9 @@ import struct
 
 import numpy as np
 import pytest
-from arena import DEEP, a_file, a_folder, size
-from protos import lying, nested, num, run, tag, varint
-from sstables import (
+from attacks.arena import DEEP, a_file, a_folder, size
+from attacks.protos import lying, nested, num, run, tag, varint
+from attacks.sstables import (
     FLOAT,
     STRING,
     Table,

@@ -9,11 +9,10 @@ import os
 import random
 import zipfile
 from functools import cache, partial
-from pathlib import Path
 
 import pytest
-from arena import DEEP, ROUNDS, a_file, a_folder, size
-from graphs import (
+from attacks.arena import DEEP, ROUNDS, a_file, a_folder, size
+from attacks.graphs import (
     BOOL,
     FLOAT,
     INT32,
@@ -32,9 +31,10 @@ from graphs import (
     typed,
     vector,
 )
-from mutate import damaged
-from protos import num, run, tag
-from sstables import bundle, entry, saved_model
+from attacks.mutate import damaged
+from attacks.protos import num, run, tag
+from attacks.sstables import bundle, entry, saved_model
+from repository import FIXTURES
 
 from converter.lower.tf.table import OPS
 
@@ -43,7 +43,6 @@ try:
 except ImportError:  # then nothing is loaded
     onnxruntime = None
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 OPERATIONS = ("onnx", "portable") if DEEP else ("onnx",)
 LOADED = 20 << 20  # bytes of a model that onnxruntime is asked to load
 MANY = size(2000, 100_000)

@@ -4,10 +4,10 @@ import stat
 import struct
 
 import pytest
-from arena import DEEP, a_file, size
-from bases import keras_archive, weights_h5
-from pickles import PROTO, STOP, state_dict, storage, value, weights
-from zips import Entry, deflated, zeros, zip64, zip_of
+from attacks.arena import DEEP, a_file, size
+from attacks.bases import keras_archive, weights_h5
+from attacks.pickles import PROTO, STOP, state_dict, storage, value, weights
+from attacks.zips import Entry, deflated, zeros, zip64, zip_of
 
 import converter
 

@@ -4,14 +4,13 @@ import json
 import pkgutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from repository import FIXTURES
 
 import converter
 import formats
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax", "onnxruntime"}
 # What lowers, writes and checks graphs works on arrays; the rest only where elements must move.
 GRAPHS = (

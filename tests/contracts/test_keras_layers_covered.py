@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower.keras import rules
@@ -18,7 +19,7 @@ from converter.lower.keras.lowering import model_of
 from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS, table_of
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "keras_layers"
+FIXTURES = ROOT / "fixtures" / "keras_layers"
 TABLES = {"layer": LAYERS, "keras.ops": OPERATIONS, "tf": TF_FUNCTIONS, "TensorFlow op": TF_OPS}
 
 # Class -> why it has no handler. An entry goes when that is no longer so.

@@ -4,13 +4,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower.keras import lambda_choices, lambda_names
 from converter.lower.keras.lowering import lower
 from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED
 
-ARCHIVE = Path(__file__).parents[2] / "fixtures" / "keras_layers" / "lambdas.zip"
+ARCHIVE = ROOT / "fixtures" / "keras_layers" / "lambdas.zip"
 
 # Function -> why no Keras of today calls it in a Lambda. The other tests of code have some of them.
 ABSENT = {

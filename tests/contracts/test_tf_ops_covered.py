@@ -3,16 +3,15 @@
 import inspect
 import zipfile
 from functools import cache
-from pathlib import Path
 
 import pytest
+from repository import FIXTURES, ROOT
 
 from converter.lower.tf.table import IGNORED, OPS
 from formats.containers.protobuf.messages import decode_bytes
 from formats.limits import DEFAULT
 from formats.tensorflow.schemas import SCHEMA
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 FOLDERS = (
     "tf_ops", "tf_tables", "tf_state", "tf_recurrent", "tensorflow", "verify_tensorflow",
     "tf_parsing",
@@ -83,7 +82,7 @@ def test_every_op_has_a_row(op):
 
 @pytest.mark.parametrize("op", sorted({*ELSEWHERE} - {"_Loop"}))
 def test_what_is_proven_elsewhere_is_proven_there(op):
-    test = Path(__file__).parents[1] / "converter" / "lower" / ELSEWHERE[op]
+    test = ROOT / "tests/converter/lower" / ELSEWHERE[op]
     assert op in test.read_text()
 
 

@@ -2,14 +2,14 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 from converter.cli.app import run
 
-HERE = Path(__file__).parents[2] / "fixtures" / "tensorflow" / "joined"
+HERE = ROOT / "fixtures" / "tensorflow" / "joined"
 
 
 def convert(graph, checkpoint, out, *options):

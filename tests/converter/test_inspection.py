@@ -2,15 +2,14 @@
 
 import json
 from dataclasses import FrozenInstanceError
-from pathlib import Path
 
 import pytest
+from repository import FIXTURES
 
 from converter import inspection, notebook
 from converter.inspection import inspect
 from converter.pipeline import read
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 KERAS = FIXTURES / "keras" / "keras315_functional.keras"
 CHECKPOINT = FIXTURES / "torch" / "torch2.13-zip.pth"
 NAMES = [

@@ -2,11 +2,11 @@
 
 import json
 import zipfile
-from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower import emit, lower
@@ -18,7 +18,6 @@ from formats.errors import UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "fixtures" / "verify_tensorflow"
 HEADS, COUNTER = MODELS / "heads", MODELS / "counter"
 NOT_RUN = Options(verify="weights")

@@ -1,10 +1,10 @@
 """diff: equal, renamed, changed with how much, missing; never "nothing to compare, so equal"."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 from converter.pipeline import read
 from converter.tensor_diff import TensorDiff, diff, max_abs
@@ -65,7 +65,7 @@ def test_two_empty_artifacts_compare_nothing():
 
 
 def test_paths_are_compared_as_bundles_are():
-    path = Path(__file__).parents[2] / "fixtures" / "torch" / "torch2.13-zip.pth"
+    path = ROOT / "fixtures" / "torch" / "torch2.13-zip.pth"
     by_path = diff(path, str(path))
     assert by_path == diff(read(path), path)
     assert {d.kind for d in by_path} == {"equal"}

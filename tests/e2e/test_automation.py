@@ -10,15 +10,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
+from repository import ROOT
 
 import converter
 from converter.options import Options
 
-ROOT = Path(__file__).parents[2]
 ACTION = ROOT / ".github/actions/convert/action.yml"
 HOOKS = ROOT / ".pre-commit-hooks.yaml"
 DOCKERFILE = ROOT / ".docker/Dockerfile"

@@ -1,10 +1,10 @@
-"""A generated registry of all formats, some of it damaged: tests/bench/registry.py, small."""
+"""A generated registry of all formats, some of it damaged: benchmarks/registry.py, small."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import registry as bench
 import registry_zoo
 from safetensors.numpy import load_file
 
@@ -12,9 +12,6 @@ from converter.registries.catalog import open_registry
 from converter.registries.entry import Entry
 from converter.registries.filters import Filters
 from formats import catalog
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
-import registry as bench
 
 COUNT = 300
 

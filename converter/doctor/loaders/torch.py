@@ -1,6 +1,6 @@
 """What torch's loaders make of an artifact on a host: rules with torch's own messages.
 
-The texts are those of torch 2.13; tests/converter/doctor/test_torch_live.py compares them with the
+The texts are those of torch 2.13; tests/live/torch/test_doctor.py compares them with the
 real loader. What a file does not record (torch, CUDA, cuDNN, driver) cannot make it fail.
 Spec: https://github.com/pytorch/pytorch/blob/cf30153c4c131c8164ee7798e5022d810682e2cb/torch/serialization.py
 """

@@ -1,11 +1,9 @@
 """A batch in this process: what is done, what is not done again, and what is never touched."""
 
 import errno
-import json
 import os
 import shutil
 import sqlite3
-import struct
 import subprocess
 import sys
 import threading
@@ -15,13 +13,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from batch_runs import asked, batch, rows, run, statuses, write
+from repository import ROOT, SUPPORT
 
 from converter.batch import driver, liveness, queue
-from converter.batch.driver import Finished, Planned, Summary, Waiting
+from converter.batch.driver import Finished, Waiting
 from converter.batch.ledger import Ledger
-from converter.batch.request import Request
 from converter.destinations.folder import Folder
 from converter.filesystem import atomic_output
 from converter.options import Options
@@ -30,47 +28,12 @@ from converter.verification import bundle_check
 from formats.errors import SourceError, StorageError, UsageError
 
 
-def write(path, seed=0, size=8):
-    data = np.random.default_rng(seed).standard_normal(size).astype("<f4").tobytes()
-    text = json.dumps({"w": {"dtype": "F32", "shape": [size], "data_offsets": [0, len(data)]}})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(struct.pack("<Q", len(text)) + text.encode() + data)
-
-
 @pytest.fixture
 def registry(tmp_path):
     folder = tmp_path / "registry"
     for i, name in enumerate(("a", "b/c", "b/d")):
         write(folder / f"{name}.safetensors", i)
     return folder
-
-
-def asked(tmp_path, *registries, **more):
-    registries = tuple(map(str, registries or (tmp_path / "registry",)))
-    more = {"engine": "inline", "options": Options()} | more
-    return Request(registries, str(tmp_path / "out"), **more)
-
-
-def batch(tmp_path, *registries, **more):
-    """Run to the end; return the plan, outcomes by name, and the summary."""
-    return run(asked(tmp_path, *registries, **more))
-
-
-def run(request):
-    planned, *rest, summary = driver.run(request)
-    assert isinstance(planned, Planned)
-    assert isinstance(summary, Summary)
-    outcomes = {e.outcome.name: e.outcome for e in rest if isinstance(e, Finished)}
-    return planned.plan, outcomes, summary
-
-
-def statuses(outcomes):
-    return {name: outcome.status for name, outcome in outcomes.items()}
-
-
-def rows(tmp_path):
-    with Ledger(tmp_path / "out.ledger.sqlite", read_only=True) as ledger:
-        return {row.name: row for row in ledger.rows()}
 
 
 # -- what is done, and what is done again ---------------------------------------------------------
@@ -166,7 +129,7 @@ def test_an_output_that_is_not_as_it_was_left_is_made_again(registry, tmp_path, 
 
 @pytest.mark.parametrize("to", ["safetensors", "savedmodel"])
 def test_files_and_deep_folders_are_watched_as_bundles_are(tmp_path, to):
-    fixtures = Path(__file__).parents[3] / "fixtures"
+    fixtures = ROOT / "fixtures"
     if to == "savedmodel":
         shutil.copytree(fixtures / "tensorflow/simple_save", tmp_path / "registry/m")
     else:
@@ -507,7 +470,7 @@ sys.path[:0] = [sys.argv[2]]
 from pathlib import Path
 from converter.batch import driver
 from converter.batch.ledger import Ledger
-from test_driver import asked
+from batch_runs import asked
 Ledger.settle = lambda *about, **more: os.kill(os.getpid(), 9)
 list(driver.run(asked(Path(sys.argv[1]))))
 """
@@ -515,8 +478,7 @@ list(driver.run(asked(Path(sys.argv[1]))))
 
 def test_killed_between_an_output_and_its_row(registry, tmp_path):
     """What was published and never written down is known for ours, and replaced."""
-    here = Path(__file__).parent
-    died = subprocess.run([sys.executable, "-c", DIES, tmp_path, here])
+    died = subprocess.run([sys.executable, "-c", DIES, tmp_path, SUPPORT])
     assert died.returncode == -9
     (published,) = (tmp_path / "out").rglob("*.portable")
     assert rows(tmp_path) == {}
@@ -527,8 +489,7 @@ def test_killed_between_an_output_and_its_row(registry, tmp_path):
 
 def test_killed_and_its_source_gone(registry, tmp_path):
     """Its output stays, and is still ours when the source comes back."""
-    here = Path(__file__).parent
-    subprocess.run([sys.executable, "-c", DIES, tmp_path, here])
+    subprocess.run([sys.executable, "-c", DIES, tmp_path, SUPPORT])
     (published,) = (tmp_path / "out").rglob("*.portable")
     name = published.relative_to(tmp_path / "out").with_suffix(".safetensors")
     (registry / name).rename(tmp_path / "aside")
@@ -538,9 +499,8 @@ def test_killed_and_its_source_gone(registry, tmp_path):
 
 
 def test_what_the_dead_left_is_swept_though_there_is_nothing_to_do(registry, tmp_path):
-    here = Path(__file__).parent
     dies = DIES.replace("Ledger.settle =", "from converter import pipeline; pipeline.publish =")
-    assert subprocess.run([sys.executable, "-c", dies, tmp_path, here]).returncode == -9
+    assert subprocess.run([sys.executable, "-c", dies, tmp_path, SUPPORT]).returncode == -9
     (left,) = (tmp_path / "out").rglob(".*.convert-0")
     name = left.name[1:].removesuffix(".portable.convert-0")
     for path in registry.rglob(f"{name}.safetensors"):
@@ -583,7 +543,7 @@ def test_what_a_driver_leaves_undone_another_takes_over(registry, tmp_path, monk
         "inline.work = lambda *a: (print('has', flush=True), time.sleep(100))",
     )
     child = subprocess.Popen(
-        [sys.executable, "-c", script, tmp_path, Path(__file__).parent], stdout=subprocess.PIPE
+        [sys.executable, "-c", script, tmp_path, SUPPORT], stdout=subprocess.PIPE
     )
     assert child.stdout.readline() == b"has\n"
     threading.Timer(1.0, child.kill).start()

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from repository import SUPPORT
 
 from converter.batch import database, liveness
 from converter.batch.ledger import Ledger
@@ -112,13 +113,13 @@ def test_a_job_is_one_drivers_at_a_time(path):
 
 def test_claims_of_the_dead_are_free(path):
     script = (
-        "import os, sys; sys.path[:0] = [sys.argv[2]]\n"
+        "import os, sys; sys.path[:0] = sys.argv[2:]\n"
         "from pathlib import Path; from test_ledger import *\n"
         "ledger = Ledger(Path(sys.argv[1])); claim(ledger, 'a', 'b', 'c')\n"
         "os.kill(os.getpid(), 9)"
     )
     here = Path(__file__).parent
-    assert subprocess.run([sys.executable, "-c", script, path, here]).returncode == -9
+    assert subprocess.run([sys.executable, "-c", script, path, here, SUPPORT]).returncode == -9
     with Ledger(path) as ledger:
         assert ledger.claims.abandoned() == ["a", "b", "c"]
         ledger.claims.forget("a", stands=False)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 from safetensors.numpy import save_file
 
 import converter
@@ -23,7 +24,6 @@ from converter.batch.links import FICLONE, SMALLEST, Links
 from converter.verification.bundle_check import gate
 from formats.errors import StorageError, UnsupportedError, UsageError
 
-ROOT = Path(__file__).parents[3]
 SIZE = 3 * SMALLEST
 
 

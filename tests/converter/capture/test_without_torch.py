@@ -1,9 +1,9 @@
 """What is said where torch is not, of programs that only torch can export."""
 
 import importlib.util
-from pathlib import Path
 
 import pytest
+from repository import FIXTURES
 
 import converter
 from converter.capture import Request, capture
@@ -11,7 +11,6 @@ from converter.options import Options
 from formats.core.bundle import TensorSpec
 from formats.errors import EnvironmentFault, UnsupportedError
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
 TRACED = FIXTURES / "torch_moved" / "traced-cuda0.pt"
 X = TensorSpec("x", "float32", ("n", 3))
 

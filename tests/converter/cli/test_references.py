@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 from stored_files import opened
 
 from converter.cli.app import run
 
-FIXTURES = Path(__file__).parents[3] / "fixtures/keras"
+FIXTURES = ROOT / "fixtures/keras"
 H5 = FIXTURES / "keras315_functional.h5"
 URL = "s3://b/a model.h5"
 WEIGHTS = ("--verify", "weights")

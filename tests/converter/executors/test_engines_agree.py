@@ -2,9 +2,9 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
+from repository import FIXTURES, SUPPORT
 
 from converter.executors.catalog import open_executor
 from converter.executors.engine import Settings
@@ -13,7 +13,6 @@ from converter.executors.warmup import practise
 from converter.jobs.job import Job
 from converter.options import Options
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
 SOURCES = [
     "torch/torch1.12-state.pth",
     "torch/torch1.0-py27-script.pt",
@@ -22,7 +21,6 @@ SOURCES = [
     "torch/describe.py",
     "nothing/here.pt",
 ]
-HERE = Path(__file__).parent
 
 
 def records(engine, folder):
@@ -64,7 +62,7 @@ def test_engines_agree(tmp_path):
 @pytest.mark.parametrize("to", ["safetensors", "portable"])
 def test_children_import_nothing_of_ours(tmp_path, monkeypatch, to):
     """The server has imported it, once; it has one thread; no framework is anywhere."""
-    monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT), prepend=os.pathsep)
     options = Options(to=to, verify="weights")
     sources = SOURCES[:4] * 3  # so many that the server practises
     jobs = [

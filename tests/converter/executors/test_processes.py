@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from repository import SUPPORT
 
 from converter.executors.engine import Settings
 from converter.executors.process_monitor import is_alive
@@ -21,13 +22,12 @@ from formats.errors import EnvironmentFault, StorageError
 
 TASK = "planted:task"
 MIB = 1 << 20
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch):
     """Servers find the tasks; nothing else of this folder is on anybody's path."""
-    monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT), prepend=os.pathsep)
 
 
 @pytest.fixture

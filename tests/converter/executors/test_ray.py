@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from repository import SUPPORT
 
 from converter.executors import catalog, ray_driver, ray_node, ray_window
 from converter.executors.engine import Settings
@@ -16,7 +17,6 @@ from converter.jobs.job import Job, Needs
 from converter.options import Options
 from formats.errors import EnvironmentFault, UnsupportedError, UsageError
 
-HERE = Path(__file__).parent
 JOB = Job("fine a", "out", "/nowhere", Options())
 
 
@@ -142,7 +142,7 @@ def node(tmp_path, monkeypatch):
     """A process of Ray's, as far as a task sees: its temporary files, its fork server."""
     folder = tmp_path / "node"
     folder.mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     station = ray_node.Station()
     monkeypatch.setattr(ray_node, "STATION", station)

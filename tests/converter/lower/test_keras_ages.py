@@ -4,10 +4,10 @@ import io
 import json
 import zipfile
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower import emit
@@ -19,7 +19,7 @@ from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras"
+FIXTURES = ROOT / "fixtures" / "keras"
 # With the Keras that computed the outputs: the one that saved the file, but for tf.keras.
 FILES = [
     ("keras1_theano_sequential.h5", "keras 1.2.2 on theano"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower import emit
@@ -17,7 +18,7 @@ from converter.verification.compare import coarsest
 onnxruntime = pytest.importorskip("onnxruntime")
 
 DTYPES = {"tensor(int32)": np.int32, "tensor(string)": object}
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras_layers"
+FIXTURES = ROOT / "fixtures" / "keras_layers"
 
 
 @cache

@@ -1,15 +1,14 @@
 """ONNX files become graphs and files again, and onnxruntime computes the same with both."""
 
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
+from onnx_models import MODELS, _info, _model, _parsed, _weight, functions, plain
 
 import converter
 from converter.lower.builder import ELEMENT_TYPES
@@ -18,9 +17,6 @@ from converter.lower.onnx.lowering import lower
 from converter.options import Options
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
-
-sys.path.insert(0, str(Path(__file__).parent))
-from onnx_models import MODELS, _info, _model, _parsed, _weight, functions, plain
 
 QUIET = Options(verify="none")
 NUMPY = {"tensor(float)": "f4", "tensor(bool)": "?", "tensor(int64)": "i8"}

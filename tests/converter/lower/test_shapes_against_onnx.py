@@ -4,6 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 import converter
 from converter import passes
@@ -13,7 +14,7 @@ from converter.lower.keras.lowering import lower
 
 onnx = pytest.importorskip("onnx")
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "keras_layers"
+FIXTURES = ROOT / "fixtures" / "keras_layers"
 NAMES = {number: name for name, number in ELEMENT_TYPES.items()}
 
 

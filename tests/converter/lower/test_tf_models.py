@@ -1,10 +1,10 @@
 """Whole SavedModels, single and of several devices, give in onnxruntime what TensorFlow gave."""
 
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import FIXTURES
 
 import converter
 from converter import passes
@@ -13,7 +13,6 @@ from converter.options import Options
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
 MODELS = FIXTURES / "tf_models" / "models.zip"
 MULTI_GPU = FIXTURES / "tensorflow" / "multi_gpu.zip"
 CLOSE = 2e-5  # of the largest output

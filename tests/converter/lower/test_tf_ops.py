@@ -3,10 +3,10 @@
 import io
 import zipfile
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower import OPSET, emit, lower
@@ -16,7 +16,7 @@ from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "tf_ops"
+FIXTURES = ROOT / "fixtures" / "tf_ops"
 # Of the largest output, by the narrowest dtype that a row computes in; what onnxruntime computes
 # of float64 in float32 alone is that.
 TOLERANCES = {"bfloat16": 3e-2, "float16": 5e-3, "float32": 2e-5, "float64": 1e-8}

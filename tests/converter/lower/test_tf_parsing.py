@@ -3,10 +3,10 @@
 import json
 import zipfile
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter import passes
@@ -19,7 +19,6 @@ from formats.errors import UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "fixtures" / "tf_parsing" / "models.zip"
 CLOSE = 2e-5  # of the largest output
 HASHED = ("hashed", "taxi")

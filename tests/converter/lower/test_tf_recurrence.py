@@ -2,15 +2,15 @@
 
 import io
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower import lower
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "tf_ops"
+FIXTURES = ROOT / "fixtures" / "tf_ops"
 ARCHIVE = zipfile.ZipFile(FIXTURES / "recurrence.zip")
 NAMES = [name.removesuffix(".pb") for name in ARCHIVE.namelist() if name.endswith(".pb")]
 RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan", "If"}

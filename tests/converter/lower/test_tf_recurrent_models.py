@@ -2,10 +2,10 @@
 
 import io
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter import passes
@@ -13,7 +13,7 @@ from converter.lower import emit, lower
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-ARCHIVE = zipfile.ZipFile(Path(__file__).parents[3] / "fixtures/tf_recurrent/models.zip")
+ARCHIVE = zipfile.ZipFile(ROOT / "fixtures/tf_recurrent/models.zip")
 NAMES = [name.removesuffix(".npz") for name in ARCHIVE.namelist() if name.endswith(".npz")]
 RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan", "If"}
 

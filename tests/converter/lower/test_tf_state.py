@@ -1,9 +1,8 @@
 """SavedModels whose calls change variables, or whose checkpoints are of the first version."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower import emit, lower
@@ -11,7 +10,7 @@ from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "tf_state"
+FIXTURES = ROOT / "fixtures" / "tf_state"
 CASES = sorted(p.stem for p in FIXTURES.glob("*.npz"))
 
 

@@ -1,9 +1,8 @@
 """SavedModels whose tables are filled while they load, or whose variables a call changes."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower import emit, lower
@@ -11,7 +10,7 @@ from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "tf_tables"
+FIXTURES = ROOT / "fixtures" / "tf_tables"
 CASES = sorted(p.stem for p in FIXTURES.glob("*.npz"))
 
 

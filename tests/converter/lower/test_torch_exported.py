@@ -8,10 +8,10 @@ import sys
 import tarfile
 import zipfile
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import ROOT
 
 import converter
 from converter.lower import lower as lower_any
@@ -27,7 +27,7 @@ from converter.lower.torch.things import Size
 from formats.core.bundle import TensorSpec
 from formats.errors import ConvertError, UnsupportedError
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "torch_ops"
+FIXTURES = ROOT / "fixtures" / "torch_ops"
 
 
 @cache

@@ -4,11 +4,11 @@ import io
 import json
 import re
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from test_torch_script import check_runs, session
+from repository import ROOT
+from torch_scripts import check_runs, session
 
 from converter.lower import OPSET
 from converter.lower.torch.lowering import lower
@@ -19,7 +19,7 @@ from formats.torch import script as torch_script
 
 pytest.importorskip("onnxruntime")
 
-ARCHIVE = Path(__file__).parents[3] / "fixtures" / "torch_models" / "models.zip"
+ARCHIVE = ROOT / "fixtures" / "torch_models" / "models.zip"
 with zipfile.ZipFile(ARCHIVE) as held:
     ENTRIES = {
         name.removesuffix(".json"): json.loads(held.read(name))

@@ -4,7 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from test_torch_script import PROGRAMS, ROOT, check_runs, session, unpacked
+from repository import FIXTURES
+from torch_scripts import PROGRAMS, check_runs, session, unpacked
 
 from converter.lower import OPSET
 from converter.lower.torch.layers import LAYERS
@@ -107,7 +108,7 @@ def test_what_nothing_says_is_asked_for(tmp_path):
 
 
 def test_every_layer_has_a_program():
-    with (ROOT / "torch_programs" / "programs.py").open(encoding="utf-8") as f:
+    with (FIXTURES / "torch_programs" / "programs.py").open(encoding="utf-8") as f:
         text = f.read()
     alike = ("1d", "3d")  # one worker for every number of axes; rows have two
     names = [n for n in LAYERS if not n.endswith(alike) and f"nn.{n}(" not in text]

@@ -8,13 +8,14 @@ import json
 import tarfile
 import zipfile
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx_run import session
+from repository import ROOT
 
 import converter
-from converter.lower import OPSET, emit
+from converter.lower import OPSET
 from converter.lower.graph import Node, Spec
 from converter.lower.torch import matrix
 from converter.lower.torch.lowering import lower
@@ -22,9 +23,9 @@ from converter.lower.torch.table import OPS, plain_name
 from converter.verification.compare import coarsest
 from formats.errors import UnsupportedError
 
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "torch_ops"
+FIXTURES = ROOT / "fixtures" / "torch_ops"
 # Of the largest output, by the narrowest dtype that a row computes in.
 TOLERANCES = {"bfloat16": 2e-2, "float16": 4e-3, "float32": 1e-5, "float64": 1e-9}
 
@@ -41,17 +42,6 @@ def rows():
         for name in archive(family):
             if name.endswith(".pt2"):
                 yield pytest.param(family, name, id=f"{family}:{name.removesuffix('.pt2')}")
-
-
-def session(graph, bundle):
-    data = io.BytesIO()
-    for piece in emit.model(graph, bundle.weights).pieces():
-        data.write(piece if isinstance(piece, bytes) else piece.read())
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 1
-    providers = ["CPUExecutionProvider"]
-    return onnxruntime.InferenceSession(data.getvalue(), options, providers=providers)
 
 
 def widen(graph):

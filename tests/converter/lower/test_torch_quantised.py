@@ -2,13 +2,13 @@
 
 import io
 import zipfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_torch_ops import session as session_of
-from test_torch_script import session
+from onnx_run import session as session_of
+from repository import ROOT
+from torch_scripts import session
 
 from converter.lower import OPSET
 from converter.lower.gap import Gap
@@ -24,7 +24,7 @@ from formats.torch import script as torch_script
 
 pytest.importorskip("onnxruntime")
 
-ARCHIVE = Path(__file__).parents[3] / "fixtures" / "torch_quantised" / "programs.zip"
+ARCHIVE = ROOT / "fixtures" / "torch_quantised" / "programs.zip"
 with zipfile.ZipFile(ARCHIVE) as held:
     NAMES = [name.removesuffix(".pt") for name in held.namelist() if name.endswith(".pt")]
 

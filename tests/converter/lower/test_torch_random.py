@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_torch_ops import session
+from onnx_run import session
 
 from converter.lower import OPSET
 from converter.lower.graph import Graph

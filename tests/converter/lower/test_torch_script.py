@@ -1,57 +1,23 @@
 """TorchScript archives of fixtures/torch_programs: our graph computes what torch computed."""
 
-import io
-import json
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import FIXTURES
+from torch_scripts import PROGRAMS, check_runs, session, unpacked
 
-from converter.lower import OPSET, emit
+from converter.lower import OPSET
 from converter.lower.torch.lowering import lower
 from converter.options import parse_inputs
 from formats.artifact import Artifact
 from formats.errors import UsageError
 from formats.torch import script as torch_script
 
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxruntime")
 
-ROOT = Path(__file__).parents[3] / "fixtures"
-PROGRAMS = json.loads((ROOT / "torch_programs" / "programs.json").read_text())
+
 SCRIPTS = [name for name, entry in PROGRAMS.items() if entry["how"] != "pickle"]
-
-
-def session(path, graph, bundle):
-    with path.open("wb") as f:
-        for piece in emit.model(graph, bundle.weights).pieces():
-            f.write(piece if isinstance(piece, bytes) else piece.read())
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
-def unpacked(archive, name, folder):
-    """Return a program's file, and what torch was given and gave."""
-    with zipfile.ZipFile(ROOT / "torch_programs" / archive) as held:
-        path = folder / f"{name}.pt"
-        path.write_bytes(held.read(f"{name}.pt"))
-        return path, np.load(io.BytesIO(held.read(f"{name}.npz")))
-
-
-def check_runs(running, graph, arrays, count):
-    """Run a graph as torch ran, and compare names, dtypes, shapes and values."""
-    for i in range(count):
-        feeds = {n.partition(".")[2]: arrays[n] for n in arrays.files if n.startswith(f"{i}.")}
-        wanted = {n.partition(":")[2]: arrays[n] for n in arrays.files if n.startswith(f"{i}:")}
-        assert sorted(graph.inputs) == sorted(feeds)
-        assert graph.outputs == list(wanted)
-        read = {one.name for one in running.get_inputs()}
-        made = running.run(None, {n: a for n, a in feeds.items() if n in read})
-        for name, got in zip(graph.outputs, made, strict=True):
-            assert got.dtype == wanted[name].dtype, name
-            assert got.shape == wanted[name].shape, name
-            np.testing.assert_allclose(got, wanted[name], atol=2e-5, rtol=2e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -66,7 +32,7 @@ def test_computes_what_torch_computes(name, tmp_path):
 
 @pytest.mark.parametrize("age", ["1.0", "1.0-py27", "1.2", "1.4", "1.6", "1.12", "2.4"])
 def test_archives_of_every_age(age, tmp_path):
-    bundle = torch_script.read(Artifact(ROOT / "torch" / f"torch{age}-script.pt"))
+    bundle = torch_script.read(Artifact(FIXTURES / "torch" / f"torch{age}-script.pt"))
     w = {name: tensor.numpy() for name, tensor in bundle.weights.items()}
     size = w["fc.weight"].shape[1]
     graph = lower(bundle, opset=OPSET, inputs=parse_inputs([f"x:float32:batch,{size}"]))
@@ -132,7 +98,7 @@ QUANTISED = {
 
 @pytest.mark.parametrize("age", QUANTISED)
 def test_packed_quantised_layers_of_every_age(age, tmp_path):
-    path = ROOT / "torch" / f"torch{age}-quantized-script.pt"
+    path = FIXTURES / "torch" / f"torch{age}-quantized-script.pt"
     bundle = torch_script.read(Artifact(path))
     graph = lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:batch,3"]))
     x = np.random.default_rng(3).normal(size=(4, 3)).astype(np.float32)

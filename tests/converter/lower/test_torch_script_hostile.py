@@ -2,9 +2,9 @@
 
 import io
 import zipfile
-from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from converter.lower import OPSET
 from converter.lower.torch.lowering import lower
@@ -13,7 +13,7 @@ from formats.artifact import Artifact
 from formats.errors import ConvertError, CorruptError, LimitError, UnsupportedError
 from formats.torch import script as torch_script
 
-ARCHIVE = Path(__file__).parents[3] / "fixtures" / "torch_programs" / "scripts.zip"
+ARCHIVE = ROOT / "fixtures" / "torch_programs" / "scripts.zip"
 CLASS = """class Branches(Module):
   __parameters__ = []
   __buffers__ = []

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import SUPPORT
 
 import converter
 from converter.child.process import PYTHON_VARIABLE
@@ -27,7 +28,7 @@ from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-FOLDER = Path(__file__).parent / "trust"
+FOLDER = SUPPORT / "trust"
 LOWERINGS = (Trusted("lowerings_inside", FOLDER / "lowerings_inside.py"),)
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(2, 5, 3)).astype("float32")

@@ -8,6 +8,7 @@ import h5py
 import jsonschema
 import numpy as np
 import pytest
+from repository import SUPPORT
 
 import converter
 from converter.child import process as child
@@ -24,7 +25,7 @@ from formats.errors import EnvironmentFault, UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-LOWERINGS = Path(__file__).parent / "trust" / "lowerings.py"
+LOWERINGS = SUPPORT / "trust" / "lowerings.py"
 TRUST = (Trusted("lowerings", LOWERINGS),)
 
 

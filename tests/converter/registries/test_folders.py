@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import FIXTURES
 
 import converter
 from converter.registries import folders
@@ -19,8 +20,6 @@ from converter.registries.filters import Filters
 from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import ConvertError, SourceError, StorageError
-
-FIXTURES = Path(__file__).parents[3] / "fixtures"
 
 
 def listed(

@@ -7,14 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from repository import FIXTURES
 
 from converter.registries.catalog import open_registry, stage
 from converter.registries.entry import Entry
 from converter.registries.filters import Filters
 from formats.artifact import Artifact
 from formats.errors import SourceError, StorageError, UsageError
-
-FIXTURES = Path(__file__).parents[3] / "fixtures"
 
 
 @pytest.fixture

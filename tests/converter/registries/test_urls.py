@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from repository import FIXTURES
 from safetensors.numpy import save, save_file
 from stored_files import opened
 
@@ -18,7 +19,6 @@ from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import SourceError, StorageError, UnsupportedError, UsageError
 
-FIXTURES = Path(__file__).parents[3] / "fixtures"
 H5 = FIXTURES / "keras/keras315_functional.h5"
 
 

@@ -1,0 +1,162 @@
+"""Archives of torch.export that are moved: graph, tables, torch files inside; without torch."""
+
+import io
+import json
+import random
+import zipfile
+
+import pytest
+from repository import FIXTURES
+
+from converter.devices.names import parse_torch_device
+from converter.devices.torch import exported
+from converter.devices.torch.programs import check_device, move_program
+from converter.options import Options
+from converter.pipeline import convert
+from formats.artifact import Artifact
+from formats.errors import ConvertError, UnsupportedError, VerificationError
+from formats.torch import export as torch_export
+
+MOVED = FIXTURES / "torch_moved"
+CPU = [MOVED / "exported-cpu.pt2", *sorted(FIXTURES.glob("torch/*.pt2"))]
+
+
+def move(source, device, folder, name="moved.pt2"):
+    path = folder / name
+    path.unlink(missing_ok=True)
+    move_program(Artifact(source), "exported_program", device, path)
+    return path
+
+
+def records(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        return {n.partition("/")[2] or n: archive.read(n) for n in archive.namelist()}
+
+
+def of_records(path, source, **changed):
+    """Write a copy of an archive with some records changed or added, named without their folder."""
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(path, "w") as out:
+        folder = archive.namelist()[0].partition("/")[0]
+        for name in archive.namelist():
+            out.writestr(name, changed.pop(name.partition("/")[2], archive.read(name)))
+        for short, data in changed.items():
+            out.writestr(f"{folder}/{short}", data)
+    return path
+
+
+def test_the_cuda_program_becomes_the_cpu_program_byte_for_byte(tmp_path):
+    made = records(move(MOVED / "exported-cuda0.pt2", "cpu", tmp_path).read_bytes())
+    theirs = records((MOVED / "exported-cpu.pt2").read_bytes())
+    for name, data in theirs.items():
+        if name == "data/sample_inputs/model.pt":
+            ours = records(made[name])
+            assert ours["data.pkl"] == records(data)["data.pkl"]
+            assert ours["data/0"] == records(data)["data/0"]
+        elif name != ".data/serialization_id":
+            assert made[name] == data, name
+
+
+@pytest.mark.parametrize("device", ["cuda:1", "cuda", "mps", "hpu:2"])
+@pytest.mark.parametrize("path", CPU, ids=lambda p: p.name)
+def test_there_and_back_is_the_same_file(path, device, tmp_path):
+    there = move(path, device, tmp_path)
+    bundle = torch_export.read(Artifact(there))
+    assert set(bundle.metadata.devices) == {device}
+    assert b'"cpu"' not in there.read_bytes()
+    assert move(there, "cpu", tmp_path, "back.pt2").read_bytes() == path.read_bytes()
+
+
+def test_weights_stay_as_they_are(tmp_path):
+    for path in CPU:
+        before = torch_export.read(Artifact(path))
+        after = torch_export.read(Artifact(move(path, "cuda:3", tmp_path)))
+        assert before.weights
+        assert [*after.weights] == [*before.weights]
+        for name, tensor in before.weights.items():
+            assert after.weights[name].tobytes() == tensor.tobytes()
+            assert after.weights[name].data.strides == tensor.data.strides
+
+
+def test_the_target(tmp_path):
+    out = tmp_path / "out.pt2"
+    options = Options(device="cpu", verify="weights")
+    result = convert(MOVED / "exported-cuda0.pt2", to="pt2", out=out, options=options)
+    assert {n.name: n.detail for n in result.bundle.metadata.normalisations} == {
+        "storages moved": "cuda:0 x1 to cpu",
+        "devices of values and weights moved": "cuda:0 x25 to cpu",
+        "devices of nodes' arguments moved": "cuda:0 x6 to cpu",
+    }
+    assert result.verification.weights is not None
+    assert result.verification.weights.tensors == 5
+    assert out.read_bytes() == move(MOVED / "exported-cuda0.pt2", "cpu", tmp_path).read_bytes()
+
+
+def test_an_output_that_names_another_device_is_found():
+    with pytest.raises(VerificationError, match="names another device"):
+        check_device(
+            Artifact(MOVED / "exported-cuda0.pt2"), "exported_program", parse_torch_device("cpu")
+        )
+
+
+def test_what_cannot_be_moved_is_refused(tmp_path):
+    out = tmp_path / "out.pt2"
+    with pytest.raises(UnsupportedError, match="from torchscript"):
+        convert(MOVED / "traced-cpu.pt", to="pt2", out=out, options=Options(device="cpu"))
+    with pytest.raises(UnsupportedError, match="programs for maia"):
+        convert(MOVED / "exported-cpu.pt2", to="pt2", out=out, options=Options(device="maia"))
+    compiled = {"data/aotinductor/model/model.so": b"\x7fELF"}
+    source = of_records(tmp_path / "aot.pt2", MOVED / "exported-cpu.pt2", **compiled)
+    with pytest.raises(UnsupportedError, match="AOTInductor"):
+        move(source, "cuda:0", tmp_path)
+    old = {"data/sample_inputs/model.pt": b"\x80\x02]."}
+    source = of_records(tmp_path / "old.pt2", MOVED / "exported-cpu.pt2", **old)
+    with pytest.raises(UnsupportedError, match=r"before 1\.6"):
+        move(source, "cuda:0", tmp_path)
+    assert not out.exists()
+
+
+def test_objects_that_are_no_tensors_are_said(tmp_path):
+    source = of_records(
+        tmp_path / "a.pt2", MOVED / "exported-cpu.pt2", **{"data/constants/custom_obj_0": b"x"}
+    )
+    changes = exported.Program(Artifact(source), parse_torch_device("cuda:0")).changes()
+    assert changes.warnings == ["objects that are no tensors (1 x): left as they are"]
+
+
+def test_rows_that_are_torch_files_of_their_own(tmp_path):
+    """``use_pickle`` says so, whatever the file is called."""
+    name = "data/constants/model_constants_config.json"
+    inner = records((MOVED / "exported-cpu.pt2").read_bytes())
+    config = json.loads(inner[name])
+    row = next(iter(config["config"].values()))
+    row |= {"path_name": "tensor_9", "use_pickle": True}
+    nested = inner["data/sample_inputs/model.pt"]
+    changed = {name: json.dumps(config).encode(), "data/constants/tensor_9": nested}
+    source = of_records(tmp_path / "a.pt2", MOVED / "exported-cpu.pt2", **changed)
+    made = records(move(source, "cuda:1", tmp_path).read_bytes())
+    assert b"cuda:1" in records(made["data/constants/tensor_9"])["data.pkl"]
+
+
+@pytest.mark.parametrize("path", [MOVED / "exported-cuda0.pt2", CPU[-1]], ids=lambda p: p.name)
+def test_damage_is_an_error_and_leaves_nothing(path, tmp_path):
+    data = path.read_bytes()
+    rng = random.Random(len(data))
+    source, out = tmp_path / "source.pt2", tmp_path / "out"
+    out.mkdir()
+    refused = 0
+    for _ in range(100):
+        hurt = bytearray(data)
+        for _ in range(rng.randrange(1, 4)):
+            hurt[rng.randrange(len(hurt))] = rng.randrange(256)
+        if rng.random() < 0.3:
+            del hurt[rng.randrange(len(hurt)) :]
+        source.write_bytes(hurt)
+        options = Options(device="cuda:1", verify="weights", overwrite=True)
+        try:
+            convert(source, to="pt2", out=out / "moved.pt2", options=options)
+        except ConvertError as e:
+            refused += 1
+            assert e.exit_code in (3, 4), e
+            assert not [p for p in out.iterdir() if p.name != "moved.pt2"]
+    assert refused > 20

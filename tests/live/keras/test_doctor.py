@@ -1,0 +1,51 @@
+"""The stored words of Keras beside Keras itself, and --run beside both loaders."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from repository import FIXTURES
+
+pytest.importorskip("tf_keras", exc_type=ImportError)
+
+SCRIPT = """
+import json, sys, tempfile
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import make_keras_configs as m
+m.PATH, m.FILES = (Path(tempfile.mkdtemp()) / n for n in ("configs.json", "files.json"))
+m.main()
+made = [json.loads(path.read_text()) for path in (m.PATH, m.FILES)]
+print(json.dumps([m.keras.__version__, *made]))
+"""
+
+
+@pytest.mark.slow
+def test_the_stored_outcomes_are_keras_own():
+    command = [sys.executable, "-c", SCRIPT, str(FIXTURES / "doctor")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=110)
+    version, configs, files = json.loads(done.stdout.splitlines()[-1])
+    if not version.startswith("3.15."):
+        pytest.skip(f"stored for keras 3.15, not {version}")
+    for made, name in ((configs, "keras_configs.json"), (files, "keras_files.json")):
+        stored = (FIXTURES / "doctor" / name).read_text()
+        assert addressless(json.dumps(made)) == addressless(json.dumps(json.loads(stored)))
+
+
+def addressless(text):
+    """Return messages without addresses in memory."""
+    return re.sub(r"0x[0-9a-f]+", "0x", text)
+
+
+def test_predictions_are_confirmed():
+    source = FIXTURES / "keras" / "tfkeras24_functional.h5"
+    command = [sys.executable, "-m", "converter", "doctor", str(source), "--run", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    found = json.loads(done.stdout)
+    assert done.returncode == found["exit_code"] == 7
+    assert [(p["outcome"], p["check"]) for p in found["predictions"]] == [
+        ("fails", "confirmed"),
+        ("loads", "confirmed"),
+    ]

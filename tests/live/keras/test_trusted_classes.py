@@ -1,0 +1,86 @@
+"""Layers whose Keras class a trusted module has: traced in a child, and compared with Keras.
+
+The Python that has Keras is this one, or the one that CONVERT_TENSORFLOW_PYTHON names.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from repository import SUPPORT
+
+from converter.child.process import PYTHON_VARIABLE
+from converter.child.trust import Trusted
+from converter.lower.keras.lowering import lower
+from converter.pipeline import read
+from converter.verification.graphs import Options, verify_graph
+from formats.errors import UnsupportedError
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = [
+    pytest.mark.usefixtures("warm_tensorflow"),
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        not os.environ.get(PYTHON_VARIABLE) and importlib.util.find_spec("keras") is None,
+        reason="needs Keras",
+    ),
+]
+
+FOLDER = SUPPORT / "trust"
+TRUST = (Trusted("layers", FOLDER / "layers.py"),)
+MODELS = FOLDER / "make_models.py"
+RIGHT = ("scaled", "block", "nested", "lazy", "masked", "pair", "raw", "beside")
+GAPS = {
+    "noise": "computes with weights or random numbers what Keras does not record",
+    "depends": "cannot be traced",
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, warm_tensorflow):
+    """Write the models, with weights that are none of the initial ones, and what Keras makes."""
+    folder = tmp_path_factory.mktemp("models")
+    python = os.environ.get(PYTHON_VARIABLE) or sys.executable
+    command = [python, str(MODELS), str(folder), *RIGHT, *GAPS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder
+
+
+@pytest.mark.parametrize("form", ["keras", "h5"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_class_is_what_keras_makes_of_it(models, name, form):
+    import converter
+
+    out = models / f"{name}.{form}.onnx"
+    options = converter.Options(trust=TRUST, verify="none")
+    converter.convert(models / f"{name}.{form}", to="onnx", out=out, options=options)
+    kept = np.load(models / f"{name}.npz")
+    session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
+    given = {i.name: kept[f"x{n}"] for n, i in enumerate(session.get_inputs())}
+    found = session.run(None, given)
+    assert len(found) == sum(key.startswith("y") for key in kept)
+    for n, y in enumerate(found):
+        scale = np.abs(kept[f"y{n}"]).max()
+        np.testing.assert_allclose(y, kept[f"y{n}"], rtol=0, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("name", GAPS)
+def test_what_keras_does_not_record_is_a_gap(models, name):
+    with pytest.raises(UnsupportedError, match=GAPS[name]) as caught:
+        lower(read(models / f"{name}.keras"), trust=TRUST)
+    assert f"({name.capitalize()} {name})" in str(caught.value)
+
+
+def test_verification_gives_the_classes_to_keras(models, tmp_path):
+    import converter
+
+    source = models / "scaled.keras"
+    options = converter.Options(trust=TRUST, verify="none")
+    out = converter.convert(source, to="onnx", out=tmp_path / "m.onnx", options=options).path
+    report = verify_graph(source, read(source), out, options=Options(trust=TRUST))
+    assert (report.status, report.reason) == ("passed", "")
+    assert verify_graph(source, read(source), out).status == "not run"
