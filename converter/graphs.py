@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from converter.lower import OPSET, OPSETS, lower
+from converter.lower import lower
+from converter.opsets import OPSET, OPSETS
 from converter.options import Options
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut, Normalisation

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from converter.byte_sizes import parse_size
 from converter.child.trust import Trusted
-from converter.lower import OPSETS
+from converter.opsets import OPSETS
 from formats.core.bundle import JSON, TensorSpec
 from formats.core.weights import DTYPES
 from formats.errors import UnsupportedError, UsageError

@@ -14,8 +14,7 @@ def remove(job: Job, scratch: Path) -> None:
 
     Args:
         job: Which.
-        scratch: Where it and others have temporary files, in folders that `converter.jobs.worker`
-        named.
+        scratch: Folder of temporary files of all jobs; `converter.executors.worker` names theirs.
     """
     for folder in scratch.glob("job-*-*"):
         if not is_alive(int(folder.name.split("-")[1])):

@@ -199,7 +199,7 @@ def _record(task: Task, job: Job, scratch: Path) -> dict[str, Any]:
         return dict(task(job, scratch).record)
     except MemoryError as e:
         return _failed(job, "memory", e)
-    except Exception as e:  # noqa: BLE001 - `converter.jobs.worker` raises nothing; what does is our bug
+    except Exception as e:  # noqa: BLE001 - `converter.executors.worker` raises nothing; what does is our bug
         return _failed(job, "failed", e)
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 
 from converter.executors.engine import Executor, Settings
+from converter.executors.worker import work
 from converter.jobs.job import Job, Outcome
-from converter.jobs.worker import work
 
 
 class Inline:

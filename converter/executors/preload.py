@@ -24,7 +24,7 @@ ALWAYS = (
     "datetime",
     "platform",
     "converter.environment",
-    "converter.jobs.worker",
+    "converter.executors.worker",
 )
 READERS = ("formats",)
 GRAPHS = (

@@ -25,7 +25,7 @@ ENDS: tuple[End, ...] = (
 LENGTH = struct.Struct(">Q")
 ORDER = struct.Struct(">QdQ?")  # number, seconds, bytes of memory, whether a GPU is used
 WORD = struct.Struct(">QBd")  # number, how it ended, seconds
-WORK = "converter.jobs.worker:work"
+WORK = "converter.executors.worker:work"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from converter.executors.worker import work
 from converter.jobs.job import Job
-from converter.jobs.worker import work
 from converter.options import Options
 from converter.pipeline import convert
 from formats.errors import ConvertError

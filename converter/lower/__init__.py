@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from converter.opsets import OPSET
 from formats.core.bundle import Bundle
 from formats.errors import CorruptError, UnsupportedError
 
@@ -12,10 +13,6 @@ if TYPE_CHECKING:
     from converter.lower.graph import Graph
     from formats.core.bundle import TensorSpec
 
-OPSET = 18  # what onnxruntime, TensorRT and OpenVINO have all read since 2023
-# From here on, every operator we use means the same up to the last; IR version 10 is the last one
-# that runtimes of 2024 read.
-OPSETS = (18, 19, 20, 21, 22)
 KINDS = (
     "keras_config", "graphdef", "onnx", "torchscript", "exported_program", "torch_modules",
 )  # fmt: skip

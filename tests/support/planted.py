@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from converter.executors import process_monitor
+from converter.executors.worker import _folder, work
 from converter.jobs.job import Job, Outcome, blank_record
-from converter.jobs.worker import _folder, work
 
 HANG = 600.0
 

@@ -46,10 +46,9 @@ from converter.lower.keras.table import (
 from converter.lower.keras.trusted import Modules
 from converter.lower.keras.whole_numbers import as_taken
 from converter.lower.values import Value
+from converter.opsets import OPSET
 from formats.core.bundle import Bundle
 from formats.errors import InternalError, UnsupportedError
-
-OPSET = 18
 
 
 @dataclass(frozen=True, slots=True)

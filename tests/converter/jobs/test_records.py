@@ -8,8 +8,8 @@ import pytest
 from repository import FIXTURES
 from safetensors.numpy import load_file
 
+from converter.executors.worker import work
 from converter.jobs.job import Job, blank_record
-from converter.jobs.worker import work
 from converter.options import Options
 
 
