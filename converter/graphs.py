@@ -157,15 +157,15 @@ def _of_torch(
             if options.exporter == "native":
                 raise
             gap = e
-    from converter.capture import Request, capture
+    from converter.capture.capture_graph import CaptureRequest, capture_graph
 
-    request = Request(
+    request = CaptureRequest(
         opset=opset, exporter=options.exporter, arch=options.arch,
         inputs=options.inputs, hinted=options.hinted_inputs, trust=options.trust,
         limits=options.limits,
     )  # fmt: skip
     try:
-        captured = capture(artifact.path, bundle, request)
+        captured = capture_graph(artifact.path, bundle, request)
     except (UnsupportedError, CorruptError) as e:
         if gap is not None:
             e.add_note(f"convert itself: {gap.found}")

@@ -25,7 +25,7 @@ CONVERTER = ROOT / "converter"
 SCRIPTS = {
     "tensorflow": CONVERTER / "verification" / "children" / "run_tensorflow.py",
     "torch": CONVERTER / "verification" / "children" / "run_torch.py",
-    "exporter": CONVERTER / "capture" / "exporter_torch.py",
+    "exporter": CONVERTER / "capture" / "torch_exporter.py",
 }
 IMPORTED = {
     "tensorflow": ("tensorflow",),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from converter.capture.examples import beside
-from converter.capture.matching import Kept, matched
+from converter.capture.examples import find_examples
+from converter.capture.matching import TemporaryFolder, match_weights
 from converter.lower.graph import Folded, Graph, Node, Spec, Weight
 from formats.core.bundle import Bundle, Metadata, TensorSpec
 from formats.core.weights import DTYPES, Tensor
@@ -25,7 +25,7 @@ def match(exported, source):
     graph.specs = {n: Spec("float32", a.shape) for n, a in exported.items()}
     tensors = {n: tensor(a, n) for n, a in exported.items()}
     bundle = Bundle(Metadata("torch", ""), {n: tensor(a, n) for n, a in source.items()})
-    return graph, matched(graph, tensors, bundle, Kept())
+    return graph, match_weights(graph, tensors, bundle, TemporaryFolder())
 
 
 def test_renamed():
@@ -74,7 +74,7 @@ def test_inner_graphs():
     inner.initializers = {"w": Weight("w")}
     graph = Graph("g", 18, [Node("If", ["c"], ["y"], {"then_branch": inner})])
     bundle = Bundle(Metadata("torch", ""), {"fc.weight": tensor(BIG)})
-    matched(graph, {"w": tensor(BIG)}, bundle, Kept())
+    match_weights(graph, {"w": tensor(BIG)}, bundle, TemporaryFolder())
     assert inner.initializers == {"w": Weight("fc.weight")}
 
 
@@ -86,7 +86,7 @@ def example(folder, text, name="input_example.json", mlmodel=None):
     (folder / name).write_text(text)
     if mlmodel:
         (folder / "MLmodel").write_text(mlmodel)
-    return beside(folder / "data" / "model.pth")
+    return find_examples(folder / "data" / "model.pth")
 
 
 MLMODEL = """flavors:
@@ -124,15 +124,15 @@ def test_a_signature_says_what_is_dynamic(tmp_path):
 
 
 def test_nothing_there(tmp_path):
-    assert beside(Path(tmp_path / "model.pt")) == []
+    assert find_examples(Path(tmp_path / "model.pt")) == []
 
 
 def test_the_folder_is_kept_as_long_as_a_tensor_is():
-    folder = Kept()
+    folder = TemporaryFolder()
     path = folder.path
     graph = Graph("g", 18, [Node("Relu", ["w"], ["y"])], initializers={"w": Weight("w")})
     graph.specs["w"] = Spec("float32", BIG.shape)
-    made = matched(graph, {"w": tensor(BIG)}, Bundle(Metadata("torch", ""), {}), folder)
+    made = match_weights(graph, {"w": tensor(BIG)}, Bundle(Metadata("torch", ""), {}), folder)
     del folder
     assert path.is_dir()
     del made
@@ -140,12 +140,12 @@ def test_the_folder_is_kept_as_long_as_a_tensor_is():
 
 
 def test_what_is_computed_out_of_the_file_keeps_it():
-    folder = Kept()
+    folder = TemporaryFolder()
     path = folder.path / "a.npy"
     np.save(path, BIG)
     graph = Graph("g", 18, [Node("Relu", ["w"], ["y"])])
     graph.initializers["w"] = Folded("float32", BIG.shape, lambda: np.load(path))
-    matched(graph, {}, Bundle(Metadata("torch", ""), {}), folder)
+    match_weights(graph, {}, Bundle(Metadata("torch", ""), {}), folder)
     del folder
     assert np.array_equal(graph.initializers["w"].make(), BIG)
     graph.initializers.clear()

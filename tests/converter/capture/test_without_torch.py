@@ -6,7 +6,7 @@ import pytest
 from repository import FIXTURES
 
 import converter
-from converter.capture import Request, capture
+from converter.capture.capture_graph import CaptureRequest, capture_graph
 from converter.options import Options
 from formats.core.bundle import TensorSpec
 from formats.errors import EnvironmentFault, UnsupportedError
@@ -22,7 +22,9 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("exporter", ["auto", "export", "torchscript"])
 def test_the_extra_is_named(exporter):
     with pytest.raises(EnvironmentFault) as caught:
-        capture(TRACED, converter.read(TRACED), Request(exporter=exporter, inputs=(X,)))
+        capture_graph(
+            TRACED, converter.read(TRACED), CaptureRequest(exporter=exporter, inputs=(X,))
+        )
     assert "a graph of it takes torch" in caught.value.found
     assert caught.value.hint == 'pip install "model-convert[torch]"'
 
@@ -37,6 +39,6 @@ def test_a_target_that_is_a_graph(tmp_path):
 def test_weights_alone_are_no_program():
     source = FIXTURES / "torch" / "torch1.0-checkpoint.pth"
     with pytest.raises(UnsupportedError) as caught:
-        capture(source, converter.read(source), Request())
+        capture_graph(source, converter.read(source), CaptureRequest())
     assert caught.value.found == "holds weights and no program"
     assert "--arch" in caught.value.hint

@@ -10,9 +10,10 @@ import pytest
 from repository import FIXTURES, SUPPORT
 
 import converter
-from converter.capture import Request, capture
+from converter.capture.capture_graph import Captured, CaptureRequest, capture_graph
 from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.child.trust import parse_trust
+from converter.lower import lower
 from converter.lower.graph import Weight
 from converter.options import Arch, Comparison, Options
 from converter.write import graph_files
@@ -58,8 +59,14 @@ def spec(text):
 
 
 def captured(source, *inputs, **more):
-    request = Request(inputs=tuple(map(spec, inputs)), trust=TRUST, **more)
-    return capture(source, converter.read(source), request)
+    request = CaptureRequest(inputs=tuple(map(spec, inputs)), trust=TRUST, **more)
+    return capture_graph(source, converter.read(source), request)
+
+
+def lowered(source, *inputs):
+    """Return what lowering makes of a program, without torch."""
+    bundle = converter.read(source)
+    return Captured(bundle, lower(bundle, inputs=tuple(map(spec, inputs))))
 
 
 def session(made, folder):
@@ -155,7 +162,7 @@ def test_converted_and_verified(name, tmp_path, animals, monkeypatch):
     monkeypatch.delenv(TORCH_PYTHON_VARIABLE)
     source = zoo.save(name, "trace", tmp_path / "m.pt", animals[name])
     options = Options(
-        exporter="export", inputs=(spec(zoo.ZOO[name].option),), verify="cpu",
+        exporter="torchscript", inputs=(spec(zoo.ZOO[name].option),), verify="cpu",
         comparison=Comparison(seed=3),
     )  # fmt: skip
     made = converter.convert(source, to="portable", out=tmp_path / "out", options=options)
@@ -191,7 +198,7 @@ def test_dicts_tuples_and_two_dynamic_axes(exporter, tmp_path):
     assert runtime.get_outputs()[0].shape == ["batch", "words", 6]
 
 
-@pytest.mark.parametrize("exporter", ["export", "torchscript"])
+@pytest.mark.parametrize("exporter", ["native", "export", "torchscript"])
 @pytest.mark.parametrize("form", ["module", "script"])
 def test_an_input_is_left_away(exporter, form, tmp_path):
     torch.manual_seed(2)
@@ -201,11 +208,17 @@ def test_an_input_is_left_away(exporter, form, tmp_path):
     else:
         torch.jit.script(model).save(tmp_path / "m.pt")
     inputs = ("x:float32:n,4", "shift:float32:4")
-    if exporter == "torchscript" and form == "script":
-        with pytest.raises(UnsupportedError, match=r"torch\.jit"):  # it takes them by place
+    if exporter == "native" and form == "module":
+        pytest.skip("lowering takes no module whose class is the author's own")
+    if exporter != "native" and form == "script":
+        why = {"export": "takes no TorchScript", "torchscript": r"torch\.jit"}  # inputs by place
+        with pytest.raises(UnsupportedError, match=why[exporter]):
             captured(tmp_path / "m.pt", *inputs, exporter=exporter)
         return
-    made = captured(tmp_path / "m.pt", *inputs, exporter=exporter)
+    if exporter == "native":
+        made = lowered(tmp_path / "m.pt", *inputs)
+    else:
+        made = captured(tmp_path / "m.pt", *inputs, exporter=exporter)
     cases = [{"x": torch.randn(n, 4), "shift": torch.randn(4)} for n in (1, 3)]
     agree(made, model, tmp_path / "out", *cases)
 
@@ -225,7 +238,7 @@ def test_a_loop_over_a_size_is_unrolled(tmp_path):
     torch.manual_seed(4)
     model = torch.jit.script(programs.Rolls().eval())
     model.save(tmp_path / "m.pt")
-    made = captured(tmp_path / "m.pt", "x:float32:batch,5,4", exporter="export")
+    made = lowered(tmp_path / "m.pt", "x:float32:batch,5,4")
     cases = [{"x": torch.randn(n, 5, 4)} for n in (1, 3)]
     runtime = agree(made, model, tmp_path / "out", *cases)
     assert [o.name for o in runtime.get_outputs()] == ["output_0", "output_1"]
@@ -235,7 +248,7 @@ def test_halves_and_integers(tmp_path):
     torch.manual_seed(5)
     model = programs.Buffers().eval()
     torch.jit.trace(model, torch.randn(2, 4)).save(tmp_path / "m.pt")
-    made = captured(tmp_path / "m.pt", "x:float32:n,4", exporter="export")
+    made = lowered(tmp_path / "m.pt", "x:float32:n,4")
     agree(made, model, tmp_path / "out", {"x": torch.randn(3, 4)})
     named = {w.tensor for w in made.graph.initializers.values() if isinstance(w, Weight)}
     assert "weight" in named
@@ -251,7 +264,7 @@ def test_fused_attention(tmp_path):
     assert "aten::_transformer_encoder_layer_fwd" in kinds
     assert "aten::_native_multi_head_attention" in kinds
     traced.save(tmp_path / "m.pt")
-    made = captured(tmp_path / "m.pt", "x:float32:batch,5,8", exporter="export")
+    made = lowered(tmp_path / "m.pt", "x:float32:batch,5,8")
     agree(made, model, tmp_path / "out", *({"x": torch.randn(n, 5, 8)} for n in (1, 3)))
 
 
@@ -331,7 +344,7 @@ def test_an_unknown_class(tmp_path):
     torch.save(programs.Many(), tmp_path / "m.pt")
     source = tmp_path / "m.pt"
     with pytest.raises(SafetyError, match=r"torch_programs\.Many.*--trust torch_programs"):
-        capture(source, converter.read(source), Request())
+        capture_graph(source, converter.read(source), CaptureRequest())
 
 
 def test_no_factory(tmp_path):

@@ -1,4 +1,4 @@
-"""The child that has torch export a graph: ``python exporter_torch.py FOLDER``.
+"""The child that has torch export a graph: ``python torch_exporter.py FOLDER``.
 
 Plain, and nothing of the project but the files beside it, so that any Python (3.10 and later) that
 has torch can use it. ``question.json`` says what `torch_loading` wants to know of the source, and
@@ -375,11 +375,15 @@ def check(path: Path) -> None:
 
 
 def exported(torch: Any, source: Source) -> Any:
-    """Return a module, or a TorchScript program, as an exported program."""
+    """Return a module as an exported program.
+
+    Raises:
+        TypeError: It is a TorchScript program, which torch.export does not take.
+    """
     module = source.loaded.module
-    shapes = dynamic_shapes(torch, source)
     if isinstance(module, torch.jit.ScriptModule):
-        return _followed(torch, source, shapes)
+        raise TypeError("it takes no TorchScript program")
+    shapes = dynamic_shapes(torch, source)
     if shapes is not None:
         places = len(source.args)
         named = dict(zip(source.kwargs, shapes[places:], strict=True))
@@ -388,23 +392,6 @@ def exported(torch: Any, source: Source) -> Any:
     return torch.export.export(
         module, source.args, source.kwargs, dynamic_shapes=shapes, strict=False
     )
-
-
-def _followed(torch: Any, source: Source, shapes: Any) -> Any:
-    """Return a TorchScript program as an exported program."""
-    interpreter = _beside("torch_interpreter")
-    script = source.loaded.module
-    given = interpreter.arguments(script, source.args, source.kwargs)
-    module = interpreter.follow(torch, script)
-    expected, found = (tensors(torch, m(*given)) for m in (script, module))
-    for one, other in zip(expected, found, strict=True):
-        torch.testing.assert_close(other, one, equal_nan=True)
-    if shapes is not None:
-        known = dict(zip(source.names, shapes, strict=True))
-        names = [argument.name for argument in script.forward.schema.arguments[1:]]
-        by_place = [*source.names[: len(source.args)], *names[len(source.args) :]]
-        shapes = (tuple(known.get(name) for name in by_place),)
-    return torch.export.export(module, tuple(given), dynamic_shapes=shapes, strict=False)
 
 
 def dynamic_shapes(torch: Any, source: Source) -> Any:

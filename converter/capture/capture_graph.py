@@ -1,0 +1,256 @@
+"""Have torch export a program, in a child process.
+
+torch writes an ONNX file, which is read like any other. Its tensors are then matched with the
+source's own, so that a bundle holds each weight once and under the source's name.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from converter.capture import examples
+from converter.capture.examples import Example
+from converter.capture.matching import TemporaryFolder, match_weights
+from converter.child import process as child
+from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
+from converter.child.trust import ROOT, Trusted, digest, plain
+from converter.lower.graph import Attribute, Graph, Shape
+from converter.lower.onnx.lowering import lower
+from converter.options import Arch
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle, TensorSpec
+from formats.errors import (
+    EnvironmentFault,
+    InternalError,
+    SafetyError,
+    UnsupportedError,
+    UsageError,
+)
+from formats.limits import DEFAULT, Limits
+from formats.onnx import files as onnx_files
+
+SCRIPT = Path(__file__).with_name("torch_exporter.py")
+TORCH_EXTRA = 'pip install "model-convert[torch]"'
+FORMS = ("torchscript", "exported_program", "torch_modules")
+STATE_DICT = "state_dict"
+EXPORTERS = ("export", "torchscript")
+# No class of a library may fetch code or weights while a source is opened.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRequest:
+    """How a program is exported.
+
+    Attributes:
+        opset: ONNX opset version.
+        exporter: ``export`` or ``torchscript``; any other value tries both, in this order.
+        arch: Factory of the module that a state dict belongs to.
+        inputs: Inputs of a program that does not record them.
+        hinted: Inputs that a registry declares, used where there are no example inputs.
+        trust: The user's modules whose code may run in the child.
+        allowance: Time and memory of the child.
+        limits: For reading the file that the child writes.
+    """
+
+    opset: int = 18
+    exporter: str = "auto"
+    arch: Arch | None = None
+    inputs: tuple[TensorSpec, ...] = ()
+    hinted: tuple[TensorSpec, ...] = ()
+    trust: tuple[Trusted, ...] = ()
+    allowance: Allowance = field(default_factory=Allowance)
+    limits: Limits = DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A graph and the bundle whose weights it names: the source's, and those the exporter made."""
+
+    bundle: Bundle
+    graph: Graph
+
+
+def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Captured:
+    """Return the graph that torch exports from a source.
+
+    Args:
+        source: The artifact.
+        bundle: As read from it.
+        request: How it is exported.
+
+    Raises:
+        UnsupportedError: The source is not a program, its inputs are unknown, or torch cannot load
+            or export it.
+        UsageError: The inputs or the factory do not fit the program.
+        SafetyError: It needs code that is not trusted.
+        EnvironmentFault: torch is not installed, or its child died.
+    """
+    form = _form(bundle, request)
+    # The exported file is read again when weights are written: its folder lives as long as they do.
+    folder = TemporaryFolder()
+    here = folder.path
+    if form == "exported_program" and request.inputs:
+        raise UsageError(
+            "an exported program records its inputs", where=source.name, hint="Leave --input away"
+        )
+    records = form == "exported_program"
+    known = [] if request.inputs or records else examples.find_examples(source)
+    specs = request.inputs or [e.spec for e in known] or ([] if records else request.hinted)
+    question = {
+        "form": form,
+        "source": str(_on_cpu(source, form, bundle, here, request.limits).absolute()),
+        "arch": _arch_json(request.arch),
+        "trusted": plain(request.trust),
+        "root": str(ROOT),
+        "inputs": [_spec_json(s) for s in specs],
+        "values": _save_examples(known, here),
+        "exporters": [request.exporter] if request.exporter in EXPORTERS else [*EXPORTERS],
+        "opset": request.opset,
+    }
+    answer = child.ask(
+        SCRIPT,
+        here,
+        question,
+        what="torch's exporter",
+        allowance=request.allowance,
+        python=os.environ.get(TORCH_PYTHON_VARIABLE) or sys.executable,
+        environment=OFFLINE,
+    )
+    if answer.get("status") != "done":
+        _refuse(source, answer, request)
+    exported = onnx_files.read(Artifact(here / "model.onnx", request.limits))
+    graph = lower(exported, limits=request.limits)
+    _describe(graph, answer, request.trust if form in ("torch_modules", STATE_DICT) else ())
+    return Captured(match_weights(graph, exported.weights, bundle, folder), graph)
+
+
+def _form(bundle: Bundle, request: CaptureRequest) -> str:
+    """Return the form in which the child loads the source."""
+    kind = bundle.topology.kind if bundle.topology else ""
+    if kind in FORMS and not (kind == "torch_modules" and request.arch is not None):
+        return kind
+    if request.arch is None:
+        raise UnsupportedError(
+            "holds weights and no program",
+            hint="--arch package.module:factory names the factory of their module",
+        )
+    return STATE_DICT
+
+
+def _on_cpu(source: Path, form: str, bundle: Bundle, folder: Path, limits: Limits) -> Path:
+    """Return the source, or a copy of it moved to the CPU where it names another device."""
+    if form not in ("torchscript", "exported_program") or bundle.topology is None:
+        return source
+    devices = {*bundle.metadata.devices}
+    for key in ("devices_in_code", "devices"):  # of TorchScript, and of an exported program
+        counts = bundle.topology.summary.get(key)
+        devices.update(counts if isinstance(counts, Mapping) else ())
+    if devices <= {"cpu"}:
+        return source
+    # Imported late: few programs name another device.
+    from converter.devices.torch.programs import move_program
+
+    move_program(Artifact(source, limits), form, "cpu", folder / source.name)
+    return folder / source.name
+
+
+def _arch_json(arch: Arch | None) -> dict[str, Any] | None:
+    return None if arch is None else {"factory": arch.factory, "arguments": dict(arch.arguments)}
+
+
+def _spec_json(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape or ())}
+
+
+def _save_examples(known: Sequence[Example], folder: Path) -> dict[str, str]:
+    """Write example inputs to files for the child; return their names by input."""
+    import numpy as np
+
+    names = {}
+    for i, example in enumerate(known):
+        names[example.spec.name] = f"example-{i}.npy"
+        np.save(folder / names[example.spec.name], example.array)
+    return names
+
+
+def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) -> NoReturn:
+    """Raise the error that an answer without a graph stands for."""
+    versions = answer.get("versions", {})
+    torch = f"torch {versions.get('torch', '')}".strip()
+    error = str(answer.get("error", ""))
+    match answer.get("status"):
+        case "absent":
+            lacking = " and ".join(answer["lacking"])
+            raise EnvironmentFault(
+                f"a graph of it takes {lacking}, which is not installed", where=source.name,
+                hint=TORCH_EXTRA,
+            )  # fmt: skip
+        case "refused":
+            raise SafetyError(error, where=source.name)
+        case "mismatch":
+            factory = request.arch.factory if request.arch else ""
+            raise UsageError(
+                f"--arch {factory} is not this state dict's: {error}", where=source.name,
+                hint="--arch-args gives the factory its arguments, as JSON",
+            )  # fmt: skip
+        case "inputs":
+            kind = UsageError if request.inputs else UnsupportedError
+            raise kind(error, where=source.name, hint=f"Say them: {_input_options(answer)}")
+        case "failed":
+            raise UnsupportedError(f"{torch} makes no graph of it: {error}", where=source.name)
+    raise InternalError(f"the exporter answered {answer.get('status')!r:.60}")
+
+
+def _input_options(answer: Mapping[str, Any]) -> str:
+    """Return command line options that declare a program's inputs, as an example."""
+    dtype, shape = answer["guess"]
+    sizes = ",".join(map(str, shape))
+    names = answer["parameters"] or ["input"]
+    return " ".join(f"--input {name}:{dtype}:{sizes}" for name in names)
+
+
+def _describe(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted]) -> None:
+    """Record which exporter made a graph, and rename its dynamic axes as requested."""
+    versions = answer["versions"]
+    graph.exporter = f"{answer['exporter']} {versions['torch']}"
+    graph.notes = [str(note) for note in answer["notes"]]
+    graph.metadata = {}
+    graph.name = "main_graph"
+    for trusted in trust:
+        path = trusted.path or _module_path(trusted.module)
+        if path is not None:
+            graph.trusted[trusted.module] = digest(path / "__init__.py" if path.is_dir() else path)
+    renamed: dict[str, str] = {}
+    for name, axes in answer["axes"].items():
+        shape: Shape = graph.specs[name].shape if name in graph.specs else ()
+        for axis, wanted in axes.items():
+            symbol = shape[int(axis)] if int(axis) < len(shape) else None
+            if not isinstance(symbol, str):
+                raise UnsupportedError(
+                    f"torch's exporter fixed axis {axis} of {name!r} at {symbol}",
+                    hint=f"Give it that size in --input, in place of {wanted!r}",
+                )
+            renamed.setdefault(symbol, wanted)
+    _rename_axes(graph, renamed)
+
+
+def _module_path(module: str) -> Path | None:
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def _rename_axes(graph: Graph, names: Mapping[str, str]) -> None:
+    """Rename the dynamic axes of a graph and of its subgraphs."""
+    for name, spec in graph.specs.items():
+        shape = tuple(names.get(n, n) if isinstance(n, str) else n for n in spec.shape)
+        graph.specs[name] = replace(spec, shape=shape)
+    for node in graph.nodes:
+        values: Sequence[Attribute] = tuple(node.attributes.values())
+        for value in values:
+            if isinstance(value, Graph):
+                _rename_axes(value, names)
