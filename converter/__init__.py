@@ -14,7 +14,8 @@ from converter.version import VERSION
 if TYPE_CHECKING:
     from converter.inspection import inspect
     from converter.options import Options
-    from converter.pipeline import Conversion, convert, read
+    from converter.pipeline import Conversion, convert
+    from converter.reading import read
     from converter.tensor_diff import TensorDiff, diff
 
 __version__ = VERSION
@@ -24,7 +25,7 @@ _HOMES = {
     "Options": "converter.options",
     "Conversion": "converter.pipeline",
     "convert": "converter.pipeline",
-    "read": "converter.pipeline",
+    "read": "converter.reading",
     "inspect": "converter.inspection",
     "TensorDiff": "converter.tensor_diff",
     "diff": "converter.tensor_diff",

@@ -15,7 +15,7 @@ from converter.lower import lower
 from converter.opsets import OPSET, OPSETS
 from converter.options import Options
 from formats.artifact import Artifact
-from formats.core.bundle import Bundle, LeftOut, Normalisation
+from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -138,6 +138,16 @@ def describe_graph(graph: "Graph") -> str:
     of = f"signature {graph.signature}: " if graph.signature else ""
     by = f", by {graph.exporter}" if graph.exporter else ""
     return f"{of}{len(graph.nodes)} nodes, opset {graph.opset}{by}"
+
+
+def graph_facts(graph: "Graph") -> dict[str, JSON]:
+    """Return what reports say of a graph: ``signature``, ``nodes``, ``opset`` and ``exporter``."""
+    return {
+        "signature": graph.signature,
+        "nodes": len(graph.nodes),
+        "opset": graph.opset,
+        "exporter": graph.exporter,
+    }
 
 
 def _least(options: Options) -> int | None:

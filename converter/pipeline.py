@@ -11,23 +11,21 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from converter.byte_sizes import readable_size
 from converter.events import Compared, Lowered, Opened, Progress, Step
 from converter.filesystem.atomic_output import check_target, publish, staging, sync_tree
-from converter.graphs import describe_graph, lower_optional, lower_required
+from converter.graphs import describe_graph, graph_facts, lower_optional, lower_required
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
 from converter.options import Options
+from converter.reading import read_steps
 from converter.verification.outputs import compare_output
 from converter.verification.result import Verification
 from converter.write import catalog as targets
 from converter.write.output_path import check_apart, default_output, settle_output
 from converter.write.plan import Digests
-from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut
-from formats.errors import InternalError, SafetyError, VerificationError
-from formats.limits import DEFAULT, Limits
+from formats.errors import InternalError, VerificationError
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -58,24 +56,6 @@ class Conversion:
     verification: Verification = field(default_factory=Verification)
     digests: Digests | None = None
     steps: tuple[Step, ...] = ()
-
-
-def read(
-    source: str | Path,
-    *,
-    format: str | None = None,
-    checkpoint: str | Path | None = None,
-    limits: Limits = DEFAULT,
-) -> Bundle:
-    """Read any artifact into a device-neutral bundle of lazy weights.
-
-    Raises:
-        SourceError: It is unreadable, damaged, unknown or over a limit.
-        UnsupportedError: It is valid, and not supported yet.
-        SafetyError: It names files outside itself.
-    """
-    values = None if checkpoint is None else Artifact(checkpoint, limits)
-    return catalog.read(Artifact(source, limits), format, values)
 
 
 def convert(
@@ -122,11 +102,12 @@ def steps(
     source, is_named = Path(source), out is not None
     output = Path(out) if out is not None else default_output(source, target, options.device)
     if not dry_run:
-        check_apart(source, output)
+        for path in (source, *filter(None, [options.checkpoint])):
+            check_apart(path, output)
         check_target(output, force=options.overwrite)
 
     artifact = Artifact(source, options.limits)
-    match, bundle = yield from _read(artifact, output, options, dry_run=dry_run)
+    match, bundle = yield from read_steps(artifact, options)
     if not target.keeps_source:
         bundle = strip_prefixes(select_groups(bundle, options.include), options.strip_prefix)
     only_one = target.is_one_file(output if is_named else None)
@@ -161,38 +142,6 @@ def steps(
     yield replace(result, path=output, verification=verification, digests=digests)
 
 
-def _read(
-    artifact: Artifact, output: Path, options: Options, *, dry_run: bool
-) -> "Generator[Step | Opened, None, tuple[catalog.Match, Bundle]]":
-    """Detect the source's format, read it, and say what is suspicious about it."""
-    begin = perf_counter()
-    checkpoint = options.checkpoint
-    if checkpoint is None:
-        match = catalog.detect(artifact, options.format)
-        yield Step("detected", f"{match.format.id}: {match.evidence}")
-        bundle = match.format.read(artifact)
-    else:
-        match = catalog.detect_graph(artifact, options.format)
-        evidence = f"{match.evidence}, with checkpoint {checkpoint}"
-        yield Step("detected", f"{match.format.id}: {evidence}")
-        if not dry_run:
-            check_apart(checkpoint, output)
-        bundle = catalog.read_joined(artifact, Artifact(checkpoint, options.limits))
-    catalog.check_expansion(bundle, artifact)
-    yield Step("read", _describe_bundle(bundle), perf_counter() - begin)
-    yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
-    findings = bundle.metadata.findings
-    for finding in findings:
-        yield Step("warning", f"{finding.kind}: {finding.subject} in {finding.where}")
-    if options.strict_safety and findings:
-        raise SafetyError(
-            f"{len(findings)} safety findings, first: {findings[0].subject}",
-            where=artifact.path,
-            hint="Without --strict-safety it converts; nothing of it is run",
-        )
-    return match, bundle
-
-
 def _lower(
     target: targets.Target,
     bundle: Bundle,
@@ -212,11 +161,8 @@ def _lower(
         yield Step("lowered", describe_graph(graph), perf_counter() - begin)
         for note in graph.notes:
             yield Step("warning", note)
-    if (
-        not graphs
-        and target.graph != "own"
-        and {"cpu", "device"} & {options.require, options.verify}
-    ):
+    runs = {"cpu", "device"} & {options.require, options.verify}
+    if runs and not graphs and target.graph != "own":
         raise VerificationError("there is no graph to compare, as was asked", where=artifact.path)
     return bundle, graphs
 
@@ -228,31 +174,11 @@ def _describe(
     about = bundle.metadata
     for warning in warnings:
         yield Step("warning", warning)
-    yield Lowered(
-        [
-            {
-                "signature": g.signature,
-                "nodes": len(g.nodes),
-                "opset": g.opset,
-                "exporter": g.exporter,
-            }
-            for g in graphs
-        ],
-        about,
-    )
+    yield Lowered([graph_facts(graph) for graph in graphs], about)
     for change in about.normalisations:
         yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
     if about.left_out:
         yield Step("left out", _describe_left_out(about.left_out))
-
-
-def _describe_bundle(bundle: Bundle) -> str:
-    about = bundle.metadata
-    total = sum(t.nbytes for t in {t.identity: t for t in bundle.weights.values()}.values())
-    text = f"{about.variant}: {len(bundle.weights)} tensors, {readable_size(total)}"
-    if about.devices:
-        text += ", devices " + ", ".join(f"{d} x{n}" for d, n in about.devices.items())
-    return text
 
 
 def _describe_left_out(entries: Sequence[LeftOut]) -> str:

@@ -130,7 +130,7 @@ def verify(
 
     if place(device, allow_tf32=allow_tf32) is None and require == "device":
         raise UsageError("--require device", expected="--device cuda:0, GPU:0, …")
-    from converter.pipeline import read
+    from converter.reading import read
 
     bundle = read(source, checkpoint=from_checkpoint)
     form = _format_of(converted)
@@ -205,7 +205,7 @@ def _compared(
     if bundle.topology is None or bundle.topology.kind != "graphdef":
         reason = "a SavedModel is compared with what TensorFlow runs, and the source is none"
         return {converted.name: GraphReport("not run", reason)}
-    from converter.pipeline import read
+    from converter.reading import read
     from converter.verification.savedmodel_files import verify_savedmodel
 
     found = verify_savedmodel(source, bundle, converted, read(converted), options=options)

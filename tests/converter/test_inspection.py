@@ -8,7 +8,7 @@ from repository import FIXTURES
 
 from converter import inspection, notebook
 from converter.inspection import inspect
-from converter.pipeline import read
+from converter.reading import read
 
 KERAS = FIXTURES / "keras" / "keras315_functional.keras"
 CHECKPOINT = FIXTURES / "torch" / "torch2.13-zip.pth"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from repository import ROOT
 
-from converter.pipeline import read
+from converter.reading import read
 from converter.tensor_diff import TensorDiff, diff, max_abs
 from formats.core.bundle import Bundle, Metadata
 from formats.core.weights import DTYPES, Tensor

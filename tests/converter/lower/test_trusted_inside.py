@@ -21,7 +21,7 @@ from converter.child.trust import Trusted
 from converter.cli.app import run
 from converter.lower import emit
 from converter.lower.keras.lowering import lower
-from converter.pipeline import read
+from converter.reading import read
 from formats.core.bundle import Bundle, Metadata, Topology
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import UnsupportedError

@@ -15,7 +15,7 @@ from repository import SUPPORT
 from converter.child.process import PYTHON_VARIABLE
 from converter.child.trust import Trusted
 from converter.lower.keras.lowering import lower
-from converter.pipeline import read
+from converter.reading import read
 from converter.verification.graphs import Options, verify_graph
 from formats.errors import UnsupportedError
 

@@ -1,0 +1,81 @@
+"""Reading: any artifact into a device-neutral bundle of lazy weights."""
+
+from collections.abc import Generator
+from pathlib import Path
+from time import perf_counter
+
+from converter.byte_sizes import readable_size
+from converter.events import Opened, Step
+from converter.options import Options
+from formats import catalog
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle
+from formats.errors import SafetyError
+from formats.limits import DEFAULT, Limits
+
+
+def read(
+    source: str | Path,
+    *,
+    format: str | None = None,
+    checkpoint: str | Path | None = None,
+    limits: Limits = DEFAULT,
+) -> Bundle:
+    """Read any artifact into a device-neutral bundle of lazy weights.
+
+    Raises:
+        SourceError: It is unreadable, damaged, unknown or over a limit.
+        UnsupportedError: It is valid, and not supported yet.
+        SafetyError: It names files outside itself.
+    """
+    values = None if checkpoint is None else Artifact(checkpoint, limits)
+    return catalog.read(Artifact(source, limits), format, values)
+
+
+def read_steps(
+    artifact: Artifact, options: Options
+) -> Generator[Step | Opened, None, tuple[catalog.Match, Bundle]]:
+    """Detect a source's format, read it, and report what is suspicious about it.
+
+    Returns:
+        The format with its evidence, and the source as it was read.
+
+    Raises:
+        SourceError: It is unreadable, damaged, unknown or over a limit.
+        UnsupportedError: It is valid, and not supported yet.
+        SafetyError: It names files outside itself, or ``strict_safety`` found something.
+    """
+    begin = perf_counter()
+    checkpoint = options.checkpoint
+    if checkpoint is None:
+        match = catalog.detect(artifact, options.format)
+        yield Step("detected", f"{match.format.id}: {match.evidence}")
+        bundle = match.format.read(artifact)
+    else:
+        match = catalog.detect_graph(artifact, options.format)
+        evidence = f"{match.evidence}, with checkpoint {checkpoint}"
+        yield Step("detected", f"{match.format.id}: {evidence}")
+        bundle = catalog.read_joined(artifact, Artifact(checkpoint, options.limits))
+    catalog.check_expansion(bundle, artifact)
+    yield Step("read", describe_bundle(bundle), perf_counter() - begin)
+    yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
+    findings = bundle.metadata.findings
+    for finding in findings:
+        yield Step("warning", f"{finding.kind}: {finding.subject} in {finding.where}")
+    if options.strict_safety and findings:
+        raise SafetyError(
+            f"{len(findings)} safety findings, first: {findings[0].subject}",
+            where=artifact.path,
+            hint="Without --strict-safety it converts; nothing of it is run",
+        )
+    return match, bundle
+
+
+def describe_bundle(bundle: Bundle) -> str:
+    """Return a line about what was read: variant, tensors, bytes, recorded devices."""
+    about = bundle.metadata
+    total = sum(t.nbytes for t in {t.identity: t for t in bundle.weights.values()}.values())
+    text = f"{about.variant}: {len(bundle.weights)} tensors, {readable_size(total)}"
+    if about.devices:
+        text += ", devices " + ", ".join(f"{d} x{n}" for d, n in about.devices.items())
+    return text
