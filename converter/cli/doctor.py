@@ -12,23 +12,13 @@ from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # nothing of the doctor is imported for `convert --help`
     from converter.doctor.advice import Advice
+    from converter.doctor.diagnosis import Diagnosis
     from converter.doctor.findings import Finding, Prediction
     from converter.doctor.host import Host, Package
-    from converter.doctor.report import Report
     from converter.doctor.source import Source
 
-# Format -> the framework that is asked what it sees, for an artifact of that format.
-FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        ("torch", "torchscript", "torch-export", "torch-members", "torch-sharded", "torch-dcp",
-         "torch-package"), ("torch",)),
-    **dict.fromkeys(("keras-h5", "keras"), ("keras",)),
-    **dict.fromkeys(("savedmodel", "graphdef", "tf-checkpoint"), ("tensorflow",)),
-    "onnx": ("onnxruntime",),
-    "portable": ("onnxruntime",),
-}  # fmt: skip
-MESSAGE = 320  # characters of a loader's message on a terminal; --json has all
-LIBRARIES = ("cudart", "cudnn", "cublas", "nccl")  # those that a terminal is told of
+MESSAGE = 320  # characters of a loader's message on a terminal; --json has all of them
+LIBRARIES = ("cudart", "cudnn", "cublas", "nccl")  # those shown on a terminal
 SHOWN = 12  # lines of one list
 
 
@@ -71,55 +61,41 @@ def doctor(
     Exits with 7 where an error is found, or SOURCE's usual loader does not open it here.
     """
     del verbose  # `run` of the application reads it
-    from dataclasses import replace
+    from converter.doctor.diagnosis import diagnose
 
-    from converter.doctor import report
-    from converter.doctor import source as sources
-    from converter.doctor.probes import probe
-    from formats.errors import UsageError
-
-    if run and source is None:
-        raise UsageError("--run without SOURCE", expected="an artifact to load")
-    if run and fast:
-        raise UsageError("--run with --fast", expected="one of them")
-    about = sources.look(str(source), from_format=from_format) if source is not None else None
-    asked = tuple(probe.ASKED) if about is None else FRAMEWORKS.get(about.format, ())
-    host = probe.look(str(python) if python else "", frameworks=() if fast else asked)
-    found = report.examine(host, about)
-    if run and about is not None:
-        from converter.doctor.loaders.confirm import confirm
-
-        found = replace(found, predictions=tuple(confirm(list(found.predictions), about, host)))
-    if about is not None:
-        found = replace(found, source=replace(about, path=said(about.path)))
+    found = diagnose(
+        source,
+        format=from_format,
+        python=python or "",
+        run=run,
+        fast=fast,
+        name=said(str(source)) if source is not None else "",
+    )
     if json:
         from converter.cli.render import document
 
-        document(found.document())
-    elif about is None:
-        _whole_host(found)
+        document(found.plain())
+    elif found.source is None:
+        _print_host(found)
     else:
-        _about_source(found, about)
+        _print_source(found, found.source)
     if found.exit_code:
         raise typer.Exit(found.exit_code)
 
 
-# -- sections -------------------------------------------------------------------------------------
-
-
-def _whole_host(found: "Report") -> None:
+def _print_host(found: "Diagnosis") -> None:
     host = found.host
-    _machine(host)
+    _print_machine(host)
     _title("frameworks")
-    _frameworks(host)
-    _findings(found.findings)
+    _print_frameworks(host)
+    _print_findings(found.findings)
     if not found.findings:
         _title("nothing is wrong")
     say("")
     say("For an artifact: convert doctor SOURCE")
 
 
-def _about_source(found: "Report", source: "Source") -> None:
+def _print_source(found: "Diagnosis", source: "Source") -> None:
     host = found.host
     _row("source", source.path)
     _row("format", f"{source.format} ({source.evidence})")
@@ -137,28 +113,28 @@ def _about_source(found: "Report", source: "Source") -> None:
         say(f"  {text}")
     _title("here")
     _row("python", f"{host.python} ({host.executable})")
-    _row("nvidia", _nvidia(host))
-    _frameworks(host, only=_used(found))
+    _row("nvidia", _describe_nvidia(host))
+    _print_frameworks(host, only=_list_loader_packages(found))
     for index, difference in enumerate(found.differences):
         if index == 0:
             _title("differs")
         _row(difference.what, f"recorded {difference.recorded}; here {difference.here}")
     _title("official loaders")
-    said = ""
+    previous = ""
     for prediction in found.predictions:
-        _prediction(prediction, said)
-        said = prediction.message
+        _print_prediction(prediction, previous)
+        previous = prediction.message
     if not found.predictions:
-        say("  no one call of a framework opens this format")
-    _findings(found.findings)
+        say("  no single call of a framework opens this format")
+    _print_findings(found.findings)
     if found.advice is not None:
-        _advice(found.advice)
+        _print_advice(found.advice)
     if found.others:
         say("")
         say(f"{len(found.others)} findings do not concern this source: convert doctor")
 
 
-def _machine(host: "Host") -> None:
+def _print_machine(host: "Host") -> None:
     from converter.byte_sizes import readable_size
 
     _title("host", first=True)
@@ -170,7 +146,7 @@ def _machine(host: "Host") -> None:
         f"{cpu.model}, {cpu.cores} cores, {readable_size(cpu.memory_bytes)} of memory"
         + (f" ({' '.join(cpu.features)})" if cpu.features else ""),
     )
-    _row("nvidia", _nvidia(host))
+    _row("nvidia", _describe_nvidia(host))
     for index, gpu in enumerate(host.nvidia.gpus):
         sm = "unknown capability"
         if gpu.capability:
@@ -189,29 +165,29 @@ def _machine(host: "Host") -> None:
         _row("variable", f"{name}={value}")
 
 
-def _nvidia(host: "Host") -> str:
+def _describe_nvidia(host: "Host") -> str:
     nvidia = host.nvidia
     if not nvidia.driver:
-        found = f"{nvidia.pci_gpus} GPU(s) on the bus, " if nvidia.pci_gpus else "no GPU, "
-        return f"{found}no driver"
+        gpus = f"{nvidia.pci_gpus} GPU(s) on the bus" if nvidia.pci_gpus else "no GPU"
+        return f"{gpus}, no driver"
     cuda = f", for CUDA up to {nvidia.cuda[0]}.{nvidia.cuda[1]}" if nvidia.cuda else ""
     return f"driver {nvidia.driver}{cuda} ({nvidia.via}); {len(nvidia.gpus)} GPU(s)"
 
 
-def _frameworks(host: "Host", only: Iterable[str] | None = None) -> None:
+def _print_frameworks(host: "Host", only: Iterable[str] | None = None) -> None:
     from converter.doctor.host import PACKAGES
 
     wanted = PACKAGES if only is None else tuple(only)
     for name in PACKAGES:
         package = host.package(name)
         if package is not None and name in wanted:
-            _row(name, f"{package.version}{_build(package)}{_sees(host, name)}")
+            _row(name, f"{package.version}{_describe_build(package)}{_list_devices(host, name)}")
     for name in wanted if only is not None else ():
         if host.package(name) is None:
             _row(name, "not installed")
 
 
-def _build(package: "Package") -> str:
+def _describe_build(package: "Package") -> str:
     build = package.build
     if not build or "cuda" not in build:
         return ""
@@ -222,12 +198,11 @@ def _build(package: "Package") -> str:
     return ", built without CUDA"
 
 
-def _sees(host: "Host", name: str) -> str:
-    from converter.doctor.host import ONNXRUNTIME, TENSORFLOW
+def _list_devices(host: "Host", name: str) -> str:
+    """Return in words what the module of a package sees, if it was imported."""
+    from converter.doctor.probes.host import FRAMEWORKS
 
-    module = {"protobuf": "google.protobuf"}.get(name, name)
-    module = "tensorflow" if name in TENSORFLOW else module
-    module = "onnxruntime" if name in ONNXRUNTIME else module
+    module = next((module for module, names in FRAMEWORKS.items() if name in names), name)
     seen = host.seen.get(module)
     if seen is None:
         return ""
@@ -236,19 +211,19 @@ def _sees(host: "Host", name: str) -> str:
     return f"; sees {', '.join(seen.devices)}" if seen.devices else ""
 
 
-def _used(found: "Report") -> list[str]:
+def _list_loader_packages(found: "Diagnosis") -> list[str]:
     """Return the packages that the predicted loaders belong to."""
-    from converter.doctor.host import ONNXRUNTIME, TENSORFLOW
+    from converter.doctor.probes.host import FRAMEWORKS
 
     names: dict[str, None] = {}
     for prediction in found.predictions:
         name = prediction.framework.replace("_", "-")
-        group = {"tensorflow": TENSORFLOW, "onnxruntime": ONNXRUNTIME}.get(name, (name,))
+        group = FRAMEWORKS.get(name, (name,))
         names[next((n for n in group if found.host.package(n)), name)] = None
     return list(names)
 
 
-def _prediction(prediction: "Prediction", previous: str) -> None:
+def _print_prediction(prediction: "Prediction", previous: str) -> None:
     version = f"{prediction.framework} {prediction.version}"
     if prediction.installed:
         say(f"  {prediction.loader}  {prediction.outcome} ({prediction.check}; {version})")
@@ -260,22 +235,22 @@ def _prediction(prediction: "Prediction", previous: str) -> None:
         return
     if prediction.message:
         error = f"{prediction.error}: " if prediction.error else ""
-        say(f"    {error}{_shortened(prediction.message)}")
+        say(f"    {error}{_shorten(prediction.message)}")
     if prediction.why:
         say(f"    because {prediction.why}")
     if prediction.mends:
         say(f"    goes with: {prediction.mends}")
 
 
-def _shortened(message: str) -> str:
-    """Return a message on one line: its beginning and its end, where the cause often is."""
+def _shorten(message: str) -> str:
+    """Return a message on one line: its beginning and its end, which often has the cause."""
     text = re.sub(r"\033\[\d*m", "", " ".join(message.split()))
     if len(text) <= MESSAGE:
         return text
     return f"{text[: MESSAGE // 2]} … {text[-MESSAGE // 2 :]}"
 
 
-def _findings(found: "Iterable[Finding]") -> None:
+def _print_findings(found: "Iterable[Finding]") -> None:
     for index, finding in enumerate(found):
         if index == 0:
             _title("findings")
@@ -285,7 +260,7 @@ def _findings(found: "Iterable[Finding]") -> None:
             say(f"  {'':<8} -> {finding.fix}")
 
 
-def _advice(advice: "Advice") -> None:
+def _print_advice(advice: "Advice") -> None:
     _title("what convert does")
     if advice.why:
         say(f"  {'device ' + advice.device + ': ' if advice.device else ''}{advice.why}")

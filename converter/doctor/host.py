@@ -1,4 +1,4 @@
-"""What a host is, as plain data: probes build it, rules read it, tests make it up."""
+"""A host as plain data: probes build it, rules read it, tests invent it."""
 
 import re
 from collections.abc import Mapping
@@ -9,8 +9,12 @@ from formats.core.bundle import JSON
 Version = tuple[int, ...]
 
 
-def numbers(version: str | None) -> Version:
-    """Return the numbers a version begins with: (2, 13, 0) of ``2.13.0+cpu``, () of nothing."""
+def parse_release(version: str | None) -> Version:
+    """Return the release numbers of a version: (2, 13, 0) of ``2.13.0+cpu``; () if there are none.
+
+    Drivers, libraries and damaged records have versions that PEP 440 does not allow, and thresholds
+    of behaviour do not depend on pre-releases. Requirements are compared by `packaging`.
+    """
     match = re.match(r"[vV]?(\d+(?:\.\d+)*)", version or "")
     return tuple(int(part) for part in match[1].split(".")) if match else ()
 
@@ -21,7 +25,7 @@ class Cpu:
 
     model: str = ""
     cores: int = 0
-    features: tuple[str, ...] = ()  # those that frameworks are built for: avx, avx2, avx512f, …
+    features: tuple[str, ...] = ()  # instruction sets that wheels are built for: avx2, avx512f, …
     memory_bytes: int = 0
 
 
@@ -41,12 +45,12 @@ class Nvidia:
 
     Attributes:
         driver: Version of the driver; "" where there is none.
-        cuda: The newest CUDA that the driver can run, by its own word.
-        gpus: In the driver's order, whatever CUDA_VISIBLE_DEVICES says.
-        via: What told: ``nvml``, ``nvidia-smi``, ``/proc``; "" where nothing did.
-        libcuda: Whether the driver's own library, libcuda, opens.
-        problem: What NVML or libcuda complained of.
-        pci_gpus: NVIDIA display devices on the PCI bus, which need no driver to be seen.
+        cuda: The newest CUDA that the driver reports to support.
+        gpus: In the driver's order; CUDA_VISIBLE_DEVICES is not applied.
+        via: Where this comes from: ``nvml``, ``nvidia-smi``, ``/proc``; "" for nowhere.
+        libcuda: Whether the driver's library, libcuda, opens.
+        problem: The error of NVML or nvidia-smi.
+        pci_gpus: Number of NVIDIA display devices on the PCI bus; listing them needs no driver.
     """
 
     driver: str = ""
@@ -60,11 +64,11 @@ class Nvidia:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """One shared library of CUDA's.
+    """A shared library of CUDA.
 
     Attributes:
         name: Without ``lib`` and suffix: ``cudart``, ``cudnn``, ``cublas``.
-        version: As its file or its package says; at least the major version.
+        version: From the file name or the package; at least the major version.
         origin: ``wheel NAME``, ``system``, or ``LD_LIBRARY_PATH``.
         path: The file.
     """
@@ -76,20 +80,20 @@ class Library:
 
     @property
     def major(self) -> int:
-        """The major version; 0 where none is known."""
-        return (numbers(self.version) or (0,))[0]
+        """The major version; 0 if unknown."""
+        return (parse_release(self.version) or (0,))[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One installed distribution, by its own record.
+    """An installed distribution, as recorded in its metadata.
 
     Attributes:
         name: Normalised: ``tf-keras``, ``onnxruntime-gpu``.
         version: As recorded.
         folder: Where it is installed.
-        build: What its files say of its build, read as text: ``cuda``, ``hip``, ``cudnn``,
-            ``architectures``, ``module_of`` (whose files a shared module's are).
+        build: How it was built, read from its files as text: ``cuda``, ``hip``, ``cudnn``,
+            ``architectures``, ``module_of`` (the distribution that a shared module comes from).
         requires: Its requirements, as recorded.
     """
 
@@ -101,14 +105,14 @@ class Package:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a framework itself said, imported in a child.
+class ImportResult:
+    """What a framework reports, imported in a child process.
 
     Attributes:
         version: Its own version.
-        devices: Accelerators and processors, in its own words.
+        devices: Accelerators and processors, as it names them.
         facts: ``cuda_available``, ``cuda_devices``, ``mps_available``, ``architectures``, …
-        problem: Why there is no answer: it crashed, hung, or raised.
+        problem: Why the import failed: a crash, a timeout or an exception.
     """
 
     version: str = ""
@@ -122,9 +126,9 @@ class Host:
     """A machine and one Python on it.
 
     Attributes:
-        packages: Records by normalised name; more than one where a name was found repeatedly.
-        seen: Framework → what it said; absent where it was not asked.
-        keras_backend: What ~/.keras/keras.json names; "" where there is none.
+        packages: Records by normalised name; more than one if a name is recorded repeatedly.
+        seen: Framework → result of importing it; absent if it was not imported.
+        keras_backend: Backend named in ~/.keras/keras.json; "" if there is none.
     """
 
     python: str = ""
@@ -137,7 +141,7 @@ class Host:
     rocm: str = ""
     libraries: tuple[Library, ...] = ()
     packages: Mapping[str, tuple[Package, ...]] = field(default_factory=dict)
-    seen: Mapping[str, Seen] = field(default_factory=dict)
+    seen: Mapping[str, ImportResult] = field(default_factory=dict)
     keras_backend: str = ""
 
     def package(self, *names: str) -> Package | None:
@@ -145,24 +149,24 @@ class Host:
         return next((self.packages[n][0] for n in names if self.packages.get(n)), None)
 
     def version(self, *names: str) -> Version:
-        """Return the numbers of the version of the first installed package of these names."""
+        """Return the release numbers of the first installed package of these names."""
         package = self.package(*names)
-        return numbers(package.version) if package else ()
+        return parse_release(package.version) if package else ()
 
     @property
     def tensorflow(self) -> Package | None:
-        """TensorFlow, under whichever of its names."""
+        """TensorFlow, under any of its names."""
         return self.package(*TENSORFLOW)
 
     @property
     def onnxruntimes(self) -> tuple[Package, ...]:
         """Every distribution that installs the module ``onnxruntime``."""
-        found = (self.package(name) for name in ONNXRUNTIME)
-        return tuple(p for p in found if p)
+        installed = (self.package(name) for name in ONNXRUNTIME)
+        return tuple(p for p in installed if p)
 
     @property
     def visible_gpus(self) -> tuple[Gpu, ...]:
-        """NVIDIA GPUs that CUDA_VISIBLE_DEVICES leaves to a program.
+        """The NVIDIA GPUs that a program sees under CUDA_VISIBLE_DEVICES.
 
         Spec: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars
         """
@@ -170,23 +174,23 @@ class Host:
         gpus = self.nvidia.gpus
         if chosen is None:
             return gpus
-        found = []
+        visible: list[Gpu] = []
         for word in chosen.split(","):
             text = word.strip()
             if text.startswith(("GPU-", "MIG-")):
-                found.append(gpus[0] if gpus else None)  # by UUID: which one does not matter here
+                visible += gpus[:1]  # a UUID: it does not matter which GPU it is
             elif text.isdecimal() and int(text) < len(gpus):
-                found.append(gpus[int(text)])
+                visible.append(gpus[int(text)])
             else:
-                break  # "-1", "", "NoDevFiles", an index too far: it and what follows are hidden
-        return tuple(g for g in found if g)
+                break  # "-1", "", "NoDevFiles", an index out of range: the rest is hidden
+        return tuple(visible)
 
 
 TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel",
               "tensorflow-macos", "tensorflow-rocm", "tf-nightly")  # fmt: skip
 ONNXRUNTIME = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino",
                "onnxruntime-rocm", "onnxruntime-migraphx", "onnxruntime-qnn")  # fmt: skip
-# What the doctor reports on, by normalised name, in this order.
+# Packages that the doctor reports on, by normalised name, in this order.
 PACKAGES = (
     "torch", "torchvision", *TENSORFLOW, "keras", "tf-keras", "jax", "jaxlib", *ONNXRUNTIME,
     "onnx", "onnxscript", "safetensors", "numpy", "ml-dtypes", "h5py", "protobuf", "mlflow",

@@ -1,62 +1,72 @@
-"""What an artifact records, and does not; and what of it decides how official loaders end."""
+"""What an artifact records, and what of it decides how official loaders end."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePath
+from typing import Any
 
-from converter.doctor.loaders.keras_loaders import KerasFacts
+from converter.doctor.loaders.keras_loader import KerasFacts
+from converter.doctor.loaders.pickle_events import MAX_BYTES, Event, scan_pickle, scan_stream
 from converter.doctor.loaders.tensorflow import TensorFlowFacts
 from converter.doctor.loaders.torch import TorchFacts
-from converter.doctor.loaders.torch_stream import MAX_BYTES, Event, walk, walk_stream
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import JSON, Bundle, Finding
 from formats.core.storage import Span
 from formats.limits import DEFAULT, Limits
 
-_NO_TORCH = (
-    "the versions of torch, CUDA, cuDNN and the driver it was saved with: no torch file does"
-)
-_NO_KERAS = "device, CUDA, cuDNN, driver and TensorFlow build: no Keras file does"
-_NO_FLOW = "the versions of CUDA, cuDNN and the driver: no SavedModel, graph or checkpoint does"
-_NO_NUMBERS = "who wrote it, on what device, with which versions: the format has no place for it"
-# Format -> what it never records, in words. Source: FACTS of the formats, read from their bytes.
+# Format → what it never records. Source: the layouts of the formats themselves.
 NOT_RECORDED: Mapping[str, str] = {
     **dict.fromkeys(
         ("torch", "torchscript", "torch-members", "torch-sharded", "torch-dcp", "torch-package"),
-        _NO_TORCH,
+        "the versions of torch, CUDA, cuDNN and the driver it was saved with: no torch file does",
     ),
     "torch-export": "the versions of CUDA, cuDNN and the driver: no .pt2 archive does",
-    **dict.fromkeys(("keras-h5", "keras"), _NO_KERAS),
-    **dict.fromkeys(("savedmodel", "tf-checkpoint", "graphdef"), _NO_FLOW),
-    **dict.fromkeys(("safetensors", "onnx"), _NO_NUMBERS),
+    **dict.fromkeys(
+        ("keras-h5", "keras"),
+        "device, CUDA, cuDNN, driver and TensorFlow build: no Keras file does",
+    ),
+    **dict.fromkeys(
+        ("savedmodel", "tf-checkpoint", "graphdef"),
+        "the versions of CUDA, cuDNN and the driver: no SavedModel, graph or checkpoint does",
+    ),
+    **dict.fromkeys(
+        ("safetensors", "onnx"),
+        "who wrote it, on what device, with which versions: the format has no place for it",
+    ),
 }
+# A device in the JSON of an exported graph.
+_DEVICE = re.compile(rb'"type":\s*"(cuda|cpu|mps|xpu|hpu|meta)",\s*"index":\s*(\d+|null)')
+_PLAIN = ("path", "format", "variant", "evidence", "framework", "tensors", "parameters", "recorded",
+          "devices", "distribution")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An artifact, as the doctor needs it.
+    """An artifact, described for the doctor.
 
     Attributes:
-        path: As the user gave it.
-        format: Row of `formats.catalog`.
-        variant: Which of the format's ages or shapes.
-        evidence: Why it is taken for that.
-        framework: Who wrote it, where that can be told.
-        recorded: Versions and the like, as recorded.
-        devices: Recorded device → number of tensors, or nodes.
-        distribution: Strategy and replicas.
-        tensors: How many weights.
-        parameters: How many numbers in them.
-        not_recorded: What could be asked for, and is not in the file, in words.
-        findings: What would run code, were it loaded naively.
-        torch: Facts for torch's loaders, where they open such a thing.
-        keras: Likewise for Keras'.
-        tensorflow: Likewise for TensorFlow's.
+        path: What the user calls it.
+        file: Where it is read from.
+        format: Row id of `formats.catalog`.
+        variant: Version or layout of the format.
+        evidence: Why it was detected as that format.
+        framework: Framework that wrote it, if known.
+        recorded: Versions, backends and byte orders as recorded.
+        devices: Recorded device → number of tensors or nodes.
+        distribution: Recorded strategy and replicas.
+        tensors: Number of weights.
+        parameters: Number of their elements; shared storage counts once.
+        not_recorded: Facts that the file does not hold, as sentences.
+        findings: What would run code if it were loaded naively.
+        torch: What decides how torch's loaders end, where they open this format.
+        keras: The same for Keras' loaders.
+        tensorflow: The same for TensorFlow's loaders.
     """
 
     path: str
+    file: str
     format: str
     variant: str
     evidence: str
@@ -72,60 +82,86 @@ class Source:
     keras: KerasFacts | None = None
     tensorflow: TensorFlowFacts | None = None
 
+    @property
+    def named_devices(self) -> tuple[str, ...]:
+        """Every device that its tensors, nodes or code name, once."""
+        code = self.torch.code_devices if self.torch else ()
+        return tuple(dict.fromkeys([*self.devices, *code]))
 
-def look(path: str, *, from_format: str | None = None, limits: Limits = DEFAULT) -> Source:
-    """Read an artifact with our own readers, which run nothing of it; no weight is touched.
+    def plain(self) -> dict[str, Any]:
+        """Return what a diagnosis says of it, as a JSON-like dict."""
+        return {name: getattr(self, name) for name in _PLAIN} | {
+            "not_recorded": list(self.not_recorded),
+            "findings": [asdict(f) for f in self.findings],
+        }
+
+
+def read_source(
+    path: str, *, format: str | None = None, name: str = "", limits: Limits = DEFAULT
+) -> Source:
+    """Describe an artifact with our own readers: nothing of it is run and no weight is read.
+
+    Args:
+        path: File, folder or checkpoint prefix.
+        format: Row id of `formats.catalog`; by default detected from the content.
+        name: What the user calls it; by default its path.
+        limits: Limits of reading.
 
     Raises:
         SourceError: It is unknown, damaged or over a limit.
-        UnsupportedError: It is valid, and we cannot read it.
+        UnsupportedError: It is valid and not supported yet.
     """
     artifact = Artifact(path, limits)
-    match = catalog.detect(artifact, from_format)
+    match = catalog.detect(artifact, format)
     bundle = match.format.read(artifact)
     catalog.check_expansion(bundle, artifact)
     about = bundle.metadata
+    distinct = {t.identity: t for t in bundle.weights.values()}.values()
     return Source(
-        path, match.format.id, about.variant, match.evidence, about.framework,
-        dict(about.recorded), dict(about.devices), dict(about.distribution),
-        len(bundle.weights),
-        sum(t.size for t in {t.identity: t for t in bundle.weights.values()}.values()),
-        _not_recorded(match.format.id, bundle), about.findings,
-        _torch(artifact, match.format.id, bundle),
-        _keras(artifact, match.format.id, bundle),
-        _tensorflow(artifact, match.format.id, bundle),
-    )  # fmt: skip
+        path=name or path,
+        file=path,
+        format=match.format.id,
+        variant=about.variant,
+        evidence=match.evidence,
+        framework=about.framework,
+        recorded=dict(about.recorded),
+        devices=dict(about.devices),
+        distribution=dict(about.distribution),
+        tensors=len(bundle.weights),
+        parameters=sum(t.size for t in distinct),
+        not_recorded=_list_not_recorded(match.format.id, bundle),
+        findings=about.findings,
+        torch=_describe_torch(artifact, match.format.id, bundle),
+        keras=_describe_keras(artifact, match.format.id, bundle),
+        tensorflow=_describe_tensorflow(artifact, match.format.id, bundle),
+    )
 
 
-def _not_recorded(format_id: str, bundle: Bundle) -> tuple[str, ...]:
-    found = [NOT_RECORDED[format_id]] if format_id in NOT_RECORDED else []
+def _list_not_recorded(format_id: str, bundle: Bundle) -> tuple[str, ...]:
     about = bundle.metadata
+    missing = [NOT_RECORDED[format_id]] if format_id in NOT_RECORDED else []
     if not about.devices and format_id not in ("keras-h5", "keras", "safetensors", "onnx"):
-        found.append("a device: no tensor and no node names one")
+        missing.append("a device: no tensor and no node names one")
     if format_id in ("keras-h5", "keras") and "keras_version" not in about.recorded:
-        found.append("the version of Keras: this file does not say it")
-    return tuple(found)
-
-
-# A device in the JSON of an exported graph.
-_DEVICE = re.compile(rb'"type":\s*"(cuda|cpu|mps|xpu|hpu|meta)",\s*"index":\s*(\d+|null)')
+        missing.append("the version of Keras: this file does not say it")
+    return tuple(missing)
 
 
 # -- torch ----------------------------------------------------------------------------------------
 
 
-def _torch(artifact: Artifact, format_id: str, bundle: Bundle) -> TorchFacts | None:
+def _describe_torch(artifact: Artifact, format_id: str, bundle: Bundle) -> TorchFacts | None:
     if format_id == "torch":
-        return _torch_file(artifact)
+        return _describe_torch_file(artifact, bundle)
     if format_id == "torchscript":
-        return _script(artifact, bundle)
+        return _describe_script(artifact, bundle)
     if format_id == "torch-export":
-        return _exported(bundle)
+        return _describe_exported(bundle)
     return None
 
 
-def _exported(bundle: Bundle) -> TorchFacts:
-    """Return the facts of a .pt2 archive: where its tensors are, and what its nodes name."""
+def _describe_exported(bundle: Bundle) -> TorchFacts:
+    """Return the devices of a .pt2 archive's tensors, and those that its nodes name."""
     about, topology = bundle.metadata, bundle.topology
     content = topology.content if topology and isinstance(topology.content, dict) else {}
     devices: dict[str, int] = {}
@@ -136,32 +172,33 @@ def _exported(bundle: Bundle) -> TorchFacts:
                 devices[device] = devices.get(device, 0) + 1
     return TorchFacts(
         "exported-old" if about.variant.endswith("2.6") else "exported",
-        tuple(Event("storage", device) for device in about.devices),
+        _list_storage_events(bundle),
         devices,
         schema=about.recorded.get("schema_version", ""),
     )
 
 
-def _torch_file(artifact: Artifact) -> TorchFacts:
+def _describe_torch_file(artifact: Artifact, bundle: Bundle) -> TorchFacts:
     from formats.torch.containers import find_prefix, is_legacy_tar
 
     if artifact.zip is not None:
         prefix = find_prefix(artifact.zip)
         if prefix is None:
             return TorchFacts("other")
-        return TorchFacts("zip", walk(artifact.zip[f"{prefix}data.pkl"].read(MAX_BYTES)).events)
+        return TorchFacts(
+            "zip", scan_pickle(artifact.zip[f"{prefix}data.pkl"].read(MAX_BYTES)).events
+        )
     if is_legacy_tar(artifact.head):
-        return TorchFacts("tar", _tar_devices(artifact))
-    return TorchFacts("stream", walk_stream(artifact.span))
+        return TorchFacts("tar", _list_storage_events(bundle))
+    return TorchFacts("stream", scan_stream(artifact.span))
 
 
-def _tar_devices(artifact: Artifact) -> tuple[Event, ...]:
-    """Return the devices of a tar archive's storages: ``("storage", …)`` once per device."""
-    bundle = catalog.read(artifact, "torch")
+def _list_storage_events(bundle: Bundle) -> tuple[Event, ...]:
+    """Return one event for each recorded device."""
     return tuple(Event("storage", device) for device in bundle.metadata.devices)
 
 
-def _script(artifact: Artifact, bundle: Bundle) -> TorchFacts:
+def _describe_script(artifact: Artifact, bundle: Bundle) -> TorchFacts:
     from formats.torch.containers import find_prefix
 
     archive, topology = artifact.zip, bundle.topology
@@ -173,22 +210,22 @@ def _script(artifact: Artifact, bundle: Bundle) -> TorchFacts:
         b"__setstate__" in span.read(0, min(span.length, MAX_BYTES))
         for name, span in content.items()
         if name.endswith(".py") and isinstance(span, Span)
-    )  # fmt: skip
+    )
     prefix = find_prefix(archive) if archive is not None else None
     if archive is None or prefix is None:
         return TorchFacts("script-json", (), devices, sets_state)
     events: dict[Event, None] = {}
     for member in ("data.pkl", "constants.pkl"):
         if f"{prefix}{member}" in archive:
-            walked = walk(archive[f"{prefix}{member}"].read(MAX_BYTES))
-            events.update((e, None) for e in walked.events if e.kind == "storage")
+            scan = scan_pickle(archive[f"{prefix}{member}"].read(MAX_BYTES))
+            events.update((e, None) for e in scan.events if e.kind == "storage")
     return TorchFacts("script", tuple(events), devices, sets_state)
 
 
 # -- Keras ----------------------------------------------------------------------------------------
 
 
-def _keras(artifact: Artifact, format_id: str, bundle: Bundle) -> KerasFacts | None:
+def _describe_keras(artifact: Artifact, format_id: str, bundle: Bundle) -> KerasFacts | None:
     suffix = artifact.path.suffix.lower()
     version = bundle.metadata.recorded.get("keras_version", "")
     topology = bundle.topology
@@ -210,33 +247,34 @@ def _keras(artifact: Artifact, format_id: str, bundle: Bundle) -> KerasFacts | N
 _KINDS = {"savedmodel": "savedmodel", "graphdef": "graphdef", "tf-checkpoint": "checkpoint"}
 
 
-def _tensorflow(artifact: Artifact, format_id: str, bundle: Bundle) -> TensorFlowFacts | None:
+def _describe_tensorflow(
+    artifact: Artifact, format_id: str, bundle: Bundle
+) -> TensorFlowFacts | None:
     kind = _KINDS.get(format_id)
     if kind is None:
         return None
-    ops = _ops(bundle)
+    ops = _count_ops(bundle)
     facts = TensorFlowFacts(kind, ops, dict(bundle.metadata.devices))
     if kind != "checkpoint" and facts.unknown_ops:
-        functions = _own_functions(artifact, format_id)
-        facts = TensorFlowFacts(kind, ops, facts.devices, functions)
+        facts = replace(facts, own_functions=_read_functions(artifact, format_id))
     return facts
 
 
-def _ops(bundle: Bundle) -> dict[str, int]:
-    """Return op → count, over all meta graphs."""
+def _count_ops(bundle: Bundle) -> dict[str, int]:
+    """Return op → number of nodes, over all meta graphs."""
     summary = bundle.topology.summary if bundle.topology else {}
     graphs = summary.get("meta_graphs")
     parts = list(graphs.values()) if isinstance(graphs, dict) else [summary]
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for part in parts:
         ops = part.get("ops") if isinstance(part, Mapping) else None
         for op, count in ops.items() if isinstance(ops, dict) else ():
-            found[op] = found.get(op, 0) + (count if isinstance(count, int) else 0)
-    return found
+            counts[op] = counts.get(op, 0) + (count if isinstance(count, int) else 0)
+    return counts
 
 
-def _own_functions(artifact: Artifact, format_id: str) -> frozenset[str]:
-    """Return the names of a graph's own functions, which nodes may call like ops."""
+def _read_functions(artifact: Artifact, format_id: str) -> frozenset[str]:
+    """Return the names of a graph's functions, which nodes may call like ops."""
     from formats.tensorflow.graphdef import SAVED_MODEL, kind_of, open_graph, parse
 
     if format_id == "graphdef":

@@ -1,6 +1,6 @@
 """Hosts that nobody has: parts to make them up from."""
 
-from converter.doctor.host import Cpu, Gpu, Host, Library, Nvidia, Package, Seen
+from converter.doctor.host import Cpu, Gpu, Host, ImportResult, Library, Nvidia, Package
 
 H100 = Gpu("NVIDIA H100 80GB HBM3", (9, 0), 80 << 30)
 BLACKWELL = Gpu("NVIDIA GeForce RTX 5090", (12, 0), 32 << 30)
@@ -49,7 +49,7 @@ CUDA_12 = (
 def torch_seen(devices, architectures=("sm_80", "sm_90", "compute_90"), **facts):
     """Return what torch says where it sees so many CUDA devices."""
     return {
-        "torch": Seen(
+        "torch": ImportResult(
             "2.13.0",
             tuple(f"cuda:{i}" for i in range(devices)),
             {

@@ -15,9 +15,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from converter.doctor import source as sources
 from converter.doctor.host import Host, Package
 from converter.doctor.loaders.predictions import predict
+from converter.doctor.source import read_source
 from formats.errors import ConvertError
 
 HOST = Host(
@@ -77,7 +77,7 @@ def judged(row, folder):
         if call in CALLS:
             recorded[call] = outcome
     try:
-        source = sources.look(str(folder / row["path"]))
+        source = read_source(str(folder / row["path"]))
         predictions = {p.loader: p for p in predict(source, HOST)}
     except ConvertError as e:
         yield "-", "unreadable", f"{type(e).__name__}: {e}"

@@ -1,1 +1,1 @@
-"""What official loaders make of an artifact: predicted, and confirmed by asking them."""
+"""Predict how official loaders end on an artifact, and confirm it by calling them."""

@@ -1,54 +1,54 @@
-"""Predictions confirmed by the official loaders themselves, in children with limits (``--run``).
+"""Confirm predictions by calling the official loaders in child processes with limits.
 
-A loader is run where it is installed and where opening the artifact cannot run what its author
-wrote: it is called in its safe mode, and not at all where our reader found code in the artifact.
+A loader is called only where it is installed and where opening the artifact cannot run its author's
+code: in its safe mode, and never on an artifact in which our reader found code.
 """
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from converter.child.process import Allowance, ask
 from converter.doctor.findings import Prediction
-from converter.doctor.host import Host, numbers
+from converter.doctor.host import Host, parse_release
 from converter.doctor.loaders.torch import WEIGHTS_ONLY_SINCE
-from converter.doctor.probes.probe import AT_ONCE, users_environment
+from converter.doctor.probes.host import CHILDREN, select_environment
 from converter.doctor.source import Source
 from formats.errors import EnvironmentFault
 
-SCRIPT = Path(__file__).with_name("ask_loader.py")
+SCRIPT = Path(__file__).with_name("call_loader.py")
 SECONDS = 120.0
 SAME = 40  # characters of a message that must agree
 
 
 def confirm(
-    predictions: list[Prediction], source: Source, host: Host, *, seconds: float = SECONDS
+    predictions: Sequence[Prediction], source: Source, host: Host, *, seconds: float = SECONDS
 ) -> Iterator[Prediction]:
-    """Yield each prediction with what its loader really did, or with why it was not run."""
-    reasons = [refusal(p, source) for p in predictions]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    """Yield each prediction with what its loader did, or with why it was not called."""
+    reasons = [explain_refusal(p, source) for p in predictions]
+    with ThreadPoolExecutor(CHILDREN) as pool:
         runs = [
-            None if reason else pool.submit(_run, p, source.path, host.executable, seconds)
+            None if reason else pool.submit(_call, p, source.file, host.executable, seconds)
             for p, reason in zip(predictions, reasons, strict=True)
         ]
         for prediction, reason, run in zip(predictions, reasons, runs, strict=True):
             yield run.result() if run else replace(prediction, check=f"not run: {reason}")
 
 
-def refusal(prediction: Prediction, source: Source) -> str:
-    """Return why a loader is not run; "" where it may be."""
+def explain_refusal(prediction: Prediction, source: Source) -> str:
+    """Return why a loader is not called; "" if it may be."""
     if not prediction.installed:
         return f"{prediction.framework} is not installed"
     loader = prediction.loader
     if loader.startswith("torch.export"):
         return "it evaluates expressions of the artifact"
     if loader.startswith("torch.jit") and source.torch and source.torch.sets_state:
-        return "the archive's own code would run while it loads (__setstate__)"
+        return "loading runs the archive's own code (__setstate__)"
     if loader.startswith("torch.load"):
-        old = numbers(prediction.version) < WEIGHTS_ONLY_SINCE
+        old = parse_release(prediction.version) < WEIGHTS_ONLY_SINCE
         return "this torch runs what a pickle names, by default" if old else ""
     if source.findings:
         first = source.findings[0]
@@ -56,11 +56,11 @@ def refusal(prediction: Prediction, source: Source) -> str:
     return ""
 
 
-def _run(prediction: Prediction, path: str, python: str, seconds: float) -> Prediction:
+def _call(prediction: Prediction, path: str, python: str, seconds: float) -> Prediction:
     question = {
         "loader": prediction.loader,
         "path": str(Path(path).absolute()),
-        "environment": users_environment(os.environ),
+        "environment": select_environment(os.environ),
     }
     with tempfile.TemporaryDirectory(prefix="convert-") as folder:
         try:
@@ -68,29 +68,30 @@ def _run(prediction: Prediction, path: str, python: str, seconds: float) -> Pred
                 SCRIPT, Path(folder), question, what=prediction.loader,
                 allowance=Allowance(seconds), python=python,
             )  # fmt: skip
-        except EnvironmentFault as e:  # it died, hung, or ate the memory: that is how it ends
+        except EnvironmentFault as e:  # a crash, a timeout or too much memory is the outcome
             answer = {"outcome": "fails", "error": "", "message": str(e)}
-    return judged(prediction, answer)
+    return apply_answer(prediction, answer)
 
 
-def judged(prediction: Prediction, answer: dict[str, str]) -> Prediction:
-    """Return a prediction with what was measured: the measurement counts."""
+def apply_answer(prediction: Prediction, answer: dict[str, str]) -> Prediction:
+    """Return a prediction corrected by the loader's answer: the measurement counts."""
     outcome, error, message = answer["outcome"], answer["error"], answer["message"]
-    measured = "" if outcome == "loads" else f"{error}: {message}" if error else message
     agrees = outcome == prediction.outcome
-    said = prediction.message[:SAME]
-    same = error == prediction.error and message.startswith(said)
-    if agrees and (outcome == "loads" or same):
+    start = prediction.message[:SAME]
+    if prediction.outcome == "unknown":
         check = "confirmed"
-    elif agrees:
-        check = "confirmed, with another message"
-    elif prediction.outcome == "unknown":
+    elif not agrees:
+        check = f"contradicted: predicted {prediction.outcome}"
+    elif outcome == "loads" or (error == prediction.error and message.startswith(start)):
         check = "confirmed"
     else:
-        check = f"contradicted: predicted {prediction.outcome}"
+        check = "confirmed, with another message"
     kept = prediction if agrees else replace(prediction, cause="", why="", mends="")
     return replace(
         kept,
         outcome="loads" if outcome == "loads" else "fails",
-        error=error, message=message, check=check, measured=measured,
-    )  # fmt: skip
+        error=error,
+        message=message,
+        check=check,
+        measured="" if outcome == "loads" else f"{error}: {message}" if error else message,
+    )

@@ -1,26 +1,19 @@
-"""What Keras 3 makes of a Sequential without an InputLayer, as files of Keras 2 hold them.
+"""Predict how Keras 3 fails on a Sequential without an InputLayer, as Keras 2 saved it.
 
-Its legacy loader hands the first layer's ``batch_input_shape`` on as ``input_shape``, to which the
-batch is added once more: all that follows has one axis too many. Some layers take that, and the
-model loads with an input that nobody meant; others refuse.
+Its legacy loader passes the first layer's ``batch_input_shape`` on as ``input_shape``, to which the
+batch is added again: every shape has one axis too many. Some layers accept that, and the model
+loads with a wrong input; others fail.
 Source: ``model_from_config`` in keras/src/legacy/saving/saving_utils.py of keras 3.15.1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from converter.doctor.findings import Failure
 
 Shape = list[int | None]
 
-
-class Misread(NamedTuple):
-    """The layer that refuses, and how."""
-
-    layer: str
-    error: str
-    message: str
-
-
-# Class -> rank that its input must have, batch and channels counted.
+# Class → rank of its input, with batch and channels.
 _RANK = {
     **{f"{kind}{r}D": r + 2 for r in (1, 2, 3) for kind in (
         "MaxPooling", "AveragePooling", "GlobalMaxPooling", "GlobalAveragePooling", "ZeroPadding",
@@ -30,7 +23,7 @@ _RANK = {
 }  # fmt: skip
 _CONVOLUTIONS = ("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv1D", "DepthwiseConv2D",
                  "SeparableConv1D", "SeparableConv2D")  # fmt: skip
-_SAME_SHAPE = (
+_SHAPE_KEEPING = (
     "Activation", "Dropout", "BatchNormalization", "Masking", "LeakyReLU", "ReLU", "ELU", "Softmax",
     "PReLU", "GaussianNoise", "GaussianDropout", "ActivityRegularization", "LayerNormalization",
     "Rescaling", "Identity",
@@ -38,27 +31,31 @@ _SAME_SHAPE = (
 _NO_SIZE = "Shapes used to initialize variables must be fully-defined (no `None` dimensions)."
 
 
-def misread(layers: Sequence[Any]) -> Iterator[Misread | None]:
-    """Yield, layer by layer, how each refuses the shape it is given; None where it takes it.
+def check_shapes(layers: Sequence[Any]) -> Iterator[Failure | None]:
+    """Yield for each layer how it fails on its input shape; None if it accepts it.
 
     Args:
-        layers: Of a Sequential's configuration. Where one is not known here, the rest is taken
-            for good.
+        layers: Of a Sequential's configuration. Layers after one that is not known here are
+            assumed to accept their input.
     """
-    shape = _first_shape(layers)
+    shape = _read_first_shape(layers)
     for layer in layers:
         config = layer.get("config") if isinstance(layer, Mapping) else None
         if shape is None or not isinstance(config, Mapping):
-            yield None
             shape = None
+            yield None
             continue
-        found = _step(str(layer.get("class_name")), config, shape)
-        yield found if isinstance(found, Misread) else None
-        shape = None if isinstance(found, Misread) else found
+        result = _apply_layer(str(layer.get("class_name")), config, shape)
+        if isinstance(result, Failure):
+            shape = None
+            yield result
+        else:
+            shape = result
+            yield None
 
 
-def _first_shape(layers: Sequence[Any]) -> Shape | None:
-    """Return the shape that the first layer is given; None where it is an input, or says none."""
+def _read_first_shape(layers: Sequence[Any]) -> Shape | None:
+    """Return the input shape of the first layer; None if that is an InputLayer or has no shape."""
     first = layers[0] if layers else None
     config = first.get("config") if isinstance(first, Mapping) else None
     if not isinstance(config, Mapping) or first is None or first.get("class_name") == "InputLayer":
@@ -67,48 +64,42 @@ def _first_shape(layers: Sequence[Any]) -> Shape | None:
     return [None, *recorded] if isinstance(recorded, list) else None
 
 
-def _step(name: str, config: Mapping[str, Any], shape: Shape) -> "Shape | Misread | None":
-    """Return the shape after a layer, its refusal, or None where it is not known here."""
+def _apply_layer(name: str, config: Mapping[str, Any], shape: Shape) -> Shape | Failure | None:
+    """Return the output shape of a layer, its failure, or None if the layer is not known here."""
     called = str(config.get("name", name))
     rank = _RANK.get(name)
     if name == "Permute" and isinstance(config.get("dims"), list):
         rank = len(config["dims"]) + 1
     if rank is not None and rank != len(shape):
-        return _wrong_rank(called, rank, shape)
-    if name in _CONVOLUTIONS:
-        return _convolution(name, config, shape)
-    if name in _SAME_SHAPE:
+        full = ", ".join(map(str, shape))
+        return _fail(
+            called, "ValueError",
+            f"Input 0 with name 'None' of layer '{called}' is incompatible with the layer: "
+            f"expected ndim={rank}, found ndim={len(shape)}. Full shape received: ({full})",
+        )  # fmt: skip
+    if name in _CONVOLUTIONS:  # a wrong rank always fails
+        channels = shape[1 if config.get("data_format") == "channels_first" else -1]
+        if channels is None:
+            message = "unsupported operand type(s) for %: 'NoneType' and 'int'"
+            return _fail(called, "TypeError", message)
+        message = "Kernel shape must have the same length as input, but received kernel of shape"
+        return _fail(called, "ValueError", message)
+    if name in _SHAPE_KEEPING:
         return shape
     if name == "Dense":
-        units = config.get("units")
         if shape[-1] is None:
-            return Misread(called, "ValueError", _NO_SIZE)
-        return [*shape[:-1], units]
+            return _fail(called, "ValueError", _NO_SIZE)
+        return [*shape[:-1], config.get("units")]
     if name == "Embedding":
         return [*shape, config.get("output_dim")]
     if name == "Flatten":
-        return [None, None]  # one of its axes is the batch that was taken for a size
+        return [None, None]  # one of the flattened axes is the batch
     return None
 
 
-def _convolution(name: str, config: Mapping[str, Any], shape: Shape) -> Misread:
-    """Return how a convolution refuses; the rank is always wrong when it is asked."""
-    called = str(config.get("name", name))
-    first = config.get("data_format") == "channels_first"
-    if shape[1 if first else -1] is None:
-        return Misread(
-            called, "TypeError", "unsupported operand type(s) for %: 'NoneType' and 'int'"
-        )
-    return Misread(
-        called, "ValueError",
-        "Kernel shape must have the same length as input, but received kernel of shape",
-    )  # fmt: skip
-
-
-def _wrong_rank(called: str, rank: int, shape: Shape) -> Misread:
-    full = ", ".join(map(str, shape))
-    return Misread(
-        called, "ValueError",
-        f"Input 0 with name 'None' of layer '{called}' is incompatible with the layer: expected "
-        f"ndim={rank}, found ndim={len(shape)}. Full shape received: ({full})",
+def _fail(layer: str, error: str, message: str) -> Failure:
+    return Failure(
+        error, message, "input-misread",
+        "Keras 3 reads the recorded batch_input_shape as a shape without the batch: one axis too "
+        f"many for {layer}",
     )  # fmt: skip

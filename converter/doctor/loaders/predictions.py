@@ -1,43 +1,43 @@
-"""What every official loader of an artifact's format makes of it here."""
+"""Predict how every official loader of an artifact's format ends on a host."""
 
 from converter.doctor.findings import Finding, Prediction
 from converter.doctor.host import ONNXRUNTIME, Host
-from converter.doctor.loaders import keras as keras_rules
-from converter.doctor.loaders import tensorflow as tensorflow_rules
-from converter.doctor.loaders import torch as torch_rules
+from converter.doctor.loaders import keras, tensorflow, torch
 from converter.doctor.source import Source
 
-# Formats that one loader of another package opens, whatever the device -> the call.
-_PLAIN = {
-    "onnx": ("onnxruntime.InferenceSession(path)", "onnxruntime", ONNXRUNTIME, "1.31"),
-    "safetensors": ("safetensors.safe_open(path)", "safetensors", ("safetensors",), "0.8"),
+# Formats that one loader opens on every device → the call, its packages, the version tried.
+_PORTABLE = {
+    "onnx": ("onnxruntime.InferenceSession(path)", ONNXRUNTIME, "1.31"),
+    "safetensors": ("safetensors.safe_open(path)", ("safetensors",), "0.8"),
 }
 
 
 def predict(source: Source, host: Host) -> list[Prediction]:
-    """Return what official loaders make of an artifact here, the usual one first."""
-    found: list[Prediction] = []
+    """Return the outcome of each official loader, the usual loader first."""
+    predictions: list[Prediction] = []
     if source.torch:
-        found += torch_rules.predict(source.torch, host)
+        predictions += torch.predict(source.torch, host)
     if source.tensorflow:
-        found += tensorflow_rules.predict(source.tensorflow, host)
+        predictions += tensorflow.predict(source.tensorflow, host)
     if source.keras:
-        found += keras_rules.predict(source.keras, host)
-    if source.format in _PLAIN:
-        loader, framework, names, version = _PLAIN[source.format]
+        predictions += keras.predict(source.keras, host)
+    if source.format in _PORTABLE:
+        loader, names, version = _PORTABLE[source.format]
         package = host.package(*names)
-        here = package is not None
-        found.append(
-            Prediction(loader, framework, package.version if package else version, here, "loads")
-        )
-    return found
+        predictions.append(
+            Prediction.of(
+                loader, names[0], package.version if package else version,
+                installed=package is not None,
+            )
+        )  # fmt: skip
+    return predictions
 
 
-def findings(source: Source, host: Host) -> list[Finding]:
-    """Return what is wrong with an artifact on this host besides how loading it ends."""
-    found = []
+def check_source(source: Source, host: Host) -> list[Finding]:
+    """Return what is wrong with an artifact on this host even where it loads."""
+    findings: list[Finding] = []
     if source.tensorflow:
-        found += tensorflow_rules.placements(source.tensorflow, host)
+        findings += tensorflow.check_placement(source.tensorflow, host)
     if source.torch:
-        found += torch_rules.placements(source.torch, source.devices, host)
-    return found
+        findings += torch.check_placement(source.torch, source.devices, host)
+    return findings

@@ -1,33 +1,32 @@
-"""What TensorFlow's loaders make of an artifact on a host: rules with its own messages.
+"""Predict how TensorFlow's loaders end: rules with the messages of TensorFlow 2.21.
 
-TensorFlow places softly: what is put on a device that is not here runs on the CPU without a word.
-So a SavedModel of GPUs loads on a CPU; what fails is an op that this TensorFlow does not have, and,
-where soft placement is off (servers, sessions), every explicit device.
+Soft placement is on by default: an op on a device that is not here runs on the CPU, without a
+message. So a SavedModel placed on GPUs loads on a CPU. What fails is an op that this TensorFlow
+does not register and, where soft placement is off (servers, sessions), every explicit device.
 Spec: https://www.tensorflow.org/api_docs/python/tf/config/set_soft_device_placement
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
-from converter.doctor.data.tensorflow_ops import OPS
-from converter.doctor.findings import Finding, Prediction
+from converter.doctor.findings import Failure, Finding, Prediction, Severity
 from converter.doctor.host import Host
 
 REFERENCE = "2.21"
-COLLECTIVES = ("Collective", "Nccl")
-CUDNN_ONLY = ("CudnnRNN",)
+OPS = Path(__file__).parents[1] / "data" / "tensorflow_ops.txt"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFlowFacts:
-    """What of an artifact decides how TensorFlow's loaders end.
+    """What decides how TensorFlow's loaders end.
 
     Attributes:
         kind: ``savedmodel``, ``graphdef`` or ``checkpoint``.
-        ops: Op → how many nodes, those of functions included.
-        devices: Explicit devices of nodes and variables → how many.
-        functions: Python functions and the like that only the process that saved it had.
-        own_functions: Names of the graph's own functions, which nodes may call as ops.
+        ops: Op → number of nodes, those of functions included.
+        devices: Explicit device → number of nodes and variables.
+        own_functions: Names of the graph's functions, which nodes may call like ops.
     """
 
     kind: str
@@ -37,8 +36,14 @@ class TensorFlowFacts:
 
     @property
     def unknown_ops(self) -> tuple[str, ...]:
-        """Ops that are neither TensorFlow's nor functions of the graph's own."""
-        return tuple(sorted(set(self.ops) - OPS - self.own_functions))
+        """Ops that are neither registered by TensorFlow nor functions of the graph."""
+        return tuple(sorted(set(self.ops) - read_registered_ops() - self.own_functions))
+
+
+@cache
+def read_registered_ops() -> frozenset[str]:
+    """Return every op that TensorFlow registers, read from OPS; a graph with another fails."""
+    return frozenset(OPS.read_text().split())
 
 
 LOADERS = {
@@ -49,27 +54,28 @@ LOADERS = {
 
 
 def predict(facts: TensorFlowFacts, host: Host) -> list[Prediction]:
-    """Return what TensorFlow makes of an artifact here."""
-    package = host.tensorflow
-    version = package.version if package else REFERENCE
-    loader, unknown = LOADERS[facts.kind], facts.unknown_ops
-    if not unknown or facts.kind == "checkpoint":
-        return [Prediction(loader, "tensorflow", version, package is not None, "loads")]
-    text = f"Op type not registered '{unknown[0]}' in binary running on "
-    return [
-        Prediction(
-            loader, "tensorflow", version, package is not None, "fails",
+    """Return the outcome of TensorFlow's loader."""
+    package, failure = host.tensorflow, None
+    unknown = facts.unknown_ops if facts.kind != "checkpoint" else ()
+    if unknown:
+        failure = Failure(
             "NotFoundError" if facts.kind == "graphdef" else "RuntimeError",
-            text, "op-unknown",
-            f"it needs {', '.join(unknown[:5])}, which another library brings (tensorflow_text, "
-            "an add-on, a custom op) or an older TensorFlow had",
-            "import the library that registers the op, first",
+            f"Op type not registered '{unknown[0]}' in binary running on ",
+            "op-unknown",
+            f"it needs {', '.join(unknown[:5])}, which another library registers "
+            "(tensorflow_text, an add-on, a custom op) or an older TensorFlow had",
+        )
+    return [
+        Prediction.of(
+            LOADERS[facts.kind], "tensorflow", package.version if package else REFERENCE, failure,
+            installed=package is not None,
+            mends="import the library that registers the op, first" if unknown else "",
         )
     ]  # fmt: skip
 
 
-def gpus(host: Host) -> int:
-    """Return how many GPUs TensorFlow sees here, by its own word or by what is known."""
+def count_gpus(host: Host) -> int:
+    """Return how many GPUs TensorFlow sees, as it reports, or as its build and the driver imply."""
     seen = host.seen.get("tensorflow")
     if seen and not seen.problem:
         count = seen.facts.get("gpus")
@@ -78,74 +84,67 @@ def gpus(host: Host) -> int:
     return len(host.visible_gpus) if built and host.nvidia.libcuda else 0
 
 
-def placements(facts: TensorFlowFacts, host: Host) -> list[Finding]:
-    """Return what loads here and runs elsewhere than it was meant, or not at all."""
-    found = []
-    here = gpus(host)
-    away = {d: n for d, n in facts.devices.items() if gpu_index(d) is not None}
-    absent = {d: n for d, n in away.items() if (gpu_index(d) or 0) >= here}
+def check_placement(facts: TensorFlowFacts, host: Host) -> list[Finding]:
+    """Return why an artifact that loads here runs on another device than intended, or fails."""
+    findings = []
+    gpus = count_gpus(host)
+    on_gpus = {d: n for d, n in facts.devices.items() if gpu_index(d) is not None}
+    absent = {d: n for d, n in on_gpus.items() if (gpu_index(d) or 0) >= gpus}
     if absent:
-        first = next(iter(absent))
-        found.append(
+        findings.append(
             Finding(
                 "placement-absent", "warning", "source",
                 f"{sum(absent.values())} nodes or variables are placed on {', '.join(absent)}; "
-                f"TensorFlow sees {here} GPU(s) here",
-                "Loaded with tf.saved_model.load they run on the CPU without a word; with soft "
+                f"TensorFlow sees {gpus} GPU(s) here",
+                "Loaded with tf.saved_model.load they run on the CPU, without a message. With soft "
                 "placement off, as in servers: \"Cannot assign a device for operation …: … was "
-                f'explicitly assigned to {first} but available devices are [ …CPU:0 ]"',
+                f"explicitly assigned to {next(iter(absent))} but available devices are "
+                '[ …CPU:0 ]"',
                 "convert SOURCE --to savedmodel --device none",
             )
         )  # fmt: skip
-    elif here and not away and facts.kind == "savedmodel":
-        found.append(
+    elif gpus and not on_gpus and facts.kind == "savedmodel":
+        findings.append(
             Finding(
                 "placement-free", "note", "source",
                 "no node and no variable names a device: the runtime decides where they go",
-                "That it runs on the GPU is a claim to measure",
+                "Only a measurement shows that it runs on the GPU",
                 "convert verify SOURCE CONVERTED --device GPU:0 --require device",
             )
         )  # fmt: skip
-    collectives = {op: n for op, n in facts.ops.items() if op.startswith(COLLECTIVES)}
-    if collectives:
-        found.append(
-            Finding(
-                "collectives", "warning", "source",
-                f"it has {', '.join(f'{n} {op}' for op, n in collectives.items())}",
-                "It loads; a function with them waits for the other replicas for ever, or fails "
-                "where their number of devices is not there",
-                "convert SOURCE --to savedmodel --device none",
-            )
-        )  # fmt: skip
-    cudnn = {op: n for op, n in facts.ops.items() if op.startswith(CUDNN_ONLY)}
-    if cudnn and not here:
-        found.append(
-            Finding(
-                "cudnn-ops", "error", "source",
-                f"it has {', '.join(f'{n} {op}' for op, n in cudnn.items())}",
-                "They have no kernel for the CPU: it loads, and fails when it runs (\"No OpKernel "
-                'was registered to support Op")',
-                "convert SOURCE --to portable",
-            )
-        )  # fmt: skip
-    python = {
-        op: n for op, n in facts.ops.items() if op in ("PyFunc", "EagerPyFunc", "PyFuncStateless")
-    }
-    if python:
-        found.append(
-            Finding(
-                "py-func", "error", "source",
-                f"it has {', '.join(f'{n} {op}' for op, n in python.items())}",
-                "They call functions of the Python that saved it: it loads, and fails when it "
-                'runs ("callback pyfunc_… is not found")',
-                "save it again without tf.py_function, where its code is",
-            )
-        )  # fmt: skip
-    return found
+    for code, severity, ops, why, fix in _OPS_THAT_FAIL:
+        counts = {op: n for op, n in facts.ops.items() if op.startswith(ops)}
+        if counts and not (code == "cudnn-ops" and gpus):
+            listed = ", ".join(f"{n} {op}" for op, n in counts.items())
+            findings.append(Finding(code, severity, "source", f"it has {listed}", why, fix))
+    return findings
+
+
+# Code, severity, prefixes of ops that load and do not run here, why, and the fix.
+_OPS_THAT_FAIL: tuple[tuple[str, Severity, tuple[str, ...], str, str], ...] = (
+    (
+        "collectives", "warning", ("Collective", "Nccl"),
+        ("It loads; a function with them waits for the other replicas for ever, or fails where "
+         "so many devices are not available"),
+        "convert SOURCE --to savedmodel --device none",
+    ),
+    (
+        "cudnn-ops", "error", ("CudnnRNN",),
+        ("They have no kernel for the CPU: it loads, and fails when it runs (\"No OpKernel was "
+         'registered to support Op")'),
+        "convert SOURCE --to portable",
+    ),
+    (
+        "py-func", "error", ("PyFunc", "EagerPyFunc"),
+        ("They call functions of the Python that saved it: it loads, and fails when it runs "
+         '("callback pyfunc_… is not found")'),
+        "save it again without tf.py_function, where its code is",
+    ),
+)  # fmt: skip
 
 
 def gpu_index(device: str) -> int | None:
-    """Return the number of the GPU that a device string names, or None for another device."""
+    """Return the index of the GPU that a device string names, or None for another device."""
     text = device.upper()
     at = text.rfind("GPU:")
     if at < 0 or (at > 0 and text[at - 1] not in "/:"):

@@ -1,16 +1,17 @@
-"""What torch's loaders make of an artifact on a host: rules with torch's own messages.
+"""Predict how torch's loaders end: rules with the messages of torch 2.13.
 
-The texts are those of torch 2.13; tests/live/torch/test_doctor.py compares them with the
-real loader. What a file does not record (torch, CUDA, cuDNN, driver) cannot make it fail.
+tests/live/torch/test_doctor.py compares them with torch itself. What a file does not record (the
+versions of torch, CUDA, cuDNN and the driver) cannot make it fail.
 Spec: https://github.com/pytorch/pytorch/blob/cf30153c4c131c8164ee7798e5022d810682e2cb/torch/serialization.py
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
-from converter.doctor.findings import Finding, Prediction
-from converter.doctor.host import Host, numbers
-from converter.doctor.loaders.torch_stream import Event
+from converter.doctor.findings import Failure, Finding, Prediction
+from converter.doctor.host import Host, parse_release
+from converter.doctor.loaders.pickle_events import Event
 
 REFERENCE = "2.13"  # whose rules are applied
 EXPORT_SCHEMA = 8  # major version of graphs that it reads
@@ -21,8 +22,8 @@ UNSAFE = (
     "likely succeed, but it can result in arbitrary code execution. Do it only if you got the "
     "file from a trusted source."
 )
-BLOCKED = ("sys", "os", "posix", "nt")  # modules that no allow-list lets through
-# What torch.load(weights_only=True) lets through; `_get_allowed_globals` of torch 2.13.
+BLOCKED = ("sys", "os", "posix", "nt")  # modules that no allow-list may name
+# The globals that torch.load(weights_only=True) allows: `_get_allowed_globals` of torch 2.13.
 _STORED = "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()  # noqa: SIM905
 _DTYPES = """
     bfloat16 bits16 bits1x8 bits2x4 bits4x2 bits8 bool complex128 complex32 complex64 float16
@@ -59,16 +60,15 @@ ALLOWED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TorchFacts:
-    """What of an artifact decides how torch's loaders end.
+    """What decides how torch's loaders end.
 
     Attributes:
         container: ``zip``, ``stream``, ``tar``, ``script``, ``script-json``, ``exported``,
-            ``exported-old`` (before torch 2.7), or ``other``, which torch itself opens with no one
-            call.
-        events: What the pickle makes the loader do, in order.
-        code_devices: Devices named in TorchScript code, or in an exported graph → how often.
+            ``exported-old`` (before torch 2.7), or ``other``, which no single call of torch opens.
+        events: What the loader meets in the pickle, in order.
+        code_devices: Devices named in TorchScript code or in an exported graph → how often.
         sets_state: Whether TorchScript code has a ``__setstate__``, which loading runs.
-        schema: Version of an exported program's graph, as recorded.
+        schema: Recorded schema version of an exported program.
     """
 
     container: str
@@ -79,23 +79,23 @@ class TorchFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What torch has here, by its own word or by what is known of the host."""
+class TorchInstallation:
+    """The torch of a host, and the devices it sees."""
 
     version: str
     installed: bool
     cuda_built: bool
     cuda_devices: int
-    mps: bool
-    xpu: bool
+    mps: bool = False
+    xpu: bool = False
 
 
-def view(host: Host) -> View:
-    """Return what torch has here; where it was not asked, what it must find."""
+def find_torch(host: Host) -> TorchInstallation:
+    """Return the torch of a host, as torch reports it, or as its build and the driver imply."""
     package, seen = host.package("torch"), host.seen.get("torch")
     if seen and not seen.problem:
         count = seen.facts.get("cuda_devices")
-        return View(
+        return TorchInstallation(
             seen.version,
             installed=True,
             cuda_built=bool(seen.facts.get("cuda") or seen.facts.get("hip")),
@@ -104,52 +104,43 @@ def view(host: Host) -> View:
             xpu=bool(seen.facts.get("xpu_available")),
         )
     built = bool(package and (package.build.get("cuda") or package.build.get("hip")))
-    usable = built or package is None
-    return View(
+    usable = (built or package is None) and host.nvidia.libcuda
+    return TorchInstallation(
         package.version if package else REFERENCE,
-        package is not None,
-        built,
-        len(host.visible_gpus) if usable and host.nvidia.libcuda else 0,
-        mps=False,
-        xpu=False,
+        installed=package is not None,
+        cuda_built=built,
+        cuda_devices=len(host.visible_gpus) if usable else 0,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One exception that a loader ends with."""
-
-    error: str
-    message: str
-    cause: str
-    why: str
+# -- torch.load -----------------------------------------------------------------------------------
 
 
-def device_refusal(location: str, here: View) -> Refusal | None:
-    """Return what ``torch.load`` says to a storage's device, or None where it takes it."""
+def check_device(location: str, torch: TorchInstallation) -> Failure | None:
+    """Return how ``torch.load`` fails on a storage's device; None if it accepts it."""
     kind, _, index = location.partition(":")
-    if kind in ("cpu", "meta") or (kind == "mps" and here.mps):
+    if kind in ("cpu", "meta") or (kind == "mps" and torch.mps):
         return None
     if kind == "mps":
-        return Refusal(
+        return Failure(
             "RuntimeError", "torch.UntypedStorage(): Storage device not recognized: mps",
             "device-absent", "a storage is tagged mps (Apple), which is not here",
         )  # fmt: skip
-    count = {"cuda": here.cuda_devices, "xpu": int(here.xpu), "mtia": 0}.get(kind)
     if kind == "hpu":
-        return Refusal(
+        return Failure(
             "RuntimeError", "The HPU device module is not registered. If you are running on a "
             "CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map "
             "your storages to the CPU.", "device-absent", "a storage is tagged hpu (Gaudi)",
         )  # fmt: skip
+    count = {"cuda": torch.cuda_devices, "xpu": int(torch.xpu), "mtia": 0}.get(kind)
     if count is None:
-        return Refusal(
+        return Failure(
             "RuntimeError", "don't know how to restore data location of "
             f"torch.storage.UntypedStorage (tagged with {location})",
             "device-unknown", f"a storage is tagged {location}, which torch does not know",
         )  # fmt: skip
     if count == 0:
-        return Refusal(
+        return Failure(
             "RuntimeError",
             f"Attempting to deserialize object on a {kind.upper()} device but "
             f"torch.{kind}.is_available() is False. If you are running on a CPU-only machine, "
@@ -158,32 +149,31 @@ def device_refusal(location: str, here: View) -> Refusal | None:
             "device-absent", f"a storage is tagged {location}, and torch sees no such device here",
         )  # fmt: skip
     number = int(index) if index.isdecimal() else 0
-    if number >= count:
-        return Refusal(
-            "RuntimeError",
-            f"Attempting to deserialize object on {kind.upper()} device {number} but "
-            f"torch.{kind}.device_count() is {count}. Please use torch.load with map_location to "
-            "map your storages to an existing device.",
-            "device-index",
-            f"a storage is tagged {location}; torch sees {count} such device(s) here",
-        )  # fmt: skip
-    return None
+    if number < count:
+        return None
+    return Failure(
+        "RuntimeError",
+        f"Attempting to deserialize object on {kind.upper()} device {number} but "
+        f"torch.{kind}.device_count() is {count}. Please use torch.load with map_location to "
+        "map your storages to an existing device.",
+        "device-index", f"a storage is tagged {location}; torch sees {count} such device(s) here",
+    )  # fmt: skip
 
 
-def global_refusal(name: str) -> Refusal | None:
-    """Return what ``weights_only=True`` says to a global, or None where it is allowed."""
-    if name in ALLOWED or (name.startswith("torch.") and name in ALLOWED):
+def check_global(name: str) -> Failure | None:
+    """Return how ``weights_only=True`` fails on a global; None if it is allowed."""
+    if name in ALLOWED:
         return None
     module = name.rpartition(".")[0]
     if module in BLOCKED:
-        return Refusal(
+        return Failure(
             "UnpicklingError",
             f"Weights only load failed. {UNSAFE}\n\n\nTrying to load unsupported GLOBAL {name} "
             f"whose module {module} is blocked.",
             "global-blocked", f"the pickle names {name}, which would act outside the file",
         )  # fmt: skip
     shown = name.removeprefix("builtins.")
-    return Refusal(
+    return Failure(
         "UnpicklingError",
         "Weights only load failed. This file can still be loaded, to do so you have two options, "
         "\033[1mdo those steps only if you trust the source of the checkpoint\033[0m. "
@@ -194,30 +184,30 @@ def global_refusal(name: str) -> Refusal | None:
     )  # fmt: skip
 
 
-def first_refusal(
-    events: Iterable[Event], here: View, *, weights_only: bool, mapped: bool
-) -> Refusal | None:
-    """Return the first thing in a pickle that ``torch.load`` refuses.
+def find_first_failure(
+    events: Iterable[Event], torch: TorchInstallation, *, weights_only: bool, mapped: bool
+) -> Failure | None:
+    """Return how ``torch.load`` fails on the first event that it does not accept.
 
     Args:
         events: Of the pickle, in order.
-        here: What torch has here.
-        weights_only: As passed, or by default since 2.6.
+        torch: The installation.
+        weights_only: The argument of ``torch.load``; True by default since torch 2.6.
         mapped: Whether ``map_location="cpu"`` is passed.
     """
     for event in events:
-        refusal = None
+        failure = None
         if event.kind == "storage" and not mapped:
-            refusal = device_refusal(event.value, here)
+            failure = check_device(event.value, torch)
         elif event.kind == "global" and weights_only:
-            refusal = global_refusal(event.value)
+            failure = check_global(event.value)
         elif event.kind == "opcode" and event.value == "no-magic":
-            refusal = Refusal(
+            failure = Failure(
                 "RuntimeError", "Invalid magic number; corrupt file?",
-                "no-torch-file", "it is a pickle, and not one that torch.save wrote",
+                "no-torch-file", "it is a pickle that torch.save did not write",
             )  # fmt: skip
         elif event.kind == "opcode" and weights_only:
-            refusal = Refusal(
+            failure = Failure(
                 "UnpicklingError",
                 f"Weights only load failed. {UNSAFE}\nPlease file an issue with the following so "
                 "that we can make `weights_only=True` compatible with your use case: "
@@ -225,207 +215,194 @@ def first_refusal(
                 "opcode-refused",
                 "the pickle is of a protocol that weights_only=True does not read",
             )  # fmt: skip
-        if refusal is not None:
-            return refusal
+        if failure is not None:
+            return failure
     return None
 
 
-def predict(facts: TorchFacts, host: Host) -> list[Prediction]:
-    """Return what torch's loaders make of an artifact here."""
-    here = view(host)
-    found = []
-    if facts.container in ("zip", "stream", "tar", "script", "script-json"):
-        found.append(_load(facts, here, mapped=False))
-        if found[0].outcome == "fails":
-            found.append(_load(facts, here, mapped=True))
-    if facts.container in ("script", "script-json"):
-        found = [_jit(facts, here, mapped=False), _jit(facts, here, mapped=True), *found[:1]]
-        if found[0].outcome == "loads" or found[1].outcome == "fails":
-            del found[1]
-    if facts.container.startswith("exported"):
-        found.append(_export(facts, here))
-    return found
-
-
-def _load(facts: TorchFacts, here: View, *, mapped: bool) -> Prediction:
-    """Predict ``torch.load``."""
-    weights_only = numbers(here.version) >= WEIGHTS_ONLY_SINCE
-    refusal: Refusal | None
+def _check_load(facts: TorchFacts, torch: TorchInstallation, mapped: bool) -> Failure | None:
+    """Return how ``torch.load`` fails."""
+    weights_only = parse_release(torch.version) >= WEIGHTS_ONLY_SINCE
     if facts.container == "tar" and weights_only:
-        refusal = Refusal(
+        return Failure(
             "RuntimeError",
             "Cannot use ``weights_only=True`` with files saved in the legacy .tar format. "
             + UNSAFE,
             "tar-layout", "it is a tar archive, as torch wrote before 0.1.10",
         )  # fmt: skip
-    elif facts.container == "script" and weights_only:
-        refusal = Refusal(
+    if facts.container == "script" and weights_only:
+        return Failure(
             "RuntimeError",
             "Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``. "
             + UNSAFE,
             "torchscript", "it is a TorchScript archive: torch.jit.load opens those",
         )  # fmt: skip
-    elif facts.container == "script-json":
-        refusal = Refusal(
+    if facts.container == "script-json":
+        return Failure(
             "RuntimeError",
             "PytorchStreamReader failed locating file data.pkl: file not found",
             "torchscript", "it is a TorchScript archive of torch 1.0 to 1.2",
         )  # fmt: skip
-    else:
-        refusal = first_refusal(facts.events, here, weights_only=weights_only, mapped=mapped)
-    loader = 'torch.load(path, map_location="cpu")' if mapped else "torch.load(path)"
-    if (
-        refusal is None
-        and not weights_only
-        and any(global_refusal(e.value) for e in facts.events if e.kind == "global")
-    ):
-        return Prediction(
-            loader, "torch", here.version, here.installed, "unknown", cause="runs-code",
-            why=f"torch {here.version} imports and calls what the pickle names; only that would "
-            "tell",
-        )  # fmt: skip
-    return _predicted(loader, here, refusal, _mends(refusal))
+    failure = find_first_failure(facts.events, torch, weights_only=weights_only, mapped=mapped)
+    globals_ = (event.value for event in facts.events if event.kind == "global")
+    if failure is None and not weights_only and any(map(check_global, globals_)):
+        why = f"torch {torch.version} imports and calls what the pickle names"
+        return Failure("", "", "runs-code", f"{why}; only that shows how it ends", unknown=True)
+    return failure
 
 
-def _mends(refusal: Refusal | None) -> str:
-    match refusal.cause if refusal else "":
-        case "device-absent" | "device-index" | "device-unknown":
-            return 'map_location="cpu"'
-        case "torchscript":
-            return "torch.jit.load(path)"
-        case _:
-            return ""
+# -- torch.jit.load -------------------------------------------------------------------------------
 
 
-def _jit(facts: TorchFacts, here: View, *, mapped: bool) -> Prediction:
-    """Predict ``torch.jit.load``."""
-    refusal = None
+def _check_jit(facts: TorchFacts, torch: TorchInstallation, mapped: bool) -> Failure | None:
+    """Return how ``torch.jit.load`` fails."""
     if facts.container == "script-json":
-        refusal = Refusal(
+        return Failure(
             "RuntimeError", "Legacy model format is not supported on mobile.",
-            "torchscript-age", "torch reads no archives of torch 1.0 to 1.2 any more",
+            "torchscript-age", "torch no longer reads archives of torch 1.0 to 1.2",
         )  # fmt: skip
-    for event in facts.events:
-        if refusal is None and event.kind == "storage" and not mapped:
-            refusal = _jit_device(event.value, here)
-    loader = 'torch.jit.load(path, map_location="cpu")' if mapped else "torch.jit.load(path)"
-    return _predicted(loader, here, refusal, 'map_location="cpu"' if refusal else "")
+    locations = [e.value for e in facts.events if e.kind == "storage" and not mapped]
+    return next(filter(None, (check_jit_device(x, torch) for x in locations)), None)
 
 
-def _jit_device(location: str, here: View) -> Refusal | None:
-    """Return what ``torch.jit.load`` says to a storage's device."""
-    taken = device_refusal(location, here)
-    if taken is None:
+def check_jit_device(location: str, torch: TorchInstallation) -> Failure | None:
+    """Return how ``torch.jit.load`` fails on a storage's device; None if it accepts it."""
+    failure = check_device(location, torch)
+    if failure is None:
         return None
     kind, _, index = location.partition(":")
-    why = taken.why
-    if kind == "cuda" and here.cuda_built:
-        if here.cuda_devices == 0:
-            message = "Found no NVIDIA driver on your system."
-        else:
-            message = "CUDA error: invalid device ordinal"
-        return Refusal("RuntimeError", message, taken.cause, why)
-    if kind in ("cuda", "mps", "xpu", "hpu", "mtia"):
-        if index:  # asked for storage there; without a number, for the device itself
-            message = (
-                "Could not run 'aten::empty_strided' with arguments from the "
-                f"'{kind.upper()}' backend."
-            )
-            return Refusal("NotImplementedError", message, taken.cause, why)
+    error, message = "RuntimeError", "Expected one of cpu, cuda, "
+    if kind == "cuda" and torch.cuda_built:
+        message = _CUDA_ERRORS[torch.cuda_devices > 0]
+    elif kind in ("cuda", "mps", "xpu", "hpu", "mtia") and index:
+        # With an index a storage is allocated there; without one, the device itself is looked up.
+        error = "NotImplementedError"
+        message = (
+            f"Could not run 'aten::empty_strided' with arguments from the '{kind.upper()}' backend."
+        )
+    elif kind in ("cuda", "mps", "xpu", "hpu", "mtia"):
         message = f"PyTorch is not linked with support for {kind} devices"
-        return Refusal("RuntimeError", message, taken.cause, why)
-    return Refusal("RuntimeError", "Expected one of cpu, cuda, ", taken.cause, why)
+    return replace(failure, error=error, message=message)
 
 
-def _export(facts: TorchFacts, here: View) -> Prediction:
-    """Predict ``torch.export.load``, which takes no map_location.
+# What a CUDA build raises where it sees no device, and where it sees fewer than the file names.
+_CUDA_ERRORS = ("Found no NVIDIA driver on your system.", "CUDA error: invalid device ordinal")
 
-    What nodes name is only looked at when the program runs; weights and constants are put where
-    they are recorded.
+
+# -- torch.export.load ----------------------------------------------------------------------------
+
+
+def _check_export(facts: TorchFacts, torch: TorchInstallation) -> Failure | None:
+    """Return how ``torch.export.load`` fails, which takes no map_location.
+
+    It puts weights and constants where they are recorded. Devices that nodes name only matter when
+    the program runs.
     """
-    loader = "torch.export.load(path)"
     recorded = facts.schema.split(".")
     if facts.schema and recorded[0] != str(EXPORT_SCHEMA):
         old = facts.container == "exported-old"
-        return _predicted(
-            loader, here,
-            Refusal(
-                "RuntimeError",
-                f"Serialized version {recorded} does not match our current schema version"
-                if old else "Serialized schema version ", "schema-age",
-                f"its graph is of schema {facts.schema}; torch {REFERENCE} reads {EXPORT_SCHEMA}.x "
-                "alone",
-            ), "",
+        return Failure(
+            "RuntimeError",
+            f"Serialized version {recorded} does not match our current schema version"
+            if old else "Serialized schema version ", "schema-age",
+            f"its graph has schema {facts.schema}; torch {REFERENCE} reads only {EXPORT_SCHEMA}.x",
         )  # fmt: skip
     for event in facts.events:
-        refusal = _export_device(event.value, here) if event.kind == "storage" else None
-        if refusal is not None:
-            return _predicted(loader, here, refusal, "")
+        failure = _check_export_device(event.value, torch) if event.kind == "storage" else None
+        if failure is not None:
+            return failure
     if any(device.startswith("hpu") for device in facts.code_devices):
-        absent = Refusal(
+        return Failure(
             "AttributeError", "module 'torch' has no attribute 'hpu'", "device-absent",
             "nodes of the program name hpu (Gaudi), which is not here",
         )  # fmt: skip
-        return _predicted(loader, here, absent, "")
-    return _predicted(loader, here, None, "")
+    return None
 
 
-def _export_device(location: str, here: View) -> Refusal | None:
-    """Return what ``torch.export.load`` says to a weight's or constant's device."""
-    taken = device_refusal(location, here)
-    if taken is None:
+def _check_export_device(location: str, torch: TorchInstallation) -> Failure | None:
+    """Return how ``torch.export.load`` fails on a weight's device; None if it accepts it."""
+    failure = check_device(location, torch)
+    if failure is None:
         return None
     kind = location.partition(":")[0]
-    why = f"weights or constants of the program sit on {location}, which is not here"
-    if kind == "cuda" and here.cuda_built:
-        error = "RuntimeError"
-        message = (
-            "CUDA error: invalid device ordinal" if here.cuda_devices
-            else "Found no NVIDIA driver on your system."
-        )  # fmt: skip
+    error, message = "RuntimeError", "We ran into an error when deserializing the saved file."
+    if kind == "cuda" and torch.cuda_built:
+        message = _CUDA_ERRORS[torch.cuda_devices > 0]
     elif kind in ("cuda", "xpu"):
         error, message = "AssertionError", f"Torch not compiled with {kind.upper()} enabled"
     elif kind == "hpu":
         error, message = "ModuleNotFoundError", "No module named 'torch.hpu'"
-    else:
-        error = "RuntimeError"
-        message = "We ran into an error when deserializing the saved file."
-    return Refusal(error, message, taken.cause, why)
+    why = f"weights or constants of the program are on {location}, which is not here"
+    return Failure(error, message, failure.cause, why)
 
 
-def _predicted(loader: str, here: View, refusal: Refusal | None, mends: str) -> Prediction:
-    if refusal is None:
-        return Prediction(loader, "torch", here.version, here.installed, "loads")
-    return Prediction(
-        loader, "torch", here.version, here.installed, "fails",
-        refusal.error, refusal.message, refusal.cause, refusal.why, mends,
-    )  # fmt: skip
+# -- all loaders ----------------------------------------------------------------------------------
+
+# Cause of a failure → what makes the call work.
+_FIXES = {
+    **dict.fromkeys(("device-absent", "device-index", "device-unknown"), 'map_location="cpu"'),
+    "torchscript": "torch.jit.load(path)",
+}
+_Check: TypeAlias = Callable[[TorchFacts, TorchInstallation, bool], Failure | None]
 
 
-def placements(facts: TorchFacts, devices: Mapping[str, int], host: Host) -> list[Finding]:
-    """Return what loads here, with ``map_location`` or without, and does not run here."""
-    found = []
-    here = view(host)
-    absent = {d: n for d, n in facts.code_devices.items() if device_refusal(d, here)}
+def predict(facts: TorchFacts, host: Host) -> list[Prediction]:
+    """Return the outcome of torch's loaders, the usual loader first."""
+    torch = find_torch(host)
+    if facts.container == "other":
+        return []
+    if facts.container.startswith("exported"):
+        failure = _check_export(facts, torch)
+        loader = "torch.export.load(path)"
+        installed = torch.installed
+        return [Prediction.of(loader, "torch", torch.version, failure, installed=installed)]
+    load = _predict_both("torch.load", _check_load, facts, torch)
+    if not facts.container.startswith("script"):
+        return load
+    jit = _predict_both("torch.jit.load", _check_jit, facts, torch)
+    return [*jit[:1], *(p for p in jit[1:] if p.outcome == "loads"), load[0]]
+
+
+def _predict_both(
+    loader: str, check: _Check, facts: TorchFacts, torch: TorchInstallation
+) -> list[Prediction]:
+    """Return the outcome of a loader and, if it fails, its outcome with ``map_location="cpu"``."""
+    predictions: list[Prediction] = []
+    for call, mapped in ((f"{loader}(path)", False), (f'{loader}(path, map_location="cpu")', True)):
+        failure = check(facts, torch, mapped)
+        fix = _FIXES.get(failure.cause, "") if failure else ""
+        predictions.append(
+            Prediction.of(
+                call, "torch", torch.version, failure, installed=torch.installed, mends=fix
+            )
+        )
+        if predictions[-1].outcome != "fails":
+            break
+    return predictions
+
+
+def check_placement(facts: TorchFacts, devices: Mapping[str, int], host: Host) -> list[Finding]:
+    """Return why an artifact that loads here, perhaps with ``map_location``, does not run here."""
+    findings = []
+    torch = find_torch(host)
+    absent = {d: n for d, n in facts.code_devices.items() if check_device(d, torch)}
     if absent and facts.container.startswith(("script", "exported")):
-        target = "torchscript" if facts.container.startswith("script") else "pt2"
-        first = next(iter(absent))
-        kind = first.partition(":")[0].upper()
-        found.append(
+        script = facts.container.startswith("script")
+        backend = next(iter(absent)).partition(":")[0].upper()
+        findings.append(
             Finding(
                 "device-in-code", "error", "source",
                 "its code names " + ", ".join(f"{d} ({n} times)" for d, n in absent.items()),
                 ("map_location moves tensors and not the code: it loads, and fails"
-                 if target == "torchscript" else "Even where its weights load, it fails")
-                + f" when it runs (\"Could not run 'aten::empty.memory_format' with arguments from "
-                f"the '{kind}' backend\", or no such device)",
-                f"convert SOURCE --to {target} --device cpu",
+                 if script else "Even where its weights load, it fails")
+                + " when it runs (\"Could not run 'aten::empty.memory_format' with arguments from "
+                f"the '{backend}' backend\", or no such device)",
+                f"convert SOURCE --to {'torchscript' if script else 'pt2'} --device cpu",
             )
         )  # fmt: skip
-    elsewhere = {d for d in devices if not d.startswith(("cpu", "meta"))}
-    if elsewhere and len(devices) > 1:
+    if len(devices) > 1 and not all(d.startswith(("cpu", "meta")) for d in devices):
         listed = ", ".join(f"{n} on {d}" for d, n in devices.items())
-        found.append(
+        findings.append(
             Finding(
                 "devices-mixed", "note", "source", f"its tensors are on several devices: {listed}",
                 "Loaded as they are, operations between them fail: \"Expected all tensors to be "
@@ -433,4 +410,4 @@ def placements(facts: TorchFacts, devices: Mapping[str, int], host: Host) -> lis
                 "convert SOURCE --to torch --device DEV puts all of them on one",
             )
         )  # fmt: skip
-    return found
+    return findings

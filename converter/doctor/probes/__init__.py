@@ -1,1 +1,1 @@
-"""Probes: what this host is, as plain data."""
+"""Probes: collect what this host is, as plain data."""

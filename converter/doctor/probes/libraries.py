@@ -1,4 +1,4 @@
-"""CUDA's shared libraries: those of wheels, of the system, and of LD_LIBRARY_PATH."""
+"""Find CUDA's shared libraries: those of LD_LIBRARY_PATH, of wheels, and of the system."""
 
 import os
 import re
@@ -8,39 +8,37 @@ from pathlib import Path
 
 from converter.doctor.host import Library, Package
 
-# Libraries that frameworks load by name, and whose major version must be the one they were built
-# for: https://docs.nvidia.com/cuda/cuda-installation-guide-linux/
+# Libraries that frameworks load by name, with the major version that they were built for: https://docs.nvidia.com/cuda/cuda-installation-guide-linux/
 NAMES = ("cudart", "cudnn", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse",
          "nccl", "nvrtc", "nvJitLink", "nvinfer")  # fmt: skip
 _FILE = re.compile(r"lib(" + "|".join(NAMES) + r")\.so\.(\d+(?:\.\d+)*)$")
 _SYSTEM = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib",
            "usr/local/lib", "usr/local/lib64")  # fmt: skip
-# Wheels of CUDA's parts -> the library each one holds.
+# Wheel of a part of CUDA → the library in it.
 _WHEELS = {"cuda-runtime": "cudart", "cudnn": "cudnn", "cublas": "cublas", "cufft": "cufft",
            "curand": "curand", "cusolver": "cusolver", "cusparse": "cusparse", "nccl": "nccl",
            "cuda-nvrtc": "nvrtc", "nvjitlink": "nvJitLink"}  # fmt: skip
 MAX_ENTRIES = 20_000  # of one folder
 
 
-def look(
+def find_libraries(
     packages: Mapping[str, tuple[Package, ...]],
     variables: Mapping[str, str],
     root: Path = Path("/"),
 ) -> tuple[Library, ...]:
-    """Return the libraries that a framework may find, as the loader would: paths first."""
+    """Return the libraries that a framework may load, in the order of the dynamic loader."""
     found: dict[str, Library] = {}
-    for folder in variables.get("LD_LIBRARY_PATH", "").split(os.pathsep):
-        if folder:
-            _collect(found, Path(folder), "LD_LIBRARY_PATH")
-    for library in wheels(packages):
+    for entry in filter(None, variables.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
+        _collect(found, Path(entry), "LD_LIBRARY_PATH")
+    for library in _list_wheels(packages):
         found.setdefault(f"{library.origin} {library.name}", library)
-    for place in _system_folders(root, variables):
-        _collect(found, place, "system")
+    for folder in _list_system_folders(root, variables):
+        _collect(found, folder, "system")
     return tuple(found.values())
 
 
-def wheels(packages: Mapping[str, tuple[Package, ...]]) -> Iterable[Library]:
-    """Yield the libraries that installed wheels of NVIDIA's hold."""
+def _list_wheels(packages: Mapping[str, tuple[Package, ...]]) -> Iterable[Library]:
+    """Yield the libraries in installed wheels of NVIDIA."""
     for name, records in packages.items():
         match = re.fullmatch(r"nvidia-(.+?)(?:-cu(\d+))?", name)
         library = _WHEELS.get(match[1]) if match else None
@@ -49,9 +47,9 @@ def wheels(packages: Mapping[str, tuple[Package, ...]]) -> Iterable[Library]:
                 yield Library(library, package.version, f"wheel {name}", package.folder)
 
 
-def _system_folders(root: Path, variables: Mapping[str, str]) -> list[Path]:
-    """Return where the loader looks besides: its own settings, conda's folder, toolkits."""
-    folders = [root / place for place in _SYSTEM]
+def _list_system_folders(root: Path, variables: Mapping[str, str]) -> list[Path]:
+    """Return the default folders of the loader, conda's, its configured ones, and toolkits."""
+    folders = [root / folder for folder in _SYSTEM]
     if variables.get("CONDA_PREFIX"):
         folders.append(Path(variables["CONDA_PREFIX"]) / "lib")
     with suppress(OSError, UnicodeDecodeError):
@@ -65,7 +63,7 @@ def _system_folders(root: Path, variables: Mapping[str, str]) -> list[Path]:
 
 
 def _collect(found: dict[str, Library], folder: Path, origin: str) -> None:
-    """Add the libraries of one folder; of the names of one file, the fullest version."""
+    """Add the libraries of one folder; of several names of a file, the longest version."""
     best: dict[tuple[str, str], Library] = {}
     with suppress(OSError), os.scandir(folder) as entries:
         for index, entry in enumerate(entries):

@@ -1,4 +1,4 @@
-"""Python, system, processor, memory, variables: what the standard library and /proc say."""
+"""Describe system, processor, memory and variables, from the standard library and /proc."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from converter.doctor.host import Cpu
 
 # Instruction sets that wheels of frameworks are built for, as /proc/cpuinfo spells them.
 FEATURES = ("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "amx_tile", "asimd", "sve")
-# Variables that hide devices, choose back ends, or put other libraries first.
+# Variables that hide devices, choose backends, or put other libraries first.
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_PATH",
     "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HSA_OVERRIDE_GFX_VERSION", "JAX_PLATFORMS",
@@ -23,21 +23,21 @@ VARIABLES = (
 )  # fmt: skip
 
 
-def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return those variables that matter to loading a model."""
+def select_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that matter for loading a model."""
     return {name: environment[name] for name in VARIABLES if name in environment}
 
 
-def system() -> str:
-    """Return the operating system in words."""
+def describe_system() -> str:
+    """Return the name and version of the operating system."""
     with suppress(OSError):
         release = platform.freedesktop_os_release()
         return f"Linux ({release.get('PRETTY_NAME', 'unknown')}), kernel {platform.release()}"
     return f"{platform.system()} {platform.release()}"
 
 
-def cpu(proc: Path = Path("/proc")) -> Cpu:
-    """Describe the processor; what the system does not say stays empty."""
+def describe_cpu(proc: Path = Path("/proc")) -> Cpu:
+    """Describe the processor; facts that the system does not report stay empty."""
     model, flags = "", ""
     with suppress(OSError, UnicodeDecodeError):
         for line in (proc / "cpuinfo").read_text().splitlines():
@@ -47,16 +47,17 @@ def cpu(proc: Path = Path("/proc")) -> Cpu:
                     model = value.strip()
                 case "flags" | "Features" if not flags:
                     flags = value
-    has = set(flags.split())
+    present = set(flags.split())
     return Cpu(
         model or platform.processor() or platform.machine(),
         os.cpu_count() or 0,
-        tuple(f for f in FEATURES if f in has),
-        _memory(proc),
+        tuple(f for f in FEATURES if f in present),
+        _read_memory(proc),
     )
 
 
-def _memory(proc: Path) -> int:
+def _read_memory(proc: Path) -> int:
+    """Return the memory of the host in bytes; 0 if unknown."""
     with suppress(OSError, ValueError, IndexError, UnicodeDecodeError):
         for line in (proc / "meminfo").read_text().splitlines():
             if line.startswith("MemTotal:"):
@@ -64,15 +65,15 @@ def _memory(proc: Path) -> int:
     return 0
 
 
-def rocm(dev: Path = Path("/dev"), opt: Path = Path("/opt")) -> str:
-    """Return what of AMD's ROCm is here: its version, or that only the driver is; "" for none."""
+def detect_rocm(dev: Path = Path("/dev"), opt: Path = Path("/opt")) -> str:
+    """Return the version of AMD's ROCm, ``driver only``, or "" if there is neither."""
     with suppress(OSError, UnicodeDecodeError):
         return (opt / "rocm" / ".info" / "version").read_text().strip()
     return "driver only" if (dev / "kfd").exists() else ""
 
 
-def keras_backend(environment: Mapping[str, str], home: Path) -> str:
-    """Return the back end that Keras's own settings file names, or ""."""
+def read_keras_backend(environment: Mapping[str, str], home: Path) -> str:
+    """Return the backend named in the settings file of Keras, or ""."""
     folder = Path(environment["KERAS_HOME"]) if environment.get("KERAS_HOME") else home / ".keras"
     try:
         settings = json.loads((folder / "keras.json").read_text())

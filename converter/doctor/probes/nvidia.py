@@ -1,4 +1,4 @@
-"""NVIDIA's driver and GPUs: asked in a child, completed from /proc and the PCI bus."""
+"""Probe NVIDIA's driver and GPUs: in a child process, completed from /proc and the PCI bus."""
 
 import re
 import tempfile
@@ -11,17 +11,17 @@ from converter.child.process import Allowance, ask
 from converter.doctor.host import Gpu, Nvidia
 from formats.errors import EnvironmentFault
 
-SCRIPT = Path(__file__).with_name("ask_nvidia.py")
+SCRIPT = Path(__file__).with_name("describe_nvidia.py")
 SECONDS = 20.0
 VENDOR, DISPLAY = "0x10de", "0x03"  # PCI: NVIDIA; class of display controllers
 
 
-def look(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Nvidia:
-    """Describe NVIDIA's part of this host. Never raises, never hangs.
+def probe_nvidia(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Nvidia:
+    """Describe NVIDIA's part of this host. It never raises and never hangs.
 
     Args:
-        proc: Where the kernel's own words are.
-        sys: Where the PCI bus is.
+        proc: Root of procfs.
+        sys: Root of sysfs, which lists the PCI bus.
     """
     answer: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="convert-") as folder:
@@ -29,14 +29,14 @@ def look(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Nvidia:
             answer = ask(SCRIPT, Path(folder), {}, what="NVML", allowance=Allowance(SECONDS))
         except EnvironmentFault as e:
             answer = {"problem": str(e)}
-    return assemble(answer, _kernel_module(proc), _pci(sys))
+    return assemble(answer, read_kernel_driver(proc), count_pci_gpus(sys))
 
 
-def assemble(answer: Mapping[str, Any], module: str, pci_gpus: int) -> Nvidia:
-    """Return what a child answered, with what the kernel says."""
+def assemble(answer: Mapping[str, Any], kernel_driver: str, pci_gpus: int) -> Nvidia:
+    """Combine the child's answer with what the kernel reports."""
     driver, via = str(answer.get("driver") or ""), str(answer.get("via") or "")
-    if not driver and module:
-        driver, via = module, "/proc"
+    if not driver and kernel_driver:
+        driver, via = kernel_driver, "/proc"
     cuda = answer.get("cuda")
     return Nvidia(
         driver,
@@ -57,7 +57,7 @@ def assemble(answer: Mapping[str, Any], module: str, pci_gpus: int) -> Nvidia:
     )
 
 
-def _kernel_module(proc: Path) -> str:
+def read_kernel_driver(proc: Path) -> str:
     """Return the version of the driver's kernel module, or ""."""
     with suppress(OSError, UnicodeDecodeError):
         text = (proc / "driver" / "nvidia" / "version").read_text()
@@ -66,8 +66,8 @@ def _kernel_module(proc: Path) -> str:
     return ""
 
 
-def _pci(sys: Path) -> int:
-    """Count NVIDIA's display devices on the bus."""
+def count_pci_gpus(sys: Path) -> int:
+    """Count NVIDIA's display devices on the PCI bus."""
     count = 0
     with suppress(OSError):
         for device in (sys / "bus" / "pci" / "devices").iterdir():

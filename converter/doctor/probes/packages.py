@@ -1,4 +1,4 @@
-"""What is installed in a Python, by records and text files: nothing of it is imported."""
+"""Find the packages of a Python from their metadata: nothing is imported."""
 
 import ast
 import os
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from converter.doctor.host import ONNXRUNTIME, PACKAGES, TENSORFLOW, Package
 from formats.core.bundle import JSON
 
@@ -14,8 +16,8 @@ MAX_TEXT_BYTES = 1 << 20  # of a METADATA or a version.py
 CUDA_WHEEL = re.compile(r"nvidia-.+")
 
 
-def look(folders: Iterable[str]) -> dict[str, tuple[Package, ...]]:
-    """Return the records of packages that matter here, by normalised name.
+def find_packages(folders: Iterable[str]) -> dict[str, tuple[Package, ...]]:
+    """Return the records of the packages that the doctor reports on, by normalised name.
 
     Args:
         folders: A Python's ``sys.path``, in order.
@@ -29,35 +31,30 @@ def look(folders: Iterable[str]) -> dict[str, tuple[Package, ...]]:
         if real in seen:
             continue
         seen.add(real)
-        for name, version, record in _records(real):
+        for name, version, record in _list_records(real):
             if name in PACKAGES or CUDA_WHEEL.fullmatch(name):
-                requires = () if name.startswith("nvidia-") else _requires(record)
-                package = Package(name, version, real, _build(name, Path(real)), requires)
+                requires = () if name.startswith("nvidia-") else _read_requirements(record)
+                package = Package(name, version, real, _read_build(name, Path(real)), requires)
                 found.setdefault(name, []).append(package)
     return {name: tuple(packages) for name, packages in found.items()}
 
 
-def normalise(name: str) -> str:
-    """Return a package's name as every spelling of it: ``tf-keras`` for ``tf_keras``."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _records(folder: str) -> list[tuple[str, str, Path]]:
-    """Return name, version and place of each record in a folder of packages, by name."""
+def _list_records(folder: str) -> list[tuple[str, str, Path]]:
+    """Return name, version and path of each record in a folder of packages, sorted."""
     found = []
-    # sys.path names archives and folders that are not there, too
+    # sys.path also names archives and folders that do not exist
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             stem, _, suffix = entry.name.rpartition(".")
             if suffix not in ("dist-info", "egg-info") or "-" not in stem:
                 continue
             name, version = stem.split("-")[:2]
-            found.append((normalise(name), version, Path(entry.path)))
+            found.append((canonicalize_name(name), version, Path(entry.path)))
     return sorted(found)
 
 
-def _requires(record: Path) -> tuple[str, ...]:
-    text = _text(record / "METADATA")
+def _read_requirements(record: Path) -> tuple[str, ...]:
+    text = _read_text(record / "METADATA")
     head = text.split("\n\n", 1)[0]
     return tuple(
         line.partition(":")[2].strip()
@@ -66,19 +63,19 @@ def _requires(record: Path) -> tuple[str, ...]:
     )
 
 
-def _build(name: str, folder: Path) -> dict[str, JSON]:
+def _read_build(name: str, folder: Path) -> dict[str, JSON]:
     if name == "torch":
-        return torch_build(_text(folder / "torch" / "version.py"))
+        return parse_torch_build(_read_text(folder / "torch" / "version.py"))
     if name in TENSORFLOW:
         place = folder / "tensorflow" / "python" / "platform" / "build_info.py"
-        return tensorflow_build(_text(place))
+        return parse_tensorflow_build(_read_text(place))
     if name in ONNXRUNTIME:
-        return _onnxruntime_build(folder / "onnxruntime" / "capi")
+        return _read_onnxruntime_build(folder / "onnxruntime" / "capi")
     return {}
 
 
-def assignments(text: str) -> dict[str, JSON]:
-    """Return a module's plain top-level assignments, read as literals; nothing is run."""
+def read_assignments(text: str) -> dict[str, JSON]:
+    """Return the top-level assignments of a module whose values are literals; nothing is run."""
     values: dict[str, JSON] = {}
     try:
         tree = ast.parse(text)
@@ -99,27 +96,27 @@ def assignments(text: str) -> dict[str, JSON]:
     return values
 
 
-def torch_build(text: str) -> dict[str, JSON]:
-    """Return what torch/version.py says of its build."""
-    said = assignments(text)
-    if not said:
+def parse_torch_build(text: str) -> dict[str, JSON]:
+    """Return how torch was built, from the text of torch/version.py."""
+    values = read_assignments(text)
+    if not values:
         return {}
     return {
-        "version": said.get("__version__"),
-        "cuda": said.get("cuda"),
-        "hip": said.get("hip"),
-        "xpu": said.get("xpu"),
+        "version": values.get("__version__"),
+        "cuda": values.get("cuda"),
+        "hip": values.get("hip"),
+        "xpu": values.get("xpu"),
     }
 
 
-def tensorflow_build(text: str) -> dict[str, JSON]:
-    """Return what TensorFlow's build_info.py says of its build."""
-    said = assignments(text).get("build_info")
+def parse_tensorflow_build(text: str) -> dict[str, JSON]:
+    """Return how TensorFlow was built, from the text of its build_info.py."""
+    info = read_assignments(text).get("build_info")
     pairs: dict[str, JSON] = {}
-    if isinstance(said, list):
-        pairs = {str(p[0]): p[1] for p in said if isinstance(p, list | tuple) and len(p) == 2}
-    elif isinstance(said, Mapping):
-        pairs = dict(said)
+    if isinstance(info, list):
+        pairs = {str(p[0]): p[1] for p in info if isinstance(p, list | tuple) and len(p) == 2}
+    elif isinstance(info, Mapping):
+        pairs = dict(info)
     if not pairs:
         return {}
     return {
@@ -130,9 +127,9 @@ def tensorflow_build(text: str) -> dict[str, JSON]:
     }
 
 
-def _onnxruntime_build(capi: Path) -> dict[str, JSON]:
-    """Return whose files the module ``onnxruntime`` consists of, and what they can run on."""
-    said = assignments(_text(capi / "build_and_package_info.py"))
+def _read_onnxruntime_build(capi: Path) -> dict[str, JSON]:
+    """Return which distribution the module ``onnxruntime`` comes from, and its providers."""
+    values = read_assignments(_read_text(capi / "build_and_package_info.py"))
     names: list[JSON] = []
     with suppress(OSError):
         names = sorted(
@@ -142,14 +139,14 @@ def _onnxruntime_build(capi: Path) -> dict[str, JSON]:
             and found[1] != "shared"
         )
     return {
-        "module_of": said.get("package_name"),
-        "module_version": said.get("__version__"),
-        "cuda": said.get("cuda_version"),
+        "module_of": values.get("package_name"),
+        "module_version": values.get("__version__"),
+        "cuda": values.get("cuda_version"),
         "providers": names,
     }
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         with path.open("rb") as f:
             return f.read(MAX_TEXT_BYTES).decode("utf-8", "replace")

@@ -1,1 +1,1 @@
-"""Rules about a host: pure functions of what the probes found."""
+"""Rules: pure functions that find what is wrong with a host."""

@@ -1,29 +1,30 @@
 """Findings about NVIDIA's driver, GPUs and libraries: pure functions of a `Host`."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from converter.doctor.data.cuda import minimum_driver, newest_cuda, runs_on
 from converter.doctor.findings import Finding
-from converter.doctor.host import Gpu, Host, Library, Package, numbers
+from converter.doctor.host import Host, Package, parse_release
+from converter.doctor.rules.cuda import find_minimum_driver, find_newest_cuda, runs_on
 
 
-def cuda_builds(host: Host) -> Iterator[tuple[Package, str]]:
-    """Yield each installed framework that is built for CUDA, and that CUDA's version."""
+def find_cuda_builds(host: Host) -> Iterator[tuple[Package, str]]:
+    """Yield each installed framework that is built for CUDA, and the version of CUDA."""
     for package in (host.package("torch"), host.tensorflow, host.package("onnxruntime-gpu")):
         if package is None:
             continue
         cuda = package.build.get("cuda") or ""
         if not cuda and package.name == "onnxruntime-gpu":
-            cuda = _onnxruntime_cuda(package)
+            cuda = _find_onnxruntime_cuda(package)
         if isinstance(cuda, str) and cuda:
             yield package, cuda
 
 
-def works(package: Package, host: Host) -> bool:
-    """Whether a framework itself uses a GPU here, whatever records and versions suggest.
+def uses_gpu(package: Package, host: Host) -> bool:
+    """Return whether a framework reports that it uses a GPU here.
 
-    NVIDIA's compatibility packages, conda's libraries, odd paths: its own word counts.
+    Its report outweighs records and versions, which miss NVIDIA's compatibility packages, conda's
+    libraries and unusual paths.
     """
     if package.name == "torch":
         seen = host.seen.get("torch")
@@ -35,23 +36,23 @@ def works(package: Package, host: Host) -> bool:
     return bool(seen and seen.facts.get("gpus"))
 
 
-def _onnxruntime_cuda(package: Package) -> str:
+def _find_onnxruntime_cuda(package: Package) -> str:
     """Return the CUDA that a release of onnxruntime-gpu is built for.
 
     Spec: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements
     """
-    version = numbers(package.version)
+    version = parse_release(package.version)
     return "13" if version >= (1, 27) else "12" if version >= (1, 19) else "11"
 
 
-def driver(host: Host) -> Iterator[Finding]:
-    """There is hardware without a driver, a driver without hardware, or one that does not start."""
+def check_driver(host: Host) -> Iterator[Finding]:
+    """The driver is missing, does not start, or is not accessible."""
     nvidia = host.nvidia
     mismatch = "mismatch" in nvidia.problem.lower()
     if mismatch:
         yield Finding(
             "driver-mismatch", "error", "driver", nvidia.problem,
-            "The driver's library and its kernel module are of different versions, as after an "
+            "The driver's library and its kernel module have different versions, as after an "
             "update without a restart: no program can use the GPU",
             "restart the machine (or unload and load the nvidia kernel modules)",
         )  # fmt: skip
@@ -70,34 +71,35 @@ def driver(host: Host) -> Iterator[Finding]:
         yield Finding(
             "libcuda-missing", "error", "driver",
             f"the driver {nvidia.driver} is loaded, and libcuda.so.1 is not found",
-            "A container that was started without access to the GPU looks like this: programs "
-            "say that no NVIDIA driver is found",
+            "A container that is started without access to the GPU looks like this: programs "
+            "report that no NVIDIA driver is found",
             "docker run --gpus all … (with NVIDIA's container toolkit on the host)",
         )  # fmt: skip
 
 
-def driver_age(host: Host) -> Iterator[Finding]:
-    """A framework is built for a CUDA that the driver is too old for."""
+def check_driver_version(host: Host) -> Iterator[Finding]:
+    """A framework is built for a newer CUDA than the driver supports."""
     version = host.nvidia.driver
     if not version:
         return
-    for package, cuda in cuda_builds(host):
-        needed = minimum_driver(cuda)
-        if needed and not works(package, host) and numbers(version) < numbers(needed):
-            can = host.nvidia.cuda or newest_cuda(version)
-            found = f"{can[0]}.{can[1]}" if can else "an older one"
+    for package, cuda in find_cuda_builds(host):
+        needed = find_minimum_driver(cuda)
+        old = parse_release(version) < parse_release(needed)
+        if needed and old and not uses_gpu(package, host):
+            newest = host.nvidia.cuda or find_newest_cuda(version)
+            supported = f"{newest[0]}.{newest[1]}" if newest else "an older one"
             yield Finding(
                 "driver-too-old", "error", package.name,
                 f"{package.name} {package.version} is built for CUDA {cuda}, which needs driver "
-                f"{needed} or newer; this one is {version}, for CUDA up to {found}",
+                f"{needed} or newer; this one is {version}, for CUDA up to {supported}",
                 f"{package.name} finds no usable GPU: \"The NVIDIA driver on your system is too "
-                'old", or it runs on the CPU without a word',
+                'old", or it runs on the CPU without a message',
                 f"update the driver to {needed} or newer, or install a {package.name} that is "
-                f"built for CUDA {found} or older",
+                f"built for CUDA {supported} or older",
             )  # fmt: skip
 
 
-def hidden(host: Host) -> Iterator[Finding]:
+def check_visibility(host: Host) -> Iterator[Finding]:
     """A variable hides devices."""
     chosen = host.variables.get("CUDA_VISIBLE_DEVICES")
     gpus, visible = host.nvidia.gpus, host.visible_gpus
@@ -105,15 +107,16 @@ def hidden(host: Host) -> Iterator[Finding]:
         yield Finding(
             "devices-hidden", "warning" if visible else "error", "CUDA_VISIBLE_DEVICES",
             f"CUDA_VISIBLE_DEVICES={chosen!r} leaves {len(visible)} of {len(gpus)} GPUs",
-            "Programs see those alone, and count them from 0: cuda:0 is the first that is left",
+            "Programs see only those, and count them from 0: cuda:0 is the first of them",
             "unset CUDA_VISIBLE_DEVICES",
         )  # fmt: skip
     inside = host.variables.get("NVIDIA_VISIBLE_DEVICES")
     if inside in ("none", "void", "") and not gpus:
         yield Finding(
             "devices-hidden", "warning", "NVIDIA_VISIBLE_DEVICES",
-            f"NVIDIA_VISIBLE_DEVICES={inside!r}: this container was given no GPU",
-            "Whatever the machine has, programs in here see none", "docker run --gpus all …",
+            f"NVIDIA_VISIBLE_DEVICES={inside!r}: this container has no GPU",
+            "Programs in the container see none, whatever the machine has",
+            "docker run --gpus all …",
         )  # fmt: skip
     if host.variables.get("JAX_PLATFORMS") == "cpu" and host.package("jax") and gpus:
         yield Finding(
@@ -122,19 +125,19 @@ def hidden(host: Host) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def architectures(host: Host) -> Iterator[Finding]:
-    """A framework has no code for a GPU that is here."""
+def check_architectures(host: Host) -> Iterator[Finding]:
+    """A framework has no machine code for a GPU of this host."""
     torch = host.seen.get("torch")
     built = {"torch": torch.facts.get("architectures") if torch else None}
     if torch and torch.facts.get("kernel_ran") and len(host.visible_gpus) == 1:
-        built["torch"] = None  # it has run on the one that there is
+        built["torch"] = None  # it has run on the only GPU
     if host.tensorflow:
         built["tensorflow"] = host.tensorflow.build.get("architectures")
     for name, known in built.items():
         listed = [str(a) for a in known] if isinstance(known, list) else []
         if not any(a.startswith(("sm_", "compute_")) for a in listed):
             continue
-        for gpu in _distinct(host.visible_gpus):
+        for gpu in {(g.name, g.capability): g for g in host.visible_gpus}.values():
             if gpu.capability is not None and not runs_on(gpu.capability, listed):
                 sm = f"sm_{gpu.capability[0]}{gpu.capability[1]}"
                 yield Finding(
@@ -146,7 +149,7 @@ def architectures(host: Host) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def cpu_builds(host: Host) -> Iterator[Finding]:
+def check_cpu_builds(host: Host) -> Iterator[Finding]:
     """There is a GPU, and a framework that is built without CUDA."""
     if not host.visible_gpus:
         return
@@ -154,15 +157,15 @@ def cpu_builds(host: Host) -> Iterator[Finding]:
     if torch and torch.build and not (torch.build.get("cuda") or torch.build.get("hip")):
         yield Finding(
             "cpu-build", "warning", "torch", f"torch {torch.version} is built without CUDA",
-            "torch.cuda.is_available() is False whatever the driver is; a model tagged for a GPU "
+            "torch.cuda.is_available() is False with every driver; a model tagged for a GPU "
             "does not load without map_location",
             "pip install --force-reinstall torch  (the build for your CUDA)",
         )  # fmt: skip
-    flow = host.tensorflow
-    if flow and flow.build and not (flow.build.get("cuda") or flow.build.get("hip")):
+    tf = host.tensorflow
+    if tf and tf.build and not (tf.build.get("cuda") or tf.build.get("hip")):
         yield Finding(
-            "cpu-build", "warning", flow.name, f"{flow.name} {flow.version} is built without CUDA",
-            "Weights and operations stay on the CPU without a word",
+            "cpu-build", "warning", tf.name, f"{tf.name} {tf.version} is built without CUDA",
+            "Weights and operations stay on the CPU, without a message",
             "pip uninstall tensorflow-cpu; pip install 'tensorflow[and-cuda]'",
         )  # fmt: skip
     if host.onnxruntimes and not host.package("onnxruntime-gpu"):
@@ -175,59 +178,52 @@ def cpu_builds(host: Host) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def missing_libraries(host: Host) -> Iterator[Finding]:
-    """A framework opens CUDA's libraries at run time, and those of its major version lack."""
+def check_libraries(host: Host) -> Iterator[Finding]:
+    """CUDA libraries that a framework opens at run time are missing in its major version."""
     if not host.visible_gpus or not host.system.startswith("Linux"):
         return
-    for package, cuda in cuda_builds(host):
-        if package.name == "torch" or works(package, host):  # the former carries or requires them
+    for package, cuda in find_cuda_builds(host):
+        if package.name == "torch" or uses_gpu(package, host):  # torch's wheels bring them
             continue
-        wanted = {
-            "cudart": numbers(cuda)[:1],
-            "cudnn": numbers(str(package.build.get("cudnn") or 9))[:1],
+        needed = {
+            "cudart": parse_release(cuda)[:1],
+            "cudnn": parse_release(str(package.build.get("cudnn") or 9))[:1],
         }
-        lacking = [
+        missing = [
             f"lib{name}.so.{major[0]}"
-            for name, major in wanted.items()
-            if major and not any(x.name == name and _serves(x, major[0]) for x in host.libraries)
+            for name, major in needed.items()
+            if major and not any((x.name, x.major) == (name, major[0]) for x in host.libraries)
         ]
-        if lacking:
-            extra = (
-                "onnxruntime-gpu[cuda,cudnn]" if "onnx" in package.name else "tensorflow[and-cuda]"
-            )
+        if missing:
+            onnxruntime = "onnx" in package.name
+            extra = "onnxruntime-gpu[cuda,cudnn]" if onnxruntime else "tensorflow[and-cuda]"
             yield Finding(
                 "libraries-missing", "error", package.name,
-                f"{package.name} {package.version} needs {', '.join(lacking)}, and none is found",
+                f"{package.name} {package.version} needs {', '.join(missing)}, and none is found",
                 "It prints that it cannot open them, and runs on the CPU",
                 f"pip install '{extra}'",
             )  # fmt: skip
 
 
-def _serves(library: Library, major: int) -> bool:
-    """Whether a library is of a major version; wheels of CUDA's parts count as CUDA does not."""
-    if library.name == "cudart" or library.name == "cudnn":
-        return library.major == major
-    return True
-
-
-def cudnn_majors(host: Host) -> Iterator[Finding]:
-    """Two cuDNNs of different major versions are here."""
-    found = {x.major: x for x in host.libraries if x.name == "cudnn" and x.major}
-    if len(found) > 1:
-        listed = "; ".join(f"{x.version} ({x.origin}, {x.path})" for x in found.values())
+def check_cudnn_versions(host: Host) -> Iterator[Finding]:
+    """CuDNN is installed in two major versions."""
+    versions = {x.major: x for x in host.libraries if x.name == "cudnn" and x.major}
+    if len(versions) > 1:
+        listed = "; ".join(f"{x.version} ({x.origin}, {x.path})" for x in versions.values())
         yield Finding(
-            "cudnn-majors", "warning", "cudnn", f"cuDNN of {len(found)} major versions: {listed}",
-            "Which one a framework opens depends on LD_LIBRARY_PATH and on who is imported first: "
+            "cudnn-majors", "warning", "cudnn",
+            f"cuDNN in {len(versions)} major versions: {listed}",
+            "Which one a framework opens depends on LD_LIBRARY_PATH and on the order of imports: "
             "\"Could not load library libcudnn_ops\", \"Loaded runtime CuDNN library … but source "
             'was compiled with …"',
             "remove the one that no installed framework is built for",
         )  # fmt: skip
 
 
-def wheels_beside(host: Host) -> Iterator[Finding]:
-    """Wheels of one CUDA lie beside a torch that is built for another."""
+def check_cuda_wheels(host: Host) -> Iterator[Finding]:
+    """Wheels for one CUDA are installed with a torch that is built for another."""
     torch = host.package("torch")
-    built = numbers(str(torch.build.get("cuda") or ""))[:1] if torch else ()
+    built = parse_release(str(torch.build.get("cuda") or ""))[:1] if torch else ()
     if torch is None or not built:
         return
     others = sorted(
@@ -235,80 +231,68 @@ def wheels_beside(host: Host) -> Iterator[Finding]:
         for name in host.packages
         if (match := re.fullmatch(r"nvidia-.+-cu(\d+)", name)) and int(match[1]) != built[0]
     )
-    needed = {word.split("-cu")[0] for word in others}
+    folders = {name.split("-cu")[0] for name in others}
     if others:
         sample = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
         yield Finding(
             "cuda-wheels-mixed", "warning", "torch",
             f"torch {torch.version} is built for CUDA {torch.build.get('cuda')}, and {sample} "
             "are for another",
-            f"They fill {len(needed)} of the same folders under nvidia/, and whoever is imported "
-            "first decides which libraries the process has",
+            f"They are installed in {len(folders)} of the same folders under nvidia/, and the "
+            "framework that is imported first decides which libraries the process loads",
             "give each framework its own environment, or: pip uninstall " + " ".join(others),
         )  # fmt: skip
 
 
-def shadowed(host: Host) -> Iterator[Finding]:
-    """LD_LIBRARY_PATH holds another version of a library that a wheel brings."""
+def check_library_path(host: Host) -> Iterator[Finding]:
+    """LD_LIBRARY_PATH has another version of a library than a wheel."""
     wheels = {x.name: x for x in host.libraries if x.origin.startswith("wheel")}
     for library in host.libraries:
         wheel = wheels.get(library.name)
         if library.origin != "LD_LIBRARY_PATH" or wheel is None:
             continue
-        size = min(len(numbers(library.version)), len(numbers(wheel.version)), 2)
-        if numbers(library.version)[:size] != numbers(wheel.version)[:size]:
+        size = min(len(parse_release(library.version)), len(parse_release(wheel.version)), 2)
+        if parse_release(library.version)[:size] != parse_release(wheel.version)[:size]:
             yield Finding(
                 "library-shadowed", "warning", "LD_LIBRARY_PATH",
                 f"{library.path} ({library.version}) comes before {wheel.origin.split()[1]} "
                 f"{wheel.version}",
-                "The loader looks into LD_LIBRARY_PATH before a wheel's own folder: the framework "
-                "gets a library that it was not built with",
+                "The loader searches LD_LIBRARY_PATH before the folder of a wheel: the framework "
+                "gets a library that it is not built with",
                 "unset LD_LIBRARY_PATH",
             )  # fmt: skip
 
 
-def seen_less(host: Host) -> Iterator[Finding]:
-    """A framework that is built for CUDA sees no GPU, though one is here."""
+def check_seen_gpus(host: Host) -> Iterator[Finding]:
+    """A framework that is built for CUDA does not see or cannot use the GPU of this host."""
     if not host.visible_gpus:
         return
-    torch, flow = host.seen.get("torch"), host.seen.get("tensorflow")
-    package = host.package("torch")
-    if (
-        torch
-        and package
-        and package.build.get("cuda")
-        and torch.facts.get("cuda_available") is False
-    ):
+    package, torch = host.package("torch"), host.seen.get("torch")
+    cuda = package.build.get("cuda") if package else None
+    if package and cuda and torch and torch.facts.get("cuda_available") is False:
         yield Finding(
             "device-unseen", "error", "torch",
-            f"torch {package.version} is built for CUDA {package.build['cuda']} and sees no GPU",
+            f"torch {package.version} is built for CUDA {cuda} and sees no GPU",
             "torch.cuda.is_available() is False", "python -c 'import torch; torch.cuda.init()'",
         )  # fmt: skip
     if torch and torch.facts.get("kernel_problem"):
         yield Finding(
             "kernel-failed", "error", "torch",
             f"an operation on cuda:0 failed: {torch.facts['kernel_problem']}",
-            "The GPU is seen, and cannot be used by this build", "",
+            "The GPU is seen, and this build cannot use it",
         )  # fmt: skip
-    if (
-        flow
-        and host.tensorflow
-        and host.tensorflow.build.get("cuda")
-        and flow.facts.get("gpus") == 0
-    ):
+    package, tensorflow = host.tensorflow, host.seen.get("tensorflow")
+    built = package is not None and package.build.get("cuda")
+    if package and built and tensorflow and tensorflow.facts.get("gpus") == 0:
         yield Finding(
             "device-unseen", "error", "tensorflow",
-            f"tensorflow {host.tensorflow.version} is built for CUDA and sees no GPU",
-            "Weights and operations stay on the CPU without a word",
+            f"tensorflow {package.version} is built for CUDA and sees no GPU",
+            "Weights and operations stay on the CPU, without a message",
             "pip install 'tensorflow[and-cuda]'",
         )  # fmt: skip
 
 
-def _distinct(gpus: Iterable[Gpu]) -> list[Gpu]:
-    return list({(g.name, g.capability): g for g in gpus}.values())
-
-
 RULES = (
-    driver, driver_age, hidden, architectures, cpu_builds, missing_libraries, cudnn_majors,
-    wheels_beside, shadowed, seen_less,
+    check_driver, check_driver_version, check_visibility, check_architectures, check_cpu_builds,
+    check_libraries, check_cudnn_versions, check_cuda_wheels, check_library_path, check_seen_gpus,
 )  # fmt: skip

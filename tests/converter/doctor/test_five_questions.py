@@ -24,8 +24,8 @@ from hosts import (
 from repository import FIXTURES
 
 from converter.cli import app
-from converter.doctor.host import Seen
-from converter.doctor.probes import probe
+from converter.doctor import diagnosis
+from converter.doctor.host import ImportResult
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def doctor(monkeypatch, capsys):
     """Return a function that runs the command on a made-up host: its document."""
 
     def run(made, source):
-        monkeypatch.setattr(probe, "look", lambda *a, **k: made)
+        monkeypatch.setattr(diagnosis, "probe_host", lambda *a, **k: made)
         app.run(["doctor", str(source), "--json"])
         return json.loads(capsys.readouterr().out)
 
@@ -75,7 +75,7 @@ def test_why_does_keras_load_model_fail_when_using_a_gpu(doctor):
 
 
 def test_why_does_a_multi_gpu_savedmodel_fail_to_load(doctor, savedmodel):
-    """Replicas, placements and collectives are in the graph; they are taken out again."""
+    """Replicas, check_placement and collectives are in the graph; they are taken out again."""
     source = savedmodel("loop_expanded")
     found = doctor(host(TENSORFLOW, KERAS, TF_KERAS), source)
     assert found["source"]["distribution"]["replicas"] == 2
@@ -93,7 +93,9 @@ def test_why_is_tensorflow_loading_weights_on_the_cpu(doctor, savedmodel):
     """A GPU is there, and TensorFlow does not see it; then one where the runtime decides."""
     source = savedmodel("tf_keras_default")
     blind = host(
-        TENSORFLOW, gpus=nvidia(H100), seen={"tensorflow": Seen("2.21.0", ("CPU:0",), {"gpus": 0})}
+        TENSORFLOW,
+        gpus=nvidia(H100),
+        seen={"tensorflow": ImportResult("2.21.0", ("CPU:0",), {"gpus": 0})},
     )
     found = doctor(blind, source)
     codes = {f["code"]: f for f in found["findings"]}
@@ -104,7 +106,7 @@ def test_why_is_tensorflow_loading_weights_on_the_cpu(doctor, savedmodel):
 
     well = host(
         TENSORFLOW, gpus=nvidia(H100), libraries=CUDA_12,
-        seen={"tensorflow": Seen("2.21.0", ("GPU:0", "CPU:0"), {"gpus": 1})},
+        seen={"tensorflow": ImportResult("2.21.0", ("GPU:0", "CPU:0"), {"gpus": 1})},
     )  # fmt: skip
     found = doctor(well, source)
     assert found["exit_code"] == 0
@@ -141,7 +143,7 @@ def test_how_to_resolve_a_cuda_deserialization_error(doctor, tmp_path):
     )
     assert found["predictions"][0]["mends"] == 'map_location="cpu"'
     assert found["advice"]["device"] == "cpu"
-    assert "no NVIDIA GPU and no driver: the CPU it is" in found["advice"]["why"]
+    assert "no NVIDIA GPU and no driver, so the CPU is used" in found["advice"]["why"]
     assert "--to torch --device cpu" in commands(found)
     (said,) = found["source"]["not_recorded"]
     assert said.startswith("the versions of torch, CUDA, cuDNN and the driver")

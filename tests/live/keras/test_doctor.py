@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from repository import FIXTURES
+from repository import FIXTURES, ROOT
 
 pytest.importorskip("tf_keras", exc_type=ImportError)
+DATA = ROOT / "converter" / "doctor" / "data"
 
 SCRIPT = """
 import json, sys, tempfile
@@ -32,6 +33,20 @@ def test_the_stored_outcomes_are_keras_own():
     for made, name in ((configs, "keras_configs.json"), (files, "keras_files.json")):
         stored = (FIXTURES / "doctor" / name).read_text()
         assert addressless(json.dumps(made)) == addressless(json.dumps(json.loads(stored)))
+
+
+@pytest.mark.slow
+def test_the_stored_tables_are_the_frameworks_own(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "import make_tables as m; m.main(Path(sys.argv[2])); print(m.keras.__version__)"
+    )
+    command = [sys.executable, "-c", script, str(FIXTURES / "doctor"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=110)
+    if not done.stdout.splitlines()[-1].startswith("3.15."):
+        pytest.skip("stored for keras 3.15")
+    for name in ("keras_arguments.json", "tensorflow_ops.txt"):
+        assert (tmp_path / name).read_text() == (DATA / name).read_text()
 
 
 def addressless(text):

@@ -6,11 +6,11 @@ import pytest
 from hosts import KERAS, TENSORFLOW, TF_KERAS, TORCH, host, package
 from repository import FIXTURES
 
-from converter.doctor import source as sources
 from converter.doctor.findings import Prediction
 from converter.doctor.loaders import confirm as confirming
-from converter.doctor.loaders.confirm import confirm, judged, refusal
+from converter.doctor.loaders.confirm import apply_answer, confirm, explain_refusal
 from converter.doctor.loaders.predictions import predict
+from converter.doctor.source import read_source
 
 LOADS = Prediction("torch.load(path)", "torch", "2.13", installed=True, outcome="loads")
 FAILS = Prediction(
@@ -35,7 +35,7 @@ def said(outcome, error="", message=""):
     ],
 )
 def test_the_measurement_counts(prediction, answer, outcome, check):
-    found = judged(prediction, answer)
+    found = apply_answer(prediction, answer)
     assert (found.outcome, found.check) == (outcome, check)
     if outcome == "fails":
         assert found.measured.endswith(answer["message"])
@@ -62,8 +62,8 @@ ALL = host(KERAS, TF_KERAS, TENSORFLOW, TORCH)
     ],
 )  # fmt: skip
 def test_what_could_run_the_authors_code_is_not_run(name, made, loader, word, monkeypatch):
-    monkeypatch.setattr(confirming, "_run", None)  # would raise, were it called
-    source = sources.look(str(FIXTURES / name))
+    monkeypatch.setattr(confirming, "_call", None)  # would raise, were it called
+    source = read_source(str(FIXTURES / name))
     (prediction,) = [p for p in predict(source, made) if p.loader == loader]
     (found,) = confirm([prediction], source, made)
     assert found.check.startswith("not run: ")
@@ -77,9 +77,9 @@ def test_what_is_safe_is_run():
         ("torch/torch2.13-script.pt", "torch.jit.load(path)"),
         ("keras/keras315_functional.keras", "keras.models.load_model(path)"),
     ):
-        source = sources.look(str(FIXTURES / name))
+        source = read_source(str(FIXTURES / name))
         (prediction,) = [p for p in predict(source, ALL) if p.loader == loader]
-        assert refusal(prediction, source) == "", name
+        assert explain_refusal(prediction, source) == "", name
 
 
 FAKE = """
@@ -107,7 +107,7 @@ def test_a_loader_runs_in_a_child_and_its_end_is_its_answer(
     modules.mkdir()
     (modules / "torch.py").write_text(FAKE.format(body=body))
     monkeypatch.setenv("PYTHONPATH", str(modules))
-    source = sources.look(str(FIXTURES / "torch" / "torch2.13-zip.pth"))
+    source = read_source(str(FIXTURES / "torch" / "torch2.13-zip.pth"))
     made = host(TORCH, executable=sys.executable)
     found = list(confirm(predict(source, made)[:1], source, made, seconds=2.0))
     assert found[0].outcome == outcome

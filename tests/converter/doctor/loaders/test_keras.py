@@ -8,14 +8,14 @@ import pytest
 from hosts import KERAS, TENSORFLOW, TF_KERAS, host, package
 from repository import FIXTURES
 
-from converter.doctor import source as sources
 from converter.doctor.loaders import keras as keras_rules
-from converter.doctor.loaders.keras_loaders import KerasFacts
+from converter.doctor.loaders.keras_loader import KerasFacts
+from converter.doctor.source import read_source
 
 CONFIGS = json.loads((FIXTURES / "doctor" / "keras_configs.json").read_text())
 FILES = json.loads((FIXTURES / "doctor" / "keras_files.json").read_text())
 BOTH = host(KERAS, TF_KERAS, TENSORFLOW)
-LOADERS = {"keras": keras_rules.keras_3, "tf_keras": keras_rules.tf_keras}
+LOADERS = {"keras": keras_rules.predict_keras_3, "tf_keras": keras_rules.predict_tf_keras}
 
 
 def check(facts, said_by):
@@ -47,7 +47,7 @@ def test_files_end_as_predicted(name, tmp_path):
     path = FIXTURES / "keras" / called
     if source:
         path = Path(shutil.copy(FIXTURES / "keras" / source, tmp_path / called))
-    check(sources.look(str(path)).keras, FILES[name])
+    check(read_source(str(path)).keras, FILES[name])
 
 
 def test_the_stored_outcomes_have_every_end():

@@ -7,12 +7,16 @@ import pytest
 from hosts import CUDA_12, H100, TENSORFLOW, host, nvidia
 from repository import FIXTURES
 
-from converter.doctor import source as sources
-from converter.doctor.data.tensorflow_ops import OPS
-from converter.doctor.host import Seen
+from converter.doctor.host import ImportResult
 from converter.doctor.loaders import tensorflow as tensorflow_rules
-from converter.doctor.loaders.predictions import findings, predict
-from converter.doctor.loaders.tensorflow import TensorFlowFacts, gpu_index, placements
+from converter.doctor.loaders.predictions import check_source, predict
+from converter.doctor.loaders.tensorflow import (
+    TensorFlowFacts,
+    check_placement,
+    gpu_index,
+    read_registered_ops,
+)
+from converter.doctor.source import read_source
 
 OUTCOMES = json.loads((FIXTURES / "doctor" / "tensorflow_outcomes.json").read_text())
 CPU = host(TENSORFLOW)
@@ -33,14 +37,14 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", OUTCOMES["savedmodels"])
 def test_savedmodels_of_gpus_load_on_a_cpu(name, folder):
-    prediction = predict(sources.look(str(folder / name)), CPU)[0]
+    prediction = predict(read_source(str(folder / name)), CPU)[0]
     assert prediction.loader == "tf.saved_model.load(path)"
     assert prediction.outcome == OUTCOMES["savedmodels"][name]["outcome"]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("model", "savedmodel"), ("graph.pb", "graphdef")])
 def test_an_op_that_nobody_registered(name, kind, folder):
-    prediction = predict(sources.look(str(folder / name)), CPU)[0]
+    prediction = predict(read_source(str(folder / name)), CPU)[0]
     said = OUTCOMES["unknown op"][kind]
     assert (prediction.outcome, prediction.error) == (said["outcome"], said["error"])
     assert said["message"].startswith(prediction.message)
@@ -53,7 +57,7 @@ def test_a_graphs_own_functions_are_no_unknown_ops():
     )
     assert facts.unknown_ops == ()
     assert TensorFlowFacts("graphdef", {"my_function": 1}).unknown_ops == ("my_function",)
-    assert {"MatMul", "CudnnRNNV3", "PartitionedCall", "EagerPyFunc"} <= OPS
+    assert {"MatMul", "CudnnRNNV3", "PartitionedCall", "EagerPyFunc"} <= read_registered_ops()
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,7 @@ def test_a_graphs_own_functions_are_no_unknown_ops():
     ],
 )
 def test_what_loads_and_runs_elsewhere(name, codes, folder):
-    found = {f.code for f in findings(sources.look(str(folder / name)), CPU)}
+    found = {f.code for f in check_source(read_source(str(folder / name)), CPU)}
     assert codes <= found
     if not codes:
         assert "placement-absent" not in found
@@ -74,27 +78,31 @@ def test_what_loads_and_runs_elsewhere(name, codes, folder):
 
 def test_where_the_gpu_is_its_placements_are_no_finding():
     named = TensorFlowFacts("savedmodel", {"MatMul": 1}, {"/device:GPU:0": 3})
-    assert [f.code for f in placements(named, CPU)] == ["placement-absent"]
-    assert placements(named, GPU) == []
+    assert [f.code for f in check_placement(named, CPU)] == ["placement-absent"]
+    assert check_placement(named, GPU) == []
     second = TensorFlowFacts("savedmodel", {"MatMul": 1}, {"/device:GPU:1": 3})
-    (found,) = placements(second, GPU)
+    (found,) = check_placement(second, GPU)
     assert "sees 1 GPU(s)" in found.what
 
 
 def test_that_nothing_is_placed_is_said_where_there_is_a_gpu():
     free = TensorFlowFacts("savedmodel", {"MatMul": 1}, {"/device:CPU:0": 1})
-    (note,) = placements(free, GPU)
+    (note,) = check_placement(free, GPU)
     assert (note.code, note.severity) == ("placement-free", "note")
     assert "verify" in note.fix
-    assert placements(free, CPU) == []
+    assert check_placement(free, CPU) == []
 
 
 def test_ops_without_a_kernel_here():
     facts = TensorFlowFacts(
         "savedmodel", {"CudnnRNNV3": 2, "EagerPyFunc": 1, "CollectiveReduceV2": 1}
     )
-    assert [f.code for f in placements(facts, CPU)] == ["collectives", "cudnn-ops", "py-func"]
-    assert [f.code for f in placements(facts, GPU)] == ["placement-free", "collectives", "py-func"]
+    assert [f.code for f in check_placement(facts, CPU)] == ["collectives", "cudnn-ops", "py-func"]
+    assert [f.code for f in check_placement(facts, GPU)] == [
+        "placement-free",
+        "collectives",
+        "py-func",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -114,10 +122,10 @@ def test_which_gpu_a_device_names(device, index):
 
 
 def test_tensorflows_own_word_counts():
-    assert tensorflow_rules.gpus(GPU) == 1
+    assert tensorflow_rules.count_gpus(GPU) == 1
     blind = host(
-        TENSORFLOW, gpus=nvidia(H100), seen={"tensorflow": Seen("2.21", facts={"gpus": 0})}
+        TENSORFLOW, gpus=nvidia(H100), seen={"tensorflow": ImportResult("2.21", facts={"gpus": 0})}
     )
-    assert tensorflow_rules.gpus(blind) == 0
-    crashed = host(TENSORFLOW, gpus=nvidia(H100), seen={"tensorflow": Seen(problem="died")})
-    assert tensorflow_rules.gpus(crashed) == 1
+    assert tensorflow_rules.count_gpus(blind) == 0
+    crashed = host(TENSORFLOW, gpus=nvidia(H100), seen={"tensorflow": ImportResult(problem="died")})
+    assert tensorflow_rules.count_gpus(crashed) == 1

@@ -9,11 +9,17 @@ import pytest
 from hosts import H100, TORCH, TORCH_CUDA, host, nvidia, package, torch_seen
 from repository import FIXTURES
 
-from converter.doctor import source as sources
 from converter.doctor.loaders import torch as torch_rules
+from converter.doctor.loaders.pickle_events import Event, scan_pickle
 from converter.doctor.loaders.predictions import predict
-from converter.doctor.loaders.torch import ALLOWED, TorchFacts, device_refusal, global_refusal, view
-from converter.doctor.loaders.torch_stream import Event, walk
+from converter.doctor.loaders.torch import (
+    ALLOWED,
+    TorchFacts,
+    check_device,
+    check_global,
+    find_torch,
+)
+from converter.doctor.source import read_source
 
 OUTCOMES = json.loads((FIXTURES / "doctor" / "torch_outcomes.json").read_text())
 CPU = host(TORCH)
@@ -34,7 +40,7 @@ def agrees(prediction, said, *, exact=60):
 
 @pytest.mark.parametrize("name", OUTCOMES["files"])
 def test_fixtures_end_as_predicted(name):
-    source = sources.look(str(FIXTURES / "torch" / name))
+    source = read_source(str(FIXTURES / "torch" / name))
     predictions = {p.loader: p for p in predict(source, CPU)}
     for loader, said in OUTCOMES["files"][name].items():
         prediction = (
@@ -62,17 +68,17 @@ def test_the_fixtures_have_every_end():
 def test_a_pickle_that_is_no_torch_file(tmp_path):
     path = tmp_path / "plain.pkl"
     path.write_bytes(pickle.dumps({"a": 1}, 2))
-    prediction = predict(sources.look(str(path)), CPU)[0]
+    prediction = predict(read_source(str(path)), CPU)[0]
     assert agrees(prediction, OUTCOMES["plain pickle"], exact=20)
     assert prediction.cause == "no-torch-file"
 
 
 @pytest.mark.parametrize("tag", OUTCOMES["tags"])
 def test_device_tags_end_as_predicted(tag):
-    here = view(CPU)
+    here = find_torch(CPU)
     for loader, refusal in (
-        ("load", device_refusal(tag, here)),
-        ("jit", torch_rules._jit_device(tag, here)),
+        ("load", check_device(tag, here)),
+        ("jit", torch_rules.check_jit_device(tag, here)),
     ):
         said = OUTCOMES["tags"][tag][loader]
         assert (refusal is None) == (said["outcome"] == "loads"), (loader, refusal, said)
@@ -86,7 +92,7 @@ def test_device_tags_end_as_predicted(tag):
 @pytest.mark.parametrize("row", OUTCOMES["counted"], ids=lambda r: f"{r['tag']} of {r['devices']}")
 def test_device_indices_end_as_predicted(row):
     made = host(TORCH_CUDA, seen=torch_seen(row["devices"]))
-    refusal = device_refusal(row["tag"], view(made))
+    refusal = check_device(row["tag"], find_torch(made))
     assert refusal.message.startswith(row["message"][:150])
     assert f"torch.cuda.device_count() is {row['devices']}" in refusal.message
 
@@ -108,7 +114,7 @@ def test_the_allow_list_is_torchs_own():
     ],
 )
 def test_what_torch_must_see(made, cuda, built):
-    assert (view(made).cuda_devices, view(made).cuda_built) == (cuda, built)
+    assert (find_torch(made).cuda_devices, find_torch(made).cuda_built) == (cuda, built)
 
 
 def facts(*events, container="zip"):
@@ -146,17 +152,17 @@ def test_a_torch_before_weights_only_runs_code_and_only_that_would_tell():
 
 @pytest.mark.parametrize("name", ["os.system", "posix.system", "nt.system", "sys.exit"])
 def test_blocked_modules_are_named_as_such(name):
-    assert "is blocked" in global_refusal(name).message
+    assert "is blocked" in check_global(name).message
 
 
 def test_a_mixed_checkpoint_and_code_that_names_devices():
     mixed = {"cpu": 1, "cuda:0": 3}
-    (note,) = torch_rules.placements(facts(("storage", "cuda:0")), mixed, CPU)
+    (note,) = torch_rules.check_placement(facts(("storage", "cuda:0")), mixed, CPU)
     assert (note.code, note.severity) == ("devices-mixed", "note")
     code = TorchFacts("script", (), {"cuda:0": 2})
-    (found,) = torch_rules.placements(code, {}, CPU)
+    (found,) = torch_rules.check_placement(code, {}, CPU)
     assert (found.code, found.severity) == ("device-in-code", "error")
-    assert torch_rules.placements(code, {}, host(TORCH_CUDA, seen=torch_seen(1))) == []
+    assert torch_rules.check_placement(code, {}, host(TORCH_CUDA, seen=torch_seen(1))) == []
 
 
 @pytest.mark.parametrize("name", OUTCOMES["exported"])
@@ -167,14 +173,14 @@ def test_exported_programs_end_as_predicted(name, tmp_path):
         tensors = () if place == "models/" else (Event("storage", device),)
         facts = TorchFacts("exported", tensors, {device: 3}, schema="8.20")
     else:
-        facts = sources.look(str(FIXTURES / "torch" / name)).torch
+        facts = read_source(str(FIXTURES / "torch" / name)).torch
     (prediction,) = torch_rules.predict(facts, CPU)
     assert (prediction.loader, prediction.mends) == ("torch.export.load(path)", "")
     assert agrees(prediction, said, exact=20), (prediction, said)
 
 
 def test_what_an_exported_program_names_is_found():
-    source = sources.look(str(FIXTURES / "torch_moved" / "exported-cuda0.pt2"))
+    source = read_source(str(FIXTURES / "torch_moved" / "exported-cuda0.pt2"))
     assert [e.value for e in source.torch.events] == ["cuda:0"]
     assert "cuda:0" in source.torch.code_devices
     (prediction,) = torch_rules.predict(source.torch, CPU)
@@ -182,7 +188,7 @@ def test_what_an_exported_program_names_is_found():
     (there,) = torch_rules.predict(source.torch, host(TORCH_CUDA, seen=torch_seen(1)))
     assert there.outcome == "loads"
     nodes = TorchFacts("exported", (), {"cuda:0": 4}, schema="8.20")
-    (found,) = torch_rules.placements(nodes, {}, CPU)
+    (found,) = torch_rules.check_placement(nodes, {}, CPU)
     assert (found.code, found.fix) == ("device-in-code", "convert SOURCE --to pt2 --device cpu")
 
 
@@ -197,16 +203,16 @@ class Named:
 @pytest.mark.parametrize("protocol", range(6))
 def test_globals_are_found_in_every_protocol(protocol):
     data = pickle.dumps({"a": [1, (2, 3), Named("x")], "b": Named(None)}, protocol)
-    found = walk(data)
-    assert found.whole
+    found = scan_pickle(data)
+    assert found.complete
     assert found.end == len(data)
     assert f"{__name__}.Named" in [e.value for e in found.events if e.kind == "global"]
 
 
 def test_opcodes_that_torch_does_not_read_are_events():
-    kinds = {e.kind for e in walk(pickle.dumps({"a": 1}, 4)).events}
+    kinds = {e.kind for e in scan_pickle(pickle.dumps({"a": 1}, 4)).events}
     assert "opcode" in kinds
-    assert "opcode" not in {e.kind for e in walk(pickle.dumps({"a": 1}, 2)).events}
+    assert "opcode" not in {e.kind for e in scan_pickle(pickle.dumps({"a": 1}, 2)).events}
 
 
 class Persistent(pickle.Pickler):
@@ -221,7 +227,7 @@ def test_devices_are_found_though_memoised(protocol):
     out = io.BytesIO()
     ids = [("storage", Named, str(i), d, 4) for i, d in enumerate(("cuda:1", "cpu", "cuda:1"))]
     Persistent(out, protocol).dump({"w": ids})
-    devices = [e.value for e in walk(out.getvalue()).events if e.kind == "storage"]
+    devices = [e.value for e in scan_pickle(out.getvalue()).events if e.kind == "storage"]
     assert devices == ["cuda:1", "cpu"]
 
 
@@ -230,10 +236,10 @@ def test_every_truncation_is_walked_without_an_exception():
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         (name,) = [n for n in archive.namelist() if n.endswith("/data.pkl")]
         content = archive.read(name)
-    whole = walk(content).events
+    whole = scan_pickle(content).events
     for end in range(len(content)):
-        found = walk(content[:end])
-        assert not found.whole
+        found = scan_pickle(content[:end])
+        assert not found.complete
         assert set(found.events) <= set(whole) | {e for e in found.events if e.kind == "global"}
 
 
@@ -242,5 +248,5 @@ def test_noise_is_walked_without_an_exception():
 
     rng = random.Random(5)
     for _ in range(3000):
-        walk(bytes([0x80, 2]) + rng.randbytes(60))
-        walk(rng.randbytes(60))
+        scan_pickle(bytes([0x80, 2]) + rng.randbytes(60))
+        scan_pickle(rng.randbytes(60))

@@ -8,11 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from converter.doctor.host import Gpu, Package
-from converter.doctor.probes import libraries, machine, nvidia, probe
-from converter.doctor.probes import packages as probe_packages
+from converter.doctor.probes import machine, nvidia
+from converter.doctor.probes.host import probe_framework, probe_host
+from converter.doctor.probes.libraries import find_libraries
+from converter.doctor.probes.packages import (
+    find_packages,
+    parse_tensorflow_build,
+    parse_torch_build,
+)
 from formats.errors import EnvironmentFault
+
+DOCTOR = ROOT / "converter" / "doctor"
 
 
 def write(path, text):
@@ -40,7 +49,7 @@ def test_records_are_read_and_nothing_is_imported(tmp_path):
     record(tmp_path, "tf_keras", "2.21.0")
     record(tmp_path, "some_other", "1.0")
     record(tmp_path, "nvidia_cudnn_cu12", "9.3.0.75")
-    found = probe_packages.look([str(tmp_path), str(tmp_path / "gone"), str(tmp_path / ".")])
+    found = find_packages([str(tmp_path), str(tmp_path / "gone"), str(tmp_path / ".")])
     assert set(found) == {"torch", "tf-keras", "nvidia-cudnn-cu12"}
     (torch,) = found["torch"]
     assert torch.version == "2.13.0+cu130"
@@ -52,7 +61,7 @@ def test_records_are_read_and_nothing_is_imported(tmp_path):
 def test_two_folders_give_two_records_in_order(tmp_path):
     record(tmp_path / "a", "numpy", "2.0.0")
     record(tmp_path / "b", "numpy", "1.26.4")
-    found = probe_packages.look([str(tmp_path / "a"), str(tmp_path / "b")])
+    found = find_packages([str(tmp_path / "a"), str(tmp_path / "b")])
     assert [p.version for p in found["numpy"]] == ["2.0.0", "1.26.4"]
 
 
@@ -62,20 +71,20 @@ def test_tensorflows_build_is_parsed():
         "['sm_60', 'compute_90']), ('cuda_version', '12.5.1'), ('cudnn_version', '9'), "
         "('is_cuda_build', True), ('is_rocm_build', False)])\n"
     )
-    found = probe_packages.tensorflow_build(text)
+    found = parse_tensorflow_build(text)
     assert found == {
         "cuda": "12.5.1",
         "cudnn": "9",
         "hip": False,
         "architectures": ["sm_60", "compute_90"],
     }
-    assert probe_packages.tensorflow_build(text.replace("True", "False"))["cuda"] is None
+    assert parse_tensorflow_build(text.replace("True", "False"))["cuda"] is None
 
 
 @pytest.mark.parametrize("text", ["", "x = (", "x = __import__('os').getpid()", "\0", "(" * 5000])
 def test_damaged_build_files_say_nothing(text):
-    assert probe_packages.torch_build(text).get("cuda") is None
-    assert probe_packages.tensorflow_build(text) == {}
+    assert parse_torch_build(text).get("cuda") is None
+    assert parse_tensorflow_build(text) == {}
 
 
 def test_whose_files_onnxruntime_consists_of(tmp_path):
@@ -87,7 +96,7 @@ def test_whose_files_onnxruntime_consists_of(tmp_path):
           "cuda_version = '13.0'\n")  # fmt: skip
     write(capi / "libonnxruntime_providers_cuda.so", "")
     write(capi / "libonnxruntime_providers_shared.so", "")
-    found = probe_packages.look([str(tmp_path)])
+    found = find_packages([str(tmp_path)])
     for name in ("onnxruntime", "onnxruntime-gpu"):
         build = found[name][0].build
         assert (build["module_of"], build["cuda"]) == ("onnxruntime-gpu", "13.0")
@@ -106,7 +115,7 @@ def test_libraries_of_paths_wheels_and_toolkits(tmp_path):
     write(tmp_path / "usr" / "local" / "cuda-13.0" / "lib64" / "libcudart.so.13.0.96", "")
     wheels = {"nvidia-cudnn-cu12": "9.3.0.75", "nvidia-cuda-runtime": "13.0.96"}
     packages = {name: (Package(name, version, "/site"),) for name, version in wheels.items()}
-    found = libraries.look(packages, {"LD_LIBRARY_PATH": f"{old}{os.pathsep}/gone"}, tmp_path)
+    found = find_libraries(packages, {"LD_LIBRARY_PATH": f"{old}{os.pathsep}/gone"}, tmp_path)
     told = [(x.name, x.version, x.origin) for x in found]
     assert told == [
         ("cudnn", "8.9.7", "LD_LIBRARY_PATH"),
@@ -121,7 +130,7 @@ def test_libraries_of_conda_and_of_the_loaders_settings(tmp_path):
     write(tmp_path / "conda" / "lib" / "libcudnn.so.9", "")
     write(tmp_path / "opt" / "cuda" / "libcudart.so.12", "")
     write(tmp_path / "etc" / "ld.so.conf.d" / "cuda.conf", "# CUDA\n/opt/cuda\n")
-    found = libraries.look({}, {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
+    found = find_libraries({}, {"CONDA_PREFIX": str(tmp_path / "conda")}, tmp_path)
     assert {(x.name, x.version) for x in found} == {("cudnn", "9"), ("cudart", "12")}
 
 
@@ -131,14 +140,14 @@ def test_libraries_of_conda_and_of_the_loaders_settings(tmp_path):
 def test_the_processor_and_its_features(tmp_path):
     write(tmp_path / "cpuinfo", "model name\t: A CPU\nflags\t\t: fpu avx avx2\nmodel name\t: B\n")
     write(tmp_path / "meminfo", "MemTotal:       1024 kB\n")
-    found = machine.cpu(tmp_path)
+    found = machine.describe_cpu(tmp_path)
     assert (found.model, found.features, found.memory_bytes) == ("A CPU", ("avx", "avx2"), 1 << 20)
-    assert machine.cpu(tmp_path / "gone").features == ()
+    assert machine.describe_cpu(tmp_path / "gone").features == ()
 
 
 def test_variables_that_matter_and_no_others():
     said = {"CUDA_VISIBLE_DEVICES": "", "AWS_SECRET_ACCESS_KEY": "x", "KERAS_BACKEND": "jax"}
-    assert machine.variables(said) == {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "jax"}
+    assert machine.select_variables(said) == {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "jax"}
 
 
 @pytest.mark.parametrize(
@@ -147,16 +156,18 @@ def test_variables_that_matter_and_no_others():
 )
 def test_keras_settings_file(tmp_path, text, backend):
     write(tmp_path / ".keras" / "keras.json", text)
-    assert machine.keras_backend({}, tmp_path) == backend
-    assert machine.keras_backend({"KERAS_HOME": str(tmp_path / ".keras")}, Path("/x")) == backend
+    assert machine.read_keras_backend({}, tmp_path) == backend
+    assert (
+        machine.read_keras_backend({"KERAS_HOME": str(tmp_path / ".keras")}, Path("/x")) == backend
+    )
 
 
 def test_rocm(tmp_path):
-    assert machine.rocm(tmp_path, tmp_path) == ""
+    assert machine.detect_rocm(tmp_path, tmp_path) == ""
     write(tmp_path / "kfd", "")
-    assert machine.rocm(tmp_path, tmp_path) == "driver only"
+    assert machine.detect_rocm(tmp_path, tmp_path) == "driver only"
     write(tmp_path / "rocm" / ".info" / "version", "6.3.1\n")
-    assert machine.rocm(tmp_path, tmp_path) == "6.3.1"
+    assert machine.detect_rocm(tmp_path, tmp_path) == "6.3.1"
 
 
 # -- NVIDIA ---------------------------------------------------------------------------------------
@@ -186,7 +197,7 @@ no_nvml = pytest.mark.skipif(
 @no_nvml
 def test_without_a_driver_there_is_nothing_and_no_complaint(empty, monkeypatch):
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
-    found = nvidia.look(**empty)
+    found = nvidia.probe_nvidia(**empty)
     assert (found.driver, found.gpus, found.libcuda, found.problem) == ("", (), False, "")
 
 
@@ -195,7 +206,7 @@ def test_nvidia_smi_where_nvml_is_not(tmp_path, monkeypatch, empty):
     smi(tmp_path, monkeypatch,
         "echo 'NVIDIA H100 80GB HBM3, 9.0, 81559, 550.54.14, Enabled'\n"
         "echo 'Tesla K80, [N/A], [N/A], 550.54.14, [N/A]'")  # fmt: skip
-    found = nvidia.look(**empty)
+    found = nvidia.probe_nvidia(**empty)
     assert (found.driver, found.via) == ("550.54.14", "nvidia-smi")
     assert found.gpus == (
         Gpu("NVIDIA H100 80GB HBM3", (9, 0), 81559 << 20, mig=True),
@@ -210,14 +221,14 @@ def test_a_broken_nvidia_smi_is_a_finding(tmp_path, monkeypatch, empty):
         monkeypatch,
         'echo "NVIDIA-SMI has failed because it couldn\'t communicate"; exit 9',
     )
-    assert "couldn't communicate" in nvidia.look(**empty).problem
+    assert "couldn't communicate" in nvidia.probe_nvidia(**empty).problem
 
 
 @no_nvml
 def test_an_nvidia_smi_that_hangs_ends(tmp_path, monkeypatch, empty):
     monkeypatch.setattr(nvidia, "SECONDS", 1.0)
     smi(tmp_path, monkeypatch, "sleep 60")
-    assert "longer than 1 s" in nvidia.look(**empty).problem
+    assert "longer than 1 s" in nvidia.probe_nvidia(**empty).problem
 
 
 NVML = """
@@ -248,7 +259,7 @@ def test_a_library_that_answers_like_nvml(tmp_path, monkeypatch, empty, status):
         subprocess.run(command, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
-    found = nvidia.look(**empty)
+    found = nvidia.probe_nvidia(**empty)
     assert found.libcuda
     assert found.cuda == (12, 2)
     if status:
@@ -262,7 +273,7 @@ def test_a_library_that_answers_like_nvml(tmp_path, monkeypatch, empty, status):
 def test_a_child_that_crashes_is_a_finding(tmp_path, monkeypatch, empty):
     crash = write(tmp_path / "crash.py", "import os\nos.abort()\n")
     monkeypatch.setattr(nvidia, "SCRIPT", crash)
-    assert "SIGABRT" in nvidia.look(**empty).problem
+    assert "SIGABRT" in nvidia.probe_nvidia(**empty).problem
 
 
 # Vendor and class: a GPU, its sound, somebody else's display.
@@ -277,9 +288,9 @@ def test_the_kernel_and_the_bus_tell_of_what_nvml_does_not(tmp_path):
         device = tmp_path / "sys" / "bus" / "pci" / "devices" / str(index)
         write(device / "vendor", vendor + "\n")
         write(device / "class", kind + "\n")
-    module = nvidia._kernel_module(tmp_path / "proc")
+    module = nvidia.read_kernel_driver(tmp_path / "proc")
     assert module == "535.104.05"
-    found = nvidia.assemble({}, module, nvidia._pci(tmp_path / "sys"))
+    found = nvidia.assemble({}, module, nvidia.count_pci_gpus(tmp_path / "sys"))
     assert (found.driver, found.via, found.pci_gpus) == ("535.104.05", "/proc", 1)
 
 
@@ -312,7 +323,7 @@ def test_a_framework_is_asked_with_the_users_own_variables(tmp_path, monkeypatch
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     fake_python(tmp_path, monkeypatch, "torch", TORCH.format(visible=visible))
-    found = probe.ask_framework("torch", sys.executable)
+    found = probe_framework("torch", sys.executable)
     assert found.problem == ""
     assert (found.version, found.devices) == ("2.13.0", ("mps", "cpu"))
     assert found.facts["architectures"] == ["sm_90"]
@@ -402,7 +413,7 @@ class backend: backend = staticmethod(lambda: "jax")
 def test_what_frameworks_say_of_a_gpu(tmp_path, monkeypatch, name):
     text, devices, facts = WITH_GPU[name]
     fake_python(tmp_path, monkeypatch, name, text)
-    found = probe.ask_framework(name, sys.executable)
+    found = probe_framework(name, sys.executable)
     assert found.problem == ""
     assert found.devices == devices
     assert {k: found.facts[k] for k in facts} == facts
@@ -420,11 +431,11 @@ def test_what_frameworks_say_of_a_gpu(tmp_path, monkeypatch, name):
 )
 def test_a_framework_that_crashes_hangs_or_raises_is_a_finding(tmp_path, monkeypatch, text, word):
     fake_python(tmp_path, monkeypatch, "torch", text)
-    assert word in probe.ask_framework("torch", sys.executable, seconds=2.0).problem
+    assert word in probe_framework("torch", sys.executable, seconds=2.0).problem
 
 
 def test_a_whole_host_is_looked_at_without_frameworks():
-    found = probe.look(frameworks=())
+    found = probe_host(frameworks=())
     assert found.seen == {}
     assert found.python == ".".join(map(str, sys.version_info[:3]))
     assert found.package("numpy") is not None
@@ -435,7 +446,7 @@ def test_another_python_is_looked_at(tmp_path):
     record(site, "torch", "9.9.9")
     other = write(tmp_path / "python", f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    found = probe.look(str(other), frameworks=())
+    found = probe_host(str(other), frameworks=())
     assert found.executable == str(other)
     assert found.package("torch").version == "9.9.9"
 
@@ -443,18 +454,20 @@ def test_another_python_is_looked_at(tmp_path):
 def test_a_python_is_found_from_where_the_user_stands(tmp_path, monkeypatch):
     write(tmp_path / "bin" / "mine", f'#!/bin/sh\nexec {sys.executable} "$@"\n').chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    assert probe.look("bin/mine", frameworks=()).executable == str(tmp_path / "bin" / "mine")
+    assert probe_host("bin/mine", frameworks=()).executable == str(tmp_path / "bin" / "mine")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    assert probe.look("mine", frameworks=()).executable == str(tmp_path / "bin" / "mine")
+    assert probe_host("mine", frameworks=()).executable == str(tmp_path / "bin" / "mine")
 
 
 def test_a_python_that_is_none_is_the_environments_fault(tmp_path):
     with pytest.raises(EnvironmentFault, match="cannot be run"):
-        probe.look(str(tmp_path / "no" / "python"))
+        probe_host(str(tmp_path / "no" / "python"))
 
 
 def test_the_scripts_of_children_know_nothing_of_the_project():
-    for script in Path(probe.__file__).parent.glob("ask_*.py"):
+    scripts = [*DOCTOR.glob("probes/describe_*.py"), *DOCTOR.glob("loaders/call_*.py")]
+    assert len(scripts) == 4
+    for script in scripts:
         text = script.read_text()
         assert "from converter" not in text
         assert "from formats" not in text
@@ -462,9 +475,8 @@ def test_the_scripts_of_children_know_nothing_of_the_project():
 
 def test_looking_imports_no_framework_and_no_numpy():
     code = (
-        "import sys, json; from converter.doctor import report; "
-        "from converter.doctor.probes import probe;"
-        "report.examine(probe.look(frameworks=())).document();"
+        "import sys, json; from converter.doctor.diagnosis import diagnose; "
+        "diagnose(fast=True).plain();"
         "heavy = ('numpy', 'torch', 'tensorflow', 'keras', 'onnx', 'h5py');"
         "print(json.dumps([m for m in heavy if m in sys.modules]))"
     )

@@ -19,9 +19,14 @@ from hosts import (
     torch_seen,
 )
 
-from converter.doctor.data.cuda import MINIMUM_DRIVER, minimum_driver, newest_cuda, runs_on
-from converter.doctor.host import Library, Package, Seen
-from converter.doctor.report import host_findings
+from converter.doctor.diagnosis import check_host
+from converter.doctor.host import ImportResult, Library, Package
+from converter.doctor.rules.cuda import (
+    MINIMUM_DRIVER,
+    find_minimum_driver,
+    find_newest_cuda,
+    runs_on,
+)
 from converter.doctor.rules.nvidia import RULES as NVIDIA_RULES
 from converter.doctor.rules.packages import RULES as PACKAGE_RULES
 
@@ -212,7 +217,7 @@ ROWS = [
             TENSORFLOW,
             gpus=nvidia(H100),
             libraries=CUDA_12,
-            seen={"tensorflow": Seen("2.21.0", facts={"gpus": 0})},
+            seen={"tensorflow": ImportResult("2.21.0", facts={"gpus": 0})},
         ),
     ),
     (
@@ -233,7 +238,7 @@ ROWS = [
         "numpy.dtype size changed",
         host(
             package("h5py", "3.8.0"),
-            seen={"h5py": Seen(problem="ValueError: numpy.dtype size changed")},
+            seen={"h5py": ImportResult(problem="ValueError: numpy.dtype size changed")},
         ),
     ),
     (
@@ -360,8 +365,8 @@ ROWS = [
     ids=[f"{r[0]}-{r[1]}-{i}" for i, r in enumerate(ROWS)],
 )
 def test_what_is_wrong_is_found(code, subject, severity, word, made):
-    found = [f for f in host_findings(made) if (f.code, f.subject) == (code, subject)]
-    assert len(found) == 1, host_findings(made)
+    found = [f for f in check_host(made) if (f.code, f.subject) == (code, subject)]
+    assert len(found) == 1, check_host(made)
     assert found[0].severity == severity
     assert word in found[0].what
     assert found[0].why
@@ -369,22 +374,22 @@ def test_what_is_wrong_is_found(code, subject, severity, word, made):
 
 
 def test_a_host_that_is_well_has_no_findings():
-    assert host_findings(WELL) == []
+    assert check_host(WELL) == ()
 
 
 def test_a_host_with_nothing_has_no_findings():
-    assert host_findings(host()) == []
+    assert check_host(host()) == ()
 
 
 def test_a_frameworks_own_word_counts_against_tables():
     """Compatibility packages and odd paths: what runs is not said to fail."""
     old = nvidia(BLACKWELL, driver="525.60.13", cuda=(12, 0))
     seen = torch_seen(1, ("sm_90",), kernel_ran=True) | {
-        "tensorflow": Seen("2.21.0", ("GPU:0",), {"gpus": 1}),
-        "onnxruntime": Seen("1.31.1", ("CUDAExecutionProvider",)),
+        "tensorflow": ImportResult("2.21.0", ("GPU:0",), {"gpus": 1}),
+        "onnxruntime": ImportResult("1.31.1", ("CUDAExecutionProvider",)),
     }
     made = host(TORCH_CUDA, TENSORFLOW, KERAS, ONNXRUNTIME_GPU, gpus=old, seen=seen)
-    assert [f.code for f in host_findings(made)] == []
+    assert [f.code for f in check_host(made)] == []
 
 
 def test_every_rule_has_a_row():
@@ -398,7 +403,7 @@ def test_every_rule_has_a_row():
 
 def test_the_gravest_comes_first():
     made = host(ONNXRUNTIME, TORCH_CUDA, gpus=nvidia(H100, driver="525.60.13", cuda=(12, 0)))
-    order = [f.severity for f in host_findings(made)]
+    order = [f.severity for f in check_host(made)]
     assert order == sorted(order, key=["error", "warning", "note"].index)
     assert order[0] == "error"
     assert order[-1] == "note"
@@ -441,11 +446,11 @@ def test_what_runs_on_a_gpu(capability, architectures, runs):
      ("11.0", "450.36.06"), ("10.2", "440.33"), ("12", "525.60.13"), ("7.5", ""), ("", "")],
 )  # fmt: skip
 def test_the_oldest_driver_for_a_cuda(cuda, driver):
-    assert minimum_driver(cuda) == driver
+    assert find_minimum_driver(cuda) == driver
 
 
 def test_the_tables_of_drivers_agree():
     for cuda, driver in MINIMUM_DRIVER:
-        released = newest_cuda(driver)
+        released = find_newest_cuda(driver)
         assert released is not None
         assert released[0] == cuda[0]  # within one major version, older drivers run newer CUDAs

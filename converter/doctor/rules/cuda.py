@@ -1,13 +1,12 @@
-"""What CUDA asks of a driver and of a GPU."""
+"""What CUDA requires of a driver and of a GPU."""
 
 import re
 from collections.abc import Iterable
 
-from converter.doctor.host import Version, numbers
+from converter.doctor.host import Version, parse_release
 
-# CUDA's version -> the oldest Linux driver that runs programs built for it. Within one major
-# version, from 11.1 on, the driver of its first release runs all of them (minor version
-# compatibility).
+# Version of CUDA → the oldest Linux driver that runs programs built for it. From 11.1 on, the
+# driver of the first release of a major version runs all of them (minor version compatibility).
 # Spec: https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html, tables 2 and 3
 # fmt: off
 MINIMUM_DRIVER: tuple[tuple[Version, str], ...] = (
@@ -24,8 +23,7 @@ MINIMUM_DRIVER: tuple[tuple[Version, str], ...] = (
     ((8, 0),  "375.26"),
 )
 # fmt: on
-# The other way round: a driver's branch -> the newest CUDA it was released with.
-# Spec: the same tables; the driver itself says so, too, where it can be asked.
+# Branch of a driver → the newest CUDA that it supports. Spec: the same tables.
 _BRANCHES: tuple[tuple[int, tuple[int, int]], ...] = (
     (580, (13, 0)),
     (575, (12, 9)),
@@ -57,26 +55,24 @@ _BRANCHES: tuple[tuple[int, tuple[int, int]], ...] = (
 )  # fmt: skip
 
 
-def minimum_driver(cuda: str) -> str:
-    """Return the oldest driver for programs built with a CUDA; "" where it is not known."""
-    wanted = (*numbers(cuda), 0)[:2]  # "12" is 12.0
-    return next(
-        (driver for known, driver in MINIMUM_DRIVER if len(wanted) == 2 and wanted >= known), ""
-    )
+def find_minimum_driver(cuda: str) -> str:
+    """Return the oldest driver that runs programs built for a CUDA; "" if unknown."""
+    release = (*parse_release(cuda), 0)[:2]  # "12" is 12.0
+    return next((d for first, d in MINIMUM_DRIVER if len(release) == 2 and release >= first), "")
 
 
-def newest_cuda(driver: str) -> tuple[int, int] | None:
-    """Return the newest CUDA that a driver was released with."""
-    major = (numbers(driver) or (0,))[0]
+def find_newest_cuda(driver: str) -> tuple[int, int] | None:
+    """Return the newest CUDA that a driver supports; None if unknown."""
+    major = (parse_release(driver) or (0,))[0]
     return next((cuda for branch, cuda in _BRANCHES if major >= branch), None)
 
 
 def runs_on(capability: tuple[int, int], architectures: Iterable[str]) -> bool:
-    """Whether a build for these architectures has code that a GPU runs.
+    """Return whether a build for these architectures has code that a GPU runs.
 
-    ``sm_86`` is machine code for 8.6 and what follows within 8.x; ``compute_86`` is an
-    intermediate that the driver compiles for 8.6 and everything newer; a letter (``sm_90a``) means
-    that GPU alone, ``f`` its family.
+    ``sm_86`` is machine code for 8.6 and later within 8.x. ``compute_86`` is PTX, which the driver
+    compiles for 8.6 and everything later. The suffix of ``sm_90a`` restricts it to 9.0, the suffix
+    ``f`` to the family.
     Spec: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#application-compatibility
     """
     for text in architectures:

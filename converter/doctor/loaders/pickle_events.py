@@ -1,7 +1,7 @@
-"""What ``torch.load`` meets in a pickle, in its order: globals, storages' devices, opcodes.
+"""List what ``torch.load`` meets in a pickle, in order: globals, devices of storages, opcodes.
 
-The first of them that it refuses decides its message, so the order matters. The pickle is walked
-opcode by opcode with the standard library's table; nothing is built and nothing is called.
+The first of them that it refuses decides its message, so the order matters. The pickle is scanned
+opcode by opcode with the standard library's table; no object is built and nothing is called.
 Spec: https://github.com/pytorch/pytorch/blob/cf30153c4c131c8164ee7798e5022d810682e2cb/torch/_weights_only_unpickler.py
 """
 
@@ -14,13 +14,13 @@ from typing import Literal
 
 from formats.core.storage import Span
 
-MAX_BYTES = 32 << 20  # of one pickle: those of state dicts have a hundred bytes a tensor
+MAX_BYTES = 32 << 20  # of one pickle; that of a state dict has about 100 bytes per tensor
 MAGIC = 0x1950A86A20F9469CFC6C
 
-# Python 2's names, which pickles of protocol 2 use, as `_compat_pickle` maps them.
+# Names of Python 2, which pickles of protocol 2 use, as `_compat_pickle` maps them.
 MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg", "cPickle": "pickle"}
 NAMES = {("__builtin__", "unicode"): "builtins.str", ("__builtin__", "xrange"): "builtins.range"}
-# Opcodes that torch's own unpickler knows; the others are of protocols 0, 1, 3, 4 and 5.
+# Opcodes of torch's unpickler; it refuses the others of protocols 0, 1, 3, 4 and 5.
 KNOWN = frozenset(
     """
     GLOBAL NEWOBJ REDUCE BUILD APPEND APPENDS SETITEM SETITEMS MARK TUPLE TUPLE1 TUPLE2 TUPLE3
@@ -33,11 +33,11 @@ KNOWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that the loader may refuse.
+    """Something that the loader may refuse.
 
     Attributes:
-        kind: ``global`` (a dotted name), ``storage`` (a device), ``opcode`` (its number).
-        value: The name, the device, the number.
+        kind: ``global``, ``storage`` or ``opcode``.
+        value: The dotted name of the global, the device of the storage, the number of the opcode.
     """
 
     kind: Literal["global", "storage", "opcode"]
@@ -45,63 +45,63 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
-    """One pickle.
+class PickleScan:
+    """The events of one pickle.
 
     Attributes:
-        events: In order, each one once.
-        end: Offset of what follows it.
-        value: Of a pickle that is one number; else None.
-        whole: Whether it was walked to its end.
+        events: In order, without repetitions.
+        end: Offset of the first byte after the pickle.
+        value: The pickled object if it is an integer, else None.
+        complete: Whether the pickle was scanned to its end.
     """
 
     events: tuple[Event, ...]
     end: int
     value: int | None
-    whole: bool
+    complete: bool
 
 
-def walk(data: bytes) -> Walked:
-    """Walk one pickle at the start of ``data``."""
+def scan_pickle(data: bytes) -> PickleScan:
+    """Scan the pickle at the start of ``data``."""
     events: dict[Event, None] = {}
     stream = BytesIO(data)
     stack: list[object] = []
     memo: dict[object, object] = {}
     result: int | None = None
-    whole = False
+    complete = False
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in damaged texts
+            warnings.simplefilter("ignore")  # about escapes in damaged strings
             for opcode, argument, _ in pickletools.genops(stream):
                 if opcode.name == "STOP":
                     top = stack[-1] if stack else None
                     result = top if isinstance(top, int) else None
-                    whole = True
+                    complete = True
                     break
-                events.update((e, None) for e in _step(opcode, argument, stack, memo))
+                events.update((e, None) for e in _apply_opcode(opcode, argument, stack, memo))
     except (ValueError, IndexError, KeyError):
-        pass  # damaged, or not a pickle: what was seen so far is what the loader sees, too
-    return Walked(tuple(events), stream.tell(), result, whole)
+        pass  # damaged, or not a pickle: the loader meets the same events before it fails
+    return PickleScan(tuple(events), stream.tell(), result, complete)
 
 
-def _step(
+def _apply_opcode(
     opcode: pickletools.OpcodeInfo,
     argument: object,
     stack: list[object],
     memo: dict[object, object],
 ) -> Iterator[Event]:
-    """Take one opcode: yield what a loader may refuse, and keep the strings of a tuple."""
+    """Apply one opcode to the stack and the memo, and yield what a loader may refuse."""
     if opcode.name not in KNOWN:
         yield Event("opcode", str(ord(opcode.code)))
     match opcode.name:
         case "GLOBAL":
-            yield Event("global", dotted(*str(argument).split(" ", 1)))
+            yield Event("global", map_name(*str(argument).split(" ", 1)))
         case "STACK_GLOBAL":
-            yield Event("global", dotted(str(stack[-2]), str(stack[-1])))
+            yield Event("global", map_name(str(stack[-2]), str(stack[-1])))
         case "BINPERSID":
-            yield from _storage(stack[-1])
+            yield from _read_storage(stack[-1])
         case "PERSID":
-            yield from _storage(argument)
+            yield from _read_storage(argument)
         case "PUT" | "BINPUT" | "LONG_BINPUT":
             memo[argument] = stack[-1]
             return
@@ -111,11 +111,11 @@ def _step(
         case "GET" | "BINGET" | "LONG_BINGET":
             stack.append(memo.get(argument))
             return
-    _move(opcode, argument, stack)
+    _update_stack(opcode, argument, stack)
 
 
-def _move(opcode: pickletools.OpcodeInfo, argument: object, stack: list[object]) -> None:
-    """Change the stack as the opcode's table entry says; tuples keep what they hold."""
+def _update_stack(opcode: pickletools.OpcodeInfo, argument: object, stack: list[object]) -> None:
+    """Change the stack as the opcode's table entry says; only tuples keep their items."""
     before = opcode.stack_before
     taken: list[object] = []
     if pickletools.markobject in before or (opcode.name == "POP" and stack and stack[-1] is _MARK):
@@ -142,8 +142,8 @@ def _move(opcode: pickletools.OpcodeInfo, argument: object, stack: list[object])
 _MARK = object()
 
 
-def _storage(pid: object) -> Iterator[Event]:
-    """Yield the device of a persistent id: ``("storage", class, key, location, count, …)``."""
+def _read_storage(pid: object) -> Iterator[Event]:
+    """Yield the device of a persistent id ``("storage", class, key, location, count, …)``."""
     if isinstance(pid, tuple) and len(pid) >= 4:
         location = pid[3]
         text = location.decode("ascii", "replace") if isinstance(location, bytes) else location
@@ -151,30 +151,27 @@ def _storage(pid: object) -> Iterator[Event]:
             yield Event("storage", text)
 
 
-def dotted(module: str, name: str) -> str:
-    """Return a global's name as today's Python has it."""
+def map_name(module: str, name: str) -> str:
+    """Return the dotted name of a global in Python 3."""
     return NAMES.get((module, name)) or f"{MODULES.get(module, module)}.{name}"
 
 
-def walk_stream(span: Span) -> tuple[Event, ...]:
-    """Walk what ``torch.save`` wrote before 1.6: magic, protocol, system, object, keys.
-
-    Args:
-        span: The file.
+def scan_stream(span: Span) -> tuple[Event, ...]:
+    """Scan a file of ``torch.save`` before 1.6: magic number, protocol, system, object, keys.
 
     Returns:
-        The events of the object, or of the first pickle where that is not torch's magic number.
+        The events of the object, or of the first pickle if that is not the magic number.
     """
     data = span.read(0, min(span.length, MAX_BYTES))
-    first = walk(data)
+    first = scan_pickle(data)
     if first.value != MAGIC:
-        return (*first.events, Event("opcode", "no-magic")) if first.whole else first.events
+        return (*first.events, Event("opcode", "no-magic")) if first.complete else first.events
     at = first.end
     events: dict[Event, None] = {}
     for _ in range(4):  # protocol, system, the object, its storages' keys
-        part = walk(data[at:])
+        part = scan_pickle(data[at:])
         events.update((e, None) for e in part.events)
         at += part.end
-        if not part.whole:
+        if not part.complete:
             break
     return tuple(events)

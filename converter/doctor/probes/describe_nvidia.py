@@ -1,7 +1,7 @@
-"""Ask NVIDIA's own libraries what there is; run in a child, for a broken driver hangs or crashes.
+"""Read driver and GPUs through NVIDIA's libraries; run in a child: broken drivers crash or hang.
 
 ``answer.json`` is ``{"driver", "cuda", "gpus": [{"name", "capability", "memory_bytes", "mig"}],
-"via", "libcuda", "problem"}``. Plain, and nothing of the project: any Python runs it.
+"via", "libcuda", "problem"}``. It imports nothing of the project, so that any Python runs it.
 Spec: https://docs.nvidia.com/deploy/nvml-api/index.html
 """
 
@@ -20,7 +20,7 @@ SMI_SECONDS = 10
 
 
 class Memory(ctypes.Structure):
-    """nvmlMemory_t, all in bytes."""
+    """nvmlMemory_t, in bytes."""
 
     _fields_ = (
         ("total", ctypes.c_ulonglong),
@@ -39,20 +39,20 @@ def open_any(names: tuple[str, ...]) -> Any:
     return None
 
 
-def text_of(library: Any, function: str, *arguments: Any) -> str:
-    """Call an NVML function that fills a buffer with text."""
+def read_string(library: Any, function: str, *arguments: Any) -> str:
+    """Call an NVML function that fills a buffer with a string."""
     buffer = ctypes.create_string_buffer(96)
     code = getattr(library, function)(*arguments, buffer, ctypes.c_uint(96))
     return buffer.value.decode("utf-8", "replace") if code == 0 else ""
 
 
-def versions(number: int) -> list[int] | None:
-    """Return [12, 4] of 12040, as CUDA counts its versions."""
+def split_version(number: int) -> list[int] | None:
+    """Return [12, 4] for 12040, which is how CUDA encodes its versions."""
     return [number // 1000, number % 1000 // 10] if number > 0 else None
 
 
-def ask_nvml(answer: dict[str, Any]) -> bool:
-    """Fill the answer from NVML; whether there was one."""
+def query_nvml(answer: dict[str, Any]) -> bool:
+    """Fill the answer from NVML, and return whether NVML answers."""
     nvml = open_any(NVML)
     if nvml is None:
         return False
@@ -63,38 +63,38 @@ def ask_nvml(answer: dict[str, Any]) -> bool:
         answer["problem"] = f"NVML does not start: {reason or 'error'} ({code})"
         return False
     answer["via"] = "nvml"
-    answer["driver"] = text_of(nvml, "nvmlSystemGetDriverVersion")
+    answer["driver"] = read_string(nvml, "nvmlSystemGetDriverVersion")
     number = ctypes.c_int()
     if nvml.nvmlSystemGetCudaDriverVersion(ctypes.byref(number)) == 0:
-        answer["cuda"] = versions(number.value)
+        answer["cuda"] = split_version(number.value)
     count = ctypes.c_uint()
     nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
     for index in range(count.value):
         device = ctypes.c_void_p()
         if nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)):
             continue
-        answer["gpus"].append(describe(nvml, device))
+        answer["gpus"].append(describe_gpu(nvml, device))
     nvml.nvmlShutdown()
     return True
 
 
-def describe(nvml: Any, device: Any) -> dict[str, Any]:
-    """Describe one device of NVML's."""
+def describe_gpu(nvml: Any, device: Any) -> dict[str, Any]:
+    """Describe one GPU."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     memory, mode, pending = Memory(), ctypes.c_uint(), ctypes.c_uint()
     code = nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor))
     known = nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)) == 0
     mig = nvml.nvmlDeviceGetMigMode(device, ctypes.byref(mode), ctypes.byref(pending)) == 0
     return {
-        "name": text_of(nvml, "nvmlDeviceGetName", device),
+        "name": read_string(nvml, "nvmlDeviceGetName", device),
         "capability": None if code else [major.value, minor.value],
         "memory_bytes": memory.total if known else None,
         "mig": mig and mode.value == 1,
     }
 
 
-def ask_smi(answer: dict[str, Any]) -> None:
-    """Fill the answer from nvidia-smi, where NVML could not be asked."""
+def query_smi(answer: dict[str, Any]) -> None:
+    """Fill the answer from nvidia-smi, where NVML does not answer."""
     for program in SMI:
         command = [program, f"--query-gpu={SMI_FIELDS}", "--format=csv,noheader,nounits"]
         try:
@@ -117,7 +117,7 @@ def ask_smi(answer: dict[str, Any]) -> None:
 
 
 def add_smi_line(answer: dict[str, Any], words: list[str]) -> None:
-    """Add one GPU, as nvidia-smi printed it; a field it does not know reads ``[N/A]``."""
+    """Add the GPU of one line of nvidia-smi; an unknown field is ``[N/A]``."""
     if len(words) < 5:
         return
     name, capability, memory, driver, mig = words[:5]
@@ -133,30 +133,25 @@ def add_smi_line(answer: dict[str, Any], words: list[str]) -> None:
     )
 
 
-def ask_libcuda(answer: dict[str, Any]) -> None:
-    """Say whether libcuda opens, and which CUDA it can run; cuInit is not called."""
+def query_libcuda(answer: dict[str, Any]) -> None:
+    """Add whether libcuda opens and which CUDA it supports; cuInit is not called."""
     cuda = open_any(LIBCUDA)
     answer["libcuda"] = cuda is not None
     number = ctypes.c_int()
     if cuda is not None and cuda.cuDriverGetVersion(ctypes.byref(number)) == 0:
-        answer["cuda"] = answer["cuda"] or versions(number.value)
+        answer["cuda"] = answer["cuda"] or split_version(number.value)
 
 
 def main() -> None:
-    """Answer."""
+    """Write the answer."""
     folder = Path(sys.argv[1])
     answer: dict[str, Any] = {
-        "driver": "",
-        "cuda": None,
-        "gpus": [],
-        "via": "",
-        "libcuda": False,
-        "problem": "",
-    }
-    if not ask_nvml(answer):
-        ask_smi(answer)
-    (folder / "answer.json").write_text(json.dumps(answer))  # should libcuda crash, this stays
-    ask_libcuda(answer)
+        "driver": "", "cuda": None, "gpus": [], "via": "", "libcuda": False, "problem": "",
+    }  # fmt: skip
+    if not query_nvml(answer):
+        query_smi(answer)
+    (folder / "answer.json").write_text(json.dumps(answer))  # kept if libcuda crashes
+    query_libcuda(answer)
     (folder / "answer.json").write_text(json.dumps(answer))
 
 

@@ -1,8 +1,8 @@
-"""Import one framework and say what it sees; run in a child, for it may crash, hang or print.
+"""Import one framework and list what it sees; run in a child: it may crash, hang or print.
 
-``question.json`` is ``{"framework", "environment"}``: the variables as the user has them, those to
-be unset as null. ``answer.json`` is ``{"version", "devices", "facts", "problem"}``. Plain, and
-nothing of the project: any Python runs it.
+``question.json`` is ``{"framework", "environment"}``: the user's variables, null for an unset one.
+``answer.json`` is ``{"version", "devices", "facts", "problem"}``. It imports nothing of the
+project, so that any Python runs it.
 """
 
 import importlib
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# An ONNX model of one MatMul, 1x1: what a session on a device is tried with. Made by
-# fixtures/doctor/make_probe_model.py.
+# An ONNX model of one 1x1 MatMul, to try a session on a device; fixtures/doctor/make_probe_model.py
+# prints it.
 MODEL = bytes.fromhex(
     "08073a440a110a01780a017812017922064d61744d756c120570726f62655a130a0178120e0a0c080112080a"
     "0208010a02080162130a0179120e0a0c080112080a0208010a02080142040a00100d"
 )
-Described = tuple[list[str], dict[str, Any]]  # devices, facts
+Description = tuple[list[str], dict[str, Any]]  # devices, facts
 ACCELERATED = (
     "TensorrtExecutionProvider",
     "CUDAExecutionProvider",
@@ -30,7 +30,7 @@ ACCELERATED = (
 )
 
 
-def torch(module: Any) -> Described:
+def torch(module: Any) -> Description:
     """Describe torch."""
     cuda = module.cuda
     available = cuda.is_available()
@@ -51,48 +51,47 @@ def torch(module: Any) -> Described:
         part = getattr(module.backends, name, None) or getattr(module, name, None)
         facts[f"{name}_available"] = bool(part is not None and part.is_available())
         devices += [name] if facts[f"{name}_available"] else []
-    if available:  # a kernel that is not in the build fails here, not before
+    if available:  # a build without a kernel for this GPU fails only when one runs
         try:
             (module.ones(8, device="cuda") * 2).sum().item()
             facts["kernel_ran"] = True
-        except Exception as e:  # noqa: BLE001 - what torch raises is its answer
+        except Exception as e:  # noqa: BLE001 - the exception is the answer
             facts["kernel_problem"] = f"{type(e).__name__}: {e}"[:500]
     return [*devices, "cpu"], facts
 
 
-def tensorflow(module: Any) -> Described:
+def tensorflow(module: Any) -> Description:
     """Describe TensorFlow."""
     build = dict(module.sysconfig.get_build_info())
-    found = module.config.list_physical_devices()
+    physical = module.config.list_physical_devices()
     devices = []
-    for device in found:
+    for device in physical:
         details = {}
         if device.device_type == "GPU":
             details = module.config.experimental.get_device_details(device)
         name = details.get("device_name", "")
         devices.append(f"{device.device_type}:{device.name.rpartition(':')[2]} {name}".strip())
-    gpus = sum(d.device_type == "GPU" for d in found)
     facts = {
         "cuda": build.get("cuda_version") if build.get("is_cuda_build") else None,
         "cudnn": build.get("cudnn_version") if build.get("is_cuda_build") else None,
-        "gpus": gpus,
+        "gpus": sum(d.device_type == "GPU" for d in physical),
     }
     return devices, facts
 
 
-def keras(module: Any) -> Described:
+def keras(module: Any) -> Description:
     """Describe Keras."""
     return [], {"backend": module.backend.backend() if hasattr(module, "backend") else None}
 
 
-def jax(module: Any) -> Described:
+def jax(module: Any) -> Description:
     """Describe JAX."""
     devices = [f"{d.platform}:{d.id} {d.device_kind}" for d in module.devices()]
     return devices, {"backend": module.default_backend()}
 
 
-def onnxruntime(module: Any) -> Described:
-    """Describe onnxruntime: what a session really gets, not what the build could."""
+def onnxruntime(module: Any) -> Description:
+    """Describe onnxruntime by the providers that a session gets, not those of the build."""
     module.set_default_logger_severity(4)
     offered = module.get_available_providers()
     devices = []
@@ -103,20 +102,20 @@ def onnxruntime(module: Any) -> Described:
     return [*devices, "CPUExecutionProvider"], {"offered": offered}
 
 
-def plain(module: Any) -> Described:
-    """Describe a package that has no devices."""
+def describe_plain(module: Any) -> Description:
+    """Describe a package without devices."""
     del module
     return [], {}
 
 
-DESCRIBE: dict[str, Callable[[Any], Described]] = {
+DESCRIBE: dict[str, Callable[[Any], Description]] = {
     "torch": torch, "tensorflow": tensorflow, "keras": keras, "jax": jax,
     "onnxruntime": onnxruntime,
 }  # fmt: skip
 
 
 def main() -> None:
-    """Answer."""
+    """Answer the question."""
     folder = Path(sys.argv[1])
     question = json.loads((folder / "question.json").read_text())
     for name, value in question["environment"].items():
@@ -128,14 +127,14 @@ def main() -> None:
     try:
         module = importlib.import_module(question["framework"])
         answer["version"] = str(getattr(module, "__version__", ""))
-        describe = DESCRIBE.get(question["framework"], plain)
+        describe = DESCRIBE.get(question["framework"], describe_plain)
         answer["devices"], answer["facts"] = describe(module)
-    except BaseException as e:  # noqa: BLE001 - what a framework raises is its answer
+    except BaseException as e:  # noqa: BLE001 - the exception is the answer
         answer["problem"] = f"{type(e).__name__}: {e}"[:1000]
     (folder / "answer.json").write_text(json.dumps(answer, default=str))
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # taking a framework down costs half a second
+    os._exit(0)  # shutting a framework down takes half a second
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Open an artifact with one official loader; run in a child, with limits, and nothing trusted.
+"""Call one official loader on an artifact; run in a child process with limits.
 
 ``question.json`` is ``{"loader", "path", "environment"}``; ``answer.json`` is ``{"outcome",
 "error", "message", "version"}``. Every loader is called in its safe mode: ``weights_only=True``,
-``safe_mode=True``. Plain, and nothing of the project: any Python runs it.
+``safe_mode=True``. It imports nothing of the project, so that any Python runs it.
 """
 
 import importlib
@@ -66,7 +66,7 @@ def checkpoint(path: str) -> Any:
 
 
 def session(path: str) -> Any:
-    """Make a session of onnxruntime."""
+    """Create an onnxruntime session."""
     onnxruntime = importlib.import_module("onnxruntime")
     onnxruntime.set_default_logger_severity(4)
     onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -98,7 +98,7 @@ LOADERS: dict[str, Callable[[str], Any]] = {
 
 
 def main() -> None:
-    """Answer."""
+    """Answer the question."""
     folder = Path(sys.argv[1])
     question = json.loads((folder / "question.json").read_text())
     for name, value in question["environment"].items():
@@ -110,7 +110,7 @@ def main() -> None:
     try:
         module = LOADERS[question["loader"]](question["path"])
         answer["version"] = str(getattr(module, "__version__", ""))
-    except BaseException as e:  # noqa: BLE001 - what a loader raises is its answer
+    except BaseException as e:  # noqa: BLE001 - the exception is the answer
         answer |= {"outcome": "fails", "error": type(e).__name__, "message": str(e)[:4000]}
     (folder / "answer.json").write_text(json.dumps(answer))
     sys.stdout.flush()

@@ -1,1 +1,0 @@
-"""Tables generated from the frameworks."""
