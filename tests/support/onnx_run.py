@@ -1,20 +1,93 @@
-"""Graphs and ONNX files as onnxruntime runs them."""
+"""Graphs and ONNX files as onnxruntime runs them on the CPU, and what they are compared with."""
 
-import io
+import os
 
+import numpy as np
 import pytest
 
 from converter.lower import emit
+from converter.lower.graph import Node, Spec
+from converter.verification.compare import coarsest
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
+BFLOAT16, FLOAT = 16, 1  # as ONNX numbers them
 
-def session(graph, bundle):
-    data = io.BytesIO()
-    for piece in emit.model(graph, bundle.weights).pieces():
-        data.write(piece if isinstance(piece, bytes) else piece.read())
+
+def onnx_bytes(graph, weights):
+    """Return the ONNX file of a graph."""
+    pieces = emit.model(graph, weights).pieces()
+    return b"".join(p if isinstance(p, bytes) else p.read() for p in pieces)
+
+
+def session(model, weights=None):
+    """Return a session of a graph and its weights, of a file, or of a file's bytes."""
+    if not isinstance(model, (bytes, str, os.PathLike)):
+        model = onnx_bytes(model, weights or {})
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
-    providers = ["CPUExecutionProvider"]
-    return onnxruntime.InferenceSession(data.getvalue(), options, providers=providers)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def run(model, *arrays, weights=None):
+    """Return the outputs of a session, or of what `session` takes, for inputs in their order."""
+    running = model if isinstance(model, onnxruntime.InferenceSession) else session(model, weights)
+    names = [spec.name for spec in running.get_inputs()]
+    return running.run(None, dict(zip(names, map(feedable, arrays), strict=True)))
+
+
+def run_named(model, arrays, weights=None):
+    """Return the outputs by their names; arrays that are no input are left out."""
+    running = model if isinstance(model, onnxruntime.InferenceSession) else session(model, weights)
+    fed = {spec.name: feedable(arrays[spec.name]) for spec in running.get_inputs()}
+    names = [spec.name for spec in running.get_outputs()]
+    return dict(zip(names, running.run(None, fed), strict=True))
+
+
+def feedable(array):
+    """Return an array as onnxruntime takes it: strings as objects."""
+    return array.astype(object) if array.dtype.kind == "U" else array
+
+
+def cast_bfloat16(graph):
+    """Cast inputs and outputs that numpy, and so onnxruntime's Python, has no dtype for."""
+    for i, name in enumerate(graph.inputs):
+        if graph.specs[name].dtype == "bfloat16":
+            graph.nodes.insert(0, Node("Cast", [f"{name}:wide"], [name], {"to": BFLOAT16}))
+            graph.specs[f"{name}:wide"] = Spec("float32", graph.specs[name].shape)
+            graph.inputs[i] = f"{name}:wide"
+    for i, name in enumerate(graph.outputs):
+        if graph.specs[name].dtype == "bfloat16":
+            graph.nodes.append(Node("Cast", [name], [f"{name}:wide"], {"to": FLOAT}))
+            graph.specs[f"{name}:wide"] = Spec("float32", graph.specs[name].shape)
+            graph.outputs[i] = f"{name}:wide"
+
+
+def narrowest(graph):
+    """Return the narrowest dtype that a graph computes in: it is what its tolerance goes by."""
+    kinds = {spec.dtype for spec in graph.specs.values()}
+    return coarsest(kinds | ({"float32"} if graph.narrowed else set()))
+
+
+def agree(found, expected, relative, name=""):
+    """Compare dtype, shape and values; floats within a share of the largest one."""
+    assert found.shape == expected.shape, name
+    if expected.dtype.kind == "U":
+        assert found.tolist() == expected.tolist(), name
+        return
+    assert found.dtype == expected.dtype, name
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    assert np.array_equal(np.isnan(a), np.isnan(b)), name
+    infinite = np.isinf(b)
+    assert np.array_equal(a[infinite], b[infinite]), name
+    finite = np.isfinite(b)
+    scale = max(float(np.abs(b[finite]).max(initial=0)), 1e-3)
+    bound = relative * scale if expected.dtype.kind == "f" else 0
+    assert np.abs(a[finite] - b[finite]).max(initial=0) <= bound, name
+
+
+def as_declared(spec, found):
+    """See that an output has the sizes that the graph declares of it."""
+    for declared, size in zip(spec.shape, found.shape, strict=True):
+        assert not isinstance(declared, int) or declared == size, spec.name

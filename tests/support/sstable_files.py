@@ -109,3 +109,12 @@ def entry(kind, sizes, *, offset=0, size=0, shard=0, data=b"", slices=()):
         )
         out += field(7, parts)
     return out
+
+
+def tensor_bundle(folder, entries, data, **kw):
+    """Write a bundle of one data file; return its prefix."""
+    pairs = [(b"", header(big=kw.pop("big", False)))]
+    pairs += sorted((k.encode() if isinstance(k, str) else k, v) for k, v in entries.items())
+    (folder / "c.index").write_bytes(table(pairs, **kw))
+    (folder / "c.data-00000-of-00001").write_bytes(data)
+    return folder / "c"

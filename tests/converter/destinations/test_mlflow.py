@@ -190,7 +190,7 @@ def test_models_of_others_are_left_alone(server, tmp_path):
     with pytest.raises(UsageError, match="not convert's"):
         publish(server, tmp_path)
     assert len(server.versions) == 2
-    assert publish(server, tmp_path, force=True)[0] == "models:/a_portable/2"
+    assert publish(server, tmp_path, overwrite=True)[0] == "models:/a_portable/2"
 
 
 def test_without_a_graph_there_are_weights_alone(server, tmp_path):

@@ -4,49 +4,28 @@ Lowerings need no Keras; classes and functions of Keras 3 and of tf_keras are co
 their Keras computes, in the Python that has it.
 """
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
+from keras_bundles import bundle as bundle_of
+from keras_bundles import entry
 from repository import SUPPORT
 
-import converter
-from converter.child.process import PYTHON_VARIABLE
 from converter.child.trust import Trusted
 from converter.cli.app import run
 from converter.lower import emit
 from converter.lower.keras.lowering import lower
-from converter.reading import read
-from formats.core.bundle import Bundle, Metadata, Topology
-from formats.core.weights import DTYPES, Tensor
 from formats.errors import UnsupportedError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 FOLDER = SUPPORT / "trust"
+bundle = partial(bundle_of, shape=(None, 5, 3))
 LOWERINGS = (Trusted("lowerings_inside", FOLDER / "lowerings_inside.py"),)
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(2, 5, 3)).astype("float32")
-
-
-def entry(kind, name, **config):
-    return {"class_name": kind, "config": {"name": name, **config}}
-
-
-def bundle(*layers, shape=(None, 5, 3), weights=None, version="2.9.0"):
-    first = entry("InputLayer", "x", batch_input_shape=list(shape), dtype="float32")
-    config = {"class_name": "Sequential", "config": {"name": "m", "layers": [first, *layers]}}
-    metadata = Metadata("keras", "archive", framework="keras", recorded={"keras_version": version})
-    tensors = {
-        name: Tensor.inline(DTYPES[a.dtype.name], a.shape, a.tobytes())
-        for name, a in (weights or {}).items()
-    }
-    return Bundle(metadata, tensors, topology=Topology("keras_config", {}, config))
 
 
 def random(*shape):
@@ -289,131 +268,3 @@ def test_a_bundle_keeps_the_weights_of_a_class_that_is_anothers(tmp_path, capsys
     command = ["SOURCE", str(tmp_path / "m.h5"), "--to", "onnx", "-o", str(tmp_path / "m.onnx")]
     assert run(command) == 4
     assert not (tmp_path / "m.onnx").exists()
-
-
-# -- classes and functions, in Keras -------------------------------------------------------------
-
-has_keras = [
-    pytest.mark.keras,
-    pytest.mark.usefixtures("warm_tensorflow"),
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(
-        not os.environ.get(PYTHON_VARIABLE) and importlib.util.find_spec("keras") is None,
-        reason="needs Keras",
-    ),
-]
-RIGHT = {
-    "inside": ("functions", "wrapped", "cells", "whole", "pairs"),
-    "legacy": ("attended", "block", "looked", "shared"),
-}
-GAPS = {
-    "undecided": "cannot be traced",
-    "by_chance": "computes with weights or random numbers what Keras does not record",
-    "started": "cell Started: starts with states that are not zero",
-    "counted": "cannot be traced: changes its variables",
-}
-MODULE = {name: module for module, names in RIGHT.items() for name in names}
-MODULE |= {name: "legacy" if name == "counted" else "inside" for name in GAPS}
-FORMS = [(name, "h5" if name in ("wrapped", *RIGHT["legacy"]) else "keras") for name in MODULE]
-FORMS = [(name, form) for name, form in FORMS if name not in GAPS]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory, warm_tensorflow):
-    """Write the models, with weights that are none of the initial ones, and what Keras makes."""
-    folder = tmp_path_factory.mktemp("models")
-    python = os.environ.get(PYTHON_VARIABLE) or sys.executable
-    for module in RIGHT:
-        names = [name for name, of in MODULE.items() if of == module]
-        command = [python, str(FOLDER / f"make_{module}.py"), str(folder), *names]
-        which = {"TF_USE_LEGACY_KERAS": "1"} if module == "legacy" else {}
-        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | which)
-        assert done.returncode == 0, done.stderr[-2000:]
-    return folder
-
-
-def trusted(name):
-    return (Trusted(MODULE[name], FOLDER / f"{MODULE[name]}.py"),)
-
-
-NOT_RECORDED = "computes with weights or random numbers what Keras does not record"
-ODD = {
-    "gives_nothing": "returns NoneType, no tensor of its inputs",
-    "gives_a_number": "outputs must be tensors",
-    "gives_an_array": "outputs must be tensors",
-    "raises": "no such luck",
-    "leaves": "SystemExit: 0",
-    "counts": NOT_RECORDED,
-    "by_chance": NOT_RECORDED,
-    "decides": "as a Python `bool` is not allowed",
-    "loops": "KerasTensor",
-    "init": "no such luck",
-    "build": "no such luck",
-    "call": "no such luck",
-    "argument": "Unrecognized keyword arguments passed to Fails: {'beside': 1}",
-    "chance": NOT_RECORDED,
-}
-DONE = {
-    "by_chance_in_tensorflow": ["InputLayer", "Relu", "RandomUniform", "Mul"],  # a gap in lowering
-    "calls_a_function": ["InputLayer", "Square", "AddV2"],
-    "table": ["InputLayer", "Add"],
-    "training": ["InputLayer", "Dropout"],
-}
-
-
-class TestInKeras:
-    pytestmark = has_keras
-
-    @pytest.mark.parametrize(("name", "form"), FORMS)
-    def test_what_a_module_has_is_what_keras_makes_of_it(self, models, name, form):
-        out = models / f"{name}.{form}.onnx"
-        options = converter.Options(trust=trusted(name), verify="none")
-        converter.convert(models / f"{name}.{form}", to="onnx", out=out, options=options)
-        kept = np.load(models / f"{name}.npz")
-        session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
-        given = {i.name: kept[f"x{n}"] for n, i in enumerate(session.get_inputs())}
-        found = session.run(None, given)
-        assert len(found) == sum(key.startswith("y") for key in kept)
-        for n, y in enumerate(found):
-            scale = np.abs(kept[f"y{n}"]).max()
-            np.testing.assert_allclose(y, kept[f"y{n}"], rtol=0, atol=1e-5 * scale)
-
-    def test_an_old_file_of_an_authors_model_has_no_shapes(self, models):
-        with pytest.raises(UnsupportedError, match="Whole without the shapes of its inputs"):
-            lower(read(models / "whole.h5"), trust=trusted("whole"))
-
-    @pytest.mark.parametrize("module", ["standalone", "updated"])
-    def test_code_for_the_keras_that_was_no_part_of_tensorflow(self, module):
-        weight = random(3, 1)
-        source = bundle(entry("Weighted", "w", power=3), weights={"w/W": weight}, version="2.2.4")
-        (y,) = computed(source, trust=(Trusted(module, FOLDER / f"{module}.py"),))
-        share = np.exp((X @ weight)[..., 0])
-        share /= share.sum(-1, keepdims=True)
-        np.testing.assert_allclose(y, (X**3 * share[..., None]).sum(1), rtol=1e-4, atol=1e-5)
-
-    def test_code_that_does_what_it_should_not_is_a_gap(self):
-        python = os.environ.get(PYTHON_VARIABLE) or sys.executable
-        command = [python, str(FOLDER / "odd.py"), str(Path(converter.__file__).parents[1])]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:]
-        found = json.loads(done.stdout.splitlines()[-1])
-        assert found.keys() == ODD.keys() | DONE.keys()
-        for name, complaint in ODD.items():
-            status, gap, _ = found[name]
-            assert status == "gap"
-            assert complaint in gap
-            assert gap.isprintable()
-        for name, ops in DONE.items():
-            assert found[name] == ["done", "", ops]
-
-    def test_a_model_of_an_authors_class_is_compared_in_keras(self, models, tmp_path, capsys):
-        trust = ["--trust", f"inside={FOLDER / 'inside.py'}"]
-        command = ["SOURCE", str(models / "pairs.keras"), "--to", "onnx", *trust]
-        assert run([*command, "-o", str(tmp_path / "m.onnx"), "--require", "cpu"]) == 0
-        assert "2 outputs" in capsys.readouterr().err
-
-    @pytest.mark.parametrize("name", GAPS)
-    def test_what_cannot_be_traced_is_a_gap(self, models, name):
-        form = "h5" if name == "counted" else "keras"
-        with pytest.raises(UnsupportedError, match=GAPS[name]):
-            lower(read(models / f"{name}.{form}"), trust=trusted(name))

@@ -8,6 +8,7 @@ import h5py
 import jsonschema
 import numpy as np
 import pytest
+from keras_bundles import bundle, entry
 from repository import SUPPORT
 
 import converter
@@ -19,29 +20,12 @@ from converter.lower.keras import trusted
 from converter.lower.keras.lowering import lower
 from converter.options import Options
 from formats import portable
-from formats.core.bundle import Bundle, Metadata, Topology
-from formats.core.weights import DTYPES, Tensor
 from formats.errors import EnvironmentFault, UnsupportedError, UsageError
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 LOWERINGS = SUPPORT / "trust" / "lowerings.py"
 TRUST = (Trusted("lowerings", LOWERINGS),)
-
-
-def entry(kind, name, **config):
-    return {"class_name": kind, "config": {"name": name, **config}}
-
-
-def bundle(*layers, shape=(None, 3), weights=None):
-    first = entry("InputLayer", "x", batch_input_shape=list(shape), dtype="float32")
-    config = {"class_name": "Sequential", "config": {"name": "m", "layers": [first, *layers]}}
-    metadata = Metadata("keras", "archive", framework="keras", recorded={"keras_version": "2.9.0"})
-    tensors = {
-        name: Tensor.inline(DTYPES[a.dtype.name], a.shape, a.tobytes())
-        for name, a in (weights or {}).items()
-    }
-    return Bundle(metadata, tensors, topology=Topology("keras_config", {}, config))
 
 
 def computed(source, x, trust=TRUST, **more):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sstable_files import entry, header, number, table
+from sstable_files import entry, header, number, table, tensor_bundle
 
 from formats.core import tiling
 from formats.core.storage import File, Span
@@ -13,14 +13,6 @@ from formats.limits import DEFAULT
 from formats.tensorflow.tensor_bundle import TensorBundle, orphans, slice_key, unescape_slice_key
 
 FLOAT, INT32, STRING, COMPLEX64, RESOURCE = 1, 3, 7, 8, 20
-
-
-def written(tmp_path, entries, data, **kw):
-    pairs = [(b"", header(big=kw.pop("big", False)))]
-    pairs += sorted((k.encode() if isinstance(k, str) else k, v) for k, v in entries.items())
-    (tmp_path / "c.index").write_bytes(table(pairs, **kw))
-    (tmp_path / "c.data-00000-of-00001").write_bytes(data)
-    return tmp_path / "c"
 
 
 def opened(prefix):
@@ -38,20 +30,11 @@ def test_big_endian_and_compressed(tmp_path):
         "c": entry(COMPLEX64, [2], offset=24, size=16),
         "w": entry(STRING, [2], offset=40, size=len(words)),
     }
-    bundle = opened(written(tmp_path, entries, data, big=True, compressed=True))
+    bundle = opened(tensor_bundle(tmp_path, entries, data, big=True, compressed=True))
     assert bundle.byteorder == "big"
     assert np.array_equal(bundle.tensor("a").numpy(), a)
     assert np.array_equal(bundle.tensor("c").numpy(), c)
     assert bundle.tensor("w").values() == [b"ab", b""]
-
-
-@pytest.mark.tensorflow
-def test_tensorflow_reads_what_these_tests_write(tmp_path):
-    tf = pytest.importorskip("tensorflow")
-    a = np.arange(6, dtype=">f4").reshape(2, 3)
-    entries = {"a": entry(FLOAT, [2, 3], size=24, data=a.tobytes())}
-    prefix = written(tmp_path, entries, a.tobytes(), big=True, compressed=True)
-    assert np.array_equal(tf.train.load_checkpoint(str(prefix)).get_tensor("a"), a)
 
 
 def sliced(tmp_path, whole, boxes, key=b"v\0\xff/"):
@@ -64,7 +47,7 @@ def sliced(tmp_path, whole, boxes, key=b"v\0\xff/"):
             FLOAT, part.shape, offset=len(data), size=part.nbytes
         )
         data += part.tobytes()
-    return opened(written(tmp_path, entries, data)), "v\0\\xff/"
+    return opened(tensor_bundle(tmp_path, entries, data)), "v\0\\xff/"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +105,7 @@ def test_slice_keys_sort_like_their_numbers(n):
 
 def test_a_slice_without_its_tensor_is_an_orphan(tmp_path):
     entries = {slice_key(b"lost", [(0, 2)]): entry(FLOAT, [2], size=8)}
-    bundle = opened(written(tmp_path, entries, bytes(8)))
+    bundle = opened(tensor_bundle(tmp_path, entries, bytes(8)))
     assert list(orphans(bundle)) == ["lost"]
 
 
@@ -147,13 +130,13 @@ def test_a_slice_without_its_tensor_is_an_orphan(tmp_path):
 )
 def test_lies_are_corrupt(tmp_path, lie):
     with pytest.raises(CorruptError):
-        opened(written(tmp_path, {"t": lie}, bytes(24))).tensor("t")
+        opened(tensor_bundle(tmp_path, {"t": lie}, bytes(24))).tensor("t")
 
 
 @pytest.mark.parametrize("kind", [0, RESOURCE, 21, 99])
 def test_what_holds_no_numbers_is_unsupported(tmp_path, kind):
     with pytest.raises(UnsupportedError):
-        opened(written(tmp_path, {"t": entry(kind, [1], size=4)}, bytes(4))).tensor("t")
+        opened(tensor_bundle(tmp_path, {"t": entry(kind, [1], size=4)}, bytes(4))).tensor("t")
 
 
 @pytest.mark.parametrize("count", [0, 1 << 40, -1])

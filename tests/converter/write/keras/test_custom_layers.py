@@ -1,26 +1,16 @@
 """Layers of trusted modules stand in a `.keras` file as they are, with their weights."""
 
-import importlib.util
-import json
-import os
-import subprocess
-import sys
-import zipfile
-
 import pytest
 from repository import ROOT, SUPPORT
 
 import converter
-from converter.child.process import PYTHON_VARIABLE
 from converter.child.trust import Trusted
-from converter.cli.app import run
 from converter.lower.keras.table import Gap
 from converter.write.keras.custom_layers import own_layers, places
 from formats.core.weights import Tensor
 
 TRUST = SUPPORT / "trust"
 FIXTURES = ROOT / "fixtures" / "keras"
-HAS_KERAS = PYTHON_VARIABLE in os.environ or importlib.util.find_spec("keras") is not None
 
 
 def tensor(origin):
@@ -54,27 +44,3 @@ def test_without_trust_or_before_keras_3_there_are_none():
     old = converter.read(FIXTURES / "tfkeras24_functional.h5")
     assert own_layers(None, source, ()) == {}
     assert own_layers(None, old, (Trusted("layers", TRUST / "layers.py"),)) == {}
-
-
-@pytest.mark.keras
-@pytest.mark.timeout(600)
-@pytest.mark.usefixtures("warm_tensorflow")
-@pytest.mark.skipif(not HAS_KERAS, reason=f"no Keras here, nor by {PYTHON_VARIABLE}")
-@pytest.mark.parametrize("name", ["scaled.keras", "scaled.h5", "lazy.keras"])
-def test_keras_loads_them_with_the_module(tmp_path, capsys, name):
-    python = os.environ.get(PYTHON_VARIABLE) or sys.executable
-    kind = name.partition(".")[0]
-    command = [python, str(TRUST / "make_models.py"), str(tmp_path), kind]
-    assert subprocess.run(command, capture_output=True).returncode == 0
-    source, out = tmp_path / name, tmp_path / "out.keras"
-    assert run(["SOURCE", str(source), "--to", "keras", "-o", str(out)]) == 4
-    assert not out.exists()
-    trust = ["--trust", f"layers={TRUST / 'layers.py'}"]
-    arguments = ["SOURCE", str(source), "--to", "keras", "-o", str(out), "--require", "cpu", *trust]
-    assert run(arguments) == 0
-    assert "the file needs the module layers" in capsys.readouterr().err
-    config = json.loads(zipfile.ZipFile(out).read("config.json"))
-    (layer,) = [e for e in config["config"]["layers"] if e["class_name"] == kind.capitalize()]
-    assert layer["module"] == "layers"
-    if kind == "scaled":
-        assert layer["registered_name"] == "mine>Scaled"
