@@ -4,7 +4,6 @@ Everything here is said before the source is opened; what a source makes impossi
 that shows.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -139,35 +138,11 @@ class Options:
         return bool(self.arch or self.inputs or self.exporter != "auto" or self.signatures)
 
 
-# -- words of the command line ------------------------------------------------------------------
-
-FACTORY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 AXIS = re.compile(r"[A-Za-z_]\w*\Z")
 
 
-def parse_arch(factory: str | None, arguments: str | None) -> Arch | None:
-    """Return what ``--arch`` and ``--arch-args`` say.
-
-    Raises:
-        UsageError: One of them is malformed, or there are arguments of nothing.
-    """
-    if factory is None:
-        if arguments is not None:
-            raise UsageError("--arch-args without --arch", expected="--arch package.module:factory")
-        return None
-    if not FACTORY.match(factory):
-        raise UsageError(f"--arch {factory}", expected="package.module:factory")
-    try:
-        given = json.loads(arguments or "{}")
-    except ValueError as e:
-        raise UsageError(f"--arch-args is no JSON: {e}") from e
-    if not isinstance(given, dict):
-        raise UsageError("--arch-args", expected='a JSON object: {"num_classes": 10}')
-    return Arch(factory, given)
-
-
 def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
-    """Return the inputs that ``NAME:DTYPE:SIZE,SIZE,…`` name; a word is an axis of any size.
+    """Return the inputs that ``NAME:DTYPE:SIZE,SIZE,…`` describe; a name is a dynamic axis.
 
     Raises:
         UsageError: One is malformed, or named twice.
@@ -179,17 +154,14 @@ def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
         shape: list[int | str] = []
         for size in filter(None, (part.strip() for part in sizes.split(","))):
             if not size.isascii() or not (size.isdigit() or AXIS.match(size)):
-                raise UsageError(f"--input {text}: size {size!r:.40}", expected=expected)
+                raise UsageError(f"{text}: size {size!r:.40}", expected=expected)
             shape.append(int(size) if size.isdigit() else size)
         if not name or text.count(":") < 2 or name in found:
-            raise UsageError(f"--input {text}", expected=expected)
+            raise UsageError(text, expected=expected)
         if dtype not in DTYPES:
-            raise UsageError(f"--input {text}: dtype {dtype!r:.40}", expected=expected)
+            raise UsageError(f"{text}: dtype {dtype!r:.40}", expected=expected)
         found[name] = TensorSpec(name, dtype, tuple(shape))
     return tuple(found.values())
-
-
-# -- what goes together ---------------------------------------------------------------------------
 
 
 def check(options: Options) -> None:

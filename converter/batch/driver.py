@@ -21,10 +21,12 @@ from converter.batch.signals import Stop, stopping
 from converter.batch.tempdir import scratch
 from converter.destinations.catalog import open_destination
 from converter.destinations.protocol import Destination
-from converter.executors.catalog import check, open_executor
+from converter.executors.catalog import check as check_engine
+from converter.executors.catalog import open_executor
 from converter.executors.engine import Settings
 from converter.jobs.job import GOOD, Job, Outcome
 from converter.registries.catalog import scheme_of
+from converter.write.catalog import check_options
 from formats.errors import StorageError, UsageError
 
 INTERRUPTED = 130
@@ -105,6 +107,29 @@ class Summary:
 Event: TypeAlias = "Planned | Finished | Waiting | Summary"
 
 
+def check_request(request: Request) -> None:
+    """Refuse a request with a wrong value, or one that contradicts itself.
+
+    Raises:
+        UsageError: It is.
+        UnsupportedError: No writer has the opset.
+    """
+    if not request.destination:
+        raise UsageError("convert batch without -o", expected="-o DEST")
+    check_engine(request.engine)
+    memory, seconds = request.needs.memory_bytes, request.needs.seconds
+    for option, value in (("--memory", memory), ("--timeout", seconds)):
+        if value is not None and not value > 0:
+            raise UsageError(f"{option} {value:g}", expected="more than zero")
+    part, parts = request.shard
+    if not 1 <= part <= parts:
+        raise UsageError(f"--shard {part}/{parts}", expected="I/N with I from 1 to N")
+    check_options(request.options)
+    links.check(
+        request.link, is_local=scheme_of(request.destination) == "", target=request.options.to
+    )
+
+
 def run(request: Request, *, dry_run: bool = False) -> Iterator[Event]:
     """Do what is asked, yielding the plan, each outcome, and the summary last.
 
@@ -117,7 +142,7 @@ def run(request: Request, *, dry_run: bool = False) -> Iterator[Event]:
         EnvironmentFault: The executor cannot work.
     """
     begin = time.monotonic()
-    check(request.engine)
+    check_request(request)
     try:
         Path.cwd()  # which all relative paths are taken from
     except FileNotFoundError as e:

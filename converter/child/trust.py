@@ -45,14 +45,13 @@ def parse_trust(given: Iterable[str]) -> tuple[Trusted, ...]:
     found: dict[str, Trusted] = {}
     for text in given:
         module, equals, name = text.partition("=")
-        option = f"--trust {text}"
         if not all(part.isidentifier() for part in module.split(".")) or (equals and not name):
-            raise UsageError(option, expected="MODULE or MODULE=PATH, MODULE a name of Python's")
+            raise UsageError(text, expected="MODULE or MODULE=PATH, MODULE a name of Python's")
         path = Path(name).absolute() if equals else None
         if path is not None and not _file_of(path).is_file():
-            raise UsageError(option, expected="a .py file, or a folder with __init__.py")
+            raise UsageError(text, expected="a .py file, or a folder with __init__.py")
         if module in found:
-            raise UsageError(option, expected=f"one --trust {module}")
+            raise UsageError(f"{text}: {module} is given twice", expected="each module once")
         found[module] = Trusted(module, path)
     return tuple(found.values())
 

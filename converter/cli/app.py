@@ -4,50 +4,22 @@ Everything heavy is imported inside the commands, so that ``convert --help`` cos
 """
 
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from converter.cli.batch import batch
+from converter.cli.configuration import defaults
 from converter.cli.doctor import doctor
-from converter.cli.parameters import (
-    Arguments,
-    Bounds,
-    Config,
-    CpuNodes,
-    Device,
-    Examples,
-    Exporter,
-    Factory,
-    Force,
-    From,
-    Include,
-    Inputs,
-    Json,
-    KeepStructure,
-    Opset,
-    Precision,
-    Quiet,
-    Require,
-    Samples,
-    Seed,
-    ShardSize,
-    Signature,
-    StrictSafety,
-    StripPrefix,
-    Sync,
-    Tf32,
-    To,
-    Trust,
-    Verbose,
-    Verify,
-    options_of,
-)
+from converter.cli.parameters import Config, From, Json, Quiet, Verbose, make_options, rows_of
 from converter.cli.references import Given, fetching, hinted, output, said
+from converter.cli.rows import collects
 from converter.cli.terminal import say
 from converter.cli.verify import verify
 from formats.errors import ConvertError, UsageError
+
+if TYPE_CHECKING:
+    from converter.options import Options
 
 app = typer.Typer(
     add_completion=False,
@@ -80,6 +52,7 @@ def _global(
 
 @app.command("SOURCE", short_help="Convert SOURCE: the default, needs no command")
 @fetching("source")
+@collects("options", rows_of("convert"), make_options)
 def convert(
     source: Annotated[
         Given,
@@ -88,49 +61,15 @@ def convert(
             help="A file, a folder, a checkpoint's prefix; s3://…, gs://…, models:/name/3.",
         ),
     ],
-    to: To = "portable",
-    device: Device = None,
-    precision: Precision = None,
-    keep_structure: KeepStructure = False,
+    options: "Options",
     out: Annotated[
         Given | None,
         typer.Option(
             "--out",
             "-o",
-            help="Where to write: a path, s3://…. Default: SOURCE's name with the target's suffix, here.",
+            help="Output: a path, s3://…. Default: SOURCE's name with the target's suffix, here.",
         ),
     ] = None,
-    from_format: From = None,
-    from_checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-checkpoint",
-            metavar="PREFIX",
-            help="Checkpoint with the values of a GraphDef's or meta graph's variables.",
-        ),
-    ] = None,
-    arch: Factory = None,
-    arch_args: Arguments = None,
-    input: Inputs = None,
-    exporter: Exporter = "auto",
-    include: Include = "",
-    strip_prefix: StripPrefix = "auto",
-    verify: Verify = "auto",
-    require: Require = None,
-    atol: Bounds = None,
-    rtol: Bounds = None,
-    inputs: Examples = None,
-    seed: Seed = 0,
-    samples: Samples = 1,
-    allow_tf32: Tf32 = False,
-    allow_cpu_nodes: CpuNodes = 0,
-    max_shard_size: ShardSize = "50GB",
-    opset: Opset = None,
-    signature: Signature = None,
-    trust: Trust = None,
-    strict_safety: StrictSafety = False,
-    sync: Sync = False,
-    force: Force = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and plan; write nothing.")
     ] = False,
@@ -140,12 +79,12 @@ def convert(
     verbose: Verbose = False,
 ) -> None:
     """Convert SOURCE."""
-    options = hinted(options_of(locals()), source)  # before anything else is a local
+    del config, verbose  # `run` has read them
     from converter.cli import follow
     from converter.pipeline import steps
 
-    with output(out, force=force) as target:
-        happened = steps(source, target, options, dry_run=dry_run)
+    with output(out, force=options.overwrite) as target:
+        happened = steps(source, target, hinted(options, source), dry_run=dry_run)
         follow.conversion(happened, as_json=json, quiet=quiet)
 
 
@@ -235,9 +174,9 @@ def run(arguments: list[str], program: typer.Typer | None = None) -> int:
     """
     verbose = "-v" in arguments or "--verbose" in arguments
     try:
-        defaults = _defaults(arguments) if program is None else None
+        found = defaults(arguments, convert, batch) if program is None else None
         result = (program or app)(
-            arguments, standalone_mode=False, prog_name="convert", default_map=defaults
+            arguments, standalone_mode=False, prog_name="convert", default_map=found
         )
     except ConvertError as e:
         return _report(e, e.exit_code, verbose)
@@ -273,53 +212,3 @@ def _say(text: str, code: int) -> int:
     for line in f"convert: error: {text}".split("\n"):
         say(line, sys.stderr)
     return code
-
-
-def _defaults(arguments: list[str]) -> dict[str, Any] | None:
-    """Return defaults from ``--config FILE``, or from ``[tool.convert]`` in ./pyproject.toml."""
-    path, chosen = Path("pyproject.toml"), False
-    for i, argument in enumerate(arguments):
-        if argument == "--":
-            break
-        if argument == "--config" and i + 1 < len(arguments):
-            path, chosen = Path(arguments[i + 1]), True
-        elif argument.startswith("--config="):
-            path, chosen = Path(argument.removeprefix("--config=")), True
-    if not chosen and not path.is_file():
-        return None
-    import tomllib
-
-    try:
-        values: Any = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
-        if not chosen:
-            return None  # somebody else's broken pyproject.toml is not our business
-        raise UsageError(f"cannot be read: {e}", where=path) from e
-    if not chosen:
-        values = values.get("tool", {}).get("convert", {})
-    own = values.pop("batch", {})
-    if not isinstance(own, dict):
-        raise UsageError("sets batch to something else than a table", where=path)
-    shared = _known(values, convert, path)
-    if isinstance(shared.get("include"), list):  # the one list that is a single word
-        shared["include"] = ",".join(shared["include"])
-    taken = {p.name for p in _parameters(batch)} - {"include", "out"}  # globs and DEST, there
-    both = {name: value for name, value in shared.items() if name in taken}
-    return {"SOURCE": shared, "batch": both | _known(own, batch, path)}
-
-
-def _known(values: dict[str, Any], command: Any, path: Path) -> dict[str, Any]:
-    """Return defaults of a command by the names of its parameters."""
-    options = {name.replace("-", "_"): value for name, value in values.items()}
-    # Whoever wrote that file is not the user.
-    known = {p.name for p in _parameters(command)} - {"trust", "arch", "arch_args"}
-    unknown = sorted(set(options) - known)
-    if unknown:
-        raise UsageError(f"sets the unknown option {unknown[0]!r}", where=path)
-    return options
-
-
-def _parameters(callback: Any) -> list[Any]:
-    import inspect as introspection
-
-    return list(introspection.signature(callback).parameters.values())

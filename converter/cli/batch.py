@@ -1,224 +1,126 @@
-"""The command ``convert batch``, and its progress."""
+"""The command ``convert batch``."""
 
 import gc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from converter.cli.parameters import (
-    Arguments,
-    Bounds,
-    Config,
-    CpuNodes,
-    Device,
-    Exporter,
-    Factory,
-    Force,
-    From,
-    Inputs,
-    Json,
-    KeepStructure,
-    Opset,
-    Precision,
-    Quiet,
-    Require,
-    Samples,
-    Seed,
-    ShardSize,
-    Signature,
-    StrictSafety,
-    StripPrefix,
-    Sync,
-    Tf32,
-    To,
-    Trust,
-    Verbose,
-    Verify,
-    options_of,
-)  # fmt: skip
+from converter.cli.parameters import Config, Json, Quiet, Verbose, as_tuple, make_options, rows_of
+from converter.cli.rows import Fields, Row, below, collects, nested, top
 from formats.errors import UsageError
 
 if TYPE_CHECKING:
     from converter.batch.request import Request
 
 
+def parse_memory(gib: float | None) -> int | None:
+    """Return bytes."""
+    return None if gib is None else int(gib * (1 << 30))
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return a part and the number of parts.
+
+    Raises:
+        UsageError: It is not ``I/N``.
+    """
+    part, slash, parts = text.partition("/")
+    if not (slash and part.isdecimal() and parts.isdecimal()):
+        raise UsageError(text, expected="I/N with I from 1 to N")
+    return int(part), int(parts)
+
+
+# fmt: off
+REQUEST: tuple[Row, ...] = (
+    Row("registries", "", list[str], metavar="REGISTRY...", key="registries", parse=as_tuple,
+        help="Folders, files, globs, list:FILE, s3://…, models:/…: what holds artifacts."),
+    Row("destination", "--out -o", str, metavar="DEST", default="",
+        help="A folder, s3://…, or models:/{name}_portable."),
+    Row("filters.include", "--include", list[str] | None, metavar="GLOB", parse=as_tuple,
+        help="Only artifacts whose name matches. Repeatable."),
+    Row("filters.exclude", "--exclude", list[str] | None, metavar="GLOB", parse=as_tuple,
+        help="No artifacts whose name matches. Repeatable."),
+    Row("filters.query", "--filter", str, metavar="QUERY", default="",
+        help="MLflow's filter string: name LIKE 'team%'."),
+    Row("limit", "--limit", int | None, metavar="N", min=1,
+        help="Convert at most N artifacts."),
+    Row("shard", "--shard", str, metavar="I/N", default="1/1", parse=parse_shard,
+        help="Only the I-th of N parts, for N machines."),
+    Row("engine", "--engine", str, metavar="processes|inline|ray", default="processes",
+        help="What runs the conversions."),
+    Row("jobs", "--jobs -j", int | None, metavar="N", min=1,
+        help="How many conversions run at a time."),
+    Row("address", "--address", str | None,
+        help="Address of a Ray cluster. Default: RAY_ADDRESS."),
+    Row("needs.seconds", "--timeout", float | None, metavar="S",
+        help="Seconds that one artifact may take."),
+    Row("needs.memory_bytes", "--memory", float | None, metavar="GIB", parse=parse_memory,
+        help="Memory that one artifact may take."),
+    Row("needs.gpus", "--gpus", float, metavar="N", default=0.0, min=0,
+        help="GPUs of each job, with --engine ray."),
+    Row("retries", "--retries", int, metavar="N", default=2, min=0,
+        help="Retries of a job whose worker was lost."),
+    Row("patience", "--patience", float, metavar="S", default=600.0,
+        help="Give up a cluster after this many seconds without progress."),
+    Row("retry_failed", "--retry-failed", bool, default=False,
+        help="Also retry what failed before and has not changed."),
+    Row("fail_fast", "--fail-fast", bool, default=False,
+        help="Stop at the first failure."),
+    Row("link", "--link", str | None, metavar="reflink|hardlink",
+        help="Store files that several bundles share once; DEST must be local."),
+    Row("ledger", "--ledger", Path | None, metavar="FILE",
+        help="Default: DEST.ledger.sqlite, beside DEST."),
+)
+# fmt: on
+
+
+def make_request(fields: Fields) -> "Request":
+    """Return the request of a batch, made of values by field.
+
+    Raises:
+        UsageError: A value is malformed.
+    """
+    from converter.batch.request import Request
+    from converter.jobs.job import Needs
+    from converter.registries.filters import Filters
+
+    return Request(
+        **top(fields),
+        options=make_options(below("options", fields)),
+        filters=Filters(**below("filters", fields)),
+        needs=Needs(**below("needs", fields)),
+    )
+
+
+@collects("request", REQUEST + nested("options", rows_of("batch")), make_request)
 def batch(
-    registries: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="REGISTRY...",
-            help="Folders, files, globs, list:FILE, s3://…, models:/… — whatever holds artifacts.",
-        ),
-    ],
-    to: To = "portable",
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out", "-o", metavar="DEST", help="A folder, s3://…, or models:/{name}_portable."
-        ),
-    ] = "",
-    include: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Only artifacts so named; repeatable.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="No artifacts so named; repeatable.")
-    ] = None,
-    filter: Annotated[
-        str, typer.Option(metavar="QUERY", help="MLflow's filter string: name LIKE 'team%'.")
-    ] = "",
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Convert at most so many.")
-    ] = None,
-    shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Only the I-th of N parts, for N machines.")
-    ] = "1/1",
-    engine: Annotated[
-        str, typer.Option(metavar="processes|inline|ray", help="Who runs the conversions.")
-    ] = "processes",
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", metavar="N", min=1, help="How many at a time."),
-    ] = None,
-    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; else RAY_ADDRESS.")] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="S", help="Seconds that one artifact may take.")
-    ] = None,
-    memory: Annotated[
-        float | None, typer.Option(metavar="GIB", help="Memory that one artifact may take.")
-    ] = None,
-    gpus: Annotated[
-        float, typer.Option(metavar="N", min=0, help="Of each job, with --engine ray.")
-    ] = 0.0,
-    retries: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Of a job whose worker was lost.")
-    ] = 2,
-    patience: Annotated[
-        float, typer.Option(metavar="S", help="Give a cluster up after so long without progress.")
-    ] = 600.0,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Also do again what failed and has not changed.")
-    ] = False,
-    fail_fast: Annotated[
-        bool, typer.Option("--fail-fast", help="Stop at the first failure.")
-    ] = False,
-    link: Annotated[
-        str | None,
-        typer.Option(
-            metavar="reflink|hardlink",
-            help="Store files that several bundles have once; DEST must be local.",
-        ),
-    ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Default: DEST.ledger.sqlite, beside DEST.")
-    ] = None,
+    request: "Request",
     report: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE.(jsonl|html|xml)", help="Report on all artifacts; repeatable."),
+        typer.Option(metavar="FILE.(jsonl|html|xml)", help="Report on all artifacts. Repeatable."),
     ] = None,
     events: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A JSON line for each thing that happens.")
+        Path | None, typer.Option(metavar="FILE", help="Write a JSON line for each event.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan; convert nothing.")] = False,
-    training_state: Annotated[
-        str, typer.Option(metavar="GROUP,...", help="Keep training state: optimizer, training.")
-    ] = "",
-    device: Device = None,
-    precision: Precision = None,
-    keep_structure: KeepStructure = False,
-    from_format: From = None,
-    arch: Factory = None,
-    arch_args: Arguments = None,
-    input: Inputs = None,
-    exporter: Exporter = "auto",
-    strip_prefix: StripPrefix = "auto",
-    verify: Verify = "auto",
-    require: Require = None,
-    atol: Bounds = None,
-    rtol: Bounds = None,
-    seed: Seed = 0,
-    samples: Samples = 1,
-    allow_tf32: Tf32 = False,
-    allow_cpu_nodes: CpuNodes = 0,
-    max_shard_size: ShardSize = "50GB",
-    opset: Opset = None,
-    signature: Signature = None,
-    trust: Trust = None,
-    strict_safety: StrictSafety = False,
-    sync: Sync = False,
-    force: Force = False,
     config: Config = None,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Convert every artifact of whole registries; a second run does what is missing or changed."""
-    given = locals()  # before anything else is a local
+    del config, verbose  # `run` has read them
     gc.enable()  # this one lasts
-    request = _request(given)
     from converter.batch import driver
     from converter.cli import batch_progress
+    from converter.reports import catalog as reports
 
+    for path in report or ():
+        reports.check(path)
     code = batch_progress.follow(
         driver.run(request, dry_run=dry_run), request, reports=report or [], events=events,
         dry_run=dry_run, as_json=json, quiet=quiet,
     )  # fmt: skip
     if code:
         raise typer.Exit(code)
-
-
-def _request(given: "dict[str, Any]") -> "Request":
-    """Return what is asked, from the command's parameters by name."""
-    from converter.batch import links
-    from converter.batch.request import Request
-    from converter.executors.catalog import ENGINES
-    from converter.jobs.job import Needs
-    from converter.registries.catalog import scheme_of
-    from converter.registries.filters import Filters
-    from converter.reports import catalog as reports
-    from converter.write.catalog import check_options
-
-    if not given["out"]:
-        raise UsageError("convert batch without -o", expected="-o DEST")
-    for path in given["report"] or ():
-        reports.check(path)
-    if given["engine"] not in ENGINES:
-        raise UsageError(f"--engine {given['engine']}", expected=", ".join(ENGINES))
-    memory, seconds = given["memory"], given["timeout"]
-    for option, value in (("--memory", memory), ("--timeout", seconds)):
-        if value is not None and not value > 0:
-            raise UsageError(f"{option} {value:g}", expected="more than zero")
-    options = options_of(given | {"include": given["training_state"]})
-    check_options(options)
-    links.check(given["link"], is_local=scheme_of(given["out"]) == "", target=options.to)
-    return Request(
-        registries=tuple(given["registries"]),
-        destination=given["out"],
-        options=options,
-        filters=Filters(
-            tuple(given["include"] or ()), tuple(given["exclude"] or ()), given["filter"]
-        ),
-        ledger=given["ledger"],
-        engine=given["engine"],
-        jobs=given["jobs"],
-        needs=Needs(
-            gpus=given["gpus"],
-            memory_bytes=None if memory is None else int(memory * (1 << 30)),
-            seconds=seconds,
-        ),
-        address=given["address"],
-        retries=given["retries"],
-        patience=given["patience"],
-        shard=_shard(given["shard"]),
-        limit=given["limit"],
-        retry_failed=given["retry_failed"],
-        fail_fast=given["fail_fast"],
-        link=given["link"],
-    )
-
-
-def _shard(text: str) -> tuple[int, int]:
-    part, slash, parts = text.partition("/")
-    if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise UsageError(f"--shard {text}", expected="I/N with I from 1 to N")
-    return int(part), int(parts)

@@ -60,19 +60,18 @@ def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json
     return int(summary["exit_code"])
 
 
-def only_two(given: Mapping[str, object]) -> None:
+def only_two(flags: Sequence[str]) -> None:
     """Refuse options that only a comparison with a source has.
 
     Args:
-        given: Options that are not at their default, by name.
+        flags: Those that are given.
 
     Raises:
         UsageError: There are some.
     """
-    if given:
-        option = "--" + next(iter(given)).replace("_", "-")
+    if flags:
         raise UsageError(
-            f"{option} with one argument",
+            f"{flags[0]} with one argument",
             expected="convert verify SOURCE CONVERTED",
             hint="With one, nothing is computed: files are held against their manifests",
         )

@@ -1,142 +1,22 @@
-"""Options that several commands have, with what `--help` says of them."""
+"""The options of a conversion, one row each; and those that every command declares itself.
 
-from collections.abc import Mapping, Sequence
+A new option is its field in `converter.options`, its row here, and its use.
+"""
+
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from converter.cli.rows import Fields, Row, below, top
 from formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from converter.options import Options
+    from converter.child.trust import Trusted
+    from converter.options import Arch, Options
+    from formats.core.bundle import TensorSpec
 
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="MODULE[=PATH]",
-        help="Python that may run, in a child process, for layers and modules of your own.",
-    ),
-]
-Signature = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="One of TensorFlow's signatures; repeatable. Default: all."),
-]
-Bounds = Annotated[
-    list[str] | None,
-    typer.Option(metavar="[OUT:]X", help="What may differ, of one output or of all; repeatable."),
-]
-Examples = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE.npz", help="An array for each input, in place of random ones."),
-]
-Seed = Annotated[int, typer.Option(metavar="N", help="Of random inputs.")]
-Samples = Annotated[
-    int, typer.Option(metavar="N", min=1, help="Random inputs for each combination of sizes.")
-]
-Factory = Annotated[
-    str | None,
-    typer.Option(
-        metavar="package.module:factory", help="What makes the module that a state dict is of."
-    ),
-]
-Arguments = Annotated[
-    str | None, typer.Option("--arch-args", metavar="JSON", help="What --arch is called with.")
-]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME:DTYPE:SIZES",
-        help="An input of a torch program, as image:float32:batch,3,224,224; a word is an axis of any size. Repeatable.",
-    ),
-]
-Tf32 = Annotated[
-    bool, typer.Option("--allow-tf32", help="On a GPU, products may be rounded to TF32.")
-]
-CpuNodes = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="How many nodes may run on the CPU where another device was asked for.",
-    ),
-]
-
-To = Annotated[
-    str,
-    typer.Option(
-        "--to",
-        metavar="TARGET",
-        help="portable (default), safetensors, onnx, keras, savedmodel, torch, torchscript, pt2 or triton.",
-    ),
-]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DEV",
-        help="What the output is for: cpu, cuda, cuda:1, mps, …; of a SavedModel none (default), cpu, GPU:1, or a full name.",
-    ),
-]
-Precision = Annotated[
-    str | None,
-    typer.Option(
-        metavar="fp16|bf16",
-        help="Of an ONNX graph's numbers; by default they stay as they are.",
-    ),
-]
-KeepStructure = Annotated[
-    bool,
-    typer.Option(
-        "--keep-structure", help="--to torch: keep the checkpoint's nesting, and all in it."
-    ),
-]
-Exporter = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|native|export|torchscript",
-        help="Who makes the graph of a torch program: convert itself, or one of torch's exporters.",
-    ),
-]
-Include = Annotated[
-    str, typer.Option(metavar="GROUP,...", help="Keep training state: optimizer, training.")
-]
-StripPrefix = Annotated[
-    str, typer.Option(metavar="auto|none|P", help="Wrapper prefix to take off tensor names.")
-]
-Verify = Annotated[
-    str,
-    typer.Option(
-        metavar="none|weights|cpu|device|auto",
-        help="How far to verify; auto is the most that this machine can do.",
-    ),
-]
-Require = Annotated[
-    str | None,
-    typer.Option(metavar="weights|cpu|device", help="Fail (exit 1) unless that much was verified."),
-]
-ShardSize = Annotated[
-    str, typer.Option(metavar="SIZE", help="Cut safetensors files there: 500MB, 5GB, 2GiB.")
-]
-Opset = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Version of ONNX's operators, 18 to 22; default 18, or what the model needs.",
-    ),
-]
-StrictSafety = Annotated[
-    bool,
-    typer.Option(
-        "--strict-safety", help="Refuse a source that names code or files outside it (exit 5)."
-    ),
-]
-Sync = Annotated[
-    bool,
-    typer.Option(
-        "--sync",
-        help="Wait until the output is on the disk; what replaces an output always does.",
-    ),
-]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -144,25 +24,34 @@ Config = Annotated[
         help="TOML file with defaults for these options; else [tool.convert] of ./pyproject.toml.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
 From = Annotated[
     str | None,
     typer.Option(
         "--from",
         metavar="FORMAT",
-        help="The source's format (see `convert formats`); by default its content decides.",
+        help="Format of SOURCE (see `convert formats`). Default: detected by content.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show tracebacks of errors.")]
 
 
-def bounds(option: str, given: Sequence[str] | None) -> dict[str, float]:
-    """Return bounds by output; an empty name stands for all.
+def split_commas(text: str) -> tuple[str, ...]:
+    """Return the words of a list with commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def as_tuple(given: list[str] | str | None) -> tuple[str, ...]:
+    """Return names as options hold them."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def parse_bounds(given: list[str] | None) -> dict[str, float]:
+    """Return tolerances by output; the empty name applies to all others.
 
     Raises:
-        UsageError: One is no number, or less than zero.
+        UsageError: One is not a number, or is negative.
     """
     found = {}
     for text in given or ():
@@ -172,42 +61,155 @@ def bounds(option: str, given: Sequence[str] | None) -> dict[str, float]:
         except ValueError:
             found[name] = -1.0
         if not 0 <= found[name] < float("inf"):
-            raise UsageError(f"{option} {text}", expected="[OUT:]X with X a number, zero or more")
+            raise UsageError(text, expected="[OUT:]X with X a number, zero or more")
     return found
 
 
-def options_of(given: "Mapping[str, Any]") -> "Options":
-    """Return the options of a conversion from a command's parameters, by name.
-
-    A command that lacks one leaves it at its default.
+def parse_arch(factory: str | None = None, arguments: str | None = None) -> "Arch | None":
+    """Return the factory of a module, with its arguments.
 
     Raises:
-        UsageError: One is malformed.
+        UsageError: One of them is malformed, or there are only arguments.
     """
-    from converter.child.trust import parse_trust
-    from converter.options import Comparison, Options, parse_arch, parse_inputs
+    from converter.options import Arch
 
-    plain = (
-        "to", "device", "precision", "keep_structure", "exporter", "strip_prefix", "verify",
-        "require", "max_shard_size", "opset", "strict_safety", "sync",
-    )  # fmt: skip
+    if factory is None:
+        if arguments is not None:
+            raise UsageError("--arch-args without --arch", expected="--arch package.module:factory")
+        return None
+    module, _, name = factory.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
+        raise UsageError(f"--arch {factory}", expected="package.module:factory")
+    try:
+        given = json.loads(arguments or "{}")
+    except ValueError as e:
+        raise UsageError(f"--arch-args is no JSON: {e}") from e
+    if not isinstance(given, dict):
+        raise UsageError("--arch-args", expected='a JSON object: {"num_classes": 10}')
+    return Arch(factory, given)
+
+
+def parse_inputs(given: list[str] | None) -> "tuple[TensorSpec, ...]":
+    """Return the inputs of a torch program (see `converter.options.parse_inputs`)."""
+    from converter import options
+
+    return options.parse_inputs(given or ())
+
+
+def parse_trust(given: list[str] | None) -> "tuple[Trusted, ...]":
+    """Return the trusted modules (see `converter.child.trust.parse_trust`)."""
+    from converter.child import trust
+
+    return trust.parse_trust(given or ())
+
+
+# Commands that share an option.
+BOTH = ("convert", "batch")
+ALL = (*BOTH, "verify")
+NAMES, NAME, FLAG, PATH = list[str] | None, str | None, bool, Path | None
+
+# fmt: off
+ROWS: tuple[Row, ...] = (
+    Row("to", "--to", str, metavar="TARGET", default="portable", commands=BOTH,
+        help="portable, safetensors, onnx, keras, savedmodel, torch, torchscript, pt2 or triton."),
+    Row("device", "--device", NAME, metavar="DEV", commands=BOTH,
+        help="Device of the output: cpu, cuda, cuda:1, mps, …; of a SavedModel none (default), cpu, GPU:1, or a full name."),
+    Row("device", "--device", NAME, metavar="DEV", commands=("verify",),
+        help="Run both models there too, as cuda:0 or GPU:0, and prove where they ran."),
+    Row("precision", "--precision", NAME, metavar="fp16|bf16", commands=BOTH,
+        help="Floating point type of the ONNX graph. Default: unchanged."),
+    Row("keep_structure", "--keep-structure", FLAG, default=False, commands=BOTH,
+        help="With --to torch: keep the checkpoint's nesting and all of its content."),
+    Row("format", "--from", NAME, metavar="FORMAT", key="from_format", commands=BOTH,
+        help="Format of SOURCE (see `convert formats`). Default: detected by content."),
+    Row("checkpoint", "--from-checkpoint", PATH, metavar="PREFIX", commands=("convert", "verify"),
+        help="Checkpoint with the values of a GraphDef's or meta graph's variables."),
+    Row("arch.factory", "--arch", NAME, metavar="package.module:factory", in_files=False, commands=ALL,
+        help="Factory that builds the nn.Module for a state dict."),
+    Row("arch.arguments", "--arch-args", NAME, metavar="JSON", in_files=False, commands=ALL,
+        help="Keyword arguments of that factory, as a JSON object."),
+    Row("inputs", "--input", NAMES, metavar="NAME:DTYPE:SIZES", parse=parse_inputs, commands=ALL,
+        help="Input of a torch program, as image:float32:batch,3,224,224; a name is a dynamic axis. Repeatable."),
+    Row("exporter", "--exporter", str, metavar="auto|native|export|torchscript", default="auto", commands=BOTH,
+        help="What makes the graph of a torch program: convert itself (native), or one of torch's exporters."),
+    Row("include", "--include", str, metavar="GROUP,...", default="", parse=split_commas, commands=("convert",),
+        help="Keep training state: optimizer, training."),
+    Row("include", "--training-state", str, metavar="GROUP,...", default="", parse=split_commas, commands=("batch",),
+        help="Keep training state: optimizer, training."),
+    Row("strip_prefix", "--strip-prefix", str, metavar="auto|none|P", default="auto", commands=BOTH,
+        help="Wrapper prefix to remove from tensor names."),
+    Row("verify", "--verify", str, metavar="none|weights|cpu|device|auto", default="auto", commands=BOTH,
+        help="How far to verify; auto is as far as this machine can."),
+    Row("require", "--require", NAME, metavar="weights|cpu|device", commands=BOTH,
+        help="Fail (exit 1) unless verified at least this far."),
+    Row("require", "--require", NAME, metavar="weights|cpu|device", commands=("verify",),
+        help="Fail (exit 1; 7 without the device) unless verified at least this far."),
+    Row("comparison.atol", "--atol", NAMES, metavar="[OUT:]X", parse=parse_bounds, commands=ALL,
+        help="Absolute tolerance, of one output or of all. Repeatable."),
+    Row("comparison.rtol", "--rtol", NAMES, metavar="[OUT:]X", parse=parse_bounds, commands=ALL,
+        help="Relative tolerance, of one output or of all. Repeatable."),
+    Row("comparison.inputs", "--inputs", PATH, metavar="FILE.npz", commands=("convert", "verify"),
+        help="Values of the inputs, one array each. Default: random."),
+    Row("comparison.seed", "--seed", int, metavar="N", default=0, commands=ALL,
+        help="Seed of random inputs."),
+    Row("comparison.samples", "--samples", int, metavar="N", default=1, min=1, commands=ALL,
+        help="Random inputs for each combination of sizes."),
+    Row("comparison.allow_tf32", "--allow-tf32", FLAG, default=False, commands=ALL,
+        help="Let GPUs round products to TF32."),
+    Row("comparison.allow_cpu_nodes", "--allow-cpu-nodes", int, metavar="N", default=0, min=0, commands=ALL,
+        help="How many nodes may run on the CPU when another device is requested."),
+    Row("max_shard_size", "--max-shard-size", str, metavar="SIZE", default="50GB", commands=BOTH,
+        help="Largest safetensors file: 500MB, 5GB, 2GiB."),
+    Row("opset", "--opset", int | None, metavar="N", commands=BOTH,
+        help="ONNX opset, 18 to 22. Default: 18, or the lowest that the model needs."),
+    Row("signatures", "--signature", NAMES, metavar="NAME", parse=as_tuple, commands=BOTH,
+        help="TensorFlow signature to convert. Repeatable. Default: all."),
+    Row("signatures", "--signature", NAME, metavar="NAME", parse=as_tuple, commands=("verify",),
+        help="TensorFlow signature that CONVERTED was made from."),
+    Row("trust", "--trust", NAMES, metavar="MODULE[=PATH]", parse=parse_trust, in_files=False, commands=ALL,
+        help="Python module whose code may run, in a child process, for custom layers and modules. Repeatable."),
+    Row("strict_safety", "--strict-safety", FLAG, default=False, commands=BOTH,
+        help="Refuse a source that names code or files outside itself (exit 5)."),
+    Row("sync", "--sync", FLAG, default=False, commands=BOTH,
+        help="Wait until the output is on disk. Replacing an output always does."),
+    Row("overwrite", "--force", FLAG, default=False, commands=BOTH,
+        help="Replace an existing output."),
+)
+# fmt: on
+
+
+def rows_of(command: str) -> tuple[Row, ...]:
+    """Return the options of a conversion that a command has."""
+    return tuple(row for row in ROWS if command in row.commands)
+
+
+def make_options(fields: Fields) -> "Options":
+    """Return options made of values by field; the fields that are not there have their defaults.
+
+    Raises:
+        UsageError: An architecture is malformed.
+    """
+    from converter.options import Comparison, Options
+
     return Options(
-        **{name: given[name] for name in plain if name in given},
-        arch=parse_arch(given["arch"], given["arch_args"]),
-        inputs=parse_inputs(given["input"] or ()),
-        include=tuple(x.strip() for x in given["include"].split(",") if x.strip()),
-        comparison=Comparison(
-            bounds("--atol", given["atol"]),
-            bounds("--rtol", given["rtol"]),
-            given.get("inputs"),
-            given["seed"],
-            given["samples"],
-            given["allow_tf32"],
-            given["allow_cpu_nodes"],
-        ),
-        format=given.get("from_format"),
-        checkpoint=given.get("from_checkpoint"),
-        overwrite=given["force"],
-        signatures=tuple(given["signature"] or ()),
-        trust=parse_trust(given["trust"] or ()),
+        **top(fields),
+        arch=parse_arch(**below("arch", fields)),
+        comparison=Comparison(**below("comparison", fields)),
     )
+
+
+def flags_given(options: "Options", command: str) -> list[str]:
+    """Return the flags of options that are not at their default."""
+    from converter.options import Options
+
+    default = Options()
+    rows = rows_of(command)
+    return [r.flag for r in rows if field_of(options, r.field) != field_of(default, r.field)]
+
+
+def field_of(options: "Options", field: str) -> object:
+    """Return the value of a field, or of one of a nested object; None where that is None."""
+    value: object = options
+    for name in field.split("."):
+        value = getattr(value, name, None)
+    return value

@@ -13,24 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from converter.cli.comparison import Weights, document, lines
-from converter.cli.parameters import (
-    Arguments,
-    Bounds,
-    CpuNodes,
-    Examples,
-    Factory,
-    Inputs,
-    Samples,
-    Seed,
-    Tf32,
-    Trust,
-    bounds,
-)
+from converter.cli.parameters import Json, Verbose, flags_given, make_options, rows_of
 from converter.cli.references import Given, fetching
+from converter.cli.rows import collects
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # `--help` need not pay for these
-    from converter.verification.graphs import Options
+    from converter.child.trust import Trusted
+    from converter.options import Options
+    from converter.verification.graphs import Options as HowToRun
     from converter.verification.report import GraphReport
     from formats.core.bundle import Bundle
 
@@ -40,11 +31,12 @@ KERAS, SAVED_MODEL = "keras", "savedmodel"
 MOVED = {"torchscript": "torchscript", "torch-export": "pt2"}  # formats that `--to` moves
 RUN_BY_FRAMEWORKS = (KERAS, SAVED_MODEL, *MOVED)  # formats that are no graphs of ours, and yet run
 KEEPS_WEIGHTS = ("portable", "safetensors")  # formats that hold the source's tensors as they are
-ONE = {"source", "converted", "require", "report", "json", "verbose"}  # what a gate asks for
+TIMEOUT = 900.0
 LIKE_THE_SOURCE = ("torch", *MOVED)  # formats that do so where the source is of the same
 
 
 @fetching("source", "converted")
+@collects("options", rows_of("verify"), make_options)
 def verify(
     source: Annotated[
         Given,
@@ -60,82 +52,48 @@ def verify(
             help="An .onnx or .keras file, or what convert wrote of SOURCE.",
         ),
     ] = None,
-    atol: Bounds = None,
-    rtol: Bounds = None,
-    inputs: Examples = None,
-    seed: Seed = 0,
-    samples: Samples = 1,
-    arch: Factory = None,
-    arch_args: Arguments = None,
-    input: Inputs = None,
-    trust: Trust = None,
-    from_checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-checkpoint", metavar="PREFIX", help="The values of SOURCE's variables."
-        ),
-    ] = None,
-    signature: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Which of TensorFlow's signatures a file was made of."),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DEV",
-            help="Run both there as well, as cuda:0 or GPU:0, and prove that they were there.",
-        ),
-    ] = None,
-    allow_tf32: Tf32 = False,
-    allow_cpu_nodes: CpuNodes = 0,
-    require: Annotated[
-        str | None,
-        typer.Option(
-            metavar="weights|cpu|device",
-            help="Fail (exit 1; 7 without the device) unless that much was verified.",
-        ),
-    ] = None,
+    *,
+    options: "Options",
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For each of the two runtimes.")
-    ] = 900,
+        float, typer.Option(metavar="SECONDS", help="Time limit of each of the two runtimes.")
+    ] = TIMEOUT,
     report: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE.(jsonl|html|xml)", help="Of a folder alone: report on it; repeatable."
+            metavar="FILE.(jsonl|html|xml)", help="Of a folder alone: report on it. Repeatable."
         ),
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on standard output.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show tracebacks of errors.")
-    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Compare a converted artifact with its source: weights bit by bit, graphs by running both.
 
     A folder alone, of portable bundles, is held against its manifests: every file's digest, and how
     far each was verified (--require).
     """
-    given = locals()  # before anything else is a local
+    del verbose  # `run` has read it
+    require = options.require
     if require not in (None, *LEVELS):
         raise UsageError(f"--require {require}", expected=", ".join(LEVELS))
     if converted is None:
         from converter.cli import gate
 
-        gate.only_two(_chosen(given))
+        others = [flag for flag in flags_given(options, "verify") if flag != "--require"]
+        gate.only_two([*others, *(["--timeout"] if timeout != TIMEOUT else [])])
         raise typer.Exit(gate.check(source, require, reports=report or (), as_json=json))
     if report:
         raise UsageError("--report with two arguments", expected="one: a folder of bundles")
+    comparison = options.comparison
     from converter.verification.device.compare import place
 
-    if place(device, allow_tf32=allow_tf32) is None and require == "device":
+    if place(options.device, allow_tf32=comparison.allow_tf32) is None and require == "device":
         raise UsageError("--require device", expected="--device cuda:0, GPU:0, …")
     from converter.reading import read
 
-    bundle = read(source, checkpoint=from_checkpoint)
+    bundle = read(source, checkpoint=options.checkpoint)
     form = _format_of(converted)
     if form == KERAS:
-        weights = _keras_weights(bundle, converted, trust or ())
+        weights = _keras_weights(bundle, converted, options.trust)
     else:
         is_alike = form in LIKE_THE_SOURCE and form == bundle.metadata.format
         keeps = form in KEEPS_WEIGHTS or is_alike
@@ -144,18 +102,17 @@ def verify(
     models = _graphs_of(converted)
     if models or form in RUN_BY_FRAMEWORKS:
         from converter.child.process import Allowance
-        from converter.child.trust import parse_trust
-        from converter.options import parse_arch, parse_inputs
-        from converter.verification.graphs import Options
+        from converter.verification.graphs import Options as HowToRun
 
-        options = Options(
-            bounds("--atol", atol), bounds("--rtol", rtol), inputs, seed, samples,
-            Allowance(timeout), parse_trust(trust or ()),
-            signature=signature,
-            arch=parse_arch(arch, arch_args), specs=parse_inputs(input or ()),
-            device=device, allow_tf32=allow_tf32, allow_cpu_nodes=allow_cpu_nodes,
+        how = HowToRun(
+            comparison.atol, comparison.rtol, comparison.inputs, comparison.seed,
+            comparison.samples, Allowance(timeout), options.trust,
+            signature=next(iter(options.signatures), None),
+            arch=options.arch, specs=options.inputs,
+            device=options.device, allow_tf32=comparison.allow_tf32,
+            allow_cpu_nodes=comparison.allow_cpu_nodes,
         )  # fmt: skip
-        reports = _compared(source, bundle, converted, form, models, options)
+        reports = _compared(source, bundle, converted, form, models, how)
     level = _level(weights, reports)
     code = _exit_code(weights, _worst(reports), level, require)
     if json:
@@ -165,25 +122,13 @@ def verify(
     raise typer.Exit(code)
 
 
-def _chosen(given: "Mapping[str, object]") -> "dict[str, object]":
-    """Return options of a comparison that are not at their default."""
-    from inspect import signature
-
-    defaults = {name: p.default for name, p in signature(verify).parameters.items()}
-    return {
-        name: value
-        for name, value in given.items()
-        if name not in ONE and value not in (defaults[name], [], ())
-    }
-
-
 def _compared(
     source: Path,
     bundle: "Bundle",
     converted: Path,
     form: str,
     models: Sequence[Path],
-    options: "Options",
+    options: "HowToRun",
 ) -> "dict[str, GraphReport]":
     """Return a report for each of a converted artifact's graphs, by what it is called."""
     from converter.verification.report import GraphReport
@@ -213,7 +158,7 @@ def _compared(
 
 
 def _moved(
-    source: Path, bundle: "Bundle", converted: Path, form: str, options: "Options"
+    source: Path, bundle: "Bundle", converted: Path, form: str, options: "HowToRun"
 ) -> "dict[str, GraphReport]":
     """Compare a program of torch's with the same, moved to the device that it names itself."""
     from converter import options as conversion
@@ -274,9 +219,8 @@ def _format_of(converted: Path) -> str:
     return catalog.detect(Artifact(converted)).format.id
 
 
-def _keras_weights(bundle: "Bundle", converted: Path, trust: Sequence[str]) -> Weights | None:
+def _keras_weights(bundle: "Bundle", converted: Path, trust: "Sequence[Trusted]") -> Weights | None:
     """Compare a `.keras` file's variables with those that the source would be written with."""
-    from converter.child.trust import parse_trust
     from converter.normalise.groups import select_groups
     from converter.normalise.prefixes import strip_prefixes
     from converter.write.keras import archive
@@ -284,7 +228,7 @@ def _keras_weights(bundle: "Bundle", converted: Path, trust: Sequence[str]) -> W
 
     try:
         model = strip_prefixes(select_groups(bundle, ()), "auto")
-        wanted = archive.plan_file(model, parse_trust(trust)).variables
+        wanted = archive.plan_file(model, trust).variables
     except UnsupportedError:
         return None  # the file is somebody else's: its variables stand where they do
     found = archive.read_again(converted)

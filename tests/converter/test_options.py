@@ -2,7 +2,8 @@
 
 import pytest
 
-from converter.options import Arch, Options, parse_arch, parse_inputs
+from converter.cli.parameters import parse_arch
+from converter.options import Arch, Options, parse_inputs
 from converter.write.catalog import check_options
 from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError, UsageError
@@ -21,12 +22,12 @@ def test_inputs_have_axes_of_any_size() -> None:
      "image:float32:1,a b", "image:float32:٣", "image:float32:1.5"],
 )  # fmt: skip
 def test_what_is_no_input_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="--input"):
+    with pytest.raises(UsageError, match="expected NAME:DTYPE:SIZE"):
         parse_inputs([text])
 
 
 def test_two_inputs_of_one_name_are_refused() -> None:
-    with pytest.raises(UsageError, match="--input"):
+    with pytest.raises(UsageError, match="expected NAME:DTYPE:SIZE"):
         parse_inputs(["a:float32:1", "a:float32:2"])
 
 

@@ -1,0 +1,133 @@
+"""Options of a command as rows of a table, collected into one object.
+
+A row names the field that its value becomes. `collects` gives a command the options of a table
+and calls it with the object made of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Annotated, Any
+
+import typer
+
+from formats.errors import UsageError
+
+KEYWORD_ONLY = Parameter.KEYWORD_ONLY  # defaults may come before what has none
+Fields = Mapping[str, Any]  # values by field
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One option of the command line, or one argument.
+
+    Attributes:
+        field: Where the value goes; ``comparison.atol`` is a field of a nested object.
+        flags: As in ``--jobs -j``; "" for an argument.
+        type: What Typer reads: ``str | None``, ``list[str] | None``, ``bool``, …
+        help: One or two sentences for ``--help``.
+        metavar: What stands for the value in ``--help``.
+        default: The value without the option, before it is parsed.
+        parse: Makes the field's value; None takes it as it is.
+        min: The least number.
+        key: The parameter's name, where it is not the flag's.
+        in_files: Whether a configuration file may set it.
+        commands: Those that have it, where several share a table.
+    """
+
+    field: str
+    flags: str
+    type: Any
+    help: str
+    metavar: str | None = None
+    default: Any = None
+    parse: Callable[[Any], Any] | None = None
+    min: float | None = None
+    key: str = ""
+    in_files: bool = True
+    commands: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The flag that messages name; the metavar of an argument."""
+        return self.flags.partition(" ")[0] or str(self.metavar)
+
+    @property
+    def name(self) -> str:
+        """The parameter's name, and the key in a configuration file."""
+        return self.key or self.flag.lstrip("-").replace("-", "_")
+
+    def value(self, given: Any) -> Any:
+        """Return the field's value.
+
+        Raises:
+            UsageError: It is malformed.
+        """
+        if self.parse is None:
+            return given
+        try:
+            return self.parse(given)
+        except UsageError as e:  # parsers know the text alone
+            raise UsageError(f"{self.flag} {e.found}", expected=e.expected, hint=e.hint) from e
+
+    def parameter(self) -> Parameter:
+        """Return the parameter that Typer reads."""
+        about: Any
+        if self.flags:
+            about = typer.Option(
+                *self.flags.split(), metavar=self.metavar, help=self.help, min=self.min
+            )
+            default = self.default
+        else:
+            about = typer.Argument(metavar=self.metavar, help=self.help)
+            default = Parameter.empty
+        return Parameter(
+            self.name, KEYWORD_ONLY, default=default, annotation=Annotated[self.type, about]
+        )
+
+
+def collects(
+    parameter: str, rows: Sequence[Row], make: Callable[[Fields], Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a table, in place of one of its parameters.
+
+    Args:
+        parameter: The parameter that gets the object.
+        rows: The options.
+        make: Makes the object of values by field.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        shown: list[Parameter] = []
+        for own in signature(command).parameters.values():
+            is_table = own.name == parameter
+            shown += [r.parameter() for r in rows] if is_table else [own.replace(kind=KEYWORD_ONLY)]
+
+        @wraps(command)
+        def collected(**given: Any) -> None:
+            made = make({row.field: row.value(given.pop(row.name)) for row in rows})
+            command(**given, **{parameter: made})
+
+        # Typer reads both.
+        collected.__signature__ = signature(command).replace(parameters=shown)  # type: ignore[attr-defined]
+        collected.__annotations__ = {p.name: p.annotation for p in shown}
+        return collected
+
+    return decorate
+
+
+def nested(prefix: str, rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the rows of an object as rows of what holds it."""
+    return tuple(replace(row, field=f"{prefix}.{row.field}") for row in rows)
+
+
+def below(prefix: str, fields: Fields) -> dict[str, Any]:
+    """Return the fields of a nested object, by their own names."""
+    start = f"{prefix}."
+    return {name[len(start) :]: value for name, value in fields.items() if name.startswith(start)}
+
+
+def top(fields: Fields) -> dict[str, Any]:
+    """Return the fields that are not of nested objects."""
+    return {name: value for name, value in fields.items() if "." not in name}

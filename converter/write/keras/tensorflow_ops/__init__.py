@@ -1,1 +1,0 @@
-"""TensorFlow functions and ops among Keras layers, as operations of keras.ops."""
