@@ -1,4 +1,4 @@
-"""Numbers of bytes in words: ``97.8 MiB`` for people, ``5GB`` from them."""
+"""Format sizes for people (``97.8 MiB``) and parse theirs (``5GB``)."""
 
 from formats.errors import UsageError
 
@@ -15,10 +15,10 @@ def readable_size(nbytes: float) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return bytes of ``500MB``, ``5GB``, ``2GiB`` or a plain number.
+    """Return the bytes of ``500MB``, ``5GB``, ``2GiB`` or a plain number.
 
     Raises:
-        UsageError: It is no size.
+        UsageError: ``text`` is no size.
     """
     number = text.rstrip("BKMGibkmg").strip()
     unit = text[len(number) :].strip().upper()

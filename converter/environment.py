@@ -1,4 +1,4 @@
-"""The environment of a conversion, as manifests record it."""
+"""The environment of a conversion, as recorded in manifests."""
 
 import os
 import sys
@@ -8,31 +8,31 @@ from functools import cache
 from converter.version import VERSION
 from formats.core.bundle import JSON
 
-PACKAGES = ("blake3", "ml_dtypes", "numpy")  # what can shape the bytes we write
+PACKAGES = ("blake3", "ml_dtypes", "numpy")  # those that produce bytes of the output
 
 
-def describe() -> dict[str, JSON]:
-    """Return versions of this tool, of Python and of the packages it computes with."""
+def describe_environment() -> dict[str, JSON]:
+    """Return the versions of this tool, of Python and of the packages in PACKAGES."""
     return {
         "tool": f"model-convert {VERSION}",
         "python": ".".join(map(str, sys.version_info[:3])),
         "platform": f"{sys.platform}-{os.uname().machine}",
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _read_version(name) for name in PACKAGES},
     }
 
 
 @cache
-def _version(name: str) -> str:
-    """Return the version in the name of the package's record, without importing either.
+def _read_version(name: str) -> str:
+    """Return the version of a package from the name of its record, without importing it.
 
-    `importlib.metadata` reads the record itself, and takes 25 ms for its own imports.
+    `importlib.metadata` takes 25 ms to import.
     Spec: https://packaging.python.org/en/latest/specifications/recording-installed-packages/
     """
     head, tail = f"{name}-", ".dist-info"
     for folder in sys.path:
-        # sys.path names archives and folders that are not there, too
+        # sys.path also names archives and folders that do not exist
         with suppress(OSError), os.scandir(folder or ".") as records:
             for record in records:
                 if record.name.startswith(head) and record.name.endswith(tail):
                     return record.name[len(head) : -len(tail)]
-    return "unknown"  # vendored or zipped: present, but without its record
+    return "unknown"  # vendored or zipped: installed without a record

@@ -1,4 +1,4 @@
-"""What a conversion says of itself while it runs."""
+"""Events that a conversion yields while it runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from formats.core.storage import File
 
 
 class Step(NamedTuple):
-    """One step of the road, done.
+    """A step that is done.
 
     Attributes:
         name: ``detected``, ``read``, ``normalised``, ``lowered``, ``left out``, ``warning``,
             ``written``, ``verified`` or ``planned``.
-        text: What there is to say of it.
-        seconds: How long it took, where that says something.
+        text: Its result in words.
+        seconds: How long it took, where that matters.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a step is."""
+    """How much of a step is done."""
 
     name: str
     done: int
@@ -31,11 +31,11 @@ class Progress(NamedTuple):
 
 
 class Lowered(NamedTuple):
-    """What becomes of the source: its graphs, and what was changed and left out on the way.
+    """The source is lowered: its graphs, and what was changed and left out.
 
     Attributes:
-        graphs: Of each its ``signature``, ``nodes``, ``opset`` and ``exporter``.
-        metadata: Of the bundle as it will be written.
+        graphs: ``signature``, ``nodes``, ``opset`` and ``exporter`` of each.
+        metadata: Metadata of the bundle that will be written.
     """
 
     graphs: Sequence[dict[str, JSON]]
@@ -43,11 +43,11 @@ class Lowered(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A graph beside its source, whatever was found: what reports say of a failure, too.
+    """A graph is compared with its source, whether it agrees or not.
 
     Attributes:
-        signature: Which; empty where there are none.
-        report: As manifests have it.
+        signature: Name of the signature; "" if the source has none.
+        report: The comparison, as in the manifest.
     """
 
     signature: str
@@ -55,13 +55,13 @@ class Compared(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The source, as it was read: what reports say of it, whatever becomes of the conversion.
+    """The source is read; reports use it even if the conversion fails later.
 
     Attributes:
         format: Row id of the source's format.
-        evidence: Why it was taken for that.
-        bundle: As read, nothing taken out or renamed yet.
-        files: The source's, by name, as far as they were opened.
+        evidence: Why it was detected as that format.
+        bundle: As read, before normalisation.
+        files: Files of the source that were opened, by name.
     """
 
     format: str

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from converter.byte_sizes import readable_size
 from converter.notebook import render_table
@@ -69,6 +69,13 @@ class TensorInfo:
     origin: str
 
 
+class TopologySummary(NamedTuple):
+    """The kind of a computation, and counts and names of its parts."""
+
+    kind: str
+    summary: Mapping[str, JSON]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Inspection:
     """What an artifact is, records and holds.
@@ -87,7 +94,7 @@ class Inspection:
         tensors: Each of these weights.
         leftovers: Training group → sums over its tensors.
         encodings: Tensors stored as several parts.
-        topology: ``kind`` and ``summary`` of the computation, or None.
+        topology: The computation, if there is one.
         signatures: Inputs and outputs as declared.
         assets: Other files → size in bytes.
         user: Plain data stored with the model.
@@ -110,7 +117,7 @@ class Inspection:
     tensors: tuple[TensorInfo, ...]
     leftovers: Mapping[str, Totals]
     encodings: Mapping[str, Encoding]
-    topology: Mapping[str, JSON] | None
+    topology: TopologySummary | None
     signatures: tuple[Signature, ...]
     assets: Mapping[str, int]
     user: Mapping[str, JSON]
@@ -133,7 +140,7 @@ class Inspection:
             ("devices", _pairs(self.devices)),
             ("weights", self.weights),
             *self.leftovers.items(),
-            ("topology", self.topology["kind"] if self.topology else ""),
+            ("topology", self.topology.kind if self.topology else ""),
             *(("left out", f"{x.name}: {x.reason}") for x in self.left_out),
             *(("finding", f"{x.kind}: {x.subject} in {x.where}") for x in self.findings),
         ]
@@ -188,9 +195,7 @@ def _describe(
         ),
         leftovers={group: _totals(members) for group, members in bundle.leftovers.items()},
         encodings=dict(bundle.encodings),
-        topology=None
-        if topology is None
-        else {"kind": topology.kind, "summary": dict(topology.summary)},
+        topology=TopologySummary(topology.kind, dict(topology.summary)) if topology else None,
         signatures=bundle.signatures,
         assets={name: span.length for name, span in bundle.assets.items()},
         user=dict(about.user),
@@ -216,6 +221,8 @@ def _plain(value: Any) -> Any:
     """Return dataclasses as dicts; other values stay as they are, however deep they are nested."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
+    if isinstance(value, TopologySummary):
+        return value._asdict()
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

@@ -101,10 +101,12 @@ def inspect(
 ) -> None:
     """Show what an artifact is, records and holds."""
     del verbose
+    from dataclasses import replace
+
     from converter.cli import render
     from converter.inspection import inspect as describe
 
-    found = describe(source, format=from_format).plain() | {"source": said(source)}
+    found = replace(describe(source, format=from_format), source=said(source))
     render.inspection(found, as_json=json, every=weights)
 
 

@@ -9,47 +9,54 @@ from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
+    from converter.inspection import Inspection, TensorInfo
     from converter.tensor_diff import TensorDiff
     from formats.catalog import Format
+    from formats.core.bundle import TensorSpec
 
 LINES = 60  # tensors listed before `--weights` is needed
 LEVELS = 30  # of a tree; the rest of a longer name stands on one line
 
 
-def inspection(found: Mapping[str, Any], *, as_json: bool, every: bool) -> None:
-    """Print what `converter.inspection.inspect` found."""
+def inspection(found: "Inspection", *, as_json: bool, every: bool) -> None:
+    """Print what an artifact is, records and holds.
+
+    Args:
+        found: The inspection.
+        as_json: Print one JSON document.
+        every: List every tensor, however many there are.
+    """
     if as_json:
-        document(found)
+        document(found.plain())
         return
+    topology = found.topology
     rows = [
-        ("source", found["source"]),
-        ("format", f"{found['format']} ({found['evidence']})"),
-        ("variant", found["variant"]),
-        ("recorded", _pairs(found["recorded"]) or "no versions are recorded"),
-        ("devices", _counts(found["devices"]) or "not recorded"),
-        ("distribution", _pairs(found["distribution"])),
-        ("files", f"{found['files']['count']}, {readable_size(found['files']['bytes'])}"),
-        ("weights", _totals(found["weights"])),
-        *((f"+ {group}", _totals(t)) for group, t in found["leftovers"].items()),
-        ("topology", _topology(found["topology"])),
-        ("assets", _counts(found["assets"])),
-        ("user data", ", ".join(map(_short, found["user"]))),
+        ("source", found.source),
+        ("format", f"{found.format} ({found.evidence})"),
+        ("variant", found.variant),
+        ("recorded", _pairs(found.recorded) or "no versions are recorded"),
+        ("devices", _counts(found.devices) or "not recorded"),
+        ("distribution", _pairs(found.distribution)),
+        ("files", f"{found.files.count}, {readable_size(found.files.bytes)}"),
+        ("weights", str(found.weights)),
+        *((f"+ {group}", str(totals)) for group, totals in found.leftovers.items()),
+        ("topology", f"{topology.kind} ({_pairs(topology.summary)})" if topology else ""),
+        ("assets", _counts(found.assets)),
+        ("user data", ", ".join(map(_short, found.user))),
     ]
     for label, text in rows:
         if text:
             say(f"{label:<13} {text}")
-    for signature in found["signatures"]:
-        say(f"{'signature':<13} {signature['name']}")
-        for side in ("inputs", "outputs"):
-            for spec in signature[side]:
-                say(f"{'':<13}   {side[:-1]:<7} {spec['name']}: {_spec(spec)}")
-    _tree(found["tensors"], every)
-    _section("objects of unknown classes", [f"{p}: {c}" for p, c in found["opaque"].items()])
-    _section("left out", [f"{x['name']}: {x['reason']}" for x in found["left_out"]])
-    _section(
-        "changed", [f"{n['name']}: {n['count']}, {n['detail']}" for n in found["normalisations"]]
-    )
-    findings = [f"{f['kind']}: {f['subject']} in {f['where']}" for f in found["findings"]]
+    for signature in found.signatures:
+        say(f"{'signature':<13} {signature.name}")
+        sides = (("input", signature.inputs), ("output", signature.outputs))
+        for side, spec in ((side, spec) for side, specs in sides for spec in specs):
+            say(f"{'':<13}   {side:<7} {spec.name}: {_spec(spec)}")
+    _tree(found.tensors, every)
+    _section("objects of unknown classes", [f"{p}: {c}" for p, c in found.opaque.items()])
+    _section("left out", [f"{x.name}: {x.reason}" for x in found.left_out])
+    _section("changed", [f"{n.name}: {n.count}, {n.detail}" for n in found.normalisations])
+    findings = [f"{f.kind}: {f.subject} in {f.where}" for f in found.findings]
     _section("safety findings (nothing was run)", findings)
 
 
@@ -106,20 +113,20 @@ def document(value: "Mapping[str, Any] | list[Any]") -> None:
         print(laid_out(value, default=str))
 
 
-def _tree(tensors: Sequence[Mapping[str, Any]], every: bool) -> None:
+def _tree(tensors: "Sequence[TensorInfo]", every: bool) -> None:
     """Print names as a tree; a long list is cut in the middle unless every line is wanted."""
     print()
     previous: list[str] = []
     shown = tensors if every or len(tensors) <= LINES else tensors[:LINES]
     for tensor in shown:
-        *branches, leaf = _segments(tensor["name"])
+        *branches, leaf = _segments(tensor.name)
         common = 0
         while common < min(len(branches), len(previous)) and branches[common] == previous[common]:
             common += 1
         for depth in range(common, len(branches)):
             say(f"{'  ' * depth}{branches[depth]}")
-        shape = " x ".join(map(str, tensor["shape"])) or "scalar"
-        say(f"{'  ' * len(branches)}{leaf:<24} {tensor['dtype']:<9} {shape}")
+        shape = " x ".join(map(str, tensor.shape)) or "scalar"
+        say(f"{'  ' * len(branches)}{leaf:<24} {tensor.dtype:<9} {shape}")
         previous = branches
     if len(shown) < len(tensors):
         say(f"… and {len(tensors) - len(shown)} more: --weights lists all")
@@ -141,21 +148,9 @@ def _section(title: str, lines: Sequence[str]) -> None:
         say(f"  … and {len(lines) - 20} more: --json lists all")
 
 
-def _totals(totals: Mapping[str, Any]) -> str:
-    text = f"{totals['tensors']} tensors, {totals['parameters']:,} parameters"
-    text += f", {readable_size(totals['bytes'])}"
-    if totals["dtypes"]:
-        text += f" ({_counts(totals['dtypes'])})"
-    return text + (f", {totals['tied']} tied" if totals["tied"] else "")
-
-
-def _topology(topology: Mapping[str, Any] | None) -> str:
-    return f"{topology['kind']} ({_pairs(topology['summary'])})" if topology else ""
-
-
-def _spec(spec: Mapping[str, Any]) -> str:
-    shape = "?" if spec["shape"] is None else " x ".join(map(str, spec["shape"])) or "scalar"
-    return f"{spec['dtype']} {shape}"
+def _spec(spec: "TensorSpec") -> str:
+    shape = "?" if spec.shape is None else " x ".join(map(str, spec.shape)) or "scalar"
+    return f"{spec.dtype} {shape}"
 
 
 def _pairs(table: Mapping[str, Any]) -> str:

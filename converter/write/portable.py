@@ -87,7 +87,7 @@ class PortableBundle(Plan):
             tensor_digests=report.digests if report else {},
             resources=_resources(files, found),
             verification=verification,
-            environment=environment.describe(),
+            environment=environment.describe_environment(),
             graph=self._described[0] if self._described else None,
             others=self._described[1:],
         )

@@ -184,7 +184,7 @@ def check_global(name: str) -> Failure | None:
     )  # fmt: skip
 
 
-def find_first_failure(
+def check_events(
     events: Iterable[Event], torch: TorchInstallation, *, weights_only: bool, mapped: bool
 ) -> Failure | None:
     """Return how ``torch.load`` fails on the first event that it does not accept.
@@ -243,7 +243,7 @@ def _check_load(facts: TorchFacts, torch: TorchInstallation, mapped: bool) -> Fa
             "PytorchStreamReader failed locating file data.pkl: file not found",
             "torchscript", "it is a TorchScript archive of torch 1.0 to 1.2",
         )  # fmt: skip
-    failure = find_first_failure(facts.events, torch, weights_only=weights_only, mapped=mapped)
+    failure = check_events(facts.events, torch, weights_only=weights_only, mapped=mapped)
     globals_ = (event.value for event in facts.events if event.kind == "global")
     if failure is None and not weights_only and any(map(check_global, globals_)):
         why = f"torch {torch.version} imports and calls what the pickle names"

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from converter.cli import render
-from converter.inspection import inspect
+from converter.inspection import Inspection, inspect
 from converter.pipeline import convert
 from formats.errors import ConvertError
 
@@ -55,7 +55,7 @@ def attempt(name: str, source: Path, out: Path) -> dict[str, object]:
     kind, code, text = "ok", 0, ""
     try:
         if name == "inspect":
-            show(inspect(source).plain())
+            show(inspect(source))
         else:
             convert(source, to=name, out=out)
     except ConvertError as e:
@@ -79,7 +79,7 @@ def attempt(name: str, source: Path, out: Path) -> dict[str, object]:
     }
 
 
-def show(found: dict[str, object]) -> None:
+def show(found: Inspection) -> None:
     """Print as both kinds of ``convert inspect`` do, to a terminal that takes UTF-8 only."""
     for as_json in (False, True):
         kept, sys.stdout = sys.stdout, io.TextIOWrapper(io.BytesIO(), "utf-8")
