@@ -6,7 +6,6 @@ as far as torch's restricted unpickler takes it (`structure`). What was changed,
 where names or layouts are, stands in the archive as ``convert.json``, which torch does not look at.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from converter.events import Progress, Step
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
 from converter.options import Options
-from converter.version import VERSION
+from converter.write import conversion_record
 from converter.write.background import Background
 from converter.write.plan import Plan, Writing
 from converter.write.readback import WeightsReport, Written, compare
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from converter.lower.graph import Graph
 
 NAME = "checkpoint.pt"
-RECORD = "convert.json"
 OF_OTHERS = ("npu", "privateuseone", "hpu", "maia", "xla")  # that torch alone has no backend for
 
 
@@ -61,7 +59,7 @@ class Checkpoint(Plan):
         archive: Its layout.
         keys: Names of a state dict, in order; None where the structure is kept.
         changes: Name of a tensor → what was done to make it.
-        artifact_name: What the source is called.
+        source_name: What the source is called.
         limits: For reading it again.
     """
 
@@ -72,7 +70,7 @@ class Checkpoint(Plan):
     archive: Archive = field(repr=False)
     keys: tuple[str, ...] | None
     changes: Mapping[str, JSON]
-    artifact_name: str
+    source_name: str
     limits: Limits
 
     def summary(self) -> str:
@@ -122,25 +120,20 @@ class Checkpoint(Plan):
         Raises:
             StorageError: The disk is full, or fails.
         """
-        about = self.bundle.metadata
-        document: dict[str, JSON] = {
-            "convert": VERSION,
-            "source": self.artifact_name,
-            "format": about.format,
-            "device": str(self.device),
-            "normalisations": [
-                {"name": n.name, "count": n.count, "detail": n.detail} for n in about.normalisations
-            ],
-            "left_out": [{"name": x.name, "reason": x.reason} for x in about.left_out],
-            "warnings": list(self.warnings),
-            "verified": verification["reached"],
-        }
+        more: dict[str, JSON] = {}
         if self.changes:
-            document["tensors"] = dict(self.changes)
-        if self.keys is not None and about.user:
-            document["user"] = dict(about.user)
-        data = json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "replace")
-        self.archive.append(written, RECORD, data + b"\n", sync=sync)
+            more["tensors"] = dict(self.changes)
+        if self.keys is not None and self.bundle.metadata.user:
+            more["user"] = dict(self.bundle.metadata.user)
+        content = conversion_record.encode_record(
+            self.source_name,
+            {"format": self.bundle.metadata.format, "device": str(self.device)},
+            self.bundle.metadata,
+            self.warnings,
+            verification["reached"],
+            more,
+        )
+        self.archive.append(written, conversion_record.FILE, content, sync=sync)
 
     def _compare(self, path: Path, blocks: Blocks, written: Written) -> WeightsReport:
         """Compare storage by storage, which all tensors are views of."""
