@@ -20,6 +20,12 @@ def onnx_bytes(graph, weights):
     return b"".join(p if isinstance(p, bytes) else p.read() for p in pieces)
 
 
+def write_onnx(path, graph, weights):
+    """Write the ONNX file of a graph; return its path."""
+    path.write_bytes(onnx_bytes(graph, weights))
+    return path
+
+
 def session(model, weights=None):
     """Return a session of a graph and its weights, of a file, or of a file's bytes."""
     if not isinstance(model, (bytes, str, os.PathLike)):
@@ -73,7 +79,7 @@ def narrowest(graph):
 def agree(found, expected, relative, name=""):
     """Compare dtype, shape and values; floats within a share of the largest one."""
     assert found.shape == expected.shape, name
-    if expected.dtype.kind == "U":
+    if expected.dtype.kind in "UO":
         assert found.tolist() == expected.tolist(), name
         return
     assert found.dtype == expected.dtype, name
@@ -91,3 +97,12 @@ def as_declared(spec, found):
     """See that an output has the sizes that the graph declares of it."""
     for declared, size in zip(spec.shape, found.shape, strict=True):
         assert not isinstance(declared, int) or declared == size, spec.name
+
+
+def check_stored(model, stored, relative):
+    """Run a model on x0, x1, … and compare with y0, y1, … as they are stored."""
+    running = session(model)
+    found = run(running, *(stored[f"x{i}"] for i in range(len(running.get_inputs()))))
+    assert len(found) == sum(key.startswith("y") for key in stored)
+    for i, ours in enumerate(found):
+        agree(ours, stored[f"y{i}"], relative, f"y{i}")

@@ -4,14 +4,13 @@ import zipfile
 
 import numpy as np
 import pytest
+from onnx_run import agree, run_named
 from repository import FIXTURES
 
 import converter
 from converter import passes
-from converter.lower import emit, lower
+from converter.lower import lower
 from converter.options import Options
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 MODELS = FIXTURES / "tf_models" / "models.zip"
 MULTI_GPU = FIXTURES / "tensorflow" / "multi_gpu.zip"
@@ -33,22 +32,6 @@ def unpacked(path, name, folder):
         return folder / name, dict(stored)
 
 
-def session(path, graph, bundle):
-    with path.open("wb") as f:
-        for piece in emit.model(graph, bundle.weights).pieces():
-            f.write(piece if isinstance(piece, bytes) else piece.read())
-    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-
-
-def agree(found, expected):
-    assert found.shape == expected.shape
-    if expected.dtype.kind != "f":
-        assert found.tolist() == expected.tolist()
-        return
-    scale = max(float(np.abs(expected).max()), 1e-3)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=CLOSE * scale)
-
-
 @pytest.mark.parametrize("folded", [False, True], ids=["as lowered", "after passes"])
 @pytest.mark.parametrize("name", names(MODELS))
 def test_a_model_computes_what_it_does_in_tensorflow(tmp_path, name, folded):
@@ -57,13 +40,12 @@ def test_a_model_computes_what_it_does_in_tensorflow(tmp_path, name, folded):
     graph = lower(bundle, signature="serving_default")
     if folded:
         graph = passes.run(graph, bundle.weights)
-    model = session(tmp_path / "model.onnx", graph, bundle)
     given, wanted = parts(stored, "in."), parts(stored, "out.")
     assert given
-    found = dict(zip(graph.outputs, model.run(None, given), strict=True))
+    found = run_named(graph, given, bundle.weights)
     assert found.keys() == wanted.keys()
     for key, expected in wanted.items():
-        agree(found[key], expected)
+        agree(found[key], expected, CLOSE, key)
 
 
 # A step of training, and what is computed after it: a graph keeps no state.
@@ -83,15 +65,12 @@ def test_a_model_of_several_devices_names_none_and_computes_the_same(tmp_path, n
         opset = TEXTS.get(name, 18)
         options = Options(verify="weights", signatures=(signature,), opset=opset)
         converter.convert(source, to="onnx", out=path, options=options)
-        model = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         given = parts(stored, f"{signature}|in|")
         wanted = parts(stored, f"{signature}|out|")
-        found = dict(
-            zip([o.name for o in model.get_outputs()], model.run(None, given), strict=True)
-        )
+        found = run_named(path, given)
         assert found.keys() == wanted.keys()
         for key, expected in wanted.items():
-            agree(found[key], expected)
+            agree(found[key], expected, CLOSE, key)
             compared += 1
     assert compared
 

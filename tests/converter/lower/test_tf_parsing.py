@@ -6,18 +6,17 @@ from functools import cache
 
 import numpy as np
 import pytest
+from onnx_run import agree, run_named
 from repository import ROOT
 
 import converter
 from converter import passes
 from converter.inspection import inspect
-from converter.lower import emit, lower
+from converter.lower import lower
 from converter.lower.encoded import AS_INPUT, described, roots
 from converter.options import Options
 from converter.verification.inputs.encoding import encode
 from formats.errors import UnsupportedError, UsageError
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 MODELS = ROOT / "fixtures" / "tf_parsing" / "models.zip"
 CLOSE = 2e-5  # of the largest output
@@ -66,17 +65,6 @@ def lowered(folder, model, signature):
     return bundle, lower(bundle, signature=signature or None)
 
 
-def session(path, graph, bundle):
-    with path.open("wb") as f:
-        for piece in emit.model(graph, bundle.weights).pieces():
-            f.write(piece if isinstance(piece, bytes) else piece.read())
-    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-
-
-def plain(array):
-    return array.astype(object) if array.dtype.kind == "U" else array
-
-
 @pytest.mark.parametrize(("model", "number", "signature"), rows())
 def test_features_give_what_tensorflow_makes_of_the_bytes(
     tmp_path, unpacked, model, number, signature
@@ -85,20 +73,11 @@ def test_features_give_what_tensorflow_makes_of_the_bytes(
     bundle, graph = lowered(unpacked, model, signature)
     assert sorted(graph.inputs) == sorted(given)
     graph = passes.run(graph, bundle.weights)
-    made = session(tmp_path / "model.onnx", graph, bundle)
-    fed = {name: plain(array) for name, array in given.items()}
-    found = dict(zip(graph.outputs, made.run(None, fed), strict=True))
+    found = run_named(graph, given, bundle.weights)
     # What loops leave unread counts as outputs, too.
     assert found.keys() == wanted.keys() or not (signature or wanted.keys() - found.keys())
     for key, expected in wanted.items():
-        assert found[key].shape == expected.shape, key
-        if expected.dtype.kind == "U":
-            assert found[key].tolist() == expected.tolist()
-            continue
-        assert found[key].dtype == expected.dtype, key
-        scale = max(float(np.abs(expected).max(initial=0)), 1e-3)
-        bound = CLOSE * scale if expected.dtype.kind == "f" else 0
-        np.testing.assert_allclose(found[key], expected, rtol=0, atol=bound, err_msg=key)
+        agree(found[key], expected, CLOSE, key)
 
 
 @pytest.mark.parametrize(("model", "number", "signature"), rows())

@@ -1,13 +1,12 @@
 """Random numbers that ONNX draws: others than TensorFlow's, of the same distributions."""
 
 import numpy as np
+import onnx_run
 import pytest
 
 import converter
-from converter.lower import emit, lower
+from converter.lower import lower
 from formats.errors import UnsupportedError
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 TYPES = {"float16": "DT_HALF", "float32": "DT_FLOAT", "float64": "DT_DOUBLE", "int32": "DT_INT32",
          "int64": "DT_INT64"}  # fmt: skip
@@ -52,18 +51,12 @@ def graph_of(tmp_path):
 
 
 @pytest.fixture
-def run(tmp_path, graph_of):
+def run(graph_of):
     """Return what lowers nodes and runs the graph."""
 
     def compute(*nodes, times=1, **fed):
         graph, bundle = graph_of(*nodes)
-        path = tmp_path / "model.onnx"
-        with path.open("wb") as f:
-            for piece in emit.model(graph, bundle.weights).pieces():
-                f.write(piece if isinstance(piece, bytes) else piece.read())
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(path, options)
+        session = onnx_run.session(graph, bundle.weights)
         found = [session.run(None, fed) for _ in range(times)]
         return graph, found if times > 1 else found[0]
 

@@ -1,40 +1,32 @@
 """SavedModels whose calls change variables, or whose checkpoints are of the first version."""
 
 import numpy as np
+import onnx_run
 import pytest
 from repository import ROOT
 
 import converter
-from converter.lower import emit, lower
+from converter.lower import lower
 from formats.errors import UnsupportedError
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 FIXTURES = ROOT / "fixtures" / "tf_state"
 CASES = sorted(p.stem for p in FIXTURES.glob("*.npz"))
 
 
-def run(folder, path, fed):
+def run(folder, fed):
     bundle = converter.read(folder)
-    graph = lower(bundle)
-    with path.open("wb") as f:
-        for piece in emit.model(graph, bundle.weights).pieces():
-            f.write(piece if isinstance(piece, bytes) else piece.read())
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    model = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = [o.name for o in model.get_outputs()]
+    model = onnx_run.session(lower(bundle), bundle.weights)
     # Twice: the second call must find the state that was saved, and not the first one's.
-    model.run(None, {k: v + 1 for k, v in fed.items()})
-    return dict(zip(names, model.run(None, fed), strict=True))
+    onnx_run.run_named(model, {k: v + 1 for k, v in fed.items()})
+    return onnx_run.run_named(model, fed)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_read_is_what_tensorflow_reads(tmp_path, case):
+def test_what_is_read_is_what_tensorflow_reads(case):
     stored = np.load(FIXTURES / f"{case}.npz")
     fed = {k.removeprefix("in."): stored[k] for k in stored.files if k.startswith("in.")}
     expected = {k.removeprefix("out."): stored[k] for k in stored.files if k.startswith("out.")}
-    found = run(FIXTURES / case, tmp_path / "model.onnx", fed)
+    found = run(FIXTURES / case, fed)
     assert sorted(found) == sorted(expected)
     for name, theirs in expected.items():
         assert found[name].dtype == theirs.dtype

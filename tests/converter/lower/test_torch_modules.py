@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from repository import FIXTURES
-from torch_scripts import PROGRAMS, check_runs, session, unpacked
+from torch_scripts import PROGRAMS, check_runs, unpacked
 
 from converter.lower import OPSET
 from converter.lower.torch.layers import LAYERS
@@ -29,7 +29,7 @@ def test_computes_what_torch_computes(name, tmp_path):
     bundle, arrays = read(name, tmp_path)
     entry = PROGRAMS[name]
     graph = lower(bundle, opset=OPSET, inputs=parse_inputs(entry["inputs"]))
-    check_runs(session(tmp_path / "model.onnx", graph, bundle), graph, arrays, entry["runs"])
+    check_runs(graph, bundle, arrays, entry["runs"])
 
 
 def changed(bundle, path, **attributes):
@@ -93,7 +93,7 @@ def test_attributes_of_after_a_pickle_was_made_have_torch_s_defaults(tmp_path):
     old = changed(old, "norm", track_running_stats=None)
     old = changed(old, "act", inplace=None, threshold=0, value=0)
     graph = lower(old, opset=OPSET)
-    check_runs(session(tmp_path / "model.onnx", graph, old), graph, arrays, 2)
+    check_runs(graph, old, arrays, 2)
 
 
 def test_a_layer_that_lacks_what_torch_would_need_is_a_gap(tmp_path):

@@ -1,7 +1,5 @@
 """Random numbers of torch programs: of the right kind, drawn anew in each run, and said."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from onnx_run import session
@@ -11,8 +9,6 @@ from converter.lower.graph import Graph
 from converter.lower.torch.calls import call
 from converter.lower.torch.context import Context
 from converter.lower.torch.references import Reference
-
-pytest.importorskip("onnxruntime")
 
 COUNT = 4000
 # Op, arguments after the tensor (None: there is no tensor), bounds, mean, deviation.
@@ -43,7 +39,7 @@ def made(name, given, args, kwargs):
     first = [] if given is None else [x]
     found = call(op, f"aten.{name}", [*first, *args], kwargs)
     op.output(found.read(), "y")
-    running = session(op.graph, SimpleNamespace(weights={}))
+    running = session(op.graph)
     feeds = {"x": np.full((COUNT, 2), 0.5, np.float32)} if running.get_inputs() else {}
     return op.graph, [running.run(None, feeds)[0] for _ in range(2)]
 
@@ -73,6 +69,6 @@ def test_classes_are_drawn_by_their_shares():
     x = Reference.to(op.input("x", "float32", (1, 3)))
     op.output(call(op, "aten.multinomial", [x, 3000, True]).read(), "y")
     feeds = {"x": np.array([[1.0, 0.0, 3.0]], np.float32)}
-    (found,) = session(op.graph, SimpleNamespace(weights={})).run(None, feeds)
+    (found,) = session(op.graph).run(None, feeds)
     assert found.shape == (1, 3000)
     assert np.bincount(found[0], minlength=3) == pytest.approx([750, 0, 2250], abs=150)

@@ -4,8 +4,9 @@ import zipfile
 
 import numpy as np
 import pytest
+from onnx_run import run
 from repository import FIXTURES
-from torch_scripts import PROGRAMS, check_runs, session, unpacked
+from torch_scripts import PROGRAMS, check_runs, unpacked
 
 from converter.lower import OPSET
 from converter.lower.torch.lowering import lower
@@ -13,9 +14,6 @@ from converter.options import parse_inputs
 from formats.artifact import Artifact
 from formats.errors import UsageError
 from formats.torch import script as torch_script
-
-pytest.importorskip("onnxruntime")
-
 
 SCRIPTS = [name for name, entry in PROGRAMS.items() if entry["how"] != "pickle"]
 
@@ -26,8 +24,7 @@ def test_computes_what_torch_computes(name, tmp_path):
     bundle = torch_script.read(Artifact(path))
     entry = PROGRAMS[name]
     graph = lower(bundle, opset=OPSET, inputs=parse_inputs(entry["inputs"]))
-    running = session(tmp_path / "model.onnx", graph, bundle)
-    check_runs(running, graph, arrays, entry["runs"])
+    check_runs(graph, bundle, arrays, entry["runs"])
 
 
 @pytest.mark.parametrize("age", ["1.0", "1.0-py27", "1.2", "1.4", "1.6", "1.12", "2.4"])
@@ -37,7 +34,7 @@ def test_archives_of_every_age(age, tmp_path):
     size = w["fc.weight"].shape[1]
     graph = lower(bundle, opset=OPSET, inputs=parse_inputs([f"x:float32:batch,{size}"]))
     x = np.random.default_rng(3).normal(size=(4, size)).astype(np.float32)
-    (got,) = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
+    (got,) = run(graph, x, weights=bundle.weights)
     wanted = x @ w["w"] + w["table"][0] + x @ w["fc.weight"].T + w["fc.bias"]
     np.testing.assert_allclose(got, wanted, atol=1e-5, rtol=1e-5)
 
@@ -102,7 +99,7 @@ def test_packed_quantised_layers_of_every_age(age, tmp_path):
     bundle = torch_script.read(Artifact(path))
     graph = lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:batch,3"]))
     x = np.random.default_rng(3).normal(size=(4, 3)).astype(np.float32)
-    (got,) = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
+    (got,) = run(graph, x, weights=bundle.weights)
     np.testing.assert_allclose(got, QUANTISED[age], atol=2e-5)
 
 
@@ -133,7 +130,7 @@ def test_sizes_that_old_traces_compute(height, rows, cut, tmp_path):
     assert shape[3] == cut
     assert rows is None or shape[2] == rows
     x = np.arange(2 * 3 * 5 * 4, dtype=np.float32).reshape(2, 3, 5, 4)
-    (got,) = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
+    (got,) = run(graph, x, weights=bundle.weights)
     at = np.arange(12) * 5 // 12, np.arange(2) * 4 // 2
     np.testing.assert_array_equal(got, x[:, :, at[0]][:, :, :, at[1]])
 
@@ -166,7 +163,7 @@ def test_ops_that_old_programs_call(tmp_path):
     bundle = torch_script.read(Artifact(old))
     graph = lower(bundle, opset=OPSET, inputs=parse_inputs(["x:float32:n,3,3,4"]))
     x = np.random.default_rng(5).normal(size=(2, 3, 3, 4)).astype(np.float32)
-    got = session(tmp_path / "model.onnx", graph, bundle).run(None, {"x": x})
+    got = run(graph, x, weights=bundle.weights)
     twice = x.repeat(2, axis=2).repeat(2, axis=3)
     corners = _sampled(_sampled(x, np.linspace(0, 2, 5), 2), np.linspace(0, 3, 7), 3)
     rows, columns = (

@@ -8,6 +8,7 @@ import json
 from functools import partial
 
 import numpy as np
+import onnx_run
 import pytest
 from keras_bundles import bundle as bundle_of
 from keras_bundles import entry
@@ -15,11 +16,8 @@ from repository import SUPPORT
 
 from converter.child.trust import Trusted
 from converter.cli.app import run
-from converter.lower import emit
 from converter.lower.keras.lowering import lower
 from formats.errors import UnsupportedError
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 FOLDER = SUPPORT / "trust"
 bundle = partial(bundle_of, shape=(None, 5, 3))
@@ -34,10 +32,7 @@ def random(*shape):
 
 def computed(source, x=X, trust=LOWERINGS):
     graph = lower(source, trust=trust)
-    pieces = emit.model(graph, source.weights).pieces()
-    model = b"".join(bytes(p if isinstance(p, bytes) else p.read()) for p in pieces)
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    return session.run(None, {session.get_inputs()[0].name: x})
+    return onnx_run.run(graph, x, weights=source.weights)
 
 
 def sigmoid(x):

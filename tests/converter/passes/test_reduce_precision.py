@@ -5,12 +5,11 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
+import onnx_run
 import pytest
 from repository import FIXTURES
 
 import converter
-from converter.lower import emit
 from converter.lower.graph import Graph, Node, Spec, needed
 from converter.options import Comparison, Options
 from converter.passes.reduce_precision import Reduced, reduce_precision
@@ -34,17 +33,13 @@ def graph_of(
 
 
 def model_of(graph: Graph) -> onnx.ModelProto:
-    message = emit.model(graph, {})
-    model = onnx.load_model_from_string(b"".join(bytes(p) for p in message.pieces()))
+    model = onnx.load_model_from_string(onnx_run.onnx_bytes(graph, {}))
     onnx.checker.check_model(model, full_check=True)
     return model
 
 
 def run(graph: Graph, **arrays: np.ndarray) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(
-        model_of(graph).SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    return list(session.run(None, arrays))
+    return [*onnx_run.run_named(model_of(graph).SerializeToString(), arrays).values()]
 
 
 def reduced(graph: Graph, precision: str, *, emulate: bool = False) -> Reduced:

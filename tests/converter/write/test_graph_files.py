@@ -6,6 +6,7 @@ import zipfile
 
 import jsonschema
 import numpy as np
+import onnx_run
 import pytest
 from repository import ROOT
 
@@ -14,8 +15,6 @@ from converter.cli.app import run
 from converter.options import Options
 from formats import portable
 from formats.errors import UnsupportedError
-
-onnxruntime = pytest.importorskip("onnxruntime")
 
 ROWS = ROOT / "fixtures" / "keras_layers" / "convolution.zip"
 NAME = "conv2d-same-strides.keras"
@@ -32,8 +31,7 @@ def source(tmp_path):
 
 
 def computed(path, x):
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return session.run(None, {session.get_inputs()[0].name: x})[0]
+    return onnx_run.run(path, x)[0]
 
 
 def test_onnx_is_one_file_that_holds_its_weights(source, tmp_path):

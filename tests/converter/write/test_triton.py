@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import onnxruntime
+import onnx_run
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from repository import FIXTURES
@@ -87,7 +87,7 @@ def test_an_entry_is_what_triton_reads(tmp_path: Path) -> None:
         "1", "1/model.onnx", "config.pbtxt",
     ]  # fmt: skip
     config = parsed((out / "config.pbtxt").read_text())
-    session = onnxruntime.InferenceSession(out / "1/model.onnx", providers=["CPUExecutionProvider"])
+    session = onnx_run.session(out / "1/model.onnx")
     assert config.backend == "onnxruntime"
     assert config.max_batch_size > 0
     assert config.HasField("dynamic_batching")
@@ -161,9 +161,7 @@ def test_weights_beside_a_graph_share_its_folder(
         "1", "1/model.onnx", "1/model.onnx/model.onnx", "1/model.onnx/model.onnx.data",
         "config.pbtxt",
     ]  # fmt: skip
-    onnxruntime.InferenceSession(
-        out / "1/model.onnx/model.onnx", providers=["CPUExecutionProvider"]
-    )
+    onnx_run.session(out / "1/model.onnx/model.onnx")
 
 
 def test_a_device_must_be_named(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ import os
 import h5py
 import numpy as np
 import pytest
+from onnx_run import write_onnx
 from repository import ROOT
 
 import converter
 from converter import passes
 from converter.cli.app import run
-from converter.lower import emit, lower
+from converter.lower import lower
 from converter.verification.graphs import Options, verify_graph
 from converter.verification.runners import PYTHON_VARIABLE
 
-pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
 
@@ -37,10 +37,7 @@ def converted(name, folder, edit=None):
     source = FIXTURES / name
     bundle = converter.read(source)
     graph = passes.run(lower(bundle), bundle.weights)
-    path = folder / "model.onnx"
-    with path.open("wb") as f:
-        for piece in emit.model(graph, bundle.weights).pieces():
-            f.write(piece if isinstance(piece, bytes) else piece.read())
+    path = write_onnx(folder / "model.onnx", graph, bundle.weights)
     if edit is not None:
         model = onnx.load(path)
         edit(model.graph)
@@ -353,9 +350,7 @@ def test_where_a_size_leaves_nothing_to_compare_another_one_is_taken(tmp_path, i
     path = cropping(tmp_path / "m.h5", grow, crop, size=None if is_free else 7)
     bundle = converter.read(path)
     graph = passes.run(lower(bundle), bundle.weights)
-    with (tmp_path / "m.onnx").open("wb") as f:
-        for piece in emit.model(graph, bundle.weights).pieces():
-            f.write(piece if isinstance(piece, bytes) else piece.read())
+    write_onnx(tmp_path / "m.onnx", graph, bundle.weights)
     report = verify_graph(path, bundle, tmp_path / "m.onnx")
     assert report.status == "passed", report.reason
     (measure,) = report.outputs.values()

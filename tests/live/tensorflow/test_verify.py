@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx_run import write_onnx
 from repository import ROOT
 from tensorflow_server import stand_in
 
 import converter
 from converter.cli import DEFAULT
 from converter.cli.app import run
-from converter.lower import emit, lower
+from converter.lower import lower
 from converter.lower.graph import Graph, Spec, Trace
 from converter.verification.graphs import Options, verify_graph
 from converter.verification.runners import PYTHON_VARIABLE
@@ -26,7 +27,6 @@ from converter.verification.savedmodel_files import verify_savedmodel
 from converter.verification.sources import keras as sources
 from formats.errors import UsageError
 
-pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
 helper = pytest.importorskip("onnx.helper")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
@@ -416,17 +416,12 @@ def test_a_meta_graph_with_its_checkpoint_and_the_devices_of_another_machine(tmp
 def converted(source, path, edit=None, signature=None):
     bundle = converter.read(source)
     graph = lower(bundle, signature=signature)
-    path.write_bytes(b"".join(pieces(emit.model(graph, bundle.weights))))
+    write_onnx(path, graph, bundle.weights)
     if edit is not None:
         model = onnx.load(path)
         edit(model.graph)
         onnx.save(model, path)
     return source, bundle, path
-
-
-def pieces(message):
-    for piece in message.pieces():
-        yield piece if isinstance(piece, bytes) else piece.read()
 
 
 LOWERED = [
@@ -512,7 +507,7 @@ def test_a_graph_with_the_checkpoint_that_was_joined(tmp_path, name, checkpoint)
     bundle = converter.read(source, checkpoint=JOINED / checkpoint if checkpoint else None)
     graph = lower(bundle)
     path = tmp_path / "m.onnx"
-    path.write_bytes(b"".join(pieces(emit.model(graph, bundle.weights))))
+    write_onnx(path, graph, bundle.weights)
     report = verify_graph(source, bundle, path)
     assert report.status == "passed", report.reason
     model = onnx.load(path)
@@ -699,10 +694,7 @@ def decoded(parsing, path, name, signature, change=None):
     graph = lower(bundle, signature=signature)
     if change is not None:
         change(graph)
-    with path.open("wb") as f:
-        for piece in emit.model(graph, bundle.weights).pieces():
-            f.write(piece if isinstance(piece, bytes) else piece.read())
-    return source, bundle, path
+    return source, bundle, write_onnx(path, graph, bundle.weights)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx_run import write_onnx
 
 from converter.child.process import Allowance
 from converter.devices.names import parse_device
-from converter.lower import emit
 from converter.lower.builder import Builder
 from converter.lower.graph import Graph
 from converter.verification.children import run_onnxruntime
@@ -36,10 +36,7 @@ def model(tmp_path):
     op = Builder(Graph("g", 18), {})
     x = op.input("x", "float32", (2, 3))
     op.output(op.unary("Tanh", op.add(x, x)), "y")
-    path = tmp_path / "m.onnx"
-    pieces = emit.model(op.graph, {}).pieces()
-    path.write_bytes(b"".join(p if isinstance(p, bytes) else p.read() for p in pieces))
-    return path
+    return write_onnx(tmp_path / "m.onnx", op.graph, {})
 
 
 @pytest.fixture
@@ -103,9 +100,7 @@ def test_what_we_add_to_look_at_bfloat16_is_no_node_of_the_models(tmp_path):
     op = Builder(Graph("g", 18), {})
     x = op.input("x", "float32", (2, 3))
     op.output(op.cast(op.unary("Tanh", x), "bfloat16"), "y")
-    path = tmp_path / "half.onnx"
-    pieces = emit.model(op.graph, {}).pieces()
-    path.write_bytes(b"".join(p if isinstance(p, bytes) else p.read() for p in pieces))
+    path = write_onnx(tmp_path / "half.onnx", op.graph, {})
     folder = tmp_path / "asked"
     folder.mkdir()
     prepared = prepare(folder, [SPEC], [[Case("2x3", (np.ones((2, 3), "f4"),))]])

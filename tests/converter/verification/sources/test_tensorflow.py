@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from onnx_run import write_onnx
 from repository import ROOT
 
 import converter
-from converter.lower import emit, lower
+from converter.lower import lower
 from converter.verification import runners
 from converter.verification.graphs import Options, verify_graph
 from converter.verification.onnx_values import Declared
@@ -21,7 +22,6 @@ from converter.verification.sources.tensorflow import bound, output_names, signa
 from formats.core.bundle import Finding, Signature, TensorSpec
 from formats.errors import UsageError
 
-pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
 
@@ -37,10 +37,7 @@ def bundle():
 
 @pytest.fixture
 def model(tmp_path, bundle):
-    path = tmp_path / "m.onnx"
-    pieces = emit.model(lower(bundle), bundle.weights).pieces()
-    path.write_bytes(b"".join(p if isinstance(p, bytes) else p.read() for p in pieces))
-    return path
+    return write_onnx(tmp_path / "m.onnx", lower(bundle), bundle.weights)
 
 
 @pytest.fixture

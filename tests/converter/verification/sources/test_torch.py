@@ -7,12 +7,13 @@ import sys
 
 import numpy as np
 import pytest
+from onnx_run import write_onnx
 from repository import ROOT
 
 import converter
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.devices.names import parse_device
-from converter.lower import emit, lower
+from converter.lower import lower
 from converter.options import Arch
 from converter.verification.device.placement import On
 from converter.verification.graphs import Options, verify_graph
@@ -21,7 +22,6 @@ from converter.verification.runners import NoRun, prepare
 from converter.verification.sources.torch import Torch, form_of, moved, named_devices, run_torch
 from formats.core.bundle import TensorSpec
 
-pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
 
@@ -33,9 +33,7 @@ PROGRAMS = {"heads.pt": "torchscript", "heads.pt2": "exported_program"}
 
 def lowered(path, name="heads.pt2"):
     bundle = converter.read(FIXTURES / name)
-    pieces = emit.model(lower(bundle, inputs=SPECS), bundle.weights).pieces()
-    path.write_bytes(b"".join(p if isinstance(p, bytes) else p.read() for p in pieces))
-    return path
+    return write_onnx(path, lower(bundle, inputs=SPECS), bundle.weights)
 
 
 @pytest.fixture
