@@ -1,4 +1,4 @@
-"""``convert doctor [SOURCE]``: why an artifact does not load here, and what to do about it."""
+"""``convert doctor [SOURCE]``: why an artifact does not load here, and what to do."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from converter.cli.parameters import From, Json, Verbose
 from converter.cli.references import Given, fetching, said
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # nothing of the doctor is imported for `convert --help`
-    from converter.doctor.advice import Advice
     from converter.doctor.diagnosis import Diagnosis
     from converter.doctor.findings import Finding, Prediction
     from converter.doctor.host import Host, Package
@@ -28,33 +28,26 @@ def doctor(
         Given | None,
         typer.Argument(metavar="[SOURCE]", help="An artifact that does not load here."),
     ] = None,
-    from_format: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FORMAT", help="The source's format; else by content."),
-    ] = None,
+    from_format: From = None,
     python: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH", help="The Python whose packages to look at. Default: convert's own."
+            metavar="PATH", help="The Python whose packages are examined. Default: convert's own."
         ),
     ] = None,
     run: Annotated[
         bool,
         typer.Option(
             "--run",
-            help="Confirm predictions: really call the official loaders, safely, in children.",
+            help="Confirm predictions: call the official loaders, safely, in child processes.",
         ),
     ] = False,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="Import no framework, not even in a child: records alone."),
+        typer.Option("--fast", help="Import no framework, not even in a child process."),
     ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document on standard output.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show tracebacks of errors.")
-    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
 ) -> None:
     """Say why SOURCE does not load here, or what is wrong with this host.
 
@@ -84,85 +77,84 @@ def doctor(
 
 
 def _print_host(found: "Diagnosis") -> None:
-    host = found.host
-    _print_machine(host)
-    _title("frameworks")
-    _print_frameworks(host)
-    _print_findings(found.findings)
-    if not found.findings:
-        _title("nothing is wrong")
-    say("")
-    say("For an artifact: convert doctor SOURCE")
+    from converter.doctor.host import PACKAGES
+
+    say("host")
+    _print_rows(_describe_machine(found.host))
+    _print_section("frameworks")
+    _print_rows(_describe_packages(found.host, [p for p in PACKAGES if found.host.package(p)]))
+    if found.findings:
+        _print_section("findings", _describe_findings(found.findings))
+    else:
+        _print_section("nothing is wrong")
+    _print_section("For an artifact: convert doctor SOURCE")
 
 
 def _print_source(found: "Diagnosis", source: "Source") -> None:
     host = found.host
-    _row("source", source.path)
-    _row("format", f"{source.format} ({source.evidence})")
-    _row("variant", source.variant)
-    _row("holds", f"{source.tensors} tensors, {source.parameters:,} parameters")
-    _title("recorded")
-    _row("versions", _pairs(source.recorded) or "none")
-    devices = ", ".join(f"{d} x{n}" for d, n in _few(source.devices.items()))
-    _row("devices", devices or "none")
-    _row("distribution", _pairs(source.distribution))
-    for finding in source.findings[:SHOWN]:
-        _row("names code", f"{finding.kind}: {finding.subject} in {finding.where}")
-    _title("not recorded")
-    for text in source.not_recorded or ("nothing that matters here",):
-        say(f"  {text}")
-    _title("here")
-    _row("python", f"{host.python} ({host.executable})")
-    _row("nvidia", _describe_nvidia(host))
-    _print_frameworks(host, only=_list_loader_packages(found))
-    for index, difference in enumerate(found.differences):
-        if index == 0:
-            _title("differs")
-        _row(difference.what, f"recorded {difference.recorded}; here {difference.here}")
-    _title("official loaders")
-    previous = ""
-    for prediction in found.predictions:
-        _print_prediction(prediction, previous)
-        previous = prediction.message
-    if not found.predictions:
-        say("  no single call of a framework opens this format")
-    _print_findings(found.findings)
+    devices = ", ".join(f"{d} x{n}" for d, n in list(source.devices.items())[:SHOWN])
+    _print_rows([
+        ("source", source.path),
+        ("format", f"{source.format} ({source.evidence})"),
+        ("variant", source.variant),
+        ("holds", f"{source.tensors} tensors, {source.parameters:,} parameters"),
+    ])  # fmt: skip
+    _print_section("recorded")
+    _print_rows([
+        ("versions", _join_pairs(source.recorded) or "none"),
+        ("devices", devices or "none"),
+        ("distribution", _join_pairs(source.distribution)),
+        *(("names code", f"{f.kind}: {f.subject} in {f.where}") for f in source.findings[:SHOWN]),
+    ])  # fmt: skip
+    _print_section("not recorded", source.not_recorded or ("nothing that matters here",))
+    _print_section("here")
+    _print_rows([
+        ("python", f"{host.python} ({host.executable})"),
+        ("nvidia", _describe_nvidia(host)),
+        *_describe_packages(host, _list_loader_packages(found)),
+    ])  # fmt: skip
+    if found.differences:
+        _print_section("differs")
+        _print_rows((d.what, f"recorded {d.recorded}; here {d.here}") for d in found.differences)
+    nothing = ("no single call of a framework opens this format",)
+    _print_section("official loaders", _describe_predictions(found.predictions) or nothing)
+    if found.findings:
+        _print_section("findings", _describe_findings(found.findings))
     if found.advice is not None:
-        _print_advice(found.advice)
+        advice = found.advice
+        device = f"device {advice.device}: " if advice.device else ""
+        commands = [line for c in advice.commands for line in (c.command, f"    {c.why}")]
+        why = [f"{device}{advice.why}"] if advice.why else []
+        _print_section("what convert does", [*why, *commands])
     if found.others:
-        say("")
-        say(f"{len(found.others)} findings do not concern this source: convert doctor")
+        count = len(found.others)
+        _print_section(f"Findings that do not concern this source: {count} (convert doctor)")
 
 
-def _print_machine(host: "Host") -> None:
+def _describe_machine(host: "Host") -> list[tuple[str, str]]:
     from converter.byte_sizes import readable_size
 
-    _title("host", first=True)
-    _row("python", f"{host.python} ({host.executable})")
-    _row("system", f"{host.system}, {host.machine}")
-    cpu = host.cpu
-    _row(
-        "cpu",
-        f"{cpu.model}, {cpu.cores} cores, {readable_size(cpu.memory_bytes)} of memory"
-        + (f" ({' '.join(cpu.features)})" if cpu.features else ""),
-    )
-    _row("nvidia", _describe_nvidia(host))
+    cpu, libraries = host.cpu, [x for x in host.libraries if x.name in LIBRARIES]
+    rows = [
+        ("python", f"{host.python} ({host.executable})"),
+        ("system", f"{host.system}, {host.machine}"),
+        ("cpu", f"{cpu.model}, {cpu.cores} cores, {readable_size(cpu.memory_bytes)} of memory"
+                + (f" ({' '.join(cpu.features)})" if cpu.features else "")),
+        ("nvidia", _describe_nvidia(host)),
+    ]  # fmt: skip
     for index, gpu in enumerate(host.nvidia.gpus):
-        sm = "unknown capability"
-        if gpu.capability:
-            sm = f"sm_{gpu.capability[0]}{gpu.capability[1]}"
+        major, minor = gpu.capability or ("", "")
+        capability = f"sm_{major}{minor}" if gpu.capability else "unknown capability"
         memory = f", {readable_size(gpu.memory_bytes)}" if gpu.memory_bytes else ""
-        _row(f"  GPU {index}", f"{gpu.name}, {sm}{memory}{', MIG' if gpu.mig else ''}")
-    _row("rocm", host.rocm)
-    libraries = [x for x in host.libraries if x.name in LIBRARIES]
-    for library in libraries[:SHOWN]:
-        _row(library.name, f"{library.version} ({library.origin}, {library.path})")
+        mig = ", MIG" if gpu.mig else ""
+        rows.append((f"  GPU {index}", f"{gpu.name}, {capability}{memory}{mig}"))
+    rows.append(("rocm", host.rocm))
+    rows += [(x.name, f"{x.version} ({x.origin}, {x.path})") for x in libraries[:SHOWN]]
     if len(libraries) > SHOWN:
-        _row("", f"… and {len(libraries) - SHOWN} more: --json lists all")
+        rows.append(("", f"… and {len(libraries) - SHOWN} more: --json lists all"))
     if not any(x.name == "cudnn" for x in libraries):
-        _row("cudnn", "none found")
-    for name, value in host.variables.items():
-        _row("variable", f"{name}={value}")
+        rows.append(("cudnn", "none found"))
+    return rows + [("variable", f"{name}={value}") for name, value in host.variables.items()]
 
 
 def _describe_nvidia(host: "Host") -> str:
@@ -174,17 +166,17 @@ def _describe_nvidia(host: "Host") -> str:
     return f"driver {nvidia.driver}{cuda} ({nvidia.via}); {len(nvidia.gpus)} GPU(s)"
 
 
-def _print_frameworks(host: "Host", only: Iterable[str] | None = None) -> None:
-    from converter.doctor.host import PACKAGES
-
-    wanted = PACKAGES if only is None else tuple(only)
-    for name in PACKAGES:
+def _describe_packages(host: "Host", names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return version, build and devices of packages, the installed ones first."""
+    rows, missing = [], []
+    for name in names:
         package = host.package(name)
-        if package is not None and name in wanted:
-            _row(name, f"{package.version}{_describe_build(package)}{_list_devices(host, name)}")
-    for name in wanted if only is not None else ():
-        if host.package(name) is None:
-            _row(name, "not installed")
+        if package is None:
+            missing.append((name, "not installed"))
+        else:
+            text = f"{package.version}{_describe_build(package)}{_describe_devices(host, name)}"
+            rows.append((name, text))
+    return rows + missing
 
 
 def _describe_build(package: "Package") -> str:
@@ -193,12 +185,10 @@ def _describe_build(package: "Package") -> str:
         return ""
     if build.get("cuda"):
         return f", built for CUDA {build['cuda']}"
-    if build.get("hip"):
-        return ", built for ROCm"
-    return ", built without CUDA"
+    return ", built for ROCm" if build.get("hip") else ", built without CUDA"
 
 
-def _list_devices(host: "Host", name: str) -> str:
+def _describe_devices(host: "Host", name: str) -> str:
     """Return in words what the module of a package sees, if it was imported."""
     from converter.doctor.probes.host import FRAMEWORKS
 
@@ -223,23 +213,25 @@ def _list_loader_packages(found: "Diagnosis") -> list[str]:
     return list(names)
 
 
-def _print_prediction(prediction: "Prediction", previous: str) -> None:
-    version = f"{prediction.framework} {prediction.version}"
-    if prediction.installed:
-        say(f"  {prediction.loader}  {prediction.outcome} ({prediction.check}; {version})")
-    else:
-        say(f"  {prediction.loader}  fails: {prediction.framework} is not installed")
-        say(f"    with {version}: {prediction.outcome}")
-    if prediction.message and prediction.message == previous:
-        say("    with the same message")
-        return
-    if prediction.message:
-        error = f"{prediction.error}: " if prediction.error else ""
-        say(f"    {error}{_shorten(prediction.message)}")
-    if prediction.why:
-        say(f"    because {prediction.why}")
-    if prediction.mends:
-        say(f"    goes with: {prediction.mends}")
+def _describe_predictions(predictions: "Iterable[Prediction]") -> list[str]:
+    lines: list[str] = []
+    previous = ""
+    for p in predictions:
+        version = f"{p.framework} {p.version}"
+        if p.installed:
+            lines.append(f"{p.loader}  {p.outcome} ({p.check}; {version})")
+        else:
+            lines.append(f"{p.loader}  fails: {p.framework} is not installed")
+            lines.append(f"  with {version}: {p.outcome}")
+        if p.message and p.message == previous:
+            lines.append("  with the same message")
+            continue
+        previous = p.message
+        error = f"{p.error}: " if p.error else ""
+        lines += [f"  {error}{_shorten(p.message)}"] if p.message else []
+        lines += [f"  because {p.why}"] if p.why else []
+        lines += [f"  works with: {p.mends}"] if p.mends else []
+    return lines
 
 
 def _shorten(message: str) -> str:
@@ -250,39 +242,26 @@ def _shorten(message: str) -> str:
     return f"{text[: MESSAGE // 2]} … {text[-MESSAGE // 2 :]}"
 
 
-def _print_findings(found: "Iterable[Finding]") -> None:
-    for index, finding in enumerate(found):
-        if index == 0:
-            _title("findings")
-        say(f"  {finding.severity:<8} {finding.what}")
-        say(f"  {'':<8} {finding.why}")
-        if finding.fix:
-            say(f"  {'':<8} -> {finding.fix}")
+def _describe_findings(findings: "Iterable[Finding]") -> list[str]:
+    lines: list[str] = []
+    for finding in findings:
+        lines += [f"{finding.severity:<8} {finding.what}", f"{'':<8} {finding.why}"]
+        lines += [f"{'':<8} -> {finding.fix}"] if finding.fix else []
+    return lines
 
 
-def _print_advice(advice: "Advice") -> None:
-    _title("what convert does")
-    if advice.why:
-        say(f"  {'device ' + advice.device + ': ' if advice.device else ''}{advice.why}")
-    for command in advice.commands:
-        say(f"  {command.command}")
-        say(f"      {command.why}")
+def _print_section(title: str, lines: Iterable[str] = ()) -> None:
+    say("")
+    say(title)
+    for line in lines:
+        say(f"  {line}")
 
 
-def _title(text: str, *, first: bool = False) -> None:
-    if not first:
-        say("")
-    say(text)
+def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    for label, text in rows:
+        if text:
+            say(f"{label:<13} {text}")
 
 
-def _row(label: str, text: str) -> None:
-    if text:
-        say(f"{label:<13} {text}")
-
-
-def _few(pairs: Iterable[Any]) -> list[Any]:
-    return list(pairs)[:SHOWN]
-
-
-def _pairs(table: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} {str(v)[:60]}" for k, v in _few(table.items()))
+def _join_pairs(table: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {str(value)[:60]}" for key, value in list(table.items())[:SHOWN])

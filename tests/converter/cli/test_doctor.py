@@ -121,7 +121,7 @@ def test_findings_about_other_frameworks_do_not_concern_a_source(doctor):
     assert doctor(made)[0] == 7
     code, out, _ = doctor(made, CHECKPOINT)
     assert code == 0
-    assert "1 findings do not concern this source" in out
+    assert "Findings that do not concern this source: 1 " in out
 
 
 @pytest.mark.parametrize(
