@@ -1,8 +1,8 @@
-"""Which ops run only together with others: on other devices, or on a TPU."""
+"""Recognise the ops that run only together with ops on other devices, or on a TPU."""
 
 import re
 
-# Those of them whose partners may all stand in one graph, where each reduces what all are given.
+# Reductions whose partners may all be in one graph; each reduces the inputs of all.
 REDUCTIONS = frozenset(("NcclAllReduce", "NcclReduce", "CollectiveReduce", "CollectiveReduceV2"))
 
 _PARTNERS = re.compile(
@@ -13,6 +13,6 @@ _PARTNERS = re.compile(
 )
 
 
-def needs_partners(op: str) -> bool:
-    """Tell whether an op runs only together with others on other devices, or on a TPU."""
+def needs_other_devices(op: str) -> bool:
+    """Return whether an op runs only together with ops on other devices, or on a TPU."""
     return _PARTNERS.fullmatch(op) is not None

@@ -1,8 +1,8 @@
-"""Which ops TensorFlow has kernels of, for which device and which types, as TensorFlow says itself.
+"""Look up the devices and dtypes for which TensorFlow has kernels of an op.
 
-The table is kernels.json, written by fixtures/tensorflow/make_kernels.py from TensorFlow's own
-registry. Soft placement is not to be relied upon (servers and sessions have it off), so what has
-no kernel on the device is not put there.
+The table kernels.json is written by fixtures/tensorflow/make_kernels.py from TensorFlow's registry.
+Soft placement cannot be relied upon (servers and sessions turn it off), so an op without a kernel
+on the device is not placed there.
 """
 
 import json
@@ -17,8 +17,8 @@ _STRING, _RESOURCE, _VARIANT = 7, 20, 21
 _REFERENCE = 100  # added to a type by ref edges of TF 1
 _HANDLES = (_STRING, _RESOURCE, _VARIANT)
 
-# Who runs these is decided by what they are for: control, other functions, files, Python, text.
-# "Assert" and "Print" have GPU kernels that do nothing.
+# Never placed: control flow, calls of functions, files, Python, strings. "Assert" and "Print" have
+# GPU kernels that do nothing.
 _UNPLACED = frozenset((
     "NoOp", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Assert", "Print", "PrintV2",
     "PartitionedCall", "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient", "Case",
@@ -28,12 +28,12 @@ _UNPLACED = frozenset((
 
 
 def has_cpu_kernel(op: str) -> bool:
-    """Tell whether an op runs on a CPU; those we do not know are taken to."""
+    """Return whether an op runs on a CPU; unknown ops are assumed to."""
     return op not in _table()["gpu_only"]
 
 
 def has_gpu_kernel(node: Node) -> bool:
-    """Tell whether a node, with the types it has, runs on a GPU."""
+    """Return whether a node, with its dtypes, runs on a GPU."""
     rows = _table()["gpu"].get(node.op)
     if rows is None:
         return False
@@ -51,27 +51,27 @@ def has_gpu_kernel(node: Node) -> bool:
     return any(fits(row) for row in rows)
 
 
-def follows(node: Node) -> bool:
-    """Tell whether a node must stand where the variable or table is that it works on."""
+def follows_resource(node: Node) -> bool:
+    """Return whether a node must be on the device of the variable or table that it works on."""
     return node.op in _table()["follows"]
 
 
 def is_variable(node: Node) -> bool:
-    """Tell whether a node is a variable, which a place can be chosen for."""
+    """Return whether a node is a variable, which can be placed."""
     return node.op in ("VarHandleOp", "VariableV2", "Variable")
 
 
 def may_be_placed(node: Node, kind: str) -> bool:
-    """Tell whether a node can be told to run on a device of this kind.
+    """Return whether a node can be placed on a device of a kind.
 
-    What handles text, resources or variants of whatever type goes where those are.
+    Ops on strings, resources and variants run where these are.
     """
-    if node.op in _UNPLACED or node.calls or follows(node):
+    if node.op in _UNPLACED or node.calls or follows_resource(node):
         return False
     held = {t % _REFERENCE for types in node.types.values() for t in types}
     if held & set(_HANDLES):
         return False
-    return has_gpu_kernel(node) if kind == "GPU" else node.op in _known()
+    return has_gpu_kernel(node) if kind == "GPU" else node.op in _known_ops()
 
 
 @cache
@@ -81,6 +81,6 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def _known() -> frozenset[str]:
+def _known_ops() -> frozenset[str]:
     table = _table()
     return frozenset(name for name in table["gpu"] if name not in table["gpu_only"])

@@ -1,4 +1,4 @@
-"""Nodes that are written where the source had others, or none."""
+"""Encode NodeDefs and their attributes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,40 +10,40 @@ from formats.tensorflow.schemas import SCHEMA
 _INT32 = 3
 
 
-def node(
+def encode_node(
     name: str, op: str, inputs: Sequence[str], *, device: str = "", **attributes: Message
 ) -> bytes:
-    """Return a NodeDef."""
+    """Return the bytes of a NodeDef."""
     values: dict[str, Any] = {"name": name, "op": op, "input": list(inputs), "attr": attributes}
     if device:
         values["device"] = device
-    return encode(_made("NodeDef", **{k: v for k, v in values.items() if v}))
+    return encode(_message("NodeDef", **{k: v for k, v in values.items() if v}))
 
 
-def type_of(number: int) -> Message:
+def type_attribute(number: int) -> Message:
     """Return an attribute that is a DataType."""
-    return _made("AttrValue", type=number)
+    return _message("AttrValue", type=number)
 
 
-def integer(value: int) -> Message:
-    """Return an attribute that is a number."""
-    return _made("AttrValue", i=value)
+def int_attribute(value: int) -> Message:
+    """Return an attribute that is an integer."""
+    return _message("AttrValue", i=value)
 
 
-def truth(*, value: bool) -> Message:
-    """Return an attribute that is a truth value."""
-    return _made("AttrValue", b=value)
+def bool_attribute(*, value: bool) -> Message:
+    """Return an attribute that is a boolean."""
+    return _message("AttrValue", b=value)
 
 
-def scalar(value: int) -> Message:
-    """Return an attribute that is a tensor of one number of 32 bits."""
+def int_tensor_attribute(value: int) -> Message:
+    """Return an attribute that is a scalar int32 tensor."""
     content = value.to_bytes(4, "little", signed=True)
-    shape = _made("TensorShapeProto")
-    tensor = _made("TensorProto", dtype=_INT32, tensor_shape=shape, tensor_content=content)
-    return _made("AttrValue", tensor=tensor)
+    shape = _message("TensorShapeProto")
+    tensor = _message("TensorProto", dtype=_INT32, tensor_shape=shape, tensor_content=content)
+    return _message("AttrValue", tensor=tensor)
 
 
-def _made(kind: str, **values: Any) -> Message:
+def _message(kind: str, **values: Any) -> Message:
     message = new(SCHEMA[kind])
     message.__dict__.update(values)
     return message

@@ -9,14 +9,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from converter.devices.names import tensorflow_kind
-from converter.devices.savedmodel.collectives import reductions
-from converter.devices.savedmodel.distributed_ops import needs_partners
+from converter.devices.savedmodel.collectives import find_reductions
+from converter.devices.savedmodel.distributed_ops import needs_other_devices
 from converter.devices.savedmodel.kernels import is_variable
-from converter.devices.savedmodel.placement import placed
-from converter.devices.savedmodel.replicas import joined, names_of
+from converter.devices.savedmodel.placement import choose_nodes
+from converter.devices.savedmodel.replicas import describe_changes, merge_copies
 from converter.devices.savedmodel.rewriting import GraphEdits, rewrite
-from converter.devices.savedmodel.scopes import Node, Scope, graph_of
-from converter.devices.savedmodel.unsupported_ops import counted, may_need_gpu, needs_gpu, served
+from converter.devices.savedmodel.scopes import Node, Scope, read_graph
+from converter.devices.savedmodel.unsupported_ops import (
+    describe_ops,
+    find_served_nodes,
+    may_need_gpu,
+    needs_gpu,
+)
 from formats.artifact import Artifact
 from formats.containers.protobuf import text_format
 from formats.containers.protobuf.encoder import encode
@@ -109,38 +114,38 @@ def _plan_edits(
     meta_graph: Message, artifact: Artifact, device: str, where: str
 ) -> tuple[GraphEdits, list[str], list[str]]:
     """Return the edits of a meta graph, what its signatures need in vain, and warnings."""
-    graph = graph_of(meta_graph, artifact.limits, where)
-    changes = joined(graph, meta_graph.object_graph_def)
-    chosen = placed(graph, device)
+    graph = read_graph(meta_graph, artifact.limits, where)
+    changes = merge_copies(graph, meta_graph.object_graph_def)
+    chosen = choose_nodes(graph, device)
     left = {
         node.name
         for node in graph.main.nodes.values()
         if is_variable(node) and ("", node.name) not in chosen
     }
-    alone = reductions(graph)
+    alone = find_reductions(graph)
     edits = GraphEdits(graph, device, chosen, changes, unplaced_variables=left, reductions=alone)
     done = alone.found
 
-    def stays(found: Iterable[tuple[Scope, Node]]) -> list[tuple[Scope, Node]]:
+    def remaining(found: Iterable[tuple[Scope, Node]]) -> list[tuple[Scope, Node]]:
         return [(s, n) for s, n in found if (s.name, n.name) not in done]
 
-    reached = stays(served(graph, meta_graph))
-    everything = stays((s, n) for s in graph.scopes for n in s.nodes.values())
+    reached = remaining(find_served_nodes(graph, meta_graph))
+    everything = remaining((s, n) for s in graph.scopes for n in s.nodes.values())
     unsupported, warnings = [], []
-    partners = [x for x in reached if needs_partners(x[1].op)]
+    partners = [x for x in reached if needs_other_devices(x[1].op)]
     if partners:
-        unsupported.append(f"devices that work together: {counted(partners)}")
-    elif rest := [x for x in everything if needs_partners(x[1].op)]:
-        warnings.append(f"outside of the signatures, devices work together: {counted(rest)}")
+        unsupported.append(f"devices that work together: {describe_ops(partners)}")
+    elif rest := [x for x in everything if needs_other_devices(x[1].op)]:
+        warnings.append(f"outside of the signatures, devices work together: {describe_ops(rest)}")
     on_gpu = [x for x in reached if needs_gpu(x[1])]
     if on_gpu and tensorflow_kind(device) == "CPU":
-        unsupported.append(f"a GPU: {counted(on_gpu)}")
+        unsupported.append(f"a GPU: {describe_ops(on_gpu)}")
     elif on_gpu and not device:
-        warnings.append(f"only a GPU runs {counted(on_gpu)}")
+        warnings.append(f"only a GPU runs {describe_ops(on_gpu)}")
     rarely = [x for x in reached if may_need_gpu(x[1])]
     if rarely and tensorflow_kind(device) != "GPU":
         warnings.append(
-            f"channels first, a GPU runs this, and a CPU only with oneDNN: {counted(rarely)}"
+            f"channels first, a GPU runs this, and a CPU only with oneDNN: {describe_ops(rarely)}"
         )
     return edits, unsupported, warnings
 
@@ -153,7 +158,7 @@ def _normalisations(plans: list[GraphEdits], device: str) -> Iterator[Normalisat
         counts += edits.counts
         cleared += edits.cleared
         counts["reductions over devices"] += edits.reductions.counts.total()
-        for text in names_of(edits.changes):
+        for text in describe_changes(edits.changes):
             number, _, what = text.partition(" ")
             counts[what] += int(number)
     if cleared:

@@ -1,7 +1,7 @@
-"""The bytes of a SavedModel with its placements changed: which fields, of which messages.
+"""Rewrite the bytes of a SavedModel with its placements changed.
 
-Only the fields named here are touched. Field numbers are those of the table in
-`formats.tensorflow.schemas`, and are looked up there.
+Only the fields named here are changed. Their numbers are looked up in
+`formats.tensorflow.schemas`.
 """
 
 from collections import Counter
@@ -11,10 +11,10 @@ from functools import cache
 from typing import TypeVar
 
 from converter.devices.names import tensorflow_kind
-from converter.devices.savedmodel.collectives import Reductions, replacement
+from converter.devices.savedmodel.collectives import Reductions, build_replacement
 from converter.devices.savedmodel.kernels import has_gpu_kernel, may_be_placed
-from converter.devices.savedmodel.nodes import node, type_of
-from converter.devices.savedmodel.replicas import Changes, output_of
+from converter.devices.savedmodel.nodes import encode_node, type_attribute
+from converter.devices.savedmodel.replicas import MergedCopies, read_output
 from converter.devices.savedmodel.scopes import ALLOWED, Graph, Node, Scope
 from formats.containers.protobuf.rewriting import (
     DROP,
@@ -37,28 +37,31 @@ class GraphEdits:
     """What to change in one meta graph.
 
     Attributes:
-        device: What placed nodes and variables shall name; "" for nothing.
-        placed: Nodes that shall be placed, as (function, node); all others are not.
-        changes: What becomes of copies of variables.
-        counts: What was changed → how often; filled while it is done.
-        cleared: Devices that were named → how often.
+        graph: The meta graph.
+        device: The device that placed nodes and variables name; "" for none.
+        placed: The nodes that are placed, as (function, node); no other node names a device.
+        changes: How copies of variables are merged.
+        counts: Change → how often it was made; filled by `rewrite`.
+        cleared: Former device → how often it was removed; likewise.
+        unplaced_variables: Variables that are not placed.
+        reductions: Collectives that are computed on one device.
     """
 
     graph: Graph
     device: str
     placed: set[tuple[str, str]]
-    changes: Changes
+    changes: MergedCopies
     counts: Counter[str] = field(default_factory=Counter)
     cleared: Counter[str] = field(default_factory=Counter)
     unplaced_variables: set[str] = field(default_factory=set)
     reductions: Reductions = field(default_factory=Reductions)
 
-    def instead(self, scope: Scope, member: Node, redirected: Mapping[str, str]) -> bytes:
-        """Return the node in a collective's place."""
+    def replacement_node(self, scope: Scope, member: Node, redirected: Mapping[str, str]) -> bytes:
+        """Return the node that replaces a collective."""
         return self._replacement(scope, member, redirected)[0]
 
-    def beside(self, scope: Scope, redirected: Mapping[str, str]) -> list[bytes]:
-        """Return the nodes that those in the places of collectives need."""
+    def added_nodes(self, scope: Scope, redirected: Mapping[str, str]) -> list[bytes]:
+        """Return the nodes that the replacements of collectives need."""
         return [
             made
             for function, name in self.reductions.found
@@ -74,7 +77,7 @@ class GraphEdits:
         kind = tensorflow_kind(self.device)
         plain = Node("", found.op, (), "", types={"T": member.types["T"], "Tidx": (3,)})
         device = self.device if kind and may_be_placed(plain, kind) else ""
-        return replacement(scope, member, replace(found, inputs=inputs), device)
+        return build_replacement(scope, member, replace(found, inputs=inputs), device)
 
 
 def rewrite(saved_model: Body, plans: list[GraphEdits]) -> Pieces:
@@ -96,7 +99,7 @@ def _meta_graph(body: Body, plan: GraphEdits) -> Answer:
             library, _edits("FunctionDefLibrary", function=lambda f: _function(f, plan))
         ),
     )
-    beside = [(_number("GraphDef", "node"), [b]) for b in plan.beside(plan.graph.main, {})]
+    beside = [(_number("GraphDef", "node"), [b]) for b in plan.added_nodes(plan.graph.main, {})]
 
     def take_added() -> list[tuple[int, Pieces]]:
         """Return the nodes to add, once: a message may come in several parts."""
@@ -115,20 +118,20 @@ def _meta_graph(body: Body, plan: GraphEdits) -> Answer:
 
 def _function(body: Body, plan: GraphEdits) -> Answer:
     signature = _member(body, "FunctionDef", "signature")
-    scope = _known(plan.graph.functions, _text(_member(signature, "OpDef", "name")))
+    scope = _require(plan.graph.functions, _text(_member(signature, "OpDef", "name")))
     redirected: dict[str, str] = {}
     beside: list[bytes] = []
     for name in sorted(plan.changes.zeroed.get(scope.name, ())):
         read = scope.nodes[name]
-        output = f"{name}:{output_of(read.op)}"
+        output = f"{name}:{read_output(read.op)}"
         zeros = f"{name}/zeros"
         redirected |= {f"{output}:0": f"{zeros}:y:0", output: f"{zeros}:y:0"}
         (kind,) = read.types["dtype"]
-        beside.append(node(zeros, "ZerosLike", [f"{output}:0"], T=type_of(kind)))
+        beside.append(encode_node(zeros, "ZerosLike", [f"{output}:0"], T=type_attribute(kind)))
     for function, name in plan.reductions.found:
         if function == scope.name:
             redirected |= {f"{name}:data:0": f"{name}:output:0", f"{name}:data": f"{name}:output:0"}
-    beside += plan.beside(scope, redirected)
+    beside += plan.added_nodes(scope, redirected)
     added: list[tuple[int, Pieces]] = [(_number("FunctionDef", "node_def"), [b]) for b in beside]
 
     def result(entry: Body) -> Answer:
@@ -146,7 +149,7 @@ def _function(body: Body, plan: GraphEdits) -> Answer:
 def _node(
     body: Body, scope: Scope, plan: GraphEdits, redirected: Mapping[str, str] | None = None
 ) -> Answer:
-    old = _known(scope.nodes, _text(_member(body, "NodeDef", "name")))
+    old = _require(scope.nodes, _text(_member(body, "NodeDef", "name")))
     changes = plan.changes
     if not scope.name and old.name in changes.dropped:
         return DROP
@@ -154,9 +157,9 @@ def _node(
     if old.device:
         plan.cleared[old.device] += 1
     if old.name in changes.stopped.get(scope.name, ()):
-        return [_stopped(old, scope)]
+        return [_encode_noop(old, scope)]
     if (scope.name, old.name) in plan.reductions.found:
-        return [plan.instead(scope, old, redirected or {})]
+        return [plan.replacement_node(scope, old, redirected or {})]
     edits: dict[int, Edit] = {}
     added: list[tuple[int, Pieces]] = []
     device = plan.device if (scope.name, old.name) in plan.placed else ""
@@ -193,26 +196,26 @@ def _attribute(body: Body, node: Node, renamed: Mapping[str, str], plan: GraphEd
     if name != "_class":
         return None
 
-    def place(text: Body) -> Answer:
+    def rename_colocation(text: Body) -> Answer:
         front, _, other = _text(text).partition("loc:@")
         if front or other not in renamed:
             return None
         plan.counts["colocations"] += 1
         return [f"loc:@{renamed[other]}".encode()]
 
-    names = _edits("AttrValue.ListValue", s=place)
+    names = _edits("AttrValue.ListValue", s=rename_colocation)
     value = _edits("AttrValue", list=lambda body: rewritten(body, names))
     return rewritten(body, {2: lambda body: rewritten(body, value)})
 
 
-def _stopped(stopped: Node, scope: Scope) -> bytes:
-    """Return a node of the same name that waits for what the update waited for."""
+def _encode_noop(stopped: Node, scope: Scope) -> bytes:
+    """Return a node of the same name that waits for the inputs of the update and does nothing."""
     waits: list[str] = []
     for name in stopped.inputs:
         source = name.removeprefix(_CONTROL).split(":", 1)[0]
         if source not in scope.arguments and source not in waits:
             waits.append(source)
-    return node(stopped.name, "NoOp", [_CONTROL + w for w in waits])
+    return encode_node(stopped.name, "NoOp", [_CONTROL + w for w in waits])
 
 
 def _object(body: Body, plan: GraphEdits) -> Answer:
@@ -225,7 +228,7 @@ def _object(body: Body, plan: GraphEdits) -> Answer:
 
 
 def _variable(body: Body, plan: GraphEdits) -> Answer:
-    """A variable of the object graph: its device, and no copies."""
+    """Edit a variable of the object graph: set its device, remove its copies."""
     name, old, dtype, copies = "", "", 0, 0
     for part, value in parts(body):
         if part.number == _number("SavedVariable", "name"):
@@ -262,7 +265,7 @@ def _variable(body: Body, plan: GraphEdits) -> Answer:
 
 
 def _resource(body: Body, plan: GraphEdits) -> Answer:
-    """A table or the like: it is created where TensorFlow can."""
+    """Remove the device of a table or other resource: TensorFlow chooses one."""
     device = _text(_member(body, "SavedResource", "device"))
     if not device:
         return None
@@ -274,7 +277,7 @@ def _resource(body: Body, plan: GraphEdits) -> Answer:
 _T = TypeVar("_T")
 
 
-def _known(found: Mapping[str, _T], name: str) -> _T:
+def _require(found: Mapping[str, _T], name: str) -> _T:
     if name not in found:
         raise CorruptError(f"{name!r:.200} is spread over several messages")
     return found[name]

@@ -1,7 +1,7 @@
-"""A meta graph as the re-issue looks at it: its nodes, and those of each of its functions.
+"""Read a meta graph: its nodes, and those of each of its functions.
 
-What a node is named, does, takes and is placed on, and which functions it calls, is gathered in
-one walk; nothing of its other attributes is decoded unless it is asked for.
+Name, op, inputs, device, dtypes and called functions of a node are read in one pass. Its other
+attributes are not decoded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,9 +20,9 @@ class Node:
     """One node.
 
     Attributes:
-        types: Attribute → numbers of the DataTypes it holds, where it holds any.
-        calls: Names of the functions that its attributes name.
-        colocated: Names of the nodes that it shall stand beside (``_class``: ``loc:@name``).
+        types: Attribute → the DataTypes that it holds.
+        calls: Names of the functions in its attributes.
+        colocated: Names of the nodes that it is colocated with (``_class``: ``loc:@name``).
         raw: All attributes, undecoded, of constants and of reductions over devices.
         allowed: Devices that a variable spans, by its own attribute.
     """
@@ -56,12 +56,12 @@ class Scope:
     results: dict[str, str] = field(default_factory=dict)
 
     def consumers(self) -> dict[str, list[tuple[Node, int]]]:
-        """Return name of a node or argument → who takes something of it, and at which input."""
+        """Return name of a node or argument → the nodes that take it, and at which input."""
         found: dict[str, list[tuple[Node, int]]] = {}
         for node in self.nodes.values():
             for index, name in enumerate(node.inputs):
                 if not name.startswith("^"):
-                    found.setdefault(source_of(name), []).append((node, index))
+                    found.setdefault(source_name(name), []).append((node, index))
         return found
 
 
@@ -78,8 +78,8 @@ class Graph:
         yield self.main
         yield from self.functions.values()
 
-    def reached(self, roots: set[str]) -> Iterator[tuple[Scope, Node]]:
-        """Yield what some nodes of the graph need, with what the functions called need."""
+    def reachable(self, roots: set[str]) -> Iterator[tuple[Scope, Node]]:
+        """Yield the nodes that some nodes of the graph need, and those of the functions called."""
         seen: set[str] = set()
         waiting = [n for n in roots if n in self.main.nodes]
         called: set[str] = set()
@@ -91,7 +91,7 @@ class Graph:
             seen.add(name)
             yield self.main, node
             called.update(node.calls)
-            waiting += [source_of(i.removeprefix("^")) for i in node.inputs]
+            waiting += [source_name(i.removeprefix("^")) for i in node.inputs]
         done: set[str] = set()
         while called:
             name = called.pop()
@@ -104,13 +104,13 @@ class Graph:
                 called.update(node.calls)
 
 
-def source_of(name: str) -> str:
-    """Return the node or argument that an input names: ``a`` of ``a:0`` and of ``a:z:0``."""
+def source_name(name: str) -> str:
+    """Return the name of the node or argument of an input: ``a`` of ``a:0`` and of ``a:z:0``."""
     return name.split(":", 1)[0]
 
 
-def graph_of(meta_graph: Message, limits: Limits, where: str) -> Graph:
-    """Walk a MetaGraphDef.
+def read_graph(meta_graph: Message, limits: Limits, where: str) -> Graph:
+    """Read a MetaGraphDef.
 
     Raises:
         CorruptError: A node is damaged, or two have one name.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from converter.devices.savedmodel.distributed_ops import needs_partners
+from converter.devices.savedmodel.distributed_ops import needs_other_devices
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.storage import Buffer, Span
@@ -41,4 +41,6 @@ def _has_partners(summary: Mapping[str, object]) -> bool:
     graphs = summary.get("meta_graphs")
     several = graphs.values() if isinstance(graphs, Mapping) else [summary]
     found = [g.get("ops") for g in several if isinstance(g, Mapping)]
-    return any(needs_partners(str(op)) for ops in found if isinstance(ops, Mapping) for op in ops)
+    return any(
+        needs_other_devices(str(op)) for ops in found if isinstance(ops, Mapping) for op in ops
+    )

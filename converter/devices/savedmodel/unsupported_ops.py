@@ -1,15 +1,15 @@
-"""What of several devices no single device can run, and what a CPU cannot.
+"""Find the ops that no single device can run, and those that no CPU can run.
 
-An op that waits for its partners on other devices (collectives, NCCL, sends and receives) hangs or
-fails alone, and TPU ops run nowhere else. Where a signature needs one, that is a gap; where only
-functions of training do, it is said, and they are kept as they are.
+An op that waits for partners on other devices (collectives, NCCL, sends and receives) hangs or
+fails alone, and TPU ops run nowhere else. A signature that needs one is unsupported. Functions of
+training that need one are kept as they are, with a warning.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from converter.devices.savedmodel.kernels import has_cpu_kernel
-from converter.devices.savedmodel.scopes import Graph, Node, Scope, source_of
+from converter.devices.savedmodel.scopes import Graph, Node, Scope, source_name
 from formats.containers.protobuf.messages import Message
 
 # Channels first, these have no CPU kernel at all: tensorflow/core/kernels/maxpooling_op.cc,
@@ -24,19 +24,19 @@ _FIRST = ("NCHW", "NCDHW")
 
 
 def needs_gpu(node: Node) -> bool:
-    """Tell whether a node cannot run on a CPU."""
+    """Return whether a node cannot run on a CPU."""
     if not has_cpu_kernel(node.op):
         return True
     return node.op in _NEVER_FIRST and node.data_format in _FIRST
 
 
 def may_need_gpu(node: Node) -> bool:
-    """Tell whether a node runs on some CPUs only."""
+    """Return whether a node runs on some CPUs only."""
     return node.op in _RARELY_FIRST and node.data_format in _FIRST
 
 
-def served(graph: Graph, meta_graph: Message) -> list[tuple[Scope, Node]]:
-    """Return what the signatures and the initialisation of a meta graph need."""
+def find_served_nodes(graph: Graph, meta_graph: Message) -> list[tuple[Scope, Node]]:
+    """Return the nodes that the signatures and the initialisation of a meta graph need."""
     roots: set[str] = set()
     for definition in meta_graph.signature_def.values():
         for info in (*definition.inputs.values(), *definition.outputs.values()):
@@ -45,11 +45,11 @@ def served(graph: Graph, meta_graph: Message) -> list[tuple[Scope, Node]]:
         collection = meta_graph.collection_def.get(name)
         if collection is not None:
             roots.update(collection.node_list.value)
-    return list(graph.reached(roots))
+    return list(graph.reachable(roots))
 
 
-def counted(found: Iterable[tuple[Scope, Node]]) -> str:
-    """Say which ops there are, and how many: ``CollectiveReduceV2 x2 (train/all_reduce)``."""
+def describe_ops(found: Iterable[tuple[Scope, Node]]) -> str:
+    """Return ops with their counts: ``CollectiveReduceV2 x2 (train/all_reduce)``."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     for scope, node in found:
@@ -59,11 +59,11 @@ def counted(found: Iterable[tuple[Scope, Node]]) -> str:
 
 
 def _tensors(info: Message) -> Iterator[str]:
-    yield source_of(info.name)
+    yield source_name(info.name)
     if info.which("encoding") == "coo_sparse":
         sparse = info.coo_sparse
         for name in ("values", "indices", "dense_shape"):
-            yield source_of(getattr(sparse, f"{name}_tensor_name"))
+            yield source_name(getattr(sparse, f"{name}_tensor_name"))
     elif info.which("encoding") == "composite_tensor":
         for component in info.composite_tensor.components:
             yield from _tensors(component)

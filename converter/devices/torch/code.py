@@ -1,11 +1,11 @@
-"""Devices in the source text of TorchScript: literals, and what asks where something is.
+"""Edit the devices in TorchScript source: literals, transfers and comparisons.
 
-The text is torch's own printing, so devices have few spellings: ``torch.device("cuda:0")``,
+torch printed the text, so devices have few spellings: ``torch.device("cuda:0")``,
 ``torch.device("cuda", 1)``, the calls ``torch.cpu(x)`` and ``torch.cuda(x)``, and in torch 1.0
-``device=[1, 0]``. Where a tensor's device is compared with the very device that the program was on,
-that becomes the target, and the same branch is taken. A question for a kind (``x.is_cuda``,
-``x.device.type == "cuda"``) stays: whoever asks has an answer for each. A device that is computed
-while the program runs stays as well; both are said.
+``device=[1, 0]``. If a tensor's device is compared with the device that the program was on, that
+becomes the target, so that the same branch is taken. A test of a kind (``x.is_cuda``,
+``x.device.type == "cuda"``) stays, as code that tests it handles each kind. A device that is
+computed at run time stays as well. Both are reported as warnings.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/serialization/python_print.cpp
 (printConstant, printQuotedString), .../jit/runtime/register_prim_ops.cpp (aten::device, aten::cpu)
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from converter.devices.names import TORCH_KINDS, TorchDevice
 from formats.errors import LimitError, UnsupportedError
 
-TEXT = rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)'  # one that has no end is one to the end
+TEXT = rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)'  # an unterminated string extends to the end
 TOKEN = re.compile(
     rb"(?<![\w.])torch\.device\((?:(?P<kind>\"[a-z]+(?::\d+)?\")(?:, (?P<index>\d+))?\))"
     rb"|(?P<text>" + TEXT + rb")"
@@ -50,19 +50,19 @@ RELEVANT = (
 DEVICE_TEXT = re.compile(rf'"({"|".join(TORCH_KINDS)})(:\d+)?"'.encode())
 COMPARES = frozenset({b"torch.eq", b"torch.ne", b"torch.__is__", b"torch.__isnot__"})
 TRANSFERS = {b"torch.cpu": "cpu", b"torch.cuda": "cuda"}
-LENGTHS = b"torch._pack_padded_sequence"  # wants the lengths on the CPU, wherever the rest is
+LENGTHS = b"torch._pack_padded_sequence"  # takes the lengths on the CPU, on any device
 ASKS = frozenset({b"ops.prim.is_cuda", b"ops.prim.is_cpu", b"ops.prim.is_xpu", b"ops.prim.is_mps"})
 MAX_TOKENS = 5_000_000  # of one archive, at a microsecond each
 MAX_DEPTH = 1000  # calls in calls; torch's own parser takes fewer
 STR_OF_DEVICE = b"str(ops.prim.device("
 ASSIGNED = re.compile(rb" *(\w+) = ")
-OLDEST = b"op_version_set = 0\n"  # texts of torch 1.0, where a device is a list of two numbers:
+OLDEST = b"op_version_set = 0\n"  # source of torch 1.0, where a device is a list of two integers:
 # https://github.com/pytorch/pytorch/blob/v1.0.0/tools/jit/gen_jit_dispatch.py (IntList of a Device)
 TYPES = {0: "cpu", 1: "cuda"}  # enum DeviceType, c10/core/DeviceType.h
 
 
 class Edit(NamedTuple):
-    """Bytes of a text that become others; an insertion where both positions are one."""
+    """A replacement of bytes; an insertion if both positions are equal."""
 
     start: int
     end: int
@@ -70,14 +70,14 @@ class Edit(NamedTuple):
 
 
 @dataclass(slots=True)
-class Said:
-    """What source texts say of devices.
+class CodeDevices:
+    """The devices found in source code, counted.
 
     Attributes:
-        literals: Device → how often it was named.
+        tokens: Number of calls, strings and devices read.
+        literals: Device → how often it is named.
         kept: Device → how often a comparison with it stays.
         warnings: What could not be decided → how often.
-        tokens: Calls, texts and devices looked at.
     """
 
     tokens: int = 0
@@ -89,17 +89,19 @@ class Said:
 class _Call(NamedTuple):
     name: bytes
     start: int
-    arguments: int  # where they begin
+    arguments: int  # position of the first
 
 
-def moved(code: bytes, device: TorchDevice, home: AbstractSet[str], said: Said) -> list[Edit]:
-    """Return what to change in a source text, so that it runs on a device.
+def edit_code(
+    code: bytes, device: TorchDevice, home: AbstractSet[str], found: CodeDevices
+) -> list[Edit]:
+    """Return the edits of a source text that move it to a device.
 
     Args:
         code: The text, as torch printed it.
-        device: Where it shall run.
-        home: Devices that the program's tensors were on; comparisons with those are true there.
-        said: What is found is counted here.
+        device: On which it will run.
+        home: Devices that the program's tensors were on; comparisons with these are true there.
+        found: The devices found are counted here.
 
     Raises:
         UnsupportedError: The code would take another branch there, or has operators that do not
@@ -109,29 +111,29 @@ def moved(code: bytes, device: TorchDevice, home: AbstractSet[str], said: Said) 
     if not any(word in code for word in RELEVANT):
         return []
     if device.kind != "cpu" and (pinned := len(PINNED.findall(code))):
-        said.warnings["pins memory, which only the CPU has"] += pinned
+        found.warnings["pins memory, which only the CPU has"] += pinned
     edits: list[Edit] = []
     calls: list[_Call] = []
-    lengths = _lengths(code)
+    lengths = _find_packed_lengths(code)
     for token in TOKEN.finditer(code):
-        said.tokens += 1
-        if said.tokens > MAX_TOKENS:
+        found.tokens += 1
+        if found.tokens > MAX_TOKENS:
             raise LimitError(f"code of more than {MAX_TOKENS} calls and texts")
         start, end = token.span()
         if token["close"]:
             if calls and (call := calls.pop()).name in TRANSFERS:
-                edits += _transfer(call, start, device, said)
+                edits += _edit_transfer(call, start, device, found)
         elif token["kind"] is not None:
-            edits += _literal(code, token, calls, device, home, said, lengths)
+            edits += _edit_literal(code, token, calls, device, home, found, lengths)
         elif token["text"] is not None:
-            edits += _text(code, token, calls, device, home, said)
+            edits += _edit_text(code, token, calls, device, home, found)
         elif token["type"] is not None:
-            edits += _numbers(token, device, said) if code.startswith(OLDEST) else []
+            edits += _edit_device_list(token, device, found) if code.startswith(OLDEST) else []
         else:
             if token["name"] in ASKS:
-                said.warnings[f"asks {token['name'].decode()}(…)"] += 1
+                found.warnings[f"asks {token['name'].decode()}(…)"] += 1
             elif token["name"] == b"torch.device":
-                said.warnings["computes a device"] += 1
+                found.warnings["computes a device"] += 1
             bound = ON_CPU if device.kind != "cpu" else ON_GPU
             if bound.fullmatch(token["name"]):
                 name = token["name"].decode()
@@ -143,8 +145,8 @@ def moved(code: bytes, device: TorchDevice, home: AbstractSet[str], said: Said) 
     return sorted(edits)
 
 
-def applied(code: bytes, edits: list[Edit]) -> bytes:
-    """Return a text with its edits made."""
+def apply_edits(code: bytes, edits: list[Edit]) -> bytes:
+    """Return a text with edits applied."""
     parts, at = [], 0
     for edit in edits:
         parts += [code[at : edit.start], edit.data]
@@ -152,88 +154,90 @@ def applied(code: bytes, edits: list[Edit]) -> bytes:
     return b"".join([*parts, code[at:]])
 
 
-def _literal(
+def _edit_literal(
     code: bytes,
     token: re.Match[bytes],
     calls: list[_Call],
     device: TorchDevice,
     home: AbstractSet[str],
-    said: Said,
+    found: CodeDevices,
     lengths: AbstractSet[bytes],
 ) -> list[Edit]:
     name = token["kind"].decode().strip('"')
     if token["index"] is not None:
         name = f"{name}:{int(token['index'])}"
     if name.partition(":")[0] not in TORCH_KINDS:
-        said.warnings[f'names torch.device("{name}")'] += 1
+        found.warnings[f'names torch.device("{name}")'] += 1
         return []
     wanted = f"{device}"
     names = {call.name for call in calls}
     if calls and calls[-1].name in COMPARES:
-        said_before = _compared(name, device, home, said)
-        if said_before is None:
+        compared = _compared_device(name, device, home, found)
+        if compared is None:
             return []
-        wanted = said_before
+        wanted = compared
     elif name == "cpu" and device.kind != "cpu" and (
-        LENGTHS in names or _assigned(code, token.start()) in lengths
+        LENGTHS in names or _assigned_name(code, token.start()) in lengths
     ):  # fmt: skip
-        said.kept[name] += 1
-        said.warnings["keeps lengths of packed sequences on the CPU, where torch wants them"] += 1
+        found.kept[name] += 1
+        found.warnings["keeps lengths of packed sequences on the CPU, where torch wants them"] += 1
         return []
-    said.literals[name] += 1
+    found.literals[name] += 1
     if name == wanted and token["index"] is None:
         return []
     return [Edit(*token.span(), b'torch.device("%b")' % wanted.encode())]
 
 
-def _compared(name: str, device: TorchDevice, home: AbstractSet[str], said: Said) -> str | None:
-    """Return what to compare with in place of ``name``; None to leave it."""
+def _compared_device(
+    name: str, device: TorchDevice, home: AbstractSet[str], found: CodeDevices
+) -> str | None:
+    """Return the device to compare with instead of ``name``; None to leave it."""
     zeroth = f"{device.kind}:0"
     if name in home or name.removesuffix(":0") in home:  # tensors on ``cuda`` give a number
         if device.index is not None or device.kind == "cpu":
             return f"{device}"
-        said.warnings[f"compares with {name}: taken to be {zeroth} there"] += 1
+        found.warnings[f"compares with {name}: taken to be {zeroth} there"] += 1
         return zeroth
     if ":" not in name:
-        said.kept[name] += 1
-        said.warnings[f"asks whether something is on {name}"] += 1
+        found.kept[name] += 1
+        found.warnings[f"asks whether something is on {name}"] += 1
         return None
     if home and name == (zeroth if device.index is None else f"{device}"):
         raise UnsupportedError(
             f"not supported: code that asks whether it is on {name}, where it was not and would be"
         )
-    said.kept[name] += 1
-    said.warnings[f"compares with {name}, where it was not"] += 1
+    found.kept[name] += 1
+    found.warnings[f"compares with {name}, where it was not"] += 1
     return None
 
 
-def _text(
+def _edit_text(
     code: bytes,
     token: re.Match[bytes],
     calls: list[_Call],
     device: TorchDevice,
     home: AbstractSet[str],
-    said: Said,
+    found: CodeDevices,
 ) -> list[Edit]:
-    """Change a text that the name of a device is compared with."""
+    """Edit a string that the name of a device is compared with."""
     start, end = token.span()
     if not DEVICE_TEXT.fullmatch(token["text"]):
         return []
     name = token["text"].decode().strip('"')
     call = calls[-1] if calls else _Call(b"", 0, 0)
     if call.name not in COMPARES or not code.startswith(STR_OF_DEVICE, call.arguments):
-        said.warnings[f'has the text "{name}"'] += 1
+        found.warnings[f'has the text "{name}"'] += 1
         return []
-    wanted = _compared(name, device, home, said)
+    wanted = _compared_device(name, device, home, found)
     if wanted is None:
         return []
-    said.literals[name] += 1
+    found.literals[name] += 1
     return [] if wanted == name else [Edit(start, end, b'"%b"' % wanted.encode())]
 
 
-def _transfer(call: _Call, close: int, device: TorchDevice, said: Said) -> list[Edit]:
-    """Change ``torch.cpu(x)`` or ``torch.cuda(x)``."""
-    said.literals[TRANSFERS[call.name]] += 1
+def _edit_transfer(call: _Call, close: int, device: TorchDevice, found: CodeDevices) -> list[Edit]:
+    """Edit ``torch.cpu(x)`` or ``torch.cuda(x)``."""
+    found.literals[TRANSFERS[call.name]] += 1
     name = f"torch.{device}".encode()
     if name == call.name:
         return []
@@ -243,26 +247,28 @@ def _transfer(call: _Call, close: int, device: TorchDevice, said: Said) -> list[
     return [Edit(call.start, call.arguments, b"torch.to("), Edit(close, close, to)]
 
 
-def _numbers(token: re.Match[bytes], device: TorchDevice, said: Said) -> list[Edit]:
-    """Change a device of torch 1.0: a list of its type's number and its index, or -1."""
+def _edit_device_list(
+    token: re.Match[bytes], device: TorchDevice, found: CodeDevices
+) -> list[Edit]:
+    """Edit a device of torch 1.0: a list of the number of its type and its index, or -1."""
     kind, index = TYPES.get(int(token["type"])), int(token["number"])
     wanted = next((n for n, k in TYPES.items() if k == device.kind), None)
     if kind is None or wanted is None:
-        said.warnings[f"names a device as {token[0].decode()}"] += 1
+        found.warnings[f"names a device as {token[0].decode()}"] += 1
         return []
-    said.literals[kind if index < 0 else f"{kind}:{index}"] += 1
+    found.literals[kind if index < 0 else f"{kind}:{index}"] += 1
     number = -1 if device.index is None else device.index
     return [Edit(*token.span(), b"device=[%d, %d]" % (wanted, number))]
 
 
-def _lengths(code: bytes) -> set[bytes]:
-    """Return names of variables that are lengths of packed sequences."""
+def _find_packed_lengths(code: bytes) -> set[bytes]:
+    """Return the names of variables that hold lengths of packed sequences."""
     if LENGTHS not in code:
         return set()
     return set(re.findall(re.escape(LENGTHS) + rb"\([\w.]+, (\w+),", code))
 
 
-def _assigned(code: bytes, at: int) -> bytes:
+def _assigned_name(code: bytes, at: int) -> bytes:
     """Return the variable that the statement around a position assigns to."""
     start = code.rfind(b"\n", 0, at) + 1
     found = ASSIGNED.match(code, start, at)

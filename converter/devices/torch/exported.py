@@ -1,6 +1,6 @@
-"""What moving an archive of ``torch.export`` to a device changes, without either of both.
+"""Move an archive of ``torch.export`` to a device, without torch and without the device.
 
-Changed are the devices in the graph's JSON (values, arguments of nodes), in the tables of weights
+This changes the devices in the graph's JSON (values, arguments of nodes), in the tables of weights
 and constants of torch 2.7 and later, and the locations of storages in the torch files inside:
 weights and constants of torch 2.1 to 2.6, and the inputs that the program was exported with.
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from converter.devices.names import TorchDevice
 from converter.devices.torch import graph_json
-from converter.devices.torch.graph_json import Graphs
-from converter.devices.torch.members import Changes, identified
-from converter.devices.torch.tags import KEPT, Found, retagged
+from converter.devices.torch.graph_json import GraphDevices
+from converter.devices.torch.members import MemberChanges, with_serialization_id
+from converter.devices.torch.tags import KEPT, PickledDevices, retag_pickle
 from formats.artifact import Artifact
 from formats.containers import jsontext
 from formats.containers.pickle.decoder import Budget
@@ -39,8 +39,8 @@ COMPILED = "data/aotinductor/"
 OBJECTS = re.compile(r"data/constants/(?:custom|opaque)_obj_.*")
 
 
-def move(artifact: Artifact, device: TorchDevice) -> Changes:
-    """Return what becomes of the members of an archive of torch.export that is moved to a device.
+def move(artifact: Artifact, device: TorchDevice) -> MemberChanges:
+    """Return the changes of members that move an archive of torch.export to a device.
 
     Raises:
         UnsupportedError: The program cannot be moved.
@@ -50,13 +50,13 @@ def move(artifact: Artifact, device: TorchDevice) -> Changes:
 
 
 class Program:
-    """An archive, and what moving it would change."""
+    """An archive, and the changes that move it."""
 
     def __init__(self, artifact: Artifact, device: TorchDevice) -> None:
-        """Look into an archive.
+        """Open an archive.
 
         Raises:
-            CorruptError: It is no archive of torch.export.
+            CorruptError: It is not an archive of torch.export.
             UnsupportedError: It holds code that was compiled for a device.
         """
         archive = artifact.zip
@@ -69,8 +69,8 @@ class Program:
         self.device = device
         self.limits: Limits = artifact.limits
         self.budget = Budget(artifact.limits.max_pickle_opcodes)
-        self.found = Found()
-        self.graphs = Graphs()
+        self.in_files = PickledDevices()
+        self.in_graphs = GraphDevices()
         self.objects = 0
         compiled = [n for n in archive.members if n.startswith(f"{prefix}{COMPILED}")]
         if compiled:
@@ -80,32 +80,32 @@ class Program:
                 hint="Export the model again without compiling it",
             )
 
-    def changes(self) -> Changes:
-        """Return what becomes of the members.
+    def changes(self) -> MemberChanges:
+        """Return the changes of members.
 
         Raises:
             UnsupportedError: The program cannot be moved.
             CorruptError: It is damaged.
         """
         replaced: dict[str, Content] = {}
-        files = self._pickled()
+        files = self._find_pickled_files()
         for name in self.archive.members:
             short = name.removeprefix(self.prefix)
             if not name.startswith(self.prefix):
                 continue
-            made = None
+            content = None
             if GRAPHS.fullmatch(short):
-                made = self._graph(name)
+                content = self._move_graph(name)
             elif NESTED.fullmatch(short) or short in files:
-                made = self._file(name)
+                content = self._move_file(name)
             elif OBJECTS.fullmatch(short):
                 self.objects += 1
-            if made is not None:
-                replaced[name] = made
-        return Changes(replaced, list(self._normalisations()), list(self._warnings()))
+            if content is not None:
+                replaced[name] = content
+        return MemberChanges(replaced, list(self._normalisations()), list(self._warnings()))
 
-    def _pickled(self) -> set[str]:
-        """Return the members that tables say are torch files of their own."""
+    def _find_pickled_files(self) -> set[str]:
+        """Return the members that are torch files according to the tables of weights."""
         files: set[str] = set()
         for name in self.archive.members:
             table = torch_export.CONFIG.fullmatch(name.removeprefix(self.prefix))
@@ -119,17 +119,17 @@ class Program:
                     files.add(f"data/{table[1]}/{file}")
         return files
 
-    def _graph(self, name: str) -> Content | None:
+    def _move_graph(self, name: str) -> Content | None:
         limit = self.limits.max_inflated_bytes
         data = self.archive.read(name, limit)
         is_old, where = name.endswith(torch_export.PROGRAM), f"{self.name}!{name}"
-        new = graph_json.moved(
-            data, self.device, self.graphs, is_old=is_old, limit=limit, where=where
+        new = graph_json.move_graph_json(
+            data, self.device, self.in_graphs, is_old=is_old, limit=limit, where=where
         )
         return None if new == data else Content.of(new)
 
-    def _file(self, name: str) -> Content | None:
-        """Return a torch file inside, its storages moved; None where nothing is to be changed."""
+    def _move_file(self, name: str) -> Content | None:
+        """Return a torch file inside, its storages moved; None if nothing changes."""
         span, where = self.archive[name].span(), f"{self.name}!{name}"
         if not span.length:
             return None
@@ -140,19 +140,19 @@ class Program:
         if prefix is None:
             raise CorruptError("zip archive without data.pkl", where=where)
         data = inner.read(f"{prefix}data.pkl", self.limits.max_pickle_bytes)
-        new, found = retagged(data, self.device, self.limits, self.budget, where)
-        self.found.storages += found.storages
-        self.found.devices += found.devices
+        new, found = retag_pickle(data, self.device, self.limits, self.budget, where)
+        self.in_files.storages += found.storages
+        self.in_files.devices += found.devices
         if new == data:
             return None
-        return Content.read(_nested(inner, span, f"{prefix}data.pkl", new))
+        return Content.read(_rewrite_nested(inner, span, f"{prefix}data.pkl", new))
 
     def _normalisations(self) -> Iterator[Normalisation]:
         for what, counts in (
-            ("storages moved", self.found.storages),
-            ("devices in torch files moved", self.found.devices),
-            ("devices of values and weights moved", self.graphs.values),
-            ("devices of nodes' arguments moved", self.graphs.arguments),
+            ("storages moved", self.in_files.storages),
+            ("devices in torch files moved", self.in_files.devices),
+            ("devices of values and weights moved", self.in_graphs.values),
+            ("devices of nodes' arguments moved", self.in_graphs.arguments),
         ):
             moves = {d: n for d, n in counts.items() if d not in (KEPT, str(self.device))}
             if moves:
@@ -160,12 +160,12 @@ class Program:
                 yield Normalisation(what, sum(moves.values()), f"{detail} to {self.device}")
 
     def _warnings(self) -> Iterator[str]:
-        for text, count in self.graphs.warnings.items():
+        for text, count in self.in_graphs.warnings.items():
             yield f"{text} ({count} x)"
         if self.objects:
             yield f"objects that are no tensors ({self.objects} x): left as they are"
 
 
-def _nested(archive: ZipArchive, span: Span, name: str, data: bytes) -> list[bytes | Span]:
+def _rewrite_nested(archive: ZipArchive, span: Span, name: str, data: bytes) -> list[bytes | Span]:
     rewriter = Rewriter(archive, span)
-    return rewriter.rewritten(identified(rewriter, {name: Content.of(data)}))
+    return rewriter.rewritten(with_serialization_id(rewriter, {name: Content.of(data)}))

@@ -1,9 +1,9 @@
-"""Devices in the JSON of ``torch.export``: of values, tables of weights, and arguments of nodes.
+"""Replace devices in the JSON of ``torch.export``: of values, tables of weights, and arguments.
 
 A device is ``{"type": "cuda", "index": 0}`` under the key ``device`` (of a tensor's metadata) or
-``as_device`` (an argument); some operators take a text. The document's text is edited where those
-stand, so that order, spacing and fields that we do not know stay as they are. The edited document
-is then parsed, and must be the old one with its devices replaced, and nothing else.
+``as_device`` (an argument); some operators take a string. The document is edited as text, so that
+order, spacing and unknown fields stay as they are. The edited document is then parsed, and must
+equal the former one with its devices replaced.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/schema.py
 """
@@ -18,7 +18,7 @@ from formats.containers import jsontext
 from formats.core.bundle import JSON
 from formats.errors import UnsupportedError
 
-# A quote inside a text is escaped, so none of these can begin in one.
+# A quote inside a string is escaped, so no match begins inside one.
 DEVICE = re.compile(
     rb'(?<!\\)"(?P<key>device|as_device)"\s*:\s*(?P<value>\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\})'
 )
@@ -44,11 +44,11 @@ ON_GPU = re.compile(r"torch\.ops\.aten\.(_?cudnn_|miopen_)\w+.*")
 
 
 @dataclass(slots=True)
-class Graphs:
-    """What the JSON of an archive names.
+class GraphDevices:
+    """The devices that the JSON of an archive names, counted.
 
     Attributes:
-        values: Device → how many values and weights' rows.
+        values: Device → how many values and rows of weights.
         arguments: Device → how many arguments of nodes.
         warnings: What could not be decided → how often.
     """
@@ -58,35 +58,37 @@ class Graphs:
     warnings: Counter[str] = field(default_factory=Counter)
 
 
-def moved(
-    data: bytes, device: TorchDevice, found: Graphs, *, is_old: bool, limit: int, where: str
+def move_graph_json(
+    data: bytes, device: TorchDevice, found: GraphDevices, *, is_old: bool, limit: int, where: str
 ) -> bytes:
-    """Return a document that names one device.
+    """Return a document with all its devices replaced by one.
 
     Args:
         data: JSON, as torch wrote it.
-        device: Which.
-        found: What is found is counted here.
-        is_old: Whether it is of the layout of torch 2.1 to 2.6.
-        limit: Bytes that a document may have.
-        where: What messages call it.
+        device: The device.
+        found: The devices found are counted here.
+        is_old: Whether it has the layout of torch 2.1 to 2.6.
+        limit: Largest document, in bytes.
+        where: Its name in messages.
 
     Raises:
-        CorruptError: It is no JSON.
-        UnsupportedError: It names devices in another way, or the graph cannot be there.
+        CorruptError: It is not JSON.
+        UnsupportedError: It names devices in another way, or the graph cannot run there.
     """
     before = jsontext.parse(data, where=where, limit=limit)
-    is_sparse = is_old and NULL.search(data) is None  # what is None was left out at first
-    new = DEVICE.sub(lambda match: _device(match, device, found, is_sparse), data)
-    new = ARGUMENT.sub(lambda match: _text(match, device, found), new)
-    new = AUTOCAST.sub(lambda match: _autocast(match, device, found), new)
+    is_sparse = is_old and NULL.search(data) is None  # the first versions left out None
+    new = DEVICE.sub(lambda match: _replace_device(match, device, found, is_sparse), data)
+    new = ARGUMENT.sub(lambda match: _replace_text(match, device, found), new)
+    new = AUTOCAST.sub(lambda match: _replace_autocast(match, device, found), new)
     after = before if new == data else jsontext.parse(new, where=where, limit=2 * limit)
     _check(before, after, device, found, where)
     return new
 
 
-def _device(match: re.Match[bytes], device: TorchDevice, found: Graphs, is_sparse: bool) -> bytes:
-    """Return a device's object, with its type and its index replaced."""
+def _replace_device(
+    match: re.Match[bytes], device: TorchDevice, found: GraphDevices, is_sparse: bool
+) -> bytes:
+    """Return the object of a device with type and index replaced."""
     value = json.loads(match["value"])
     kind, index = value.get("type"), value.get("index")
     if not isinstance(kind, str) or kind == "meta":
@@ -94,25 +96,25 @@ def _device(match: re.Match[bytes], device: TorchDevice, found: Graphs, is_spars
     counts = found.values if match["key"] == b"device" else found.arguments
     counts[kind if index is None else f"{kind}:{index}"] += 1
     wanted = b"null" if device.index is None else b"%d" % device.index
-    text = _spliced(match["value"], TYPE, "type", device.kind.encode())
+    text = _replace_group(match["value"], TYPE, "type", device.kind.encode())
     if is_sparse and device.index is None:
         text = NEXT_INDEX.sub(b"", text)
     elif INDEX.search(text):
-        text = _spliced(text, INDEX, "index", wanted)
+        text = _replace_group(text, INDEX, "index", wanted)
     elif device.index is not None:
         text = text[:-1].rstrip() + b', "index": ' + wanted + b"}"
     return match[0][: match.start("value") - match.start()] + text
 
 
-def _text(match: re.Match[bytes], device: TorchDevice, found: Graphs) -> bytes:
+def _replace_text(match: re.Match[bytes], device: TorchDevice, found: GraphDevices) -> bytes:
     found.arguments[match["text"].decode()] += 1
     wanted = str(device) if b":" in match["text"] or device.kind == "cpu" else device.kind
     start, end = (n - match.start() for n in match.span("text"))
     return match[0][:start] + wanted.encode() + match[0][end:]
 
 
-def _autocast(match: re.Match[bytes], device: TorchDevice, found: Graphs) -> bytes:
-    """Return a region of mixed precision, for another kind of device."""
+def _replace_autocast(match: re.Match[bytes], device: TorchDevice, found: GraphDevices) -> bytes:
+    """Return an autocast region for another kind of device."""
     kind = match["text"].decode()
     found.arguments[kind] += 1
     if kind == device.kind:
@@ -128,18 +130,18 @@ def _autocast(match: re.Match[bytes], device: TorchDevice, found: Graphs) -> byt
     return match[0][:start] + device.kind.encode() + match[0][end:]
 
 
-def _spliced(text: bytes, pattern: re.Pattern[bytes], group: str, wanted: bytes) -> bytes:
+def _replace_group(text: bytes, pattern: re.Pattern[bytes], group: str, wanted: bytes) -> bytes:
     match = pattern.search(text)
     if match is None:
         return text
     return text[: match.start(group)] + wanted + text[match.end(group) :]
 
 
-def _check(before: JSON, after: JSON, device: TorchDevice, found: Graphs, where: str) -> None:
-    """Compare an edited document with what it was, and look at what it says beside devices.
+def _check(before: JSON, after: JSON, device: TorchDevice, found: GraphDevices, where: str) -> None:
+    """Compare an edited document with the former one, and check the operators of its nodes.
 
     Raises:
-        UnsupportedError: Something else than a device changed, or the graph cannot be there.
+        UnsupportedError: Something other than a device changed, or the graph cannot run there.
     """
     stack: list[tuple[JSON, JSON, str]] = [(before, after, "")]
     while stack:
@@ -151,7 +153,7 @@ def _check(before: JSON, after: JSON, device: TorchDevice, found: Graphs, where:
                 continue
             if not isinstance(new, dict) or old.keys() != new.keys():
                 raise UnsupportedError("names devices in a way that we do not know", where=where)
-            _look(old, device, found)
+            _check_target(old, device, found)
             stack += [(value, new[name], name) for name, value in old.items()]
         elif isinstance(old, list):
             if not isinstance(new, list) or len(old) != len(new):
@@ -173,13 +175,13 @@ def _check_device(
 
 
 def _is_other(text: JSON, device: TorchDevice) -> bool:
-    """Tell whether a text names another device."""
+    """Return whether a string names another device."""
     is_device = isinstance(text, str) and TEXT.fullmatch(text)
     return bool(is_device) and text not in (str(device), device.kind)
 
 
-def _look(node: dict[str, JSON], device: TorchDevice, found: Graphs) -> None:
-    """Look at a node for what does not run on every device."""
+def _check_target(node: dict[str, JSON], device: TorchDevice, found: GraphDevices) -> None:
+    """Refuse a node whose operator does not run on the device; warn of custom operators."""
     target = node.get("target")
     if not isinstance(target, str) or "inputs" not in node:
         return

@@ -1,8 +1,8 @@
-"""An archive of torch's with some of its members replaced, and known by the right name.
+"""Rewrite a torch archive with some of its members replaced.
 
-Members that are not replaced are copied by the kernel, in their order and with torch's alignment.
-torch identifies an archive by a hash over the CRCs of its members; it is computed anew, so that
-what torch would have written comes out.
+The other members are copied by the kernel, in their order and with torch's alignment. torch
+identifies an archive by a hash over the CRCs of its members. It is computed anew, so that the
+output equals what torch would have written.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,13 +18,13 @@ IDENTITY = ".data/serialization_id"
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What becomes of an archive's members.
+class MemberChanges:
+    """The changes of an archive's members.
 
     Attributes:
         replaced: Member → its new content.
-        normalisations: What was changed, counted.
-        warnings: What could not be decided, and stays.
+        normalisations: What is changed, counted.
+        warnings: What could not be decided and stays as it is.
     """
 
     replaced: dict[str, Content] = field(default_factory=dict)
@@ -32,8 +32,8 @@ class Changes:
     warnings: list[str] = field(default_factory=list)
 
 
-def rewritten(artifact: Artifact, replaced: Mapping[str, Content]) -> Pieces:
-    """Return an archive with members replaced, and the hash that torch keeps of it.
+def rewrite_archive(artifact: Artifact, replaced: Mapping[str, Content]) -> Pieces:
+    """Return the bytes of an archive with members replaced and its hash computed anew.
 
     Raises:
         CorruptError: It is damaged.
@@ -42,15 +42,14 @@ def rewritten(artifact: Artifact, replaced: Mapping[str, Content]) -> Pieces:
     if archive is None:
         raise UnsupportedError("is no zip archive", where=artifact.path)
     rewriter = Rewriter(archive, artifact.span)
-    return rewriter.rewritten(identified(rewriter, dict(replaced)) if replaced else {})
+    return rewriter.rewritten(with_serialization_id(rewriter, dict(replaced)) if replaced else {})
 
 
-def identified(rewriter: Rewriter, replaced: dict[str, Content]) -> dict[str, Content]:
-    """Return the replaced members, with that which identifies the archive, where it has one.
+def with_serialization_id(rewriter: Rewriter, replaced: dict[str, Content]) -> dict[str, Content]:
+    """Return the replaced members together with the archive's serialization id, if it has one.
 
-    It is two numbers of 20 digits: a hash of the members' names, and one of their CRCs in the order
-    in which they were written. The first is kept; the second is computed as torch does, where it
-    was computed so for the source.
+    The id is two numbers of 20 digits: a hash of the members' names, and one of their CRCs in
+    writing order. The first is kept. The second is computed as torch does, if the source's was.
     """
     name = next((n for n, _ in rewriter.crcs({}) if n.endswith(IDENTITY)), None)
     if name is None:
@@ -58,7 +57,7 @@ def identified(rewriter: Rewriter, replaced: dict[str, Content]) -> dict[str, Co
 
     def combined(content: Mapping[str, Content]) -> bytes:
         before = takewhile(lambda row: row[0] != name, rewriter.crcs(content))
-        return b"%020d" % _combined(crc for _, crc in before)
+        return b"%020d" % _combine_hashes(crc for _, crc in before)
 
     old = rewriter.content(name, 40)
     if old[20:] != combined({}):
@@ -66,7 +65,7 @@ def identified(rewriter: Rewriter, replaced: dict[str, Content]) -> dict[str, Co
     return {**replaced, name: Content.of(old[:20] + combined(replaced))}
 
 
-def _combined(crcs: Iterable[int]) -> int:
+def _combine_hashes(crcs: Iterable[int]) -> int:
     """Return torch's hash of hashes, 64 bits wide.
 
     Source: https://github.com/pytorch/pytorch/blob/v2.13.0/c10/util/hash.h (hash_combine), for

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from converter.devices.names import TorchDevice, parse_torch_device
 from converter.devices.torch import exported, script
-from converter.devices.torch.members import Changes, rewritten
+from converter.devices.torch.members import MemberChanges, rewrite_archive
 from converter.devices.torch.tags import KEPT
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
@@ -20,7 +20,7 @@ from formats.torch import script as torch_script
 class ProgramFormat(NamedTuple):
     """How programs of a format are moved and read."""
 
-    move: Callable[[Artifact, TorchDevice], Changes]
+    move: Callable[[Artifact, TorchDevice], MemberChanges]
     read: Callable[[Artifact], Bundle]
 
 
@@ -47,7 +47,7 @@ def move_program(artifact: Artifact, kind: str, device: str, path: Path) -> None
     """
     changes = FORMATS[kind].move(artifact, parse_torch_device(device))
     with Output(path) as out:
-        for _ in out.append(rewritten(artifact, changes.replaced), Blocks()):
+        for _ in out.append(rewrite_archive(artifact, changes.replaced), Blocks()):
             pass
 
 

@@ -1,8 +1,8 @@
-"""What moving a TorchScript archive to a device changes, without torch and without the device.
+"""Move a TorchScript archive to a device, without torch and without the device.
 
-Changed are the locations of storages and the devices in the archive's pickles (attributes,
-constants, mobile byte-code, traced inputs), the literals in its code, and in archives of torch
-1.0 to 1.2 the table of tensors. Source maps (``.debug_pkl``) follow the code that they describe.
+This changes the locations of storages and the devices in the archive's pickles (attributes,
+constants, mobile bytecode, traced inputs), the literals in its code, and in archives of torch 1.0
+to 1.2 the table of tensors. Source maps (``.debug_pkl``) follow the code that they describe.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/docs/serialization.md
 """
@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from converter.devices.names import TorchDevice
-from converter.devices.torch.code import Edit, Said, applied, moved
-from converter.devices.torch.members import Changes
-from converter.devices.torch.tags import KEPT, Found, retagged
+from converter.devices.torch.code import CodeDevices, Edit, apply_edits, edit_code
+from converter.devices.torch.members import MemberChanges
+from converter.devices.torch.tags import KEPT, PickledDevices, retag_pickle
 from formats.artifact import Artifact
 from formats.containers import jsontext
 from formats.containers.pickle.decoder import Budget
@@ -32,8 +32,8 @@ MAX_CODE_BYTES = 64 * MIB  # of all source texts
 TABLE = re.compile(rb'(?<!\\)"device"\s*:\s*"([a-z]+(?::\d+)?)"')
 
 
-def move(artifact: Artifact, device: TorchDevice) -> Changes:
-    """Return what becomes of the members of a TorchScript archive that is moved to a device.
+def move(artifact: Artifact, device: TorchDevice) -> MemberChanges:
+    """Return the changes of members that move a TorchScript archive to a device.
 
     Raises:
         UnsupportedError: The program cannot be moved.
@@ -43,14 +43,14 @@ def move(artifact: Artifact, device: TorchDevice) -> Changes:
 
 
 class Program:
-    """An archive, and what moving it would change."""
+    """An archive, and the changes that move it."""
 
     def __init__(self, artifact: Artifact, device: TorchDevice) -> None:
-        """Look into an archive.
+        """Open an archive.
 
         Raises:
             UnsupportedError: It is a flatbuffer.
-            CorruptError: It is no TorchScript archive.
+            CorruptError: It is not a TorchScript archive.
         """
         if artifact.head[4:8] == torch_script.FLATBUFFER:
             raise UnsupportedError(
@@ -68,49 +68,49 @@ class Program:
         self.limits: Limits = artifact.limits
         self.budget = Budget(artifact.limits.max_pickle_opcodes)
         self.map_budget = Budget(artifact.limits.max_pickle_opcodes)
-        self.found = Found()
-        self.said = Said()
+        self.in_pickles = PickledDevices()
+        self.in_code = CodeDevices()
         self.rows: Counter[str] = Counter()
         self.replaced: dict[str, Content] = {}
 
-    def changes(self) -> Changes:
-        """Return what becomes of the members.
+    def changes(self) -> MemberChanges:
+        """Return the changes of members.
 
         Raises:
             UnsupportedError: The program cannot be moved.
             CorruptError: It is damaged.
         """
-        byte_code = self._pickles()
-        self._table()
-        home = {d for d in (*self.found.storages, *self.rows) if d != KEPT}
-        self._codes(home or set(self.found.devices))
-        if kept := set(self.said.kept) & byte_code:
+        bytecode = self._retag_pickles()
+        self._rewrite_table()
+        home = {d for d in (*self.in_pickles.storages, *self.rows) if d != KEPT}
+        self._rewrite_code(home or set(self.in_pickles.devices))
+        if kept := set(self.in_code.kept) & bytecode:
             raise UnsupportedError(
-                f"not supported: mobile byte-code that is moved, but compares with {min(kept)}",
+                f"not supported: mobile bytecode that is moved, but compares with {min(kept)}",
                 where=self.name,
             )
-        return Changes(self.replaced, list(self._normalisations()), list(self._warnings()))
+        return MemberChanges(self.replaced, list(self._normalisations()), list(self._warnings()))
 
-    def _pickles(self) -> set[str]:
-        """Retag the pickles; return the devices that mobile byte-code names."""
-        byte_code: set[str] = set()
+    def _retag_pickles(self) -> set[str]:
+        """Retag the pickles; return the devices that mobile bytecode names."""
+        bytecode: set[str] = set()
         for short in PICKLES:
             name = self.prefix + short
             if name not in self.archive:
                 continue
             data = self.archive.read(name, self.limits.max_pickle_bytes)
             where = f"{self.name}!{name}"
-            new, found = retagged(data, self.device, self.limits, self.budget, where)
+            new, found = retag_pickle(data, self.device, self.limits, self.budget, where)
             self._replace(name, data, new)
-            self.found.storages += found.storages
-            self.found.devices += found.devices
+            self.in_pickles.storages += found.storages
+            self.in_pickles.devices += found.devices
             if short == "bytecode.pkl":
-                byte_code = set(found.devices)
+                bytecode = set(found.devices)
             else:
-                self.found.texts += found.texts
-        return byte_code
+                self.in_pickles.texts += found.texts
+        return bytecode
 
-    def _table(self) -> None:
+    def _rewrite_table(self) -> None:
         """Rewrite the table of tensors of torch 1.0 to 1.2."""
         name = self.prefix + "model.json"
         if name not in self.archive:
@@ -132,25 +132,29 @@ class Program:
             raise UnsupportedError("model.json names devices in another place", where=self.name)
         self._replace(name, data, new)
 
-    def _codes(self, home: set[str]) -> None:
-        """Rewrite source texts, and the maps that lead from them to the author's."""
+    def _rewrite_code(self, home: set[str]) -> None:
+        """Rewrite source texts, and the source maps that lead from them to the author's source."""
         start, left = f"{self.prefix}code/", MAX_CODE_BYTES
         for name in self.archive.members:
             if not name.startswith(start) or not name.endswith(".py"):
                 continue
             code = self.archive.read(name, left)
             left -= len(code)
-            edits = moved(code, self.device, home, self.said)
+            edits = edit_code(code, self.device, home, self.in_code)
             if not edits:
                 continue
-            self._replace(name, code, applied(code, edits))
-            self._map(f"{name}.debug_pkl", edits)
-            self._map(f"{self.prefix}debug/{name[len(start) : -3]}.pkl", edits)  # torch 1.2
+            self._replace(name, code, apply_edits(code, edits))
+            self._shift_source_map(f"{name}.debug_pkl", edits)
+            self._shift_source_map(
+                f"{self.prefix}debug/{name[len(start) : -3]}.pkl", edits
+            )  # torch 1.2
 
-    def _map(self, name: str, edits: list[Edit]) -> None:
+    def _shift_source_map(self, name: str, edits: list[Edit]) -> None:
         if name in self.archive:
             data = self.archive.read(name, self.limits.max_pickle_bytes)
-            self._replace(name, data, shifted(data, edits, self.limits, self.map_budget, name))
+            self._replace(
+                name, data, shift_positions(data, edits, self.limits, self.map_budget, name)
+            )
 
     def _replace(self, name: str, before: bytes, after: bytes) -> None:
         if after != before:
@@ -158,9 +162,9 @@ class Program:
 
     def _normalisations(self) -> Iterator[Normalisation]:
         for what, counts in (
-            ("storages moved", self.found.storages + self.rows),
-            ("device attributes and constants moved", self.found.devices),
-            ("devices in code moved", self.said.literals),
+            ("storages moved", self.in_pickles.storages + self.rows),
+            ("device attributes and constants moved", self.in_pickles.devices),
+            ("devices in code moved", self.in_code.literals),
         ):
             moves = {d: n for d, n in counts.items() if d not in (KEPT, str(self.device))}
             if moves:
@@ -168,19 +172,21 @@ class Program:
                 yield Normalisation(what, sum(moves.values()), f"{detail} to {self.device}")
 
     def _warnings(self) -> Iterator[str]:
-        for text, count in self.said.warnings.items():
+        for text, count in self.in_code.warnings.items():
             yield f"the code {text} ({count} x): left as it is"
-        for text, count in self.found.texts.items():
+        for text, count in self.in_pickles.texts.items():
             yield f"an attribute is the text {text!r} ({count} x): left as it is"
 
 
-def shifted(data: bytes, edits: list[Edit], limits: Limits, budget: Budget, where: str) -> bytes:
-    """Return a source map whose positions in a text follow the edits made to the text.
+def shift_positions(
+    data: bytes, edits: list[Edit], limits: Limits, budget: Budget, where: str
+) -> bytes:
+    """Return a source map whose positions follow the edits of a text.
 
-    It is a tuple of records that begin with a position; since torch 1.11 behind a table of texts.
+    It is a tuple of records that begin with a position; since torch 1.11, after a table of strings.
 
     Raises:
-        CorruptError: It is no pickle.
+        CorruptError: It is not a pickle.
     """
     pickle = Tracer(data, limits, budget, where)
     value = pickle.load()

@@ -1,8 +1,8 @@
-"""Devices in a pickle of torch's: locations of storages, and ``torch.device`` objects.
+"""Replace devices in a torch pickle: locations of storages, and ``torch.device`` objects.
 
 A storage is a persistent id ``("storage", class, key, location, elements)``; a device is a call of
-``torch.device`` with one text (TorchScript, and Python for ``cpu``) or with a text and a number
-(Python). Only those are changed; a text that merely looks like a device is somebody's own.
+``torch.device`` with one string (TorchScript, and Python for ``cpu``) or with a string and an
+integer (Python). Only these are changed. A string that looks like a device is the user's own.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/serialization/pickler.cpp
 (pushStorageOfTensor, pushDevice), https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/Device.cpp
@@ -21,22 +21,22 @@ from formats.errors import UnsupportedError
 from formats.limits import Limits
 
 DEVICE = re.compile(rf"({'|'.join(TORCH_KINDS)})(:\d{{1,3}})?")
-# (array or tensor of the CPU, dtype, device, …): devices without storages are saved so
-BESIDE = frozenset((
+# Calls with (CPU array or tensor, dtype, device, …): tensors of devices without storages
+DEVICE_TENSORS = frozenset((
     "torch._utils._rebuild_device_tensor_from_numpy",
     "torch._utils._rebuild_device_tensor_from_cpu_tensor",
 ))  # fmt: skip
-KEPT = "meta"  # a storage without elements: there is nothing to be moved
+KEPT = "meta"  # a storage without elements, which is not moved
 
 
 @dataclass(slots=True)
-class Found:
-    """What a pickle names, before it was changed.
+class PickledDevices:
+    """The devices that a pickle names, counted.
 
     Attributes:
         storages: Location → how many keys of storages.
         devices: Device → how many ``torch.device`` objects.
-        texts: Texts of somebody's own that look like a device, and stay.
+        texts: Other strings that look like a device and stay.
     """
 
     storages: Counter[str] = field(default_factory=Counter)
@@ -45,33 +45,33 @@ class Found:
 
 
 class _Pickle(Tracer):
-    """A pickle whose devices become another one."""
+    """A pickle whose devices are replaced by one."""
 
     def __init__(
         self, source: bytes, limits: Limits, budget: Budget, where: str, device: TorchDevice
     ) -> None:
         super().__init__(source, limits, budget, where)
         self.device = device
-        self.found = Found()
+        self.found = PickledDevices()
         self.keys: dict[tuple[str, str], None] = {}
-        self.own: set[int] = set()  # where texts that are devices were pushed
-        self.persistent = self._storage
-        self.given: set[int] = set()  # tuples of arguments that were seen
+        self.own: set[int] = set()  # positions of strings that are devices
+        self.persistent = self._retag_storage
+        self.given: set[int] = set()  # tuples of arguments seen
 
     def call(self, function: object, args: object, *, new: bool = False) -> object:
-        """Note a device, and what cannot be looked into."""
+        """Retag a device; refuse what cannot be read."""
         if isinstance(function, Global) and isinstance(args, tuple):
             if function.name == "torch.device":
-                self._device(args)
-            elif function.name in BESIDE:
-                self._beside(args)
+                self._retag_device(args)
+            elif function.name in DEVICE_TENSORS:
+                self._retag_device_tensor(args)
             elif function.name.endswith("._load_from_bytes"):
                 raise UnsupportedError(
                     "a storage that was pickled by itself, in a program", where=self.where
                 )
         return super().call(function, args, new=new)
 
-    def _storage(self, vm: Unpickler, pid: object) -> object:
+    def _retag_storage(self, vm: Unpickler, pid: object) -> object:
         del vm
         if isinstance(pid, tuple) and len(pid) > 4 and pid[0] == "storage":
             location = pid[3]
@@ -86,8 +86,8 @@ class _Pickle(Tracer):
                 self.say(location, self.device.location)
         return Global("storage")
 
-    def _beside(self, args: tuple[object, ...]) -> None:
-        """Change where a tensor goes that is stored as one of the CPU."""
+    def _retag_device_tensor(self, args: tuple[object, ...]) -> None:
+        """Replace the device of a tensor that is stored as a CPU tensor."""
         place = args[2] if len(args) > 2 else None
         if not isinstance(place, Text):
             raise self.corrupt("names a device in a way that we do not know")
@@ -95,7 +95,7 @@ class _Pickle(Tracer):
         self.own.add(place.start)
         self.say(place, f"{self.device}")
 
-    def _device(self, args: tuple[object, ...]) -> None:
+    def _retag_device(self, args: tuple[object, ...]) -> None:
         kind, index = (*args, None, None)[:2]
         if not isinstance(kind, Text) or len(args) > 2:
             raise self.corrupt("names a device in a way that we do not know")
@@ -126,8 +126,8 @@ class _Pickle(Tracer):
         elif wanted is not None:
             self.put(args.start, args.end, numbered(wanted) + tuples.get(opcode, opcode))
 
-    def own_texts(self) -> Counter[str]:
-        """Return texts that look like devices and were used otherwise."""
+    def other_texts(self) -> Counter[str]:
+        """Return strings that look like devices and are not."""
         return Counter(
             f"{text}"
             for pushes in self._pushes.values()
@@ -137,21 +137,21 @@ class _Pickle(Tracer):
 
 
 def _is_python(args: tuple[object, ...], data: bytes) -> bool:
-    """Tell whether Python wrote a device: it memoises the tuple, TorchScript's pickler does not."""
+    """Return whether Python wrote a device: it memoizes the tuple; TorchScript does not."""
     return isinstance(args, Made) and data[args.end : args.end + 1] in (b"q", b"r", b"\x94")
 
 
-def retagged(
+def retag_pickle(
     data: bytes, device: TorchDevice, limits: Limits, budget: Budget, where: str
-) -> tuple[bytes, Found]:
-    """Return a pickle that names one device, and what it named before.
+) -> tuple[bytes, PickledDevices]:
+    """Return a pickle with its devices replaced by one, and the devices that it named.
 
     Raises:
-        CorruptError: It is no pickle, or names storages or devices in another way.
-        UnsupportedError: It holds storages in a way that is not followed.
-        LimitError: It asks for more than the limits grant.
+        CorruptError: It is not a pickle, or names storages or devices in another way.
+        UnsupportedError: It holds storages in a way that is not supported.
+        LimitError: It exceeds the limits.
     """
     pickle = _Pickle(data, limits, budget, where, device)
     pickle.load()
-    pickle.found.texts = pickle.own_texts()
+    pickle.found.texts = pickle.other_texts()
     return pickle.rewritten(), pickle.found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from converter.byte_sizes import readable_size
 from converter.devices.names import TorchDevice, parse_torch_device
 from converter.devices.torch import programs
-from converter.devices.torch.members import rewritten
+from converter.devices.torch.members import rewrite_archive
 from converter.events import Progress, Step
 from converter.options import Options
 from converter.write.plan import Plan, Writing
@@ -149,7 +149,7 @@ def plan(
         warnings=tuple(changes.warnings),
         target=target,
         device=device,
-        pieces=rewritten(artifact, changes.replaced),
+        pieces=rewrite_archive(artifact, changes.replaced),
         limits=artifact.limits,
     )
 

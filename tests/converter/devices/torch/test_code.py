@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from converter.devices.names import parse_torch_device
-from converter.devices.torch.code import Said, applied, moved
+from converter.devices.torch.code import CodeDevices, apply_edits, edit_code
 from formats.errors import LimitError, UnsupportedError
 
 # text, home, device, text afterwards
@@ -65,36 +65,36 @@ UNTOUCHED = [
 
 @pytest.mark.parametrize(("text", "home", "device", "after"), ROWS)
 def test_spellings(text, home, device, after):
-    said = Said()
+    said = CodeDevices()
     code = text.encode()
-    made = applied(code, moved(code, parse_torch_device(device), {home}, said))
+    made = apply_edits(code, edit_code(code, parse_torch_device(device), {home}, said))
     assert made.decode() == after
     assert said.literals.total() == 1
     # what is there, stays there
-    again = Said()
-    assert applied(made, moved(made, parse_torch_device(device), {device}, again)) == made
+    again = CodeDevices()
+    assert apply_edits(made, edit_code(made, parse_torch_device(device), {device}, again)) == made
 
 
 @pytest.mark.parametrize(("text", "home", "device", "expected"), STAYS)
 def test_what_cannot_be_decided_stays_and_is_said(text, home, device, expected):
-    said = Said()
-    assert moved(text.encode(), parse_torch_device(device), {home}, said) == []
+    said = CodeDevices()
+    assert edit_code(text.encode(), parse_torch_device(device), {home}, said) == []
     assert said.warnings == {expected: 1}
 
 
 @pytest.mark.parametrize("text", UNTOUCHED)
 def test_what_only_looks_like_a_device(text):
-    said = Said()
+    said = CodeDevices()
     for device in ("cpu", "cuda:1"):
-        assert moved(text.encode(), parse_torch_device(device), {"cuda:0"}, said) == []
+        assert edit_code(text.encode(), parse_torch_device(device), {"cuda:0"}, said) == []
     assert not said.literals
 
 
 def test_a_comparison_that_would_come_true_is_refused():
     code = b'a = torch.eq(ops.prim.device(x), torch.device("cuda:0"))'
     with pytest.raises(UnsupportedError, match="asks whether it is on cuda:0"):
-        moved(code, parse_torch_device("cuda:0"), {"cpu"}, Said())
-    assert moved(code, parse_torch_device("cuda:1"), {"cpu"}, Said()) == []
+        edit_code(code, parse_torch_device("cuda:0"), {"cpu"}, CodeDevices())
+    assert edit_code(code, parse_torch_device("cuda:1"), {"cpu"}, CodeDevices()) == []
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,14 @@ def test_a_comparison_that_would_come_true_is_refused():
 )
 def test_operators_that_do_not_run_there_are_refused(text, device):
     with pytest.raises(UnsupportedError, match="does not run"):
-        moved(text.encode(), parse_torch_device(device), {"cuda:0"}, Said())
+        edit_code(text.encode(), parse_torch_device(device), {"cuda:0"}, CodeDevices())
     other = "cuda:0" if device == "cpu" else "cpu"
-    assert moved(text.encode(), parse_torch_device(other), {"cuda:0"}, Said()) == []
+    assert edit_code(text.encode(), parse_torch_device(other), {"cuda:0"}, CodeDevices()) == []
     assert (
-        moved(b'print("%b")' % text.encode(), parse_torch_device(device), {"cuda:0"}, Said()) == []
+        edit_code(
+            b'print("%b")' % text.encode(), parse_torch_device(device), {"cuda:0"}, CodeDevices()
+        )
+        == []
     )
 
 
@@ -124,25 +127,25 @@ def test_operators_that_do_not_run_there_are_refused(text, device):
     ],
 )
 def test_lengths_of_packed_sequences_stay_on_the_cpu(text):
-    said = Said()
-    assert moved(text.encode(), parse_torch_device("cuda:0"), {"cuda:0"}, said) == []
+    said = CodeDevices()
+    assert edit_code(text.encode(), parse_torch_device("cuda:0"), {"cuda:0"}, said) == []
     assert said.kept == {"cpu": 1}
 
 
 def test_positions_are_bytes():
     text = 'print("ääää")\na = torch.device("cuda:0")\n'
     code = text.encode()
-    (edit,) = moved(code, parse_torch_device("cpu"), {"cuda:0"}, Said())
+    (edit,) = edit_code(code, parse_torch_device("cpu"), {"cuda:0"}, CodeDevices())
     assert code[edit.start : edit.end] == b'torch.device("cuda:0")'
 
 
 def test_megabytes_of_code():
     line = b'  _1 = torch.add(torch.to(x, torch.device("cuda:0")), torch.mul(y, ((z))))\n'
     code = line * 30_000
-    said = Said()
-    edits = moved(code, parse_torch_device("cpu"), {"cuda:0"}, said)
+    said = CodeDevices()
+    edits = edit_code(code, parse_torch_device("cpu"), {"cuda:0"}, said)
     assert len(edits) == 30_000
-    assert len(applied(code, edits)) == len(code) - 3 * 30_000
+    assert len(apply_edits(code, edits)) == len(code) - 3 * 30_000
 
 
 @pytest.mark.timeout(60)
@@ -161,17 +164,21 @@ def test_megabytes_of_code():
 def test_hostile_texts_take_their_length(code):
     for device in ("cpu", "cuda:0"):
         with contextlib.suppress(LimitError):
-            applied(code, moved(code, parse_torch_device(device), {"cuda:0"}, Said()))
+            apply_edits(
+                code, edit_code(code, parse_torch_device(device), {"cuda:0"}, CodeDevices())
+            )
 
 
 def test_tokens_are_counted_over_all_texts(monkeypatch):
     monkeypatch.setattr("converter.devices.torch.code.MAX_TOKENS", 1000)
-    said = Said()
-    moved(b"device" + b")" * 900, parse_torch_device("cpu"), {"cuda:0"}, said)
+    said = CodeDevices()
+    edit_code(b"device" + b")" * 900, parse_torch_device("cpu"), {"cuda:0"}, said)
     with pytest.raises(LimitError, match="more than 1000"):
-        moved(b"device" + b")" * 900, parse_torch_device("cpu"), {"cuda:0"}, said)
+        edit_code(b"device" + b")" * 900, parse_torch_device("cpu"), {"cuda:0"}, said)
 
 
 def test_calls_nest_only_so_deep():
     with pytest.raises(LimitError, match="nested 1000 deep"):
-        moved(b"device" + b"torch.add(" * 1001, parse_torch_device("cpu"), {"cuda:0"}, Said())
+        edit_code(
+            b"device" + b"torch.add(" * 1001, parse_torch_device("cpu"), {"cuda:0"}, CodeDevices()
+        )

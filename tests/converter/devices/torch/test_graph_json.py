@@ -5,16 +5,16 @@ import json
 import pytest
 
 from converter.devices.names import parse_torch_device
-from converter.devices.torch.graph_json import Graphs, moved
+from converter.devices.torch.graph_json import GraphDevices, move_graph_json
 from formats.errors import CorruptError, LimitError, UnsupportedError
 
 CUDA = {"type": "cuda", "index": 0}
 
 
 def move(text, device, is_old=False):
-    found = Graphs()
+    found = GraphDevices()
     data = text if isinstance(text, bytes) else text.encode()
-    made = moved(
+    made = move_graph_json(
         data, parse_torch_device(device), found, is_old=is_old, limit=1 << 20, where="graph"
     )
     return made.decode(), found

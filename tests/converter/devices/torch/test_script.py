@@ -16,7 +16,7 @@ from repository import FIXTURES
 from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.devices.names import parse_torch_device
 from converter.devices.torch.programs import check_device, move_program
-from converter.devices.torch.tags import retagged
+from converter.devices.torch.tags import retag_pickle
 from converter.options import Options
 from converter.pipeline import convert
 from converter.verification.runners import TORCH_EXTRA
@@ -148,7 +148,7 @@ def test_mobile_byte_code_that_compares_what_stays_is_refused(tmp_path):
     byte_code = b"\x80\x02ctorch\ndevice\nX\x06\0\0\0cuda:3\x85R."
     changed = {"code/__torch__.py": code, "bytecode.pkl": byte_code}
     source = of_records(tmp_path / "lite.ptl", changed, MOVED / "lite-cpu.ptl")
-    with pytest.raises(UnsupportedError, match=r"byte-code.*cuda:3"):
+    with pytest.raises(UnsupportedError, match=r"bytecode.*cuda:3"):
         move(source, "cpu", tmp_path)
 
 
@@ -224,7 +224,7 @@ def test_source_maps_of_torch_1_2_follow_their_own_text(tmp_path):
 
 
 def retag(data, device):
-    return retagged(data, parse_torch_device(device), DEFAULT, Budget(100_000), "pickle")
+    return retag_pickle(data, parse_torch_device(device), DEFAULT, Budget(100_000), "pickle")
 
 
 class Device:
