@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from hosts import (
-    BLACKHEALTHY,
+    BLACKWELL,
     CUDA_12,
     H100,
     KERAS,
@@ -93,7 +93,7 @@ ROWS = [
         "torch",
         "error",
         "sm_120",
-        host(TORCH_CUDA, gpus=nvidia(BLACKHEALTHY), seen=torch_seen(1, ("sm_80", "sm_90"))),
+        host(TORCH_CUDA, gpus=nvidia(BLACKWELL), seen=torch_seen(1, ("sm_80", "sm_90"))),
     ),
     (
         "no-kernel-image",
@@ -383,7 +383,7 @@ def test_a_host_with_nothing_has_no_findings():
 
 def test_what_a_framework_reports_outweighs_the_tables():
     """With compatibility packages and unusual paths, a GPU works that tables rule out."""
-    old = nvidia(BLACKHEALTHY, driver="525.60.13", cuda=(12, 0))
+    old = nvidia(BLACKWELL, driver="525.60.13", cuda=(12, 0))
     seen = torch_seen(1, ("sm_90",), kernel_ran=True) | {
         "tensorflow": ImportResult("2.21.0", ("GPU:0",), {"gpus": 1}),
         "onnxruntime": ImportResult("1.31.1", ("CUDAExecutionProvider",)),
