@@ -48,6 +48,7 @@ class Comparison:
         allow_tf32: Whether a GPU may round products to TF32, on either side.
         allow_cpu_nodes: How many nodes may run on the CPU where another device was asked for.
         example: A registry's .npz, tried beside random inputs where it is of the model's inputs.
+        timeout: Seconds that each runtime may take.
     """
 
     atol: Mapping[str, float] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Comparison:
     allow_tf32: bool = False
     allow_cpu_nodes: int = 0
     example: Path | None = None
+    timeout: float = 900.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What a verification found, in lines for people and as one document for machines."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from converter.cli.references import said
 from converter.cli.terminal import say
@@ -10,61 +10,45 @@ from converter.cli.terminal import say
 if TYPE_CHECKING:  # `--help` need not pay for these
     from converter.verification.device.report import DeviceReport, Side
     from converter.verification.report import GraphReport, Measure
+    from converter.verification.result import Verification
 
 SHOWN = 20  # names of what differs, or is elsewhere
 
 
-class Weights(NamedTuple):
-    """What the comparison of weights found."""
-
-    equal: int
-    different: tuple[str, ...]
-
-
-def document(
-    source: Path,
-    converted: Path,
-    weights: Weights | None,
-    reports: "Mapping[str, GraphReport]",
-    level: str | None,
-) -> None:
+def document(source: Path, converted: Path, found: "Verification") -> None:
     """Print one JSON document."""
     from converter.cli.render import document as show
 
     compared: dict[str, Any] | None = None
-    if weights is not None:
-        compared = {"equal": weights.equal, "different": list(weights.different)}
-    first, *others = reports.values() or (None,)
+    if found.weights is not None:
+        compared = {"equal": found.weights.tensors, "different": [*found.weights.different]}
+    first, *others = found.graphs.values() or (None,)
     show({
         "source": said(source),
         "converted": said(converted),
-        "verified": level,
+        "verified": None if found.level == "none" else found.level,
         "weights": compared,
         "graph": None if first is None else first.plain(),
-        "graphs": {name: r.plain() for name, r in reports.items()} if others else {},
+        "graphs": {name: r.plain() for name, r in found.graphs.items()} if others else {},
     })  # fmt: skip
 
 
-def lines(
-    weights: Weights | None,
-    reports: "Mapping[str, GraphReport]",
-    level: str | None,
-    require: str | None,
-) -> None:
+def lines(found: "Verification", require: str | None) -> None:
     """Print what was found, and last how far that goes."""
+    weights = found.weights
     if weights is None:
         say("weights     not compared: the converted artifact keeps none as the source has them")
     else:
-        say(f"weights     {weights.equal} equal, {len(weights.different)} different")
+        say(f"weights     {weights.tensors} equal, {len(weights.different)} different")
         for name in weights.different[:SHOWN]:
             say(f"            {name}")
-    if not reports:
+    if not found.graphs:
         say("graph       not run: the converted artifact has none")
-    for name, report in reports.items():
-        if len(reports) > 1:
+    for name, report in found.graphs.items():
+        if len(found.graphs) > 1:
             say(f"file        {name}")
         _graph(report)
-    text = level or "nothing"
+    text = "nothing" if found.level == "none" else found.level
     if require is not None and text != require:
         text += f" (required: {require})"
     say(f"verified    {text}")

@@ -158,6 +158,8 @@ ROWS: tuple[Row, ...] = (
         help="Let GPUs round products to TF32."),
     Row("comparison.allow_cpu_nodes", "--allow-cpu-nodes", int, metavar="N", default=0, min=0, commands=ALL,
         help="How many nodes may run on the CPU when another device is requested."),
+    Row("comparison.timeout", "--timeout", float, metavar="SECONDS", default=900.0, commands=("verify",),
+        help="Time limit of each of the two runtimes."),
     Row("max_shard_size", "--max-shard-size", str, metavar="SIZE", default="50GB", commands=BOTH,
         help="Largest safetensors file: 500MB, 5GB, 2GiB."),
     Row("opset", "--opset", int | None, metavar="N", commands=BOTH,

@@ -3,18 +3,16 @@
 What is run, and by whom, follows from the format of the output.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 from converter.events import Compared, Step
 from converter.options import Options
 from converter.verification.report import GraphReport
-from converter.verification.result import Verification
+from converter.verification.result import Verification, Weights
 from converter.verification.verdicts import judged, judged_precision
-from converter.write.plan import Plan
+from converter.write.plan import GraphFile, Plan
 from converter.write.readback import WeightsReport
-from formats import catalog
-from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 
 # Formats of outputs that hold the source's own program.
@@ -45,76 +43,100 @@ def compare_output(
         VerificationError: The outputs differ.
         EnvironmentFault: A child died, hung, or took too much memory.
     """
+    found = None if weights is None else Weights(weights.tensors, weights.nbytes)
     if options.verify in ("none", "weights"):
-        return Verification(weights)
+        return Verification(found)
     files = plan.graph_files()
-    found: Mapping[str, GraphReport] = {}
+    graphs: Mapping[str, GraphReport] = {}
     precision: dict[str, GraphReport] = {}
     if files:
-        from converter.verification.graphs import verify_graph
-        from converter.verification.options import verification_of
-
-        reports = {}
-        for file in files:
-            name = file.graph.signature
-            how = verification_of(options, name or None)
-            report = verify_graph(source, bundle, file.path, options=how)
-            yield from _tell(report, name, several=len(files) > 1)
-            reports[name] = report
-        found = reports
-        for file in files:
-            if file.reduced is None:
-                continue
-            from converter.passes.reduce_precision import NARROW
-            from converter.verification.precision import verify_precision
-            from converter.write.onnx import EMULATED
-
-            name, narrow = file.graph.signature, str(options.precision)
-            report = verify_precision(
-                file.path, file.emulated or file.reduced, file.graph, NARROW[narrow],
-                there=file.reduced, options=verification_of(options),
-            )  # fmt: skip
-            yield Compared(f"{name} in {narrow}".lstrip(), report.plain())
-            yield from judged_precision(
-                report, NARROW[narrow], emulated=options.precision in EMULATED
-            )
-            precision[name] = report
-    else:
-        found = _compare_program(source, bundle, plan, written, format, options)
-        for name, report in found.items():
+        graphs = yield from _compare_graphs(source, bundle, files, options)
+        precision = yield from _compare_precision(files, options)
+    elif format in PROGRAMS:
+        graphs = compare_program(source, bundle, written, format, options, plan.bundle)
+        for name, report in graphs.items():
             for note in report.notes if format == "keras" else ():
                 yield Step("warning", note)
-            yield from _tell(report, name, several=len(found) > 1)
-    return Verification(weights, found, precision)
+            yield Compared(name, report.plain())
+            yield from judged(report, name if len(graphs) > 1 else "")
+    return Verification(found, graphs, precision)
 
 
-def _tell(
-    report: GraphReport, name: str, *, several: bool
-) -> Generator[Compared | Step, None, None]:
-    yield Compared(name, report.plain())
-    yield from judged(report, name if several else "")
+def _compare_graphs(
+    source: Path, bundle: Bundle, files: Sequence[GraphFile], options: Options
+) -> Generator[Compared | Step, None, dict[str, GraphReport]]:
+    """Compare each graph with the source's signature that it was lowered from."""
+    from converter.verification.graphs import verify_graph  # it brings numpy
+
+    reports = {}
+    for file in files:
+        name = file.graph.signature
+        report = verify_graph(source, bundle, file.path, options=options, signature=name or None)
+        yield Compared(name, report.plain())
+        yield from judged(report, name if len(files) > 1 else "")
+        reports[name] = report
+    return reports
 
 
-def _compare_program(
-    source: Path, bundle: Bundle, plan: Plan, written: Path, format: str, options: Options
+def _compare_precision(
+    files: Sequence[GraphFile], options: Options
+) -> Generator[Compared | Step, None, dict[str, GraphReport]]:
+    """Compare each graph of reduced precision with the same in full precision."""
+    from converter.passes.reduce_precision import NARROW
+    from converter.verification.precision import verify_precision
+
+    reports = {}
+    for file in files:
+        if file.reduced is None or file.emulated is None:
+            continue
+        name, dtype = file.graph.signature, NARROW[str(options.precision)]
+        report = verify_precision(
+            file.path, file.emulated, file.graph, dtype, on_device=file.reduced, options=options
+        )
+        yield Compared(f"{name} in {options.precision}".lstrip(), report.plain())
+        yield from judged_precision(report, dtype, emulated=file.emulated != file.reduced)
+        reports[name] = report
+    return reports
+
+
+def compare_program(
+    source: Path,
+    bundle: Bundle,
+    written: Path,
+    format: str,
+    options: Options,
+    planned: Bundle | None = None,
+    signature: str | None = None,
 ) -> Mapping[str, GraphReport]:
-    """Compare the source's own program, as it was written again; nothing where nothing runs."""
-    if format not in PROGRAMS:
-        return {}
-    from converter.verification.options import verification_of  # it brings numpy
+    """Compare a source with its own program, as it was written again.
 
-    how = verification_of(options)
+    Args:
+        source: The artifact.
+        bundle: As read from it.
+        written: The output.
+        format: One of `PROGRAMS`.
+        options: Of the conversion.
+        planned: The output as it was planned, where that is known.
+        signature: Of a SavedModel, the one to compare; all, where there is none.
+
+    Returns:
+        A report by signature.
+
+    Raises:
+        EnvironmentFault: A child died, hung, or took too much memory.
+        UsageError: The user's inputs or tolerances are not for this model.
+    """
     if format == "keras":
         from converter.verification.keras_files import verify_keras
 
-        return {"": verify_keras(source, bundle, written, options=how)}
+        return {"": verify_keras(source, bundle, written, options=options)}
     if format == "savedmodel":
-        from converter.devices.savedmodel.retarget import why_incomparable
         from converter.verification.savedmodel_files import verify_savedmodel
 
-        rewritten = catalog.read(Artifact(written, options.limits), format)
-        unlike = why_incomparable(plan.bundle.metadata.normalisations)
-        return verify_savedmodel(source, bundle, written, rewritten, unlike=unlike, options=how)
+        changes = () if planned is None else tuple(planned.metadata.normalisations)
+        return verify_savedmodel(
+            source, bundle, written, changes=changes, options=options, signature=signature
+        )
     from converter.verification.torch_programs import verify_program
 
-    return verify_program(source, bundle, written, options)
+    return {"": verify_program(source, bundle, written, options=options)}

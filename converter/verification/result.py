@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from converter.options import LEVELS, Options
 from converter.verification.report import GraphReport
-from converter.write.readback import WeightsReport
 from formats.core.bundle import JSON
 from formats.errors import EnvironmentFault, VerificationError
 
@@ -28,6 +27,21 @@ def reached_level(*, weights: bool, graphs: Iterable[str | None]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """What a comparison of weights found, bit for bit.
+
+    Attributes:
+        tensors: Number of tensors that are equal.
+        nbytes: Their bytes, each storage once; 0 where they were not counted.
+        different: Tensors of the source that are changed or missing, each with what is wrong.
+    """
+
+    tensors: int
+    nbytes: int = 0
+    different: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """What was compared of an output, and what was found.
 
@@ -37,7 +51,7 @@ class Verification:
         precision: Each graph of reduced precision, compared with the same in full precision.
     """
 
-    weights: WeightsReport | None = None
+    weights: Weights | None = None
     graphs: Mapping[str, GraphReport] = field(default_factory=dict)
     precision: Mapping[str, GraphReport] = field(default_factory=dict)
 
@@ -52,9 +66,17 @@ class Verification:
         return (*self.graphs.values(), *self.precision.values())
 
     @property
+    def failed(self) -> bool:
+        """Whether anything that was compared differs."""
+        weights = self.weights
+        return bool(weights and weights.different) or any(
+            report.status == "failed" for report in self.reports
+        )
+
+    @property
     def level(self) -> str:
         """How far it is verified: ``none``, ``weights``, ``cpu`` or ``device``."""
-        if any(report.status == "failed" for report in self.reports):
+        if self.failed:
             return "none"
         compared = self.weights is not None and self.weights.tensors > 0
         return reached_level(weights=compared, graphs=(r.reached for r in self.reports))

@@ -1,40 +1,45 @@
-"""A SavedModel that was issued again against its source: both run by TensorFlow.
+"""SavedModels placed on another device against their sources: both run by TensorFlow.
 
 What is compared is what they compute, without devices; and then, where one is asked for, on that
-device: the source put there by us, the other as it places itself. Each signature is run, on the
-same inputs, each side in a child of its own.
+device: the source put there by us, the other as it places itself. Each signature is run on the same
+inputs, each side in a child of its own.
 """
 
-import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 
+from converter.devices.savedmodel.retarget import why_incomparable
 from converter.lower import lower
 from converter.lower.graph import Graph
-from converter.verification.compare import Tolerance, coarsest
-from converter.verification.device.compare import Question, place, verify_on_device
-from converter.verification.device.runs import framework_party
-from converter.verification.graphs import Options, cannot_run, check_names, unable
-from converter.verification.inputs import draw as inputs
-from converter.verification.keras_files import compared
+from converter.options import Options
+from converter.verification.compare import coarsest
+from converter.verification.engine import (
+    Pair,
+    allowance,
+    compare_models,
+    find_obstacle,
+    plan_inputs,
+    tolerance,
+)
 from converter.verification.report import GraphReport
-from converter.verification.runners import NoRun, prepare
 from converter.verification.sources.keras import TensorFlowSource
 from converter.verification.sources.tensorflow import Binding, with_encoded
-from formats.core.bundle import Bundle, Signature, TensorSpec
+from formats import catalog
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle, Normalisation, Signature, TensorSpec
 from formats.errors import CorruptError, UnsupportedError, UsageError
+
+DEFAULT = Options()
 
 
 def verify_savedmodel(
     source: Path,
     bundle: Bundle,
     written: Path,
-    rewritten: Bundle,
     *,
-    unlike: str = "",
-    options: Options | None = None,
+    changes: tuple[Normalisation, ...] = (),
+    options: Options = DEFAULT,
+    signature: str | None = None,
 ) -> Mapping[str, GraphReport]:
     """Compare a SavedModel with its source, signature by signature.
 
@@ -42,9 +47,9 @@ def verify_savedmodel(
         source: The artifact.
         bundle: As read from it.
         written: The folder of the other.
-        rewritten: As read from that.
-        unlike: Why the source itself computes something else on one device, where it does.
-        options: Tolerances and inputs.
+        changes: What was changed in it, as far as that is known.
+        options: Of the conversion: tolerances, inputs, device.
+        signature: The one to compare; all, where there is none.
 
     Returns:
         A report for each signature with outputs; or one, under no name, of why there is none.
@@ -53,25 +58,21 @@ def verify_savedmodel(
         EnvironmentFault: A child died, hung, or took too much memory.
         UsageError: The user's inputs, tolerances or signature are not this model's.
     """
-    options = options or Options()
-    if unlike:
-        return {"": GraphReport("not run", unlike)}
-    reports: dict[str, GraphReport] = {}
+    if reason := why_incomparable(changes):
+        return {"": GraphReport("not run", reason)}
     known = [s.name for s in bundle.signatures]
-    if options.signature not in (None, *known):
-        raise UsageError(f"there is no signature {options.signature!r}", expected=", ".join(known))
-    for signature in bundle.signatures:
-        if not signature.outputs or options.signature not in (None, signature.name):
-            continue
-        begin = perf_counter()
-        report = cannot_run(bundle, options, needs_onnx=False)
-        if report is None:
-            report = _compared(source, bundle, written, rewritten, signature, options)
-        reports[signature.name] = replace(report, seconds=perf_counter() - begin)
-    return reports
+    if signature not in (None, *known):
+        raise UsageError(f"there is no signature {signature!r}", expected=", ".join(known))
+    rewritten = catalog.read(Artifact(written, options.limits), "savedmodel")
+    return {
+        one.name: find_obstacle(bundle, options, needs_onnx=False)
+        or _compare_signature(source, bundle, written, rewritten, one, options)
+        for one in bundle.signatures
+        if one.outputs and signature in (None, one.name)
+    }
 
 
-def _compared(
+def _compare_signature(
     source: Path,
     bundle: Bundle,
     written: Path,
@@ -84,61 +85,33 @@ def _compared(
     if strange:
         return GraphReport("not run", f"{strange[0]!r} of {signature.name!r} is no plain tensor")
     names = [spec.name for spec in signature.outputs]
-    check_names(options, names)
     binding = Binding(
         signature.name,
         tuple(spec.name for spec in specs),
         tuple(names),
         (f"signature {signature.name!r}",),
     )
-    graph = _lowered(bundle, signature.name)
+    graph = _lower(bundle, signature.name)
     if graph is not None and graph.encoded:
         # Bytes that hold something are made of what they decode to.
         specs = [_spec(graph, name) for name in graph.inputs]
         binding = with_encoded(binding, graph, binding.feeds)
-    on = place(options.device, allow_tf32=options.allow_tf32)
-    sides = [
-        TensorFlowSource(source, bundle, options.allowance, binding, graph),
-        # On a device it must be by itself: as what was written for it says.
-        TensorFlowSource(written, rewritten, options.allowance, binding, graph, as_placed=True),
-    ]
+    before = TensorFlowSource(source, bundle, allowance(options), binding, graph)
+    # On a device it must be by itself: as what was written for it says.
+    after = TensorFlowSource(written, rewritten, allowance(options), binding, graph, as_placed=True)
     precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
-    tolerance = Tolerance(options.atol, options.rtol, precision)
-    known = sides[0].hints()
-    found = [known.get(spec.name, inputs.Hint()) for spec in specs]
-    plan = (
-        inputs.from_file(options.inputs, specs)
-        if options.inputs is not None
-        else inputs.plan(specs, found, seed=options.seed, samples=max(options.samples, 1))
+    pair = Pair(
+        reference=before,
+        candidate=after,
+        framework="TensorFlow",
+        runtime="TensorFlow",
+        specs=specs,
+        outputs=names,
+        plan=plan_inputs(specs, before.hints(), options),
+        tolerance=tolerance(options, precision, names),
+        notes=lambda there, _: before.notes(there),
     )
-    with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
-        folders = Path(name, "source"), Path(name, "written")
-        for folder in folders:
-            folder.mkdir()
-        before, after = (prepare(folder, specs, plan) for folder in folders)
-        there = sides[0].run(before)
-        if isinstance(there, NoRun):
-            return unable(there, "TensorFlow")
-        if there.unstable:
-            text = f"the source differs from run to run ({', '.join(there.random)})"
-            return GraphReport("not run", text)
-        # What the source took of alternatives, the other must take as well.
-        after = replace(after, groups=tuple((number,) for number in there.chosen))
-        here = sides[1].run(after)
-        if isinstance(here, NoRun):
-            return GraphReport("failed", f"TensorFlow does not run the output: {here.reason}")
-        chosen = [number for number in there.chosen if number in here.chosen]
-        report = compared(
-            before, after, there, here, chosen, specs, names, tolerance, who="TensorFlow"
-        )
-        if report.status == "passed" and on is not None:
-            cases = {number: before.cases[number].name for number in chosen}
-            alike = Question(names, cases, tolerance, options.allow_cpu_nodes)
-            asked = framework_party(before, there, lambda p, on: sides[0].run(p, on=on))
-            answer = framework_party(after, here, lambda p, on: sides[1].run(p, on=on))
-            report = report.with_device(verify_on_device(asked, answer, alike, on))
-    seed = None if options.inputs else options.seed
-    return replace(report, seed=seed, notes=tuple(sides[0].notes(there)))
+    return compare_models(pair, options)
 
 
 def _spec(graph: Graph, name: str) -> TensorSpec:
@@ -148,7 +121,7 @@ def _spec(graph: Graph, name: str) -> TensorSpec:
     return TensorSpec(name, spec.dtype, None if spec.unranked else sizes)
 
 
-def _lowered(bundle: Bundle, signature: str) -> Graph | None:
+def _lower(bundle: Bundle, signature: str) -> Graph | None:
     """Return the signature's graph, which says what its inputs stand for."""
     try:
         return lower(bundle, signature=signature)

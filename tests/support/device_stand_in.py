@@ -95,7 +95,7 @@ def graph(folder: Path, question: dict, fault: str) -> None:
         }
     (folder / "answer.json").write_text(json.dumps(answer))
     for case in question["cases"]:
-        files = sorted(folder.glob(f"onnx-{case}-*.npy"))
+        files = sorted(folder.glob(f"{question['prefix']}-{case}-*.npy"))
         arrays = [np.load(file) for file in files]
         if fault == "swapped outputs":
             arrays.reverse()

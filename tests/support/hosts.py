@@ -1,4 +1,4 @@
-"""Invented hosts, and parts to build them from."""
+"""Hosts that nobody has: parts to make them up from."""
 
 from converter.doctor.host import Cpu, Gpu, Host, ImportResult, Library, Nvidia, Package
 

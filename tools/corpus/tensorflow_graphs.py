@@ -16,9 +16,9 @@ import onnxruntime
 
 import converter
 from converter import passes
-from converter.child.process import Allowance
 from converter.lower import emit, lower
-from converter.verification.graphs import Options, verify_graph
+from converter.options import Comparison, Options
+from converter.verification.graphs import verify_graph
 from formats.errors import ConvertError, UnsupportedError
 
 SECONDS = 120  # for each of the two runtimes
@@ -60,8 +60,8 @@ def judge(source, bundle, name, file):
     except Exception as e:  # noqa: BLE001 - whatever it raises is its answer
         return "WRONG", f"onnxruntime refuses it: {one_line(e)}"
     try:
-        options = Options(signature=name, allowance=Allowance(SECONDS), samples=2)
-        report = verify_graph(source, bundle, file, options=options)
+        options = Options(comparison=Comparison(timeout=SECONDS, samples=2))
+        report = verify_graph(source, bundle, file, options=options, signature=name)
     except ConvertError as e:
         return "WRONG", one_line(e)
     if report.status == "passed":

@@ -16,7 +16,7 @@ from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.model import is_model
 from converter.lower.onnx import lowering as onnx_lowering
-from converter.options import Arch
+from converter.options import Options
 from converter.verification.device.placement import CPU, On
 from converter.verification.inputs import draw as inputs
 from converter.verification.inputs import graph_hints
@@ -173,25 +173,8 @@ class TorchSource:
         return [*run.notes]
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a user says of a source.
-
-    Attributes:
-        trust: Modules of the user's that its own classes may be taken from.
-        signature: Which of its signatures a file was converted from.
-        arch: Who makes the module that a state dict is of.
-        specs: Inputs of a program that does not record them.
-    """
-
-    trust: Sequence[Trusted] = ()
-    signature: str | None = None
-    arch: Arch | None = None
-    specs: Sequence[TensorSpec] = ()
-
-
 Candidates = Callable[
-    [Path, Bundle, Declared, Allowance, Told],
+    [Path, Bundle, Declared, Options, str | None],
     "list[Source] | GraphReport",
 ]
 
@@ -212,46 +195,48 @@ class Framework:
 
 
 def _keras(
-    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+    path: Path, bundle: Bundle, file: Declared, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
-    del file  # a Keras model has one signature
-    return [KerasSource(path, bundle, allowance, told.trust, _lowered(bundle, told.trust))]
+    del file, signature  # a Keras model has one
+    graph = _lowered(bundle, options.trust)
+    return [KerasSource(path, bundle, _allowance(options), options.trust, graph)]
 
 
 def _tensorflow(
-    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+    path: Path, bundle: Bundle, file: Declared, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
     found: list[Source] = []
-    names = tensorflow_source.signatures_of(bundle, file, told.signature)
+    names = tensorflow_source.signatures_of(bundle, file, signature)
     for name in names or [""]:
-        graph = _lowered(bundle, told.trust, name or None)
+        graph = _lowered(bundle, options.trust, name or None)
         binding = tensorflow_source.bound(bundle, file, graph, name)
         if isinstance(binding, GraphReport):
             return binding
-        found.append(TensorFlowSource(path, bundle, allowance, binding, graph))
+        found.append(TensorFlowSource(path, bundle, _allowance(options), binding, graph))
     return found
 
 
 def _torch(
-    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+    path: Path, bundle: Bundle, file: Declared, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
-    form = torch_source.form_of(bundle, told.arch)
+    del signature  # a program is run by its forward
+    form = torch_source.form_of(bundle, options.arch)
     dtypes = tuple(spec.dtype for spec in file.inputs)
     devices = torch_source.named_devices(bundle)
-    asked = Torch(path, form, dtypes, told.trust, told.arch, devices)
+    asked = Torch(path, form, dtypes, options.trust, options.arch, devices)
     read = _as_written(file)
     try:
-        graph = _lowered(bundle, specs=told.specs or file.inputs)
+        graph = _lowered(bundle, specs=options.inputs or file.inputs)
     except UsageError:
         graph = None  # its inputs go by other names, or there are others
-    return [TorchSource(allowance, asked, graph or read, read)]
+    return [TorchSource(_allowance(options), asked, graph or read, read)]
 
 
 def _onnx(
-    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, told: Told
+    path: Path, bundle: Bundle, file: Declared, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
-    del told  # a file is what it is
-    found = onnx_file.source_of(path, bundle, file, allowance, _lowered(bundle))
+    del signature  # a file has one
+    found = onnx_file.source_of(path, bundle, file, _allowance(options), _lowered(bundle))
     return found if isinstance(found, GraphReport) else [found]
 
 
@@ -265,6 +250,10 @@ FRAMEWORKS: Mapping[str, Framework] = {
     "torch_modules": _TORCH,
     STATE_DICT: _TORCH,
 }
+
+
+def _allowance(options: Options) -> Allowance:
+    return Allowance(options.comparison.timeout)
 
 
 def _as_written(file: Declared) -> Graph | None:

@@ -41,6 +41,7 @@ class OnnxSource:
     ) -> SourceRun | NoRun:
         """Run it in onnxruntime: of each case the first alternative that it takes."""
         del layers  # it has none
+        there = "" if on.device is None else "onnxruntime fails there: "
         outputs = {spec.name: spec.dtype for spec in self.own.outputs}
         chosen: dict[int, int] = {}
         refused: dict[int, str] = {}
@@ -57,9 +58,11 @@ class OnnxSource:
                 self.path, prepared, [*asked.values()], outputs, self.allowance,
                 prefix="out", on=on,
             )  # fmt: skip
-            if run.refused or run.no_device:
-                lacks = bool(run.no_device)
-                return NoRun(run.refused or run.no_device, is_missing=False, lacks_device=lacks)
+            if run.no_device:
+                text = f"onnxruntime {run.runtime.version}: {run.no_device}"
+                return NoRun(text, is_missing=False, lacks_device=True, placement=run.placement)
+            if run.refused:
+                return NoRun(f"{there}{run.refused}", is_missing=False)
             for i, case in asked.items():
                 if case in run.errors:
                     refused.setdefault(i, f"{prepared.cases[case].name}: {run.errors[case]}")
@@ -67,7 +70,8 @@ class OnnxSource:
                     chosen[i] = case
         left = [text for i, text in refused.items() if i not in chosen]
         if run is None or not chosen:
-            return NoRun("; ".join(left[:1]) or "there is nothing to run it on", is_missing=False)
+            said = "; ".join(left[:1]) or "there is nothing to run it on"
+            return NoRun(f"{there}{said}", is_missing=False)
         cases = tuple(case for _, case in sorted(chosen.items()))
         dtypes = [spec.dtype for spec in self.own.outputs]
         inputs = [

@@ -16,8 +16,8 @@ from converter.verification.compare import (
     says_little,
     settled,
 )
+from converter.verification.engine import _with_layers
 from converter.verification.first_difference import Located
-from converter.verification.graphs import looked_into
 from converter.verification.report import CaseReport, GraphReport, LayerDifference, Runtime
 
 STRICT = Tolerance(atol={"": 0.0})
@@ -131,14 +131,14 @@ def test_where_outputs_are_always_empty_layers_are_compared_in_their_place():
     empty = np.zeros((1, 0), "f4")
     outputs = settled({"a": [measured(empty, empty), measured(empty, empty)]})
     report = GraphReport("failed", "differs", outputs=outputs)
-    passed = looked_into(report, Located(None, equal=5, measured=3))
+    passed = _with_layers(report, Located(None, equal=5, measured=3))
     assert (passed.status, passed.reason, passed.layers) == ("passed", "", 5)
     assert passed.outputs["a"].passed
     assert "3 layers were compared in its place" in passed.notes[0]
-    assert looked_into(report, Located(None, equal=5)).status == "failed"  # those were empty, too
+    assert _with_layers(report, Located(None, equal=5)).status == "failed"  # those were empty, too
     wider = settled({"a": [measured(empty, np.zeros((1, 0, 2), "f4"))]})
     report = replace(report, outputs=outputs | wider)
-    assert looked_into(report, Located(None, equal=5, measured=3)).status == "failed"
+    assert _with_layers(report, Located(None, equal=5, measured=3)).status == "failed"
 
 
 def test_dtype_and_shape_must_be_the_same():

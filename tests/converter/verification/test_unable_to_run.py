@@ -8,14 +8,14 @@ import sys
 from dataclasses import replace
 
 import pytest
+from comparing import comparing
 from repository import ROOT
 
 import converter
 from converter import cli
-from converter.child.process import Allowance
 from converter.cli.app import run
 from converter.verification import runners
-from converter.verification.graphs import Options, verify_graph
+from converter.verification.graphs import verify_graph
 from formats.core.bundle import Finding
 from formats.errors import EnvironmentFault, UsageError
 
@@ -75,7 +75,7 @@ def test_a_broken_framework_is_none(bundle, model, stand_in):
 
 
 def test_no_onnxruntime_says_what_to_install(bundle, model, monkeypatch):
-    monkeypatch.setattr("converter.verification.graphs.has_onnxruntime", lambda: False)
+    monkeypatch.setattr("converter.verification.engine.has_onnxruntime", lambda: False)
     report = verify_graph(SOURCE, bundle, model)
     assert (report.status, report.lacking) == ("not run", 'pip install "model-convert[cpu]"')
 
@@ -138,7 +138,7 @@ def test_a_framework_that_dies_or_hangs_is_the_environments_fault(
 ):
     stand_in(["keras", "tensorflow"], text)
     with pytest.raises(EnvironmentFault, match=complaint):
-        verify_graph(SOURCE, bundle, model, options=Options(allowance=Allowance(3)))
+        verify_graph(SOURCE, bundle, model, options=comparing(timeout=3))
 
 
 def test_a_python_that_is_none(bundle, model, monkeypatch):
@@ -167,7 +167,7 @@ def test_weights_alone_are_not_run(bundle, model):
 def test_a_bound_for_an_output_that_is_not_there(bundle, model, stand_in):
     stand_in(["keras", "tensorflow"], "sys.exit('it was run')")
     with pytest.raises(UsageError, match="names the output 'fra'; expected far, near"):
-        verify_graph(SOURCE, bundle, model, options=Options(atol={"fra": 1.0}))
+        verify_graph(SOURCE, bundle, model, options=comparing(atol={"fra": 1.0}))
 
 
 # -- the command ---------------------------------------------------------------------------------

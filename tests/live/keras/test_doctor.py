@@ -1,4 +1,4 @@
-"""Stored outcomes and tables, compared with Keras and TensorFlow; --run with both loaders."""
+"""The stored words of Keras beside Keras itself, and --run beside both loaders."""
 
 import json
 import re

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from comparing import comparing
 from repository import ROOT
 
 import converter
 from converter.cli.app import run
-from converter.verification.graphs import Options
 from converter.verification.keras_files import verify_keras
 from converter.verification.runners import PYTHON_VARIABLE
 from converter.write.keras import archive
@@ -92,12 +92,12 @@ def test_the_command_fails_on_a_fault(tmp_path, capsys):
 def test_the_users_inputs_and_bounds(tmp_path):
     source, bundle, path = written("text.keras", tmp_path)
     np.savez(tmp_path / "mine.npz", tokens=np.array([[1, 5, 0], [9, 10, 3]]))
-    report = verify_keras(source, bundle, path, options=Options(inputs=tmp_path / "mine.npz"))
+    report = verify_keras(source, bundle, path, options=comparing(inputs=tmp_path / "mine.npz"))
     assert report.status == "passed", report.reason
     assert report.seed is None
     assert [c.inputs["tokens"] for c in report.cases] == [("int32", (2, 3))]
     with pytest.raises(UsageError, match="names the output 'other'"):
-        verify_keras(source, bundle, path, options=Options(atol={"other": 1.0}))
+        verify_keras(source, bundle, path, options=comparing(atol={"other": 1.0}))
 
 
 def test_a_bias_that_keras_adds_along_another_axis_is_noted(tmp_path):
@@ -126,4 +126,4 @@ def test_a_file_that_keras_does_not_load_is_no_success(tmp_path):
 
     report = verify_keras(*written("image.h5", tmp_path, without))
     assert report.status == "failed"
-    assert "Keras does not run the file" in report.reason
+    assert "Keras does not run the output" in report.reason

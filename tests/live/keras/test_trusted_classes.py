@@ -11,13 +11,14 @@ import sys
 import numpy as np
 import onnx_run
 import pytest
+from comparing import comparing
 from repository import SUPPORT
 
 from converter.child.process import PYTHON_VARIABLE
 from converter.child.trust import Trusted
 from converter.lower.keras.lowering import lower
 from converter.reading import read
-from converter.verification.graphs import Options, verify_graph
+from converter.verification.graphs import verify_graph
 from formats.errors import UnsupportedError
 
 pytestmark = [
@@ -74,6 +75,6 @@ def test_verification_gives_the_classes_to_keras(models, tmp_path):
     source = models / "scaled.keras"
     options = converter.Options(trust=TRUST, verify="none")
     out = converter.convert(source, to="onnx", out=tmp_path / "m.onnx", options=options).path
-    report = verify_graph(source, read(source), out, options=Options(trust=TRUST))
+    report = verify_graph(source, read(source), out, options=comparing(trust=TRUST))
     assert (report.status, report.reason) == ("passed", "")
     assert verify_graph(source, read(source), out).status == "not run"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from comparing import comparing
 from onnx_run import write_onnx
 from repository import ROOT
 from tensorflow_server import stand_in
@@ -21,7 +22,7 @@ from converter.cli import DEFAULT
 from converter.cli.app import run
 from converter.lower import lower
 from converter.lower.graph import Graph, Spec, Trace
-from converter.verification.graphs import Options, verify_graph
+from converter.verification.graphs import verify_graph
 from converter.verification.runners import PYTHON_VARIABLE
 from converter.verification.savedmodel_files import verify_savedmodel
 from converter.verification.sources import keras as sources
@@ -153,9 +154,9 @@ def test_the_signature_of_a_file_is_found_by_what_it_computes(tmp_path):
     report = verify_graph(*args)
     assert report.status == "passed", report.reason
     assert report.notes == ("signature 'doubled'",)
-    report = verify_graph(*args, options=Options(signature="serving_default"))
+    report = verify_graph(*args, signature="serving_default")
     assert report.status == "failed"
-    assert verify_graph(*args, options=Options(signature="doubled")).status == "passed"
+    assert verify_graph(*args, signature="doubled").status == "passed"
 
 
 def test_a_signature_without_inputs(tmp_path):
@@ -253,7 +254,7 @@ def test_words_and_tables_of_a_file(tmp_path, monkeypatch):
     }  # fmt: skip
     graph.nodes = [sources_node("Gather", ["table", "ids"], ["b"])]
     without_lowering(monkeypatch, graph)
-    report = verify_graph(*words(tmp_path / "m.onnx"), options=Options(samples=4))
+    report = verify_graph(*words(tmp_path / "m.onnx"), options=comparing(samples=4))
     assert report.status == "passed", report.reason
     assert not report.skipped
     assert len(report.cases) == 8
@@ -324,7 +325,7 @@ def test_several_meta_graphs(tmp_path):
         weights["w"] = weights["w"] * np.float32(factor)
         written(path, nodes, inputs, outputs, weights | {"part": weights["part"][:2]})
         for name in ("serving_default", "serving_default@serve, gpu"):
-            report = verify_graph(source, bundle, path, options=Options(signature=name))
+            report = verify_graph(source, bundle, path, signature=name)
             assert report.status == status, report.reason
             assert report.notes == (f"signature {name!r}",)
 
@@ -470,7 +471,7 @@ def test_a_branch_that_is_taken_or_not(tmp_path):
     assert report.status == "passed", report.reason
     for flag in (True, False):
         np.savez(tmp_path / "i.npz", x=np.ones((2, 3), "f4"), is_training=np.array(flag))
-        report = verify_graph(source, bundle, path, options=Options(inputs=tmp_path / "i.npz"))
+        report = verify_graph(source, bundle, path, options=comparing(inputs=tmp_path / "i.npz"))
         assert report.status == "passed", report.reason
 
 
@@ -591,7 +592,7 @@ def test_a_frozen_graph_with_a_loop_and_dropout_that_is_switched_off(tmp_path, m
 def test_dropout_that_is_not_switched_off_is_not_comparable(tmp_path, monkeypatch):
     without_lowering(monkeypatch, FROZEN)
     np.savez(tmp_path / "i.npz", ids=np.array([[1, 2], [3, 4]]), keep_prob=np.float32(0.5))
-    options = Options(inputs=tmp_path / "i.npz")
+    options = comparing(inputs=tmp_path / "i.npz")
     report = verify_graph(*frozen(tmp_path / "m.onnx"), options=options)
     assert report.status == "not run"
     assert "(RandomUniform): not comparable" in report.reason
@@ -708,7 +709,7 @@ def decoded(parsing, path, name, signature, change=None):
 )
 def test_what_bytes_decode_to_is_fed_as_bytes(tmp_path, parsing, name, signature, kind):
     args = decoded(parsing, tmp_path / "m.onnx", name, signature)
-    report = verify_graph(*args, options=Options(signature=signature))
+    report = verify_graph(*args, signature=signature)
     assert report.status == "passed", report.reason
     assert any(note.endswith(f"is fed as {kind}") for note in report.notes)
 
@@ -726,24 +727,23 @@ def test_a_wrong_place_of_a_sparse_value_shows(tmp_path, parsing):
             node.inputs[:] = ["few/lengths" if n == "ids/lengths" else n for n in node.inputs]
 
     args = decoded(parsing, tmp_path / "m.onnx", "features", "serving_default", mistaken)
-    assert verify_graph(*args, options=Options(signature="serving_default")).status == "failed"
+    assert verify_graph(*args, signature="serving_default").status == "failed"
 
 
 def test_lengths_that_contradict_values_are_refused(tmp_path, parsing):
     args = decoded(parsing, tmp_path / "m.onnx", "features", "twice")
     given = {"dense": np.ones((2, 3), "f4"), "ids/values": np.arange(4), "ids/lengths": [1, 2]}
     np.savez(tmp_path / "x.npz", **given)
-    options = Options(signature="twice", inputs=tmp_path / "x.npz")
+    options = comparing(inputs=tmp_path / "x.npz")
     with pytest.raises(UsageError, match="says 3 values, and 'ids/values' has 4"):
-        verify_graph(*args, options=options)
+        verify_graph(*args, options=options, signature="twice")
     np.savez(tmp_path / "x.npz", **given | {"ids/lengths": np.array([1, 3])})
-    report = verify_graph(*args, options=options)
+    report = verify_graph(*args, options=options, signature="twice")
     assert report.status == "passed", report.reason
 
 
 def test_a_savedmodel_issued_again_is_fed_as_its_source(parsing):
     source = parsing / "features"
     bundle = converter.read(source)
-    options = Options(signature="twice")
-    reports = verify_savedmodel(source, bundle, source, bundle, options=options)
+    reports = verify_savedmodel(source, bundle, source, signature="twice")
     assert reports["twice"].status == "passed", reports["twice"].reason

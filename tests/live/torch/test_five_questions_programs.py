@@ -56,7 +56,7 @@ def test_torchscript_traced_on_cuda(tmp_path):
 
     out = tmp_path / "out.pt"
     convert(source, out, "--to", "torchscript", "--device", "cpu", "--require", "cpu")
-    assert torch.equal(torch.jit.load(out)(x), y)
+    torch.testing.assert_close(torch.jit.load(out)(x), y)  # another processor rounds otherwise
 
 
 def test_torchscript_scripted_for_cuda(tmp_path):
@@ -68,7 +68,7 @@ def test_torchscript_scripted_for_cuda(tmp_path):
     out = tmp_path / "out.pt"
     options = ("--to", "torchscript", "--device", "cpu", "--input", "x:float32:4")
     assert convert(source, out, *options)["graph"]["status"] == "passed"
-    assert torch.equal(torch.jit.load(out)(x), y)
+    torch.testing.assert_close(torch.jit.load(out)(x), y)  # another processor rounds otherwise
 
 
 def test_an_exported_program_with_cuda_constants(tmp_path):
@@ -78,7 +78,7 @@ def test_an_exported_program_with_cuda_constants(tmp_path):
     out = tmp_path / "out.pt2"
     convert(source, out, "--to", "pt2", "--device", "cpu", "--require", "cpu")
     program = torch.export.load(out)
-    assert torch.equal(program.module()(x), y)
+    torch.testing.assert_close(program.module()(x), y)  # another processor rounds otherwise
     assert {str(t.device) for t in program.state_dict.values()} == {"cpu"}
 
 
@@ -96,7 +96,7 @@ def test_a_program_for_a_device_that_is_not_here(name, target, tmp_path):
     x, y = recorded("traced" if target == "torchscript" else "exported")
     loaded = load(back)
     run = loaded if target == "torchscript" else loaded.module()
-    assert torch.equal(run(x), y)
+    torch.testing.assert_close(run(x), y)  # another processor rounds otherwise
 
 
 def test_a_fault_in_a_moved_program_is_caught(tmp_path, monkeypatch):

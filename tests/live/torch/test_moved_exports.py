@@ -165,7 +165,7 @@ def test_before_and_after(tmp_path):
     with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
         torch.export.load(path)
     made = torch.export.load(move(path, "cpu", tmp_path))
-    assert torch.equal(made.module()(x), y)
+    torch.testing.assert_close(made.module()(x), y)  # another processor rounds otherwise
     (example,), _ = made.example_inputs
     assert example.device.type == "cpu"
     assert torch.equal(example, x)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from comparing import comparing
 from tensorflow_server import stand_in
 
 import converter
@@ -19,7 +20,7 @@ from converter.devices.names import parse_device
 from converter.lower.graph import Graph, Spec, Trace
 from converter.options import Arch
 from converter.verification.device.placement import On
-from converter.verification.graphs import Options, verify_graph
+from converter.verification.graphs import verify_graph
 from converter.verification.inputs.draw import Case
 from converter.verification.runners import NoRun, prepare
 from converter.verification.sources import keras as sources
@@ -114,7 +115,7 @@ MODELS = parse_trust([f"torch_models={torch_models.__file__}"])
 
 def told(form, **more):
     arch = Arch("torch_models:Heads") if form == "state_dict" else None
-    return Options(arch=arch, trust=MODELS, **more)
+    return comparing(arch=arch, trust=MODELS, **more)
 
 
 def converted(path, flipped=False, dtype="float32", change=None, nan=False):
@@ -235,7 +236,7 @@ def test_a_graph_of_fewer_inputs(artifacts, tmp_path):
 
 def test_keys_that_do_not_match_are_listed_both_ways(artifacts, tmp_path):
     source = artifacts["state_dict"]
-    options = Options(arch=Arch("torch_models:Other"), trust=MODELS)
+    options = comparing(arch=Arch("torch_models:Other"), trust=MODELS)
     report = verify_graph(
         source, converter.read(source), converted(tmp_path / "m.onnx"), options=options
     )
@@ -256,7 +257,7 @@ def test_keys_that_do_not_match_are_listed_both_ways(artifacts, tmp_path):
 )
 def test_a_factory_that_does_not_do(artifacts, tmp_path, factory, arguments, said):
     source = artifacts["state_dict"]
-    options = Options(arch=Arch(factory, arguments))
+    options = comparing(arch=Arch(factory, arguments))
     report = verify_graph(
         source, converter.read(source), converted(tmp_path / "m.onnx"), options=options
     )
@@ -269,7 +270,7 @@ def test_tensors_of_other_shapes_are_named(tmp_path):
     torch.save(nn.Linear(3, 4).state_dict(), source)
     path = written(tmp_path / "m.onnx", [("Identity", "x", "y")], [value("x", "float32", "n", 3)],
                    [value("y", "float32", "n", 3)])  # fmt: skip
-    options = Options(arch=Arch("torch.nn:Linear", {"in_features": 4, "out_features": 4}))
+    options = comparing(arch=Arch("torch.nn:Linear", {"in_features": 4, "out_features": 4}))
     report = verify_graph(source, converter.read(source), path, options=options)
     assert "1 tensors have other shapes: weight is [4, 3], not [4, 4]" in report.reason
 
@@ -285,7 +286,7 @@ def test_a_state_dict_in_safetensors(tmp_path):
         tmp_path / "m.onnx", [("Gemm", "x weight bias", "y", {"transB": 1})],
         [value("x", "float32", "n", 6)], [value("y", "float32", "n", 4)], weights,
     )  # fmt: skip
-    options = Options(arch=Arch("torch.nn:Linear", {"in_features": 6, "out_features": 4}))
+    options = comparing(arch=Arch("torch.nn:Linear", {"in_features": 6, "out_features": 4}))
     report = verify_graph(out, converter.read(out), path, options=options)
     assert report.status == "passed", report.reason
 
@@ -303,7 +304,7 @@ def of_script(tmp_path, model, nodes, inputs, outputs, weights=(), **options):
     source = tmp_path / "s.pt"
     torch.jit.script(model.eval()).save(str(source))
     path = written(tmp_path / "m.onnx", nodes, inputs, outputs, weights)
-    return verify_graph(source, converter.read(source), path, options=Options(**options))
+    return verify_graph(source, converter.read(source), path, options=comparing(**options))
 
 
 def test_each_case_begins_with_the_state_that_was_saved(tmp_path):
@@ -468,7 +469,7 @@ def test_the_first_difference_is_named(tmp_path, monkeypatch, form, wrong):
                    [value("y", "float32", "n", 4)], weights)  # fmt: skip
     graph = traced((layers["one"], "a"), (layers["two"], "c"))
     monkeypatch.setattr(sources, "_lowered", lambda *_, **__: graph)
-    options = Options(trust=MODELS)
+    options = comparing(trust=MODELS)
     report = verify_graph(source, converter.read(source), path, options=options)
     assert report.status == "failed"
     assert report.first_difference.layer == layers[wrong]

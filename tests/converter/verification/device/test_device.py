@@ -8,13 +8,14 @@ import json
 from pathlib import Path
 
 import pytest
+from comparing import comparing
 from device_stand_in import install
 from repository import ROOT
 
 import converter
 import formats
 from converter.cli.app import run
-from converter.verification.graphs import Options, verify_graph
+from converter.verification.graphs import verify_graph
 from formats.errors import EnvironmentFault
 
 pytest.importorskip("onnxruntime")
@@ -53,7 +54,7 @@ def verified(tmp_path, monkeypatch, converted, known):
         install(tmp_path, monkeypatch, model=model, converted=fault, source=source_fault)
         key = (fault, source_fault, source, str(options))
         if key not in known:
-            bundle, told = converter.read(source), Options(device="cuda:0", **options)
+            bundle, told = converter.read(source), comparing(device="cuda:0", **options)
             known[key] = verify_graph(source, bundle, model, options=told)
         return known[key]
 
@@ -178,7 +179,7 @@ def test_outputs_that_differ_on_the_cpu_are_not_run_on_the_device(verified, conv
     onnx.save(model, other)
     verified()  # installs the stand-in
     bundle = converter.read(PAIRS)
-    report = verify_graph(PAIRS, bundle, other, options=Options(device="cuda:0"))
+    report = verify_graph(PAIRS, bundle, other, options=comparing(device="cuda:0"))
     assert (report.status, report.device) == ("failed", None)
 
 

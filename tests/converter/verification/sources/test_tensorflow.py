@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from comparing import comparing
 from onnx_run import write_onnx
 from repository import ROOT
 
 import converter
 from converter.lower import lower
 from converter.verification import runners
-from converter.verification.graphs import Options, verify_graph
+from converter.verification.graphs import verify_graph
 from converter.verification.onnx_values import Declared
 from converter.verification.report import GraphReport
 from converter.verification.sources.tensorflow import bound, output_names, signatures_of
@@ -27,7 +28,7 @@ numpy_helper = pytest.importorskip("onnx.numpy_helper")
 
 FIXTURES = ROOT / "fixtures" / "verify_tensorflow"
 HEADS = FIXTURES / "heads"
-GIVEN = Options(inputs=FIXTURES / "heads.inputs.npz", signature="serving_default")
+GIVEN = comparing(inputs=FIXTURES / "heads.inputs.npz")
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ ANSWERS = COMPUTES + "answer(**facts)"
 
 def test_what_tensorflow_computed_is_what_the_graph_computes(bundle, model, stand_in):
     stand_in(ANSWERS)
-    report = verify_graph(HEADS, bundle, model, options=GIVEN)
+    report = verify_graph(HEADS, bundle, model, options=GIVEN, signature="serving_default")
     assert report.status == "passed", report.reason
     assert str(report.source) == "tensorflow 9.9 on CPU:0"
     assert report.notes == ("signature 'serving_default'",)
@@ -113,14 +114,14 @@ def retype(graph):
 def test_planted_faults_are_found(bundle, model, stand_in, edit):
     stand_in(ANSWERS)
     edited(model, edit)
-    report = verify_graph(HEADS, bundle, model, options=GIVEN)
+    report = verify_graph(HEADS, bundle, model, options=GIVEN, signature="serving_default")
     assert report.status == "failed"
     assert report.reason
 
 
 def test_an_input_of_another_dtype_than_the_sources(bundle, model, stand_in):
     stand_in(COMPUTES + "facts['inputs'][1][1] = 'float64'; answer(**facts)")
-    report = verify_graph(HEADS, bundle, model, options=GIVEN)
+    report = verify_graph(HEADS, bundle, model, options=GIVEN, signature="serving_default")
     assert report.reason == "input 'zeta' is float32; the source's is float64"
     assert report.status == "failed"
 
@@ -128,7 +129,7 @@ def test_an_input_of_another_dtype_than_the_sources(bundle, model, stand_in):
 def test_outputs_that_are_random_are_never_passed(bundle, model, stand_in):
     text = COMPUTES + "facts |= dict(unstable=[0, 1], random=['RandomUniform']); answer(**facts)"
     stand_in(text)
-    report = verify_graph(HEADS, bundle, model, options=GIVEN)
+    report = verify_graph(HEADS, bundle, model, options=GIVEN, signature="serving_default")
     assert (report.status, report.outputs) == ("not run", {})
     assert report.reason == (
         "'far', 'near' of the source itself differs from run to run (RandomUniform): not comparable"
@@ -151,7 +152,7 @@ UNABLE = [
 @pytest.mark.parametrize(("text", "reason"), UNABLE)
 def test_a_source_that_does_not_run_is_not_verified(bundle, model, stand_in, text, reason):
     stand_in(text)
-    report = verify_graph(HEADS, bundle, model, options=GIVEN)
+    report = verify_graph(HEADS, bundle, model, options=GIVEN, signature="serving_default")
     assert (report.status, report.lacking) == ("not run", None)
     assert report.reason == (
         f"no TensorFlow here runs the source: verified on weights only (tensorflow 9.9: {reason})"

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from comparing import comparing
 from onnx_run import write_onnx
 from repository import ROOT
 
@@ -16,7 +17,7 @@ from converter.devices.names import parse_device
 from converter.lower import lower
 from converter.options import Arch
 from converter.verification.device.placement import On
-from converter.verification.graphs import Options, verify_graph
+from converter.verification.graphs import verify_graph
 from converter.verification.inputs.draw import Case
 from converter.verification.runners import NoRun, prepare
 from converter.verification.sources.torch import Torch, form_of, moved, named_devices, run_torch
@@ -78,7 +79,7 @@ ANSWERS = COMPUTES + "answer(**facts)"
 def test_what_torch_computed_is_what_the_graph_computes(stand_in, tmp_path, name):
     stand_in(f"assert question['form'] == {PROGRAMS[name]!r}\n{ANSWERS}")
     bundle, model = converter.read(FIXTURES / name), lowered(tmp_path / "m.onnx", name)
-    report = verify_graph(FIXTURES / name, bundle, model, options=Options(inputs=GIVEN))
+    report = verify_graph(FIXTURES / name, bundle, model, options=comparing(inputs=GIVEN))
     assert report.status == "passed", report.reason
     assert str(report.source) == "torch 9.9 on cpu"
     assert max(m.max_rel for m in report.outputs.values()) < 1e-6
@@ -124,7 +125,7 @@ def test_planted_faults_are_found(stand_in, tmp_path, edit, complaint):
     stand_in(ANSWERS)
     source, model = FIXTURES / "heads.pt2", lowered(tmp_path / "m.onnx")
     edited(model, edit)
-    report = verify_graph(source, converter.read(source), model, options=Options(inputs=GIVEN))
+    report = verify_graph(source, converter.read(source), model, options=comparing(inputs=GIVEN))
     assert report.status == "failed"
     assert complaint in report.reason
 
@@ -137,7 +138,7 @@ def test_a_state_dict_goes_with_its_factory(stand_in, tmp_path):
     )
     source, model = FIXTURES / "heads.ckpt", lowered(tmp_path / "m.onnx")
     bundle = converter.read(source)
-    options = Options(inputs=GIVEN, arch=Arch("nets:Heads", {"width": 3}))
+    options = comparing(inputs=GIVEN, arch=Arch("nets:Heads", {"width": 3}))
     report = verify_graph(source, bundle, model, options=options)
     assert report.status == "passed", report.reason
     report = verify_graph(source, bundle, model)
@@ -156,7 +157,7 @@ def test_a_state_dict_goes_with_its_factory(stand_in, tmp_path):
 def test_what_is_not_run_says_why(stand_in, tmp_path, facts, said, lacking):
     stand_in(f"answer({facts})")
     source, model = FIXTURES / "heads.pt", lowered(tmp_path / "m.onnx")
-    report = verify_graph(source, converter.read(source), model, options=Options(inputs=GIVEN))
+    report = verify_graph(source, converter.read(source), model, options=comparing(inputs=GIVEN))
     assert report.status == "not run"
     assert said in report.reason
     assert (report.lacking == 'pip install "model-convert[torch]"') == lacking

@@ -1,0 +1,386 @@
+"""The comparison of two models: a source and what was written of it, each run by its own runtime.
+
+Both are given the same inputs, in two batch sizes and two of every other free size. What cannot be
+compared is reported as not run, with the reason; it is never taken for success, nor for failure.
+Where outputs differ, or hardly depend on the inputs, layers are compared as well; where a device
+was asked for and both agree on the CPU, both are run there too.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Protocol
+
+import numpy as np
+
+from converter.child.process import Allowance
+from converter.options import Options
+from converter.verification.compare import Tolerance, are_empty, compare, says_little, settled
+from converter.verification.device.compare import Question, beside, place, verify_on_device
+from converter.verification.device.placement import CPU, On
+from converter.verification.device.runs import framework_party
+from converter.verification.first_difference import Located
+from converter.verification.inputs import draw as inputs
+from converter.verification.inputs.draw import Case, Hint
+from converter.verification.report import CaseReport, GraphReport, Measure
+from converter.verification.runners import (
+    FRAMEWORK_EXTRA,
+    ONNX_EXTRA,
+    TORCH_EXTRA,
+    NoRun,
+    Prepared,
+    SourceRun,
+    has_onnxruntime,
+    output,
+    prepare,
+)
+from converter.verification.sources.keras import FRAMEWORKS
+from converter.verification.sources.torch import form_of
+from formats.core.bundle import Bundle, Finding, TensorSpec
+from formats.errors import UsageError
+
+ANY_NUMBER = 1 << 31
+
+
+class Model(Protocol):
+    """A model that a runtime runs."""
+
+    def run(
+        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
+    ) -> SourceRun | NoRun:
+        """Run it on cases, and return the outputs of layers too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A source and what was written of it, and how they are compared.
+
+    Attributes:
+        reference: The source.
+        candidate: What was written of it.
+        framework: Of the source, for messages.
+        runtime: Of the candidate, for messages.
+        specs: Of the inputs of both.
+        outputs: Names of the outputs, in order.
+        plan: Of each case its alternatives, one of which the source must take.
+        tolerance: What may differ.
+        notes: What a reader of the report should know of both runs.
+        mismatch: Why the inputs are not the source's, given its run, or "".
+        locate: Compares layers in the case of a number, given the inputs of both sides; None where
+            that cannot be done.
+        has_more_outputs: Whether the source may give more outputs than it declares.
+    """
+
+    reference: Model
+    candidate: Model
+    framework: str
+    runtime: str
+    specs: Sequence[TensorSpec]
+    outputs: Sequence[str]
+    plan: Sequence[Sequence[Case]]
+    tolerance: Tolerance
+    notes: Callable[[SourceRun, SourceRun], Sequence[str]] = lambda there, _: there.notes
+    mismatch: Callable[[SourceRun], str] = lambda _: ""
+    locate: Callable[[Prepared, Prepared, int], Located] | None = None
+    has_more_outputs: bool = False
+
+    def with_outputs_of(self, run: SourceRun) -> "Pair":
+        """Return the pair with a name for each output that the source has given."""
+        if not self.has_more_outputs:
+            return self
+        count = len(run.dtypes[run.chosen[0]])
+        more = (f"output-{i}" for i in range(len(self.outputs), count))
+        return replace(self, outputs=[*self.outputs[:count], *more])
+
+
+# -- what a user asks for --------------------------------------------------------------------------
+
+
+def allowance(options: Options) -> Allowance:
+    """Return what each child may use."""
+    return Allowance(options.comparison.timeout)
+
+
+def requested_device(options: Options) -> On | None:
+    """Return where both models are run besides the CPU, or None.
+
+    A device is compared on where that was asked for, or where the device is here.
+
+    Raises:
+        UsageError: It is no device's name.
+    """
+    asked = "device" in (options.verify, options.require) or options.verify == "auto"
+    device = options.device if asked else None
+    try:
+        return place(device, allow_tf32=options.comparison.allow_tf32)
+    except UsageError:
+        if "device" in (options.verify, options.require):
+            raise
+        return None  # only the target has a word for it
+
+
+def allowed_cpu_nodes(options: Options) -> int:
+    """Return how many nodes may run on the CPU where another device was asked for.
+
+    Unasked, what a runtime leaves on the CPU by design (strings, shapes) is counted, and is no
+    failure.
+    """
+    allowed = options.comparison.allow_cpu_nodes
+    is_asked = "device" in (options.verify, options.require)
+    return allowed if is_asked or allowed else ANY_NUMBER
+
+
+def tolerance(options: Options, precision: str, outputs: Sequence[str]) -> Tolerance:
+    """Return what may differ in models of a precision.
+
+    Raises:
+        UsageError: A bound names an output that is not there.
+    """
+    how, known = options.comparison, {"", *outputs}
+    for option, given in (("--atol", how.atol), ("--rtol", how.rtol)):
+        for name in given:
+            if name not in known:
+                raise UsageError(
+                    f"{option} names the output {name!r}", expected=", ".join(sorted(known - {""}))
+                )
+    return Tolerance(how.atol, how.rtol, precision)
+
+
+def plan_inputs(
+    specs: Sequence[TensorSpec],
+    hints: Mapping[str, Hint],
+    options: Options,
+    *,
+    is_varied: bool = False,
+    with_example: bool = False,
+) -> list[list[Case]]:
+    """Return the user's inputs, or drawn ones.
+
+    Args:
+        specs: Of the inputs.
+        hints: What is known of them, by name.
+        options: ``inputs``, ``seed``, ``samples`` and ``example`` of the comparison.
+        is_varied: Whether alternatives are drawn, of which the source takes one.
+        with_example: Whether a registry's example is tried besides.
+
+    Raises:
+        UsageError: The user's inputs are not for this model.
+    """
+    how = options.comparison
+    if how.inputs is not None:
+        return inputs.from_file(how.inputs, specs)
+    found = [hints.get(spec.name, Hint()) for spec in specs]
+    plan = inputs.plan(
+        specs, found, seed=how.seed, samples=max(how.samples, 1), is_varied=is_varied
+    )
+    return [*(inputs.from_example(how.example, specs) if with_example else ()), *plan]
+
+
+# -- what can be run -------------------------------------------------------------------------------
+
+
+def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> GraphReport | None:
+    """Return the report of a source that nothing here can or may run, or None."""
+    kind = form_of(bundle, options.arch)
+    if not kind:
+        return GraphReport("not run", "the source records no computation")
+    if kind not in FRAMEWORKS:
+        return GraphReport("not run", f"graphs of kind {kind} are not run yet")
+    # What Keras looks up by name, it finds in trusted modules or nowhere.
+    findings = [
+        f for f in bundle.metadata.findings if f.kind != "custom-object" or not options.trust
+    ]
+    if findings:
+        found = describe_findings(findings)
+        return GraphReport("not run", f"the source would run code of its own ({found})")
+    if needs_onnx and not has_onnxruntime():
+        return lacking_onnxruntime()
+    framework = FRAMEWORKS[kind]
+    if not framework.may_be_here():
+        return report_skipped(NoRun("", is_missing=True), framework.name)
+    return None
+
+
+def describe_findings(findings: Sequence[Finding]) -> str:
+    """Return the first of some findings, and how many more there are."""
+    rest = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+    return f"{findings[0].kind}: {findings[0].subject}{rest}"
+
+
+def lacking_onnxruntime() -> GraphReport:
+    """Return the report where onnxruntime is not installed."""
+    return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
+
+
+def report_skipped(run: NoRun, framework: str) -> GraphReport:
+    """Return the report of a model that no framework here runs."""
+    if run.is_missing:
+        return GraphReport(
+            "not run",
+            f"no {framework} is installed that could run the source"
+            + (f" ({run.reason})" if run.reason else ""),
+            lacking=TORCH_EXTRA if framework == "torch" else FRAMEWORK_EXTRA,
+        )
+    return GraphReport(
+        "not run", f"no {framework} here runs the source: verified on weights only ({run.reason})"
+    )
+
+
+# -- the comparison --------------------------------------------------------------------------------
+
+
+def compare_models(pair: Pair, options: Options) -> GraphReport:
+    """Run a source and what was written of it on the same inputs, and compare what they compute.
+
+    Returns:
+        A report; ``failed`` where outputs differ or nothing could be compared.
+
+    Raises:
+        EnvironmentFault: A child died, hung, or took too much memory.
+    """
+    begin = perf_counter()
+    on = requested_device(options)
+    with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
+        report = _compare_in(Path(name), pair, on, options)
+    seed = None if options.comparison.inputs else options.comparison.seed
+    if report.cases:
+        report = replace(report, seed=seed)
+    return replace(report, seconds=perf_counter() - begin)
+
+
+def _compare_in(folder: Path, pair: Pair, on: On | None, options: Options) -> GraphReport:
+    theirs = prepare(folder, pair.specs, pair.plan)
+    there = pair.reference.run(theirs)
+    if isinstance(there, NoRun):
+        return report_skipped(there, pair.framework)
+    pair = pair.with_outputs_of(there)
+    # What the source took of alternatives, the candidate must take as well.
+    ours = beside(theirs, there.chosen, "candidate")
+    here = pair.candidate.run(ours)
+    if isinstance(here, NoRun):
+        if here.is_missing:
+            return report_skipped(here, pair.runtime)
+        reason = f"{pair.runtime} does not run the output: {here.reason}"
+        return GraphReport("failed", reason, source=there.runtime)
+    report = replace(
+        _compare_outputs(pair, theirs, ours, there, here),
+        notes=tuple(dict.fromkeys(pair.notes(there, here))),
+    )
+    if wrong := pair.mismatch(there):
+        return replace(report, status="failed", reason=wrong)
+    if report.status == "passed" and on is not None:
+        cases = {number: theirs.cases[number].name for number in there.chosen}
+        question = Question(
+            pair.outputs, cases, pair.tolerance, allowed_cpu_nodes(options), there.unstable
+        )
+        parties = (
+            framework_party(theirs, there, lambda p, on: pair.reference.run(p, on=on)),
+            framework_party(ours, here, lambda p, on: pair.candidate.run(p, on=on)),
+        )
+        report = report.with_device(verify_on_device(*parties, question, on))
+    case = _case_to_look_into(report, there.chosen)
+    if case is None or pair.locate is None:
+        return report
+    return _with_layers(report, pair.locate(theirs, ours, case))
+
+
+def _compare_outputs(
+    pair: Pair, theirs: Prepared, ours: Prepared, there: SourceRun, here: SourceRun
+) -> GraphReport:
+    report = GraphReport(
+        "failed", "", None, there.runtime, here.runtime,
+        cases=_describe_cases(pair, theirs, there), skipped=there.refused,
+    )  # fmt: skip
+    if here.refused:
+        return replace(report, reason=f"{pair.runtime} fails on {here.refused[0]}")
+    unstable = there.unstable | here.unstable
+    measures: dict[str, list[Measure]] = {}
+    arrays: dict[str, list[np.ndarray]] = {}
+    for number in there.chosen:
+        dtypes, others = there.dtypes[number], here.dtypes[number]
+        counts = len(others), len(dtypes)
+        if set(counts) != {len(pair.outputs)}:
+            text = f"the converted model has {counts[0]} outputs, the source {counts[1]}"
+            return replace(report, reason=text)
+        for i, name in enumerate(pair.outputs):
+            if i in unstable:
+                continue
+            expected = output(theirs, "out", number, i, dtypes[i])
+            found = output(ours, "out", number, i, others[i])
+            measure = compare(name, expected, found, pair.tolerance, theirs.cases[number].name)
+            measures.setdefault(name, []).append(measure)
+            arrays.setdefault(name, []).append(expected.data)
+    outputs = {
+        name: replace(
+            measure,
+            says_little=bool(measure.elements)
+            and says_little(arrays[name], measures[name][0].atol),
+        )
+        for name, measure in settled(measures).items()
+    }
+    failed = [m for m in outputs.values() if not m.passed]
+    if failed:
+        reason = f"{len(failed)} of {len(outputs)} outputs differ: {failed[0].name!r}: "
+        return replace(report, reason=reason + failed[0].problems[0], outputs=outputs)
+    if unstable:
+        reason = _describe_unstable(pair, unstable, there)
+        return replace(report, status="not run", reason=reason, outputs=outputs)
+    if not outputs:
+        return replace(report, reason="there is no output to compare")
+    return replace(report, status="passed", outputs=outputs)
+
+
+def _describe_cases(pair: Pair, prepared: Prepared, run: SourceRun) -> tuple[CaseReport, ...]:
+    return tuple(
+        CaseReport(
+            prepared.cases[number].name,
+            {
+                spec.name: (spec.dtype, array.shape)
+                for spec, array in zip(pair.specs, prepared.cases[number].arrays, strict=True)
+            },
+        )
+        for number in run.chosen
+    )
+
+
+def _describe_unstable(pair: Pair, unstable: frozenset[int], there: SourceRun) -> str:
+    """Return why outputs are not comparable."""
+    names = ", ".join(repr(pair.outputs[i]) for i in sorted(unstable))
+    rest = "; all others agree" if len(unstable) < len(pair.outputs) else ""
+    why = f" ({', '.join(there.random)})" if there.random else ""
+    return f"{names} of the source itself differs from run to run{why}: not comparable{rest}"
+
+
+def _case_to_look_into(report: GraphReport, chosen: Sequence[int]) -> int | None:
+    """Return the number of a case in which layers must be compared, or None."""
+    wanted = [m for m in report.outputs.values() if not m.passed or m.says_little]
+    if not wanted:
+        return None
+    names = {m.worst_case for m in wanted if not m.passed}
+    numbers = {case.name: n for case, n in zip(report.cases, chosen, strict=True)}
+    return min((n for name, n in numbers.items() if name in names), default=chosen[-1])
+
+
+def _with_layers(report: GraphReport, found: Located) -> GraphReport:
+    """Return a report with what the comparison of layers adds to it."""
+    report = replace(report, layers=found.equal, first_difference=found.difference)
+    if found.difference is None and found.measured and are_empty(report.outputs):
+        names = ", ".join(map(repr, report.outputs))
+        note = f"{names} has no elements at any size that was tried: {found.measured} layers were"
+        outputs = {n: replace(m, problems=()) for n, m in report.outputs.items()}
+        notes = (*report.notes, f"{note} compared in its place")
+        return replace(report, status="passed", reason="", outputs=outputs, notes=notes)
+    if report.status == "failed":
+        where = "no layer alone differs by more than noise, or none can be looked at"
+        if found.difference is not None:
+            where = f"the first layer that differs is {found.difference}"
+        return replace(report, reason=f"{report.reason}; {where}")
+    names = ", ".join(repr(m.name) for m in report.outputs.values() if m.says_little)
+    if found.difference is not None:
+        reason = f"the layer {found.difference} differs, which {names} does not show"
+        return replace(report, status="failed", reason=reason)
+    note = f"{names} hardly depends on the inputs: {found.equal} layers were compared as well"
+    return replace(report, notes=(*report.notes, note))

@@ -1,0 +1,172 @@
+"""A converted artifact against its source: weights bit by bit, graphs by running both.
+
+Weights are compared where the converted artifact keeps them under the source's names, or under
+those that the target ``keras`` gives them. A graph, a `.keras` file, a SavedModel or a torch
+program is run, and so is the source; with a device, both are run there too, and must have been
+there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from converter.devices.names import parse_device
+from converter.normalise.groups import select_groups
+from converter.normalise.prefixes import strip_prefixes
+from converter.options import LEVELS, Options, check
+from converter.reading import read
+from converter.tensor_diff import diff
+from converter.verification.graphs import verify_graph
+from converter.verification.outputs import compare_program
+from converter.verification.report import GraphReport
+from converter.verification.result import Verification, Weights
+from converter.write.keras import archive
+from formats import catalog
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle
+from formats.errors import UnsupportedError, UsageError
+
+GRAPH, MANIFEST, TRITON = "model.onnx", "manifest.json", "config.pbtxt"
+KEEPS_NAMES = ("portable", "safetensors")  # formats that hold the source's tensors as they are
+OF_TORCH = ("torchscript", "torch-export")
+LIKE_THE_SOURCE = ("torch", *OF_TORCH)  # formats that do so where the source is of the same
+DEFAULT = Options()
+
+
+def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Verification:
+    """Compare a converted artifact with its source.
+
+    Args:
+        source: What was converted.
+        converted: An ONNX or `.keras` file, or whatever else was written of the source.
+        options: Tolerances and inputs of the comparison, ``checkpoint``, ``signatures`` (at most
+            one), ``device``, ``require``, trusted modules and inputs.
+
+    Returns:
+        What was compared, and how far it is verified. Graphs are named by their files.
+
+    Raises:
+        SourceError: One of both is unreadable.
+        UsageError: The options are not for these artifacts.
+        EnvironmentFault: A child died, hung, or took too much memory.
+    """
+    check(options)
+    if options.device is not None:
+        options = replace(options, verify="device")
+    is_host = options.device in (None, "none") or parse_device(str(options.device)).is_host
+    if options.require == "device" and is_host:
+        raise UsageError("--require device", expected="--device cuda:0, GPU:0, …")
+    bundle = read(source, checkpoint=options.checkpoint, limits=options.limits)
+    files = _graph_files(converted)
+    if converted.is_dir() and files and not (converted / MANIFEST).exists():
+        form = "onnx"  # one file for each signature, or an entry of Triton's
+    else:
+        form = catalog.detect(Artifact(converted, options.limits)).format.id
+    weights = _compare_weights(bundle, converted, form, options)
+    return Verification(weights, _compare_graphs(source, bundle, converted, form, files, options))
+
+
+def exit_code(found: Verification, require: str | None) -> int:
+    """Return the exit code of a verification: 0, 1 where it failed, 7 where something is missing.
+
+    Args:
+        found: What was verified.
+        require: The least that must be verified, or None.
+    """
+    if found.failed:
+        return 1
+    if require is not None and LEVELS.index(found.level) < LEVELS.index(require):
+        has_no_device = any(report.device is not None for report in found.reports)
+        return 7 if require == "device" and has_no_device else 1
+    if found.level != "none":
+        return 0
+    return 7 if any(report.lacking for report in found.reports) else 1
+
+
+def _graph_files(converted: Path) -> list[Path]:
+    """Return the ONNX files that an artifact is, or holds, the default one first."""
+    if (converted / TRITON).is_file():
+        return sorted(converted.glob(f"*/{GRAPH}"))
+    if converted.is_dir():
+        found = sorted(converted.glob("model*.onnx"), key=lambda p: (p.name != GRAPH, p.name))
+        return found if (converted / GRAPH).is_file() else []
+    return [converted] if converted.suffix == ".onnx" else []
+
+
+def _compare_weights(
+    bundle: Bundle, converted: Path, format: str, options: Options
+) -> Weights | None:
+    """Compare the weights, where the converted artifact keeps them as the source has them."""
+    if format == "keras":
+        return _compare_variables(bundle, converted, options)
+    is_alike = format in LIKE_THE_SOURCE and format == bundle.metadata.format
+    if not bundle.weights or not (format in KEEPS_NAMES or is_alike):
+        return None
+    artifact = Artifact(converted, options.limits)
+    written = catalog.read(artifact, format)
+    catalog.check_expansion(written, artifact)
+    found = diff(bundle, written)
+    wrong = tuple(f"{d.a} ({d.kind})" for d in found if d.kind in ("changed", "only in A"))
+    return Weights(sum(d.kind in ("equal", "renamed") for d in found), different=wrong)
+
+
+def _compare_variables(bundle: Bundle, converted: Path, options: Options) -> Weights | None:
+    """Compare a `.keras` file's variables with those that the source would be written with."""
+    try:
+        model = strip_prefixes(select_groups(bundle, ()), "auto")
+        wanted = archive.plan_file(model, options.trust).variables
+    except UnsupportedError:
+        return None  # the file is somebody else's: its variables have their own paths
+    found = archive.read_again(converted)
+    if not wanted or not any(path in found for path in wanted):
+        return None
+    wrong = [f"{path} (only in A)" for path in wanted if path not in found]
+    equal = 0
+    for path in (path for path in wanted if path in found):
+        a, b = wanted[path], found[path]
+        if (a.dtype, a.shape) == (b.dtype, b.shape) and a.tobytes() == b.tobytes():
+            equal += 1
+        else:
+            wrong.append(f"{path} (changed)")
+    return Weights(equal, different=tuple(wrong))
+
+
+def _compare_graphs(
+    source: Path,
+    bundle: Bundle,
+    converted: Path,
+    format: str,
+    files: Sequence[Path],
+    options: Options,
+) -> Mapping[str, GraphReport]:
+    """Return a report for each of a converted artifact's graphs, by its file."""
+    signature = next(iter(options.signatures), None)
+    if files:
+        top = converted if converted.is_dir() else converted.parent
+        return {
+            str(file.relative_to(top)): verify_graph(
+                source, bundle, file, options=options, signature=signature
+            )
+            for file in files
+        }
+    if format not in ("keras", "savedmodel", *OF_TORCH):
+        return {}
+    if format in OF_TORCH and format != bundle.metadata.format:
+        reason = f"{converted.name} is {format}, and is compared with a source of the same format"
+        return {converted.name: GraphReport("not run", reason)}
+    if format in OF_TORCH:
+        options = replace(options, device=_named_device(converted, format, options))
+    kind = bundle.topology.kind if bundle.topology is not None else ""
+    if format == "savedmodel" and kind != "graphdef":
+        reason = "a SavedModel is compared with what TensorFlow runs, and the source is none"
+        return {converted.name: GraphReport("not run", reason)}
+    found = compare_program(source, bundle, converted, format, options, signature=signature)
+    return {name or converted.name: report for name, report in found.items()}
+
+
+def _named_device(converted: Path, format: str, options: Options) -> str:
+    """Return the device of a torch program: the one asked for, or the one that it names itself."""
+    if options.device not in (None, "none"):
+        return parse_device(str(options.device)).torch
+    recorded = catalog.read(Artifact(converted, options.limits), format).metadata.devices
+    return next((name for name in recorded if name != "cpu"), "cpu")
