@@ -57,12 +57,12 @@ def _compare_devices(source: Source, host: Host) -> list[Difference]:
         torch = find_torch(host)
         absent = [d for d in source.named_devices if check_device(d, torch)]
         kinds = [("cuda", torch.cuda_devices), ("mps", int(torch.mps)), ("xpu", int(torch.xpu))]
-        sees = ", ".join(f"{n} {kind}" for kind, n in kinds if n) or "the CPU alone"
+        sees = ", ".join(f"{n} {kind}" for kind, n in kinds if n) or "only the CPU"
     elif source.tensorflow:
         count = count_gpus(host)
         indices = {device: gpu_index(device) for device in source.named_devices}
         absent = [d for d, index in indices.items() if index is not None and index >= count]
-        sees = f"{count} GPU(s)" if count else "the CPU alone"
+        sees = f"{count} GPU(s)" if count else "only the CPU"
     else:
         return []
     return [Difference("device", ", ".join(absent), sees)] if absent else []

@@ -1,4 +1,4 @@
-"""Hosts that nobody has: parts to make them up from."""
+"""Invented hosts, and parts to build them from."""
 
 from converter.doctor.host import Cpu, Gpu, Host, ImportResult, Library, Nvidia, Package
 

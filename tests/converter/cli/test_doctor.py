@@ -1,4 +1,4 @@
-"""``convert doctor`` as a user meets it: its text, its document, its exit codes."""
+"""The command ``convert doctor``: its text, its JSON, its exit codes."""
 
 import json
 import shlex
@@ -20,7 +20,7 @@ BARE = host()
 
 @pytest.fixture
 def doctor(monkeypatch, capsys):
-    """Return a function that runs the command on a made-up host: exit code, output, errors."""
+    """Return a function that runs the command on an invented host: exit code, output, errors."""
 
     def run(made, *arguments):
         monkeypatch.setattr(diagnosis, "probe_host", lambda *a, **k: made)
@@ -41,7 +41,7 @@ def test_this_very_host():
     assert done.stderr == ""
 
 
-def test_a_host_that_is_well(doctor):
+def test_a_healthy_host(doctor):
     code, out, err = doctor(host(TORCH))
     assert (code, err) == (0, "")
     for word in ("host", "python", "nvidia", "no GPU, no driver", "torch", "nothing is wrong"):

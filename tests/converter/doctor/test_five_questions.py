@@ -1,4 +1,4 @@
-"""The five questions of DESIGN.md: what the official loader says, why, and what mends it.
+"""The five questions of DESIGN.md: what the official loader raises, why, and what fixes it.
 
 Each has a file as its author would have it, on a host as its asker has it. What the loaders say is
 compared with the real ones in the other tests of this folder; the tests of the targets show that
@@ -83,7 +83,7 @@ def test_why_does_a_multi_gpu_savedmodel_fail_to_load(doctor, savedmodel):
     assert "Cannot assign a device for operation" in codes["placement-absent"]["why"]
     (device,) = [d for d in found["differences"] if d["what"] == "device"]
     assert "GPU:1" in device["recorded"]
-    assert device["here"] == "the CPU alone"
+    assert device["here"] == "only the CPU"
     by_loader = {p["loader"]: p for p in found["predictions"]}
     assert by_loader["keras.models.load_model(path)"]["message"].startswith("File format not supp")
     assert "--to savedmodel --device none" in commands(found)

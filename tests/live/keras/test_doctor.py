@@ -1,4 +1,4 @@
-"""The stored words of Keras beside Keras itself, and --run beside both loaders."""
+"""Stored outcomes and tables, compared with Keras and TensorFlow; --run with both loaders."""
 
 import json
 import re

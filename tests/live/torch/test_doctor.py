@@ -1,4 +1,4 @@
-"""The doctor beside torch itself: what is stored is what torch says, and --run confirms it."""
+"""The doctor compared with torch: its stored outcomes, and --run."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def stored_by(torch_version):
 def test_the_stored_outcomes_are_torchs():
     script = (
         "import json, sys; sys.path.insert(0, sys.argv[1]); import make_torch_outcomes as m;"
-        "print(json.dumps(m.made()))"
+        "print(json.dumps(m.collect()))"
     )
     command = [sys.executable, "-c", script, str(FIXTURES / "doctor")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=110)
@@ -36,7 +36,7 @@ def doctor(*arguments):
     return found
 
 
-def test_torch_is_asked_what_it_sees():
+def test_torch_reports_what_it_sees():
     seen = doctor(FIXTURES / "torch" / "torch2.13-zip.pth")["host"]["seen"]["torch"]
     assert seen["problem"] == ""
     assert seen["version"] == torch.__version__

@@ -1,4 +1,4 @@
-"""Predictions confirmed by a loader that is really run: when it is, and what its answer makes."""
+"""Predictions confirmed by calling the loader: when it is called, and what its answer changes."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Predictions for Keras, beside what keras 3.15 and tf_keras 2.21 really said (fixtures/doctor)."""
+"""Predictions for Keras, compared with keras 3.15 and tf_keras 2.21 (fixtures/doctor)."""
 
 import json
 import shutil
@@ -64,7 +64,7 @@ def test_the_loader_that_works_is_named():
     assert "it was one of Keras 2" in three.why
 
 
-def test_what_is_not_installed_is_said_so():
+def test_a_loader_that_is_not_installed_is_marked():
     row = CONFIGS[0]
     three, two = keras_rules.predict(KerasFacts("hdf5", ".h5", row["config"]), host(KERAS))
     assert (three.installed, two.installed) == (True, False)
@@ -73,7 +73,7 @@ def test_what_is_not_installed_is_said_so():
     assert not two.installed
 
 
-def test_a_keras_2_of_its_own_days_is_the_loader_of_keras_2():
+def test_an_installed_keras_2_is_the_loader_of_keras_2():
     made = host(package("keras", "2.15.0"), package("tensorflow", "2.15.1"))
     row = next(r for r in CONFIGS if r["name"] == "CuDNNLSTM")
     found = keras_rules.predict(KerasFacts("hdf5", ".h5", row["config"]), made)

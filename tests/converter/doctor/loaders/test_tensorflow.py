@@ -1,4 +1,4 @@
-"""Predictions for TensorFlow, beside what tensorflow 2.21 said (fixtures/doctor)."""
+"""Predictions for TensorFlow, compared with tensorflow 2.21 (fixtures/doctor)."""
 
 import json
 import zipfile
@@ -85,7 +85,7 @@ def test_where_the_gpu_is_its_placements_are_no_finding():
     assert "sees 1 GPU(s)" in found.what
 
 
-def test_that_nothing_is_placed_is_said_where_there_is_a_gpu():
+def test_free_placement_is_noted_where_there_is_a_gpu():
     free = TensorFlowFacts("savedmodel", {"MatMul": 1}, {"/device:CPU:0": 1})
     (note,) = check_placement(free, GPU)
     assert (note.code, note.severity) == ("placement-free", "note")
@@ -121,7 +121,7 @@ def test_which_gpu_a_device_names(device, index):
     assert gpu_index(device) == index
 
 
-def test_tensorflows_own_word_counts():
+def test_what_tensorflow_reports_outweighs_its_build():
     assert tensorflow_rules.count_gpus(GPU) == 1
     blind = host(
         TENSORFLOW, gpus=nvidia(H100), seen={"tensorflow": ImportResult("2.21", facts={"gpus": 0})}

@@ -1,4 +1,4 @@
-"""Predictions for torch, beside what torch 2.13 said (fixtures/doctor/torch_outcomes.json)."""
+"""Predictions for torch, compared with torch 2.13 (fixtures/doctor/torch_outcomes.json)."""
 
 import io
 import json
@@ -113,7 +113,7 @@ def test_the_allow_list_is_torchs_own():
         (host(TORCH_CUDA, gpus=nvidia(), seen=torch_seen(3)), 3, True),
     ],
 )
-def test_what_torch_must_see(made, cuda, built):
+def test_which_devices_torch_sees(made, cuda, built):
     assert (find_torch(made).cuda_devices, find_torch(made).cuda_built) == (cuda, built)
 
 
@@ -127,7 +127,7 @@ def test_the_first_refusal_decides():
         assert torch_rules.predict(facts(*events), CPU)[0].cause == cause
 
 
-def test_map_location_mends_devices_and_nothing_else():
+def test_map_location_fixes_devices_and_nothing_else():
     plain, mapped = torch_rules.predict(facts(("storage", "cuda:1")), CPU)
     assert (plain.outcome, mapped.outcome, plain.mends) == ("fails", "loads", 'map_location="cpu"')
     plain, mapped = torch_rules.predict(facts(("global", "__main__.Net")), CPU)
@@ -143,7 +143,7 @@ def test_one_gpu_and_a_tag_of_the_second():
     assert second.outcome == "loads"
 
 
-def test_a_torch_before_weights_only_runs_code_and_only_that_would_tell():
+def test_the_outcome_is_unknown_where_torch_runs_code():
     old = host(package("torch", "2.5.1", cuda=None, hip=None))
     assert torch_rules.predict(facts(("global", "__main__.Net")), old)[0].outcome == "unknown"
     assert torch_rules.predict(facts(("global", "torch.FloatStorage")), old)[0].outcome == "loads"
@@ -151,7 +151,7 @@ def test_a_torch_before_weights_only_runs_code_and_only_that_would_tell():
 
 
 @pytest.mark.parametrize("name", ["os.system", "posix.system", "nt.system", "sys.exit"])
-def test_blocked_modules_are_named_as_such(name):
+def test_blocked_modules_are_reported_as_blocked(name):
     assert "is blocked" in check_global(name).message
 
 

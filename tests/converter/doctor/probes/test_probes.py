@@ -1,4 +1,4 @@
-"""Probes on made-up trees: fake site-packages, /proc, /sys and toolkit, and a fake nvidia-smi."""
+"""Probes on fake trees: site-packages, /proc, /sys, a toolkit and an nvidia-smi."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def test_tensorflows_build_is_parsed():
 
 
 @pytest.mark.parametrize("text", ["", "x = (", "x = __import__('os').getpid()", "\0", "(" * 5000])
-def test_damaged_build_files_say_nothing(text):
+def test_damaged_build_files_are_ignored(text):
     assert parse_torch_build(text).get("cuda") is None
     assert parse_tensorflow_build(text) == {}
 
@@ -116,8 +116,8 @@ def test_libraries_of_paths_wheels_and_toolkits(tmp_path):
     wheels = {"nvidia-cudnn-cu12": "9.3.0.75", "nvidia-cuda-runtime": "13.0.96"}
     packages = {name: (Package(name, version, "/site"),) for name, version in wheels.items()}
     found = find_libraries(packages, {"LD_LIBRARY_PATH": f"{old}{os.pathsep}/gone"}, tmp_path)
-    told = [(x.name, x.version, x.origin) for x in found]
-    assert told == [
+    listed = [(x.name, x.version, x.origin) for x in found]
+    assert listed == [
         ("cudnn", "8.9.7", "LD_LIBRARY_PATH"),
         ("cudnn", "9.3.0.75", "wheel nvidia-cudnn-cu12"),
         ("cudart", "13.0.96", "wheel nvidia-cuda-runtime"),
@@ -294,7 +294,7 @@ def test_the_kernel_and_the_bus_tell_of_what_nvml_does_not(tmp_path):
     assert (found.driver, found.via, found.pci_gpus) == ("535.104.05", "/proc", 1)
 
 
-# -- frameworks, in children ----------------------------------------------------------------------
+# -- frameworks, in child processes ---------------------------------------------------------------
 
 
 def fake_python(tmp_path, monkeypatch, name, text):
@@ -318,7 +318,7 @@ assert os.environ.get("CUDA_VISIBLE_DEVICES") == {visible!r}, os.environ.get("CU
 
 
 @pytest.mark.parametrize("visible", [None, "", "1"])
-def test_a_framework_is_asked_with_the_users_own_variables(tmp_path, monkeypatch, visible):
+def test_a_framework_is_imported_with_the_users_variables(tmp_path, monkeypatch, visible):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -434,14 +434,14 @@ def test_a_framework_that_crashes_hangs_or_raises_is_a_finding(tmp_path, monkeyp
     assert word in probe_framework("torch", sys.executable, seconds=2.0).problem
 
 
-def test_a_whole_host_is_looked_at_without_frameworks():
+def test_a_host_is_probed_without_frameworks():
     found = probe_host(frameworks=())
     assert found.seen == {}
     assert found.python == ".".join(map(str, sys.version_info[:3]))
     assert found.package("numpy") is not None
 
 
-def test_another_python_is_looked_at(tmp_path):
+def test_another_python_is_probed(tmp_path):
     site = tmp_path / "venv" / "site"
     record(site, "torch", "9.9.9")
     other = write(tmp_path / "python", f'#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} "$@"\n')
@@ -451,7 +451,7 @@ def test_another_python_is_looked_at(tmp_path):
     assert found.package("torch").version == "9.9.9"
 
 
-def test_a_python_is_found_from_where_the_user_stands(tmp_path, monkeypatch):
+def test_a_python_is_found_in_the_working_directory_and_on_the_path(tmp_path, monkeypatch):
     write(tmp_path / "bin" / "mine", f'#!/bin/sh\nexec {sys.executable} "$@"\n').chmod(0o755)
     monkeypatch.chdir(tmp_path)
     assert probe_host("bin/mine", frameworks=()).executable == str(tmp_path / "bin" / "mine")
@@ -459,12 +459,12 @@ def test_a_python_is_found_from_where_the_user_stands(tmp_path, monkeypatch):
     assert probe_host("mine", frameworks=()).executable == str(tmp_path / "bin" / "mine")
 
 
-def test_a_python_that_is_none_is_the_environments_fault(tmp_path):
+def test_a_python_that_cannot_be_run_is_an_error(tmp_path):
     with pytest.raises(EnvironmentFault, match="cannot be run"):
         probe_host(str(tmp_path / "no" / "python"))
 
 
-def test_the_scripts_of_children_know_nothing_of_the_project():
+def test_the_scripts_of_children_import_nothing_of_the_project():
     scripts = [*DOCTOR.glob("probes/describe_*.py"), *DOCTOR.glob("loaders/call_*.py")]
     assert len(scripts) == 4
     for script in scripts:
@@ -473,7 +473,7 @@ def test_the_scripts_of_children_know_nothing_of_the_project():
         assert "from formats" not in text
 
 
-def test_looking_imports_no_framework_and_no_numpy():
+def test_probing_imports_no_framework_and_no_numpy():
     code = (
         "import sys, json; from converter.doctor.diagnosis import diagnose; "
         "diagnose(fast=True).plain();"

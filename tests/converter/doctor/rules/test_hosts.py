@@ -1,4 +1,4 @@
-"""What is wrong with a host: one made-up host for each rule, and one that is well."""
+"""Findings about hosts: an invented host for each rule, and one without findings."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ from converter.doctor.rules.packages import RULES as PACKAGE_RULES
 ONNXRUNTIME = package("onnxruntime", "1.31.1", module_of="onnxruntime", cuda=None)
 ONNXRUNTIME_GPU = package("onnxruntime-gpu", "1.31.1", module_of="onnxruntime-gpu", cuda="13.0")
 # tf-keras needs tensorflow, protobuf and h5py as tensorflow's own record says
-WELL = host(
+HEALTHY = host(
     TORCH_CUDA, TENSORFLOW, KERAS, TF_KERAS, ONNXRUNTIME_GPU, package("numpy", "2.4.6"),
     package("h5py", "3.14.0", ["numpy>=1.19.3"]),
     gpus=nvidia(H100),
@@ -364,7 +364,7 @@ ROWS = [
     ROWS,
     ids=[f"{r[0]}-{r[1]}-{i}" for i, r in enumerate(ROWS)],
 )
-def test_what_is_wrong_is_found(code, subject, severity, word, made):
+def test_each_rule_finds_its_problem(code, subject, severity, word, made):
     found = [f for f in check_host(made) if (f.code, f.subject) == (code, subject)]
     assert len(found) == 1, check_host(made)
     assert found[0].severity == severity
@@ -373,16 +373,16 @@ def test_what_is_wrong_is_found(code, subject, severity, word, made):
     assert found[0].fix or code == "kernel-failed"
 
 
-def test_a_host_that_is_well_has_no_findings():
-    assert check_host(WELL) == ()
+def test_a_healthy_host_has_no_findings():
+    assert check_host(HEALTHY) == ()
 
 
 def test_a_host_with_nothing_has_no_findings():
     assert check_host(host()) == ()
 
 
-def test_a_frameworks_own_word_counts_against_tables():
-    """Compatibility packages and odd paths: what runs is not said to fail."""
+def test_what_a_framework_reports_outweighs_the_tables():
+    """With compatibility packages and unusual paths, a GPU works that tables rule out."""
     old = nvidia(BLACKWELL, driver="525.60.13", cuda=(12, 0))
     seen = torch_seen(1, ("sm_90",), kernel_ran=True) | {
         "tensorflow": ImportResult("2.21.0", ("GPU:0",), {"gpus": 1}),
@@ -401,7 +401,7 @@ def test_every_rule_has_a_row():
     assert not rules
 
 
-def test_the_gravest_comes_first():
+def test_the_most_severe_comes_first():
     made = host(ONNXRUNTIME, TORCH_CUDA, gpus=nvidia(H100, driver="525.60.13", cuda=(12, 0)))
     order = [f.severity for f in check_host(made)]
     assert order == sorted(order, key=["error", "warning", "note"].index)

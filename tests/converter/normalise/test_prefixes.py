@@ -1,8 +1,7 @@
-"""Wrapper prefixes and training groups: what is taken off, what is kept, and that it is counted."""
+"""Prefixes of names: which are removed, which stay, and that the changes are counted."""
 
 import pytest
 
-from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
 from formats.core.bundle import Bundle, Encoding, Metadata
 from formats.core.weights import DTYPES, Tensor
@@ -67,7 +66,7 @@ def test_only_torch_has_wrappers():
     assert list(strip_prefixes(keras).weights) == ["model.w"]
 
 
-def test_none_and_a_given_prefix():
+def test_rule_none_and_an_explicit_prefix():
     source = bundle(["module.a", "module.b", "c"])
     assert list(strip_prefixes(source, "none").weights) == ["module.a", "module.b", "c"]
     stripped = strip_prefixes(source, "module.")
@@ -77,7 +76,7 @@ def test_none_and_a_given_prefix():
         strip_prefixes(source, "absent.")
 
 
-def test_encodings_and_notes_are_renamed_along():
+def test_encodings_are_renamed_with_their_tensors():
     source = bundle(
         ["module.w", "module.w.scale"],
         encodings={
@@ -88,17 +87,3 @@ def test_encodings_and_notes_are_renamed_along():
     )
     found = strip_prefixes(source).encodings
     assert found["w"].parts == {"int": "w", "scale": "w.scale"}
-
-
-def test_groups_are_named_when_left_out_and_kept_when_included():
-    source = bundle(
-        ["w"], leftovers={"optimizer": {"state.0.exp_avg": tensor("m"), "w": tensor("v")}}
-    )
-    out = select_groups(source, [])
-    assert list(out.weights) == ["w"]
-    assert [x.name for x in out.metadata.left_out] == ["state.0.exp_avg", "w"]
-    kept = select_groups(source, ["optimizer"])
-    assert list(kept.weights) == ["w", "state.0.exp_avg", "optimizer.w"]
-    assert not kept.metadata.left_out
-    with pytest.raises(UsageError, match="optimizer"):
-        select_groups(source, ["everything"])
