@@ -1,9 +1,9 @@
-"""Any model artifact, as exact, portable weights: `convert`, `read`, `inspect`, `diff`.
+"""Any model artifact, as exact, portable weights and graphs, without its framework.
 
 >>> import converter
->>> result = converter.convert("model.pt", to="portable", out="model.portable")  # doctest: +SKIP
->>> result.verification.weights.tensors  # doctest: +SKIP
-161
+>>> result = converter.convert("model.pt", out="model.portable")  # doctest: +SKIP
+>>> result.verification.level  # doctest: +SKIP
+'weights'
 """
 
 from importlib import import_module
@@ -12,29 +12,59 @@ from typing import TYPE_CHECKING, Any
 from converter.version import VERSION
 
 if TYPE_CHECKING:
-    from converter.inspection import inspect
-    from converter.options import Options
-    from converter.pipeline import Conversion, convert
-    from converter.reading import read
-    from converter.tensor_diff import TensorDiff, diff
+    from converter.api import convert, convert_many, diagnose, diff, inspect, read
+    from converter.options import Arch, Comparison, Options
+    from converter.pipeline import Conversion
+    from converter.tensor_diff import TensorDiff
+    from converter.verification.result import Verification
+    from formats.core.bundle import Bundle
+    from formats.errors import (
+        ConvertError,
+        CorruptError,
+        EnvironmentFault,
+        InternalError,
+        LimitError,
+        SafetyError,
+        SourceError,
+        StorageError,
+        UnknownFormatError,
+        UnsupportedError,
+        UsageError,
+        VerificationError,
+    )
 
 __version__ = VERSION
 
-# Importing the package costs nothing; each name brings its module when it is first used.
+# Importing the package costs nothing; each name imports its module when it is first used.
 _HOMES = {
-    "Options": "converter.options",
-    "Conversion": "converter.pipeline",
-    "convert": "converter.pipeline",
-    "read": "converter.reading",
-    "inspect": "converter.inspection",
-    "TensorDiff": "converter.tensor_diff",
-    "diff": "converter.tensor_diff",
-}
+    "converter.api": ("convert", "convert_many", "diagnose", "diff", "inspect", "read"),
+    "converter.options": ("Arch", "Comparison", "Options"),
+    "converter.pipeline": ("Conversion",),
+    "converter.tensor_diff": ("TensorDiff",),
+    "converter.verification.result": ("Verification",),
+    "formats.core.bundle": ("Bundle",),
+    "formats.errors": (
+        "ConvertError", "CorruptError", "EnvironmentFault", "InternalError", "LimitError",
+        "SafetyError", "SourceError", "StorageError", "UnknownFormatError", "UnsupportedError",
+        "UsageError", "VerificationError",
+    ),
+}  # fmt: skip
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = ["Conversion", "Options", "TensorDiff", "convert", "diff", "inspect", "read"]
+__all__ = [
+    "Arch", "Bundle", "Comparison", "Conversion", "ConvertError", "CorruptError",
+    "EnvironmentFault", "InternalError", "LimitError", "Options", "SafetyError", "SourceError",
+    "StorageError", "TensorDiff", "UnknownFormatError", "UnsupportedError", "UsageError",
+    "Verification", "VerificationError", "convert", "convert_many", "diagnose", "diff", "inspect",
+    "read",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,7 +6,8 @@ that shows.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 
 from converter.byte_sizes import parse_size
@@ -62,7 +63,7 @@ class Comparison:
     timeout: float = 900.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Options:
     """What a conversion may be told. None means the default, which is written here once.
 
@@ -124,6 +125,12 @@ class Options:
     sync: bool = False
     limits: Limits = DEFAULT
 
+    def __repr__(self) -> str:
+        """Return the fields that are not at their default."""
+        default = type(self)()
+        given = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return f"Options({', '.join(f'{n}={v!r}' for n, v in given if v != getattr(default, n))})"
+
     @property
     def shard_bytes(self) -> int:
         """Return ``max_shard_size`` in bytes.
@@ -166,6 +173,23 @@ def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
     return tuple(found.values())
 
 
+def check_choice(name: str, value: str, known: Iterable[str]) -> None:
+    """Refuse a value of an option that is not one of those known.
+
+    Raises:
+        UsageError: It is not; the message has a near match, and all that there are.
+    """
+    choices = list(known)
+    if value in choices:
+        return
+    near = get_close_matches(value.lower(), choices, n=1)
+    raise UsageError(
+        f"{name}={value!r} is unknown",
+        expected=" or ".join(choices),
+        hint=f"Did you mean {near[0]!r}?" if near else None,
+    )
+
+
 def check(options: Options) -> None:
     """Refuse options that contradict each other, whatever the target.
 
@@ -173,25 +197,19 @@ def check(options: Options) -> None:
         UsageError: They do, or one of them is none of those that there are.
         UnsupportedError: ``opset`` is none that is written.
     """
-    for option, value, known in (
-        ("--verify", options.verify, (*LEVELS, "auto")),
-        ("--require", options.require or "weights", LEVELS[1:]),
-        ("--exporter", options.exporter, EXPORTERS),
-        ("--precision", options.precision or "fp16", PRECISIONS),
-    ):
-        if value not in known:
-            raise UsageError(f"{option} {value}", expected=", ".join(known))
+    check_choice("verify", options.verify, (*LEVELS, "auto"))
+    check_choice("require", options.require or "weights", LEVELS[1:])
+    check_choice("exporter", options.exporter, EXPORTERS)
+    check_choice("precision", options.precision or "fp16", PRECISIONS)
     _check_levels(options)
     if options.opset not in (None, *OPSETS):
-        raise UnsupportedError(
-            f"--opset {options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}"
-        )
+        raise UnsupportedError(f"opset={options.opset}", expected=f"{min(OPSETS)} to {max(OPSETS)}")
     if options.shard_bytes < 1:
-        raise UsageError(f"--max-shard-size {options.max_shard_size}", expected="at least 1 byte")
+        raise UsageError(f"max_shard_size={options.max_shard_size}", expected="at least 1 byte")
 
 
 def _check_levels(options: Options) -> None:
     order = LEVELS.index
     least, most = options.require, options.verify
     if least is not None and most != "auto" and order(most) < order(least):
-        raise UsageError(f"--require {least} contradicts --verify {most}")
+        raise UsageError(f"require={least!r} contradicts verify={most!r}")

@@ -1,6 +1,6 @@
 """The road: read, normalise, lower, plan, write, verify, publish. It reads as that sentence.
 
-`steps` yields what happened as it happens, and last the `Conversion`; `convert` only returns that.
+`steps` yields what happened as it happens, and last the `Conversion`.
 Nothing here prints.
 """
 
@@ -16,6 +16,7 @@ from converter.filesystem.atomic_output import check_target, publish, staging, s
 from converter.graphs import describe_graph, graph_facts, lower_optional, lower_required
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
+from converter.notebook import render_table
 from converter.options import Options
 from converter.reading import read_steps
 from converter.verification.outputs import compare_output
@@ -25,7 +26,7 @@ from converter.write.output_path import check_apart, default_output, settle_outp
 from converter.write.plan import Digests
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, LeftOut
-from formats.errors import InternalError, VerificationError
+from formats.errors import VerificationError
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -33,56 +34,49 @@ if TYPE_CHECKING:
 Event: TypeAlias = "Step | Progress | Opened | Lowered | Compared | Conversion"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Conversion:
     """A finished conversion.
 
     Attributes:
-        path: What was written; None after a dry run.
-        source: The artifact converted.
+        path: What was written; None after a dry run, or where it was uploaded.
+        source: The artifact converted, as it was given.
         bundle: What was written, its weights still in the source's files.
         format: Row of `formats.catalog` of the source.
         evidence: Why the source was taken for that format.
         verification: What was compared, and how far it was verified.
         digests: Of the source's files and of its tensors, where they were taken on the way.
         steps: What happened, in order.
+        url: Where it was uploaded.
     """
 
     path: Path | None
-    source: Path
+    source: str
     bundle: Bundle
     format: str
     evidence: str
     verification: Verification = field(default_factory=Verification)
     digests: Digests | None = None
     steps: tuple[Step, ...] = ()
+    url: str | None = None
 
+    def __repr__(self) -> str:
+        output = self.url or self.path or "nothing (a dry run)"
+        return (
+            f"<Conversion of {self.source} to {output}: {len(self.bundle.weights)} tensors, "
+            f"verified: {self.verification.level}>"
+        )
 
-def convert(
-    source: str | Path,
-    *,
-    to: str = targets.DEFAULT,
-    out: str | Path | None = None,
-    options: Options | None = None,
-) -> Conversion:
-    """Convert one artifact.
-
-    Args:
-        source: File, folder or checkpoint prefix.
-        to: Target, a row of `converter.write.catalog`.
-        out: Where to write; by default the source's name with the target's suffix, here.
-        options: Everything else.
-
-    Raises:
-        ConvertError: As `steps`; nothing is left half-written.
-    """
-    seen: list[Step] = []
-    for event in steps(source, out, replace(options or Options(), to=to)):
-        if isinstance(event, Conversion):
-            return replace(event, steps=tuple(seen))
-        if isinstance(event, Step):
-            seen.append(event)
-    raise InternalError("steps() ended without a result")
+    def _repr_html_(self) -> str:
+        changes = self.bundle.metadata
+        rows = [
+            ("source", f"{self.source} ({self.format})"),
+            ("output", self.url or self.path or ""),
+            ("verified", self.verification.level),
+            *((step.name, step.text) for step in self.steps),
+            *(("left out", f"{x.name}: {x.reason}") for x in changes.left_out),
+        ]
+        return render_table("conversion", rows)
 
 
 def steps(
@@ -115,7 +109,7 @@ def steps(
     plan = target.plan(bundle, graphs, artifact, options)
     yield from _describe(plan.bundle, plan.warnings, graphs)
     output = settle_output(output, target, plan, is_named=is_named)
-    result = Conversion(None, source, plan.bundle, match.format.id, match.evidence)
+    result = Conversion(None, str(source), plan.bundle, match.format.id, match.evidence)
     if dry_run:
         yield Step("planned", f"{output}: {plan.summary()}")
         yield result

@@ -12,7 +12,6 @@ from converter.cli.batch import batch
 from converter.cli.configuration import defaults
 from converter.cli.doctor import doctor
 from converter.cli.parameters import Config, From, Json, Quiet, Verbose, make_options, rows_of
-from converter.cli.references import Given, fetching, hinted, output, said
 from converter.cli.rows import collects
 from converter.cli.terminal import say
 from converter.cli.verify import verify
@@ -51,11 +50,10 @@ def _global(
 
 
 @app.command("SOURCE", short_help="Convert SOURCE: the default, needs no command")
-@fetching("source")
 @collects("options", rows_of("convert"), make_options)
 def convert(
     source: Annotated[
-        Given,
+        str,
         typer.Argument(
             metavar="SOURCE",
             help="A file, a folder, a checkpoint's prefix; s3://…, gs://…, models:/name/3.",
@@ -63,7 +61,7 @@ def convert(
     ],
     options: "Options",
     out: Annotated[
-        Given | None,
+        str | None,
         typer.Option(
             "--out",
             "-o",
@@ -80,18 +78,16 @@ def convert(
 ) -> None:
     """Convert SOURCE."""
     del config, verbose  # `run` has read them
+    from converter.api import convert_steps
     from converter.cli import follow
-    from converter.pipeline import steps
 
-    with output(out, force=options.overwrite) as target:
-        happened = steps(source, target, hinted(options, source), dry_run=dry_run)
-        follow.conversion(happened, as_json=json, quiet=quiet)
+    events = convert_steps(source, out, options, dry_run=dry_run)
+    follow.conversion(events, as_json=json, quiet=quiet)
 
 
 @app.command()
-@fetching("source")
 def inspect(
-    source: Annotated[Given, typer.Argument(metavar="SOURCE")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE")],
     from_format: From = None,
     weights: Annotated[
         bool, typer.Option("--weights", help="List every tensor; by default long lists are cut.")
@@ -101,13 +97,10 @@ def inspect(
 ) -> None:
     """Show what an artifact is, records and holds."""
     del verbose
-    from dataclasses import replace
-
+    from converter.api import inspect as describe
     from converter.cli import render
-    from converter.inspection import inspect as describe
 
-    found = replace(describe(source, format=from_format), source=said(source))
-    render.inspection(found, as_json=json, every=weights)
+    render.inspection(describe(source, format=from_format), as_json=json, every=weights)
 
 
 app.command()(verify)
@@ -118,17 +111,16 @@ app.command()(batch)
 
 
 @app.command()
-@fetching("a", "b")
 def diff(
-    a: Annotated[Given, typer.Argument(metavar="A")],
-    b: Annotated[Given, typer.Argument(metavar="B")],
+    a: Annotated[str, typer.Argument(metavar="A")],
+    b: Annotated[str, typer.Argument(metavar="B")],
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Compare the weights of two artifacts of any format; exit 1 where they differ."""
     del verbose
+    from converter.api import diff as compare
     from converter.cli import render
-    from converter.tensor_diff import diff as compare
 
     if not render.differences(compare(a, b), as_json=json):
         raise typer.Exit(1)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from converter.cli.parameters import From, Json, Verbose
-from converter.cli.references import Given, fetching, said
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # nothing of the doctor is imported for `convert --help`
@@ -22,10 +21,9 @@ LIBRARIES = ("cudart", "cudnn", "cublas", "nccl")  # those shown on a terminal
 SHOWN = 12  # lines of one list
 
 
-@fetching("source")
 def doctor(
     source: Annotated[
-        Given | None,
+        str | None,
         typer.Argument(metavar="[SOURCE]", help="An artifact that does not load here."),
     ] = None,
     from_format: From = None,
@@ -54,16 +52,9 @@ def doctor(
     Exits with 7 where an error is found, or SOURCE's usual loader does not open it here.
     """
     del verbose  # `run` of the application reads it
-    from converter.doctor.diagnosis import diagnose
+    from converter.api import diagnose
 
-    found = diagnose(
-        source,
-        format=from_format,
-        python=python or "",
-        run=run,
-        fast=fast,
-        name=said(str(source)) if source is not None else "",
-    )
+    found = diagnose(source, format=from_format, python=python or "", run=run, fast=fast)
     if json:
         from converter.cli.render import document
 

@@ -7,7 +7,6 @@ from time import monotonic
 from typing import Any
 
 from converter.byte_sizes import readable_size
-from converter.cli.references import said
 from converter.cli.render import document
 from converter.cli.terminal import say
 from converter.events import Compared, Lowered, Opened, Progress, Step
@@ -36,8 +35,8 @@ def conversion(
                 bar.clear()
                 if as_json:
                     document(_result(event, done))
-                elif event.path is not None:
-                    say(said(event.path))
+                elif output := event.url or event.path:
+                    say(str(output))
 
 
 class _Bar:
@@ -79,12 +78,12 @@ def _line(step: Step) -> str:
 def _result(result: Conversion, done: Sequence[Step]) -> dict[str, Any]:
     report = result.verification.weights
     graphs = [one.plain() for one in result.verification.graphs.values()]
-    about = result.bundle.metadata
+    about, output = result.bundle.metadata, result.url or result.path
     return {
-        "source": said(result.source),
+        "source": result.source,
         "format": result.format,
         "evidence": result.evidence,
-        "output": None if result.path is None else said(result.path),
+        "output": None if output is None else str(output),
         "tensors": len(result.bundle.weights),
         "verified": report and {"tensors": report.tensors, "bytes": report.nbytes},
         "graph": graphs[0] if graphs else None,

@@ -33,7 +33,7 @@ class Signature:
     outputs: tuple[TensorSpec, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Topology:
     """What the source says about computation, in the source's own words.
 
@@ -46,6 +46,9 @@ class Topology:
     kind: str
     summary: Mapping[str, JSON] = field(default_factory=dict)
     content: "JSON | Mapping[str, Span]" = None
+
+    def __repr__(self) -> str:
+        return f"<Topology {self.kind}: {dict(self.summary)}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ class Metadata:
 Group = Literal["optimizer", "training"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Bundle:
     """A model without its framework and without its device.
 
@@ -166,3 +169,11 @@ class Bundle:
     topology: Topology | None = None
     signatures: tuple[Signature, ...] = ()
     assets: Mapping[str, Span] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        nbytes = sum({t.identity: t.nbytes for t in self.weights.values()}.values())
+        kind = self.topology.kind if self.topology is not None else "no topology"
+        return (
+            f"<Bundle of {self.metadata.format}: {len(self.weights)} tensors, {nbytes:,} bytes, "
+            f"{kind}>"
+        )

@@ -48,9 +48,12 @@ class File:
 
     It remembers which file it was: a source that is replaced or rewritten between planning and
     copying is an error, never a mixture.
+
+    Attributes:
+        owner: What must not be removed while the file is in use: a temporary folder's owner.
     """
 
-    __slots__ = ("_fd", "_identity", "_lock", "name", "path", "size")
+    __slots__ = ("_fd", "_identity", "_lock", "name", "owner", "path", "size")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open ``path``.
@@ -64,6 +67,7 @@ class File:
         self._lock = Lock()
         self._identity: tuple[int, ...] | None = None
         self.size = 0
+        self.owner: object = None
         self.fileno()
 
     def fileno(self) -> int:

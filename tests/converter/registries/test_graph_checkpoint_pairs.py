@@ -56,7 +56,7 @@ def run(folder, tmp_path, out="out", **more):
 @pytest.mark.parametrize("checkpoint", ["named", "objects"])
 @pytest.mark.parametrize("graph", ["graph.pb", "graph.pbtxt"])
 def test_one_graph_and_its_checkpoint_are_converted_as_by_hand(folder, tmp_path, graph, checkpoint):
-    from converter import pipeline
+    import converter
 
     put(folder, graph, like=graph)
     put(folder, "model.ckpt", like=checkpoint)
@@ -67,7 +67,7 @@ def test_one_graph_and_its_checkpoint_are_converted_as_by_hand(folder, tmp_path,
     assert {n: o.status for n, o in outcomes.items()} == {"graph.portable": "done"}
     by_hand = tmp_path / "by-hand.portable"
     options = Options(verify="weights", checkpoint=folder / "model.ckpt")
-    pipeline.convert(folder / graph, to="portable", out=by_hand, options=options)
+    converter.convert(folder / graph, to="portable", out=by_hand, options=options)
     made = tmp_path / "out/graph.portable"
     for name in ("model.onnx", "model.safetensors"):
         assert (made / name).read_bytes() == (by_hand / name).read_bytes()

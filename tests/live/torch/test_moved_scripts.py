@@ -6,9 +6,9 @@ import zipfile
 import pytest
 from repository import ROOT
 
+from converter import convert
 from converter.devices.torch.programs import move_program
 from converter.options import Options
-from converter.pipeline import convert
 from formats.artifact import Artifact
 from formats.core.bundle import TensorSpec
 

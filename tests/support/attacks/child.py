@@ -19,9 +19,9 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
+from converter import convert
 from converter.cli import render
 from converter.inspection import Inspection, inspect
-from converter.pipeline import convert
 from formats.errors import ConvertError
 
 

@@ -8,11 +8,11 @@ import zipfile
 import pytest
 from repository import FIXTURES
 
+from converter import convert
 from converter.devices.names import parse_torch_device
 from converter.devices.torch import exported
 from converter.devices.torch.programs import check_device, move_program
 from converter.options import Options
-from converter.pipeline import convert
 from formats.artifact import Artifact
 from formats.errors import ConvertError, UnsupportedError, VerificationError
 from formats.torch import export as torch_export

@@ -13,12 +13,12 @@ import zipfile
 import pytest
 from repository import FIXTURES
 
+from converter import convert
 from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.devices.names import parse_torch_device
 from converter.devices.torch.programs import check_device, move_program
 from converter.devices.torch.tags import retag_pickle
 from converter.options import Options
-from converter.pipeline import convert
 from converter.verification.runners import TORCH_EXTRA
 from formats.artifact import Artifact
 from formats.containers.pickle.decoder import Budget

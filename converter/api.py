@@ -1,0 +1,408 @@
+"""The Python API: keywords for what `Options` holds, and references wherever paths are taken."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
+
+from converter.child.trust import Trusted, parse_trust
+from converter.inspection import Inspection
+from converter.options import Options, parse_inputs
+from converter.references import Source, display_name, is_uploaded, output
+from formats import catalog
+from formats.artifact import Artifact
+from formats.core.bundle import Bundle, TensorSpec
+from formats.errors import InternalError, UsageError
+from formats.limits import DEFAULT, Limits
+
+if TYPE_CHECKING:
+    from converter.batch.driver import Event as BatchEvent
+    from converter.doctor.diagnosis import Diagnosis
+    from converter.jobs.job import Needs, Outcome
+    from converter.pipeline import Conversion, Event
+    from converter.registries.filters import Filters
+    from converter.tensor_diff import TensorDiff
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AnyPath: TypeAlias = str | os.PathLike[str]
+
+
+def as_names(given: Iterable[str] | str) -> tuple[str, ...]:
+    """Return names; a string is one name."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def as_inputs(given: "Iterable[TensorSpec | str]") -> tuple[TensorSpec, ...]:
+    """Return input specs; strings are ``NAME:DTYPE:SIZE,…``.
+
+    Raises:
+        UsageError: A string is malformed.
+    """
+    return tuple(
+        spec
+        for one in (given if not isinstance(given, str) else (given,))
+        for spec in (parse_inputs([one]) if isinstance(one, str) else (one,))
+    )
+
+
+def as_trusted(given: "Iterable[Trusted | str] | str | None") -> tuple[Trusted, ...]:
+    """Return trusted modules; strings are ``MODULE`` or ``MODULE=PATH``.
+
+    Raises:
+        UsageError: A string is malformed, or names a file that is not there.
+    """
+    return tuple(
+        module
+        for one in ((given,) if isinstance(given, str) else given or ())
+        for module in (parse_trust([one]) if isinstance(one, str) else (one,))
+    )
+
+
+# How keywords become fields of `Options`, where they may be given in shorter forms.
+FIELDS: Mapping[str, Callable[[Any], object]] = {
+    "inputs": as_inputs,
+    "include": as_names,
+    "signatures": as_names,
+    "trust": as_trusted,
+}
+
+
+def merge_options(options: Options | None, given: Mapping[str, Any]) -> Options:
+    """Return options with the keywords that were given.
+
+    A field of ``options`` at its default counts as not given.
+
+    Raises:
+        UsageError: A keyword and ``options`` give different values.
+    """
+    held, default = options or Options(), Options()
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        values[name] = FIELDS[name](value) if name in FIELDS else value
+        other = getattr(held, name)
+        if other not in (values[name], getattr(default, name)):
+            raise UsageError(
+                f"{name}={value!r} contradicts options=Options({name}={other!r})",
+                hint="Give it once",
+            )
+    return replace(held, **values)
+
+
+def _takes_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Hand a function the keywords that were given, merged into its ``options``."""
+    keywords = signature(function).parameters.keys() & {field.name for field in fields(Options)}
+
+    @wraps(function)
+    def merged(*args: Any, **given: Any) -> Any:
+        named = {name: given.pop(name) for name in keywords & given.keys()}
+        given["options"] = merge_options(given.get("options"), named)
+        return function(*args, **given)
+
+    return cast("Callable[P, R]", merged)
+
+
+def convert_steps(
+    source: AnyPath,
+    out: AnyPath | None,
+    options: Options,
+    *,
+    dry_run: bool = False,
+    keep: bool = False,
+) -> "Iterator[Event]":
+    """Convert one artifact as `converter.pipeline.steps`, from and to references as well.
+
+    Args:
+        source: Path or reference.
+        out: Path or URL; None for the source's name with the target's suffix.
+        options: Of the conversion.
+        dry_run: Write nothing.
+        keep: Keep a fetched source as long as its files are used.
+
+    Raises:
+        ConvertError: As `converter.pipeline.steps`; or a reference cannot be read or written.
+    """
+    from converter.events import Opened
+    from converter.pipeline import Conversion, steps
+
+    finished: Conversion | None = None
+    with output(out, overwrite=options.overwrite) as target, Source(source) as fetched:
+        for event in steps(fetched.path, target, fetched.complete(options), dry_run=dry_run):
+            if isinstance(event, Opened) and keep:
+                fetched.keep_with(event.files.values())
+            if isinstance(event, Conversion):
+                finished = event
+            else:
+                yield event
+    if finished is not None:
+        finished = replace(finished, source=fetched.name)
+        if out is not None and is_uploaded(out) and not dry_run:
+            finished = replace(finished, path=None, url=display_name(out))
+        yield finished
+
+
+@_takes_options
+def convert(
+    source: AnyPath,
+    *,
+    to: str = "portable",
+    out: AnyPath | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+    verify: str = "auto",
+    require: str | None = None,
+    opset: int | None = None,
+    signatures: Iterable[str] = (),
+    inputs: Iterable[TensorSpec | str] = (),
+    include: Iterable[str] = (),
+    strip_prefix: str = "auto",
+    max_shard_size: int | str = "50GB",
+    trust: Iterable[Trusted | str] | None = None,
+    overwrite: bool = False,
+    options: Options | None = None,
+    on_event: "Callable[[Event], object] | None" = None,
+) -> "Conversion":
+    """Convert one artifact.
+
+    Each option is given once: as a keyword, or in ``options``, which has some more.
+
+    Args:
+        source: File, folder or checkpoint prefix; or a reference: ``s3://…``, ``models:/name/3``.
+        to: Target: ``portable``, ``safetensors``, ``onnx``, … (a row of `converter.write.catalog`).
+        out: Path or URL to write; default: the source's name with the target's suffix, in the
+            current folder.
+        device: Device of the output, for targets that name one: ``cpu``, ``cuda:1``, ``GPU:0``.
+        precision: ``fp16`` or ``bf16`` for the floating point values of an ONNX graph.
+        verify: How far to verify: ``none``, ``weights``, ``cpu``, ``device``, or ``auto``, as far
+            as this machine can.
+        require: Level that must be reached: ``weights``, ``cpu`` or ``device``.
+        opset: ONNX opset; default: 18, or the lowest that the model needs.
+        signatures: TensorFlow signatures to convert; default: all.
+        inputs: Inputs of a torch program that does not record them, as specs or as
+            ``"image:float32:batch,3,224,224"``.
+        include: Groups of training state to keep: ``optimizer``, ``training``.
+        strip_prefix: Wrapper prefix to remove from tensor names, ``auto`` or ``none``.
+        max_shard_size: Largest safetensors file, in bytes or as ``"5GB"``.
+        trust: Modules whose code may run, in child processes: ``"module"`` or ``"module=path"``.
+        overwrite: Replace an existing output.
+        options: All of this in one object.
+        on_event: Called with each event of `converter.events` as it happens.
+
+    Returns:
+        What was written and verified.
+
+    Raises:
+        UsageError: The options contradict each other, or the output exists.
+        SourceError: The source is unreadable, damaged, unknown or over a limit.
+        UnsupportedError: The source is valid, and cannot be converted to this target.
+        SafetyError: The source names code or files outside itself, and that was refused.
+        VerificationError: The output is not the source, or less was verified than required.
+        StorageError: The output cannot be written.
+        EnvironmentFault: Something that is needed is not installed.
+    """
+    from converter.events import Step
+    from converter.pipeline import Conversion
+
+    seen: list[Step] = []
+    for event in convert_steps(source, out, options or Options(), keep=True):
+        if on_event is not None:
+            on_event(event)
+        if isinstance(event, Conversion):
+            return replace(event, steps=tuple(seen))
+        if isinstance(event, Step):
+            seen.append(event)
+    raise InternalError("a conversion ended without a result")
+
+
+def read(
+    source: AnyPath,
+    *,
+    format: str | None = None,
+    checkpoint: AnyPath | None = None,
+    limits: Limits = DEFAULT,
+) -> Bundle:
+    """Read any artifact; no framework is imported, and no code of the artifact is run.
+
+    Args:
+        source: File, folder or checkpoint prefix; or a reference.
+        format: Row id of `formats.catalog`; default: detected by content.
+        checkpoint: Checkpoint with the values of a TensorFlow graph's variables.
+        limits: What the source may ask of this machine.
+
+    Returns:
+        A bundle whose weights are lazy: each is read from the source's files when it is asked for.
+
+    Raises:
+        SourceError: The source is unreadable, damaged, unknown or over a limit.
+        UnsupportedError: It is valid, and not supported yet.
+        SafetyError: It names files outside itself.
+    """
+    with Source(source) as fetched:
+        artifact = Artifact(fetched.path, limits)
+        values = None if checkpoint is None else Artifact(Path(checkpoint), limits)
+        bundle = catalog.read(artifact, format, values)
+        fetched.keep_with(artifact.opened.values())
+    return bundle
+
+
+def inspect(
+    source: AnyPath | Bundle, *, format: str | None = None, limits: Limits = DEFAULT
+) -> Inspection:
+    """Return what an artifact is, records and holds; no weight is read.
+
+    Args:
+        source: File, folder or checkpoint prefix; a reference; or a bundle.
+        format: Row id of `formats.catalog`; default: detected by content.
+        limits: What the source may ask of this machine.
+
+    Raises:
+        SourceError: The source is unreadable, damaged, unknown or over a limit.
+        UnsupportedError: It is valid, and not supported yet.
+        SafetyError: It names files outside itself.
+    """
+    from converter import inspection
+
+    if isinstance(source, Bundle):
+        return inspection.inspect(source, format=format, limits=limits)
+    with Source(source) as fetched:
+        found = inspection.inspect(fetched.path, format=format, limits=limits)
+    return replace(found, source=fetched.name)
+
+
+def diff(
+    a: AnyPath | Bundle, b: AnyPath | Bundle, *, limits: Limits = DEFAULT
+) -> "list[TensorDiff]":
+    """Compare the weights of two artifacts of any format.
+
+    Args:
+        a: File, folder or checkpoint prefix; a reference; or a bundle.
+        b: Likewise.
+        limits: What each may ask of this machine.
+
+    Returns:
+        One comparison for each tensor.
+
+    Raises:
+        VerificationError: Neither artifact holds a tensor, so nothing would be compared.
+        SourceError: An artifact is unreadable, damaged, unknown or over a limit.
+        UnsupportedError: One is valid, and not supported yet.
+    """
+    from converter import tensor_diff
+
+    with ExitStack() as stack:
+        sides = [
+            x if isinstance(x, Bundle) else stack.enter_context(Source(x)).path for x in (a, b)
+        ]
+        return tensor_diff.diff(sides[0], sides[1], limits=limits)
+
+
+def diagnose(
+    source: AnyPath | None = None,
+    *,
+    format: str | None = None,
+    python: AnyPath = "",
+    run: bool = False,
+    fast: bool = False,
+    limits: Limits = DEFAULT,
+) -> "Diagnosis":
+    """Say why an artifact does not load here, or what is wrong with this machine.
+
+    Args:
+        source: File, folder or checkpoint prefix; a reference; None for the machine alone.
+        format: Row id of `formats.catalog`; default: detected by content.
+        python: Python whose packages are examined; default: the running one.
+        run: Confirm each prediction by calling the loader in its safe mode, in a child process.
+        fast: Import no framework, not even in a child process.
+        limits: What the source may ask of this machine.
+
+    Raises:
+        UsageError: The arguments contradict each other.
+        SourceError: The source is unreadable, damaged, unknown or over a limit.
+        UnsupportedError: It is valid, and not supported yet.
+        EnvironmentFault: ``python`` cannot be run.
+    """
+    from converter.doctor import diagnosis
+
+    settings: dict[str, Any] = {
+        "format": format, "python": str(python), "run": run, "fast": fast, "limits": limits,
+    }  # fmt: skip
+    if source is None:
+        return diagnosis.diagnose(None, **settings)
+    with Source(source) as fetched:
+        return diagnosis.diagnose(fetched.path, name=fetched.name, **settings)
+
+
+@_takes_options
+def convert_many(
+    sources: AnyPath | Iterable[AnyPath],
+    out: AnyPath,
+    *,
+    to: str = "portable",
+    options: Options | None = None,
+    filters: "Filters | None" = None,
+    engine: str = "processes",
+    jobs: int | None = None,
+    needs: "Needs | None" = None,
+    address: str | None = None,
+    ledger: AnyPath | None = None,
+    limit: int | None = None,
+    retry_failed: bool = False,
+    fail_fast: bool = False,
+    on_event: "Callable[[BatchEvent], object] | None" = None,
+) -> "Iterator[Outcome]":
+    """Convert every artifact of folders, globs and registries; only what is missing or changed.
+
+    Args:
+        sources: One or several: folder, glob, ``list:FILE``, ``s3://…``, ``models:/…``.
+        out: Folder, URL or ``models:/{name}_portable``.
+        to: Target, a row of `converter.write.catalog`.
+        options: Options of every conversion.
+        filters: Which artifacts; default: all.
+        engine: ``processes``, ``inline`` or ``ray``.
+        jobs: How many conversions run at a time; default: the engine's choice.
+        needs: Cores, GPUs, memory in bytes and seconds of each conversion.
+        address: Address of a Ray cluster.
+        ledger: File that records what is done; default: ``OUT.ledger.sqlite``, beside ``out``.
+        limit: How many artifacts at most.
+        retry_failed: Also retry what failed before and has not changed.
+        fail_fast: Stop at the first failure.
+        on_event: Called with each event of `converter.batch.driver`: the plan, each artifact, the
+            summary.
+
+    Yields:
+        The outcome of each artifact that was to be converted, as it ends; failures, too.
+
+    Raises:
+        UsageError: The request contradicts itself.
+        StorageError: The ledger or the destination cannot be used.
+        EnvironmentFault: The engine cannot work.
+    """
+    from converter.batch import driver
+    from converter.batch.request import Request
+    from converter.jobs.job import Needs
+    from converter.registries.filters import Filters
+
+    several = (sources,) if isinstance(sources, str | os.PathLike) else sources
+    request = Request(
+        tuple(map(str, several)), str(out), options or Options(), filters or Filters(),
+        None if ledger is None else Path(ledger), engine, jobs, needs or Needs(), address,
+        limit=limit, retry_failed=retry_failed, fail_fast=fail_fast,
+    )  # fmt: skip
+    driver.check_request(request)
+    return _outcomes(driver.run(request), on_event)
+
+
+def _outcomes(
+    events: "Iterator[BatchEvent]", on_event: "Callable[[BatchEvent], object] | None"
+) -> "Iterator[Outcome]":
+    from converter.batch.driver import Finished
+
+    for event in events:
+        if on_event is not None:
+            on_event(event)
+        if isinstance(event, Finished):
+            yield event.outcome

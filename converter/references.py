@@ -1,0 +1,142 @@
+"""Sources and outputs that are references: fetched before they are read, uploaded once written.
+
+A reference is a URL (``s3://bucket/model``) or an entry of a registry (``models:/name/3``); all
+else is a path. `converter.registries` and `converter.destinations` do the work; they are imported
+when there is a reference.
+"""
+
+import os
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from converter.options import Options
+from formats.core.storage import File
+from formats.errors import ConvertError
+
+if TYPE_CHECKING:
+    from converter.registries.entry import Staged
+
+
+def is_reference(text: str | os.PathLike[str]) -> bool:
+    """Return whether a source or an output is not a path."""
+    if not isinstance(text, str) or ":" not in text:
+        return False
+    from converter.registries.catalog import scheme_of
+
+    return scheme_of(text) not in ("", "list")
+
+
+def display_name(source: str | os.PathLike[str]) -> str:
+    """Return what messages call a source or an output: without the secrets that a URL may hold."""
+    if not is_reference(source):
+        return str(source)
+    from converter.stores.urls import masked
+
+    return masked(str(source))
+
+
+def is_uploaded(out: str | os.PathLike[str] | None) -> bool:
+    """Return whether an output is uploaded; a ``file://`` URL is written in place."""
+    if out is None or not is_reference(out):
+        return False
+    from converter.stores.urls import local_path
+
+    return local_path(str(out)) is None
+
+
+class Source:
+    """A source as a local path, for the time of a ``with`` block.
+
+    What was fetched is removed when the block ends; after `keep_with`, when the last of its files
+    is no longer used.
+
+    Attributes:
+        path: The local path.
+        name: The path or reference as given, without secrets.
+    """
+
+    __slots__ = ("__weakref__", "_given", "_is_kept", "_remove", "_staged", "name", "path")
+
+    def __init__(self, source: str | os.PathLike[str]) -> None:
+        """Fetch a source that is a reference.
+
+        Raises:
+            SourceError: It is not there.
+            StorageError: It cannot be fetched.
+            EnvironmentFault: Its registry needs an extra that is not installed.
+        """
+        self.name = display_name(source)
+        self._given = str(source)
+        self._staged: Staged | None = None
+        self._is_kept = False
+        self.path = Path(source)
+        if is_reference(source):
+            from converter.registries.catalog import stage
+            from converter.registries.staged import temporary
+
+            with ExitStack() as stack:
+                folder = stack.enter_context(temporary("convert-source"))
+                self._staged = stage(self._given, folder)
+                self.path = self._staged.path
+                self._remove = weakref.finalize(self, stack.pop_all().close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._staged is None:
+            return
+        if not self._is_kept:
+            self._remove()
+        if isinstance(error, ConvertError) and (error.where or "").startswith(str(self.path)):
+            error.where = self.name + str(error.where)[len(str(self.path)) :]
+
+    def complete(self, options: Options) -> Options:
+        """Return options with the inputs, the example and the checkpoint that a registry knows."""
+        if self._staged is None:
+            return options
+        from converter.registries.staged import hinted
+
+        return hinted(options, self._staged)
+
+    def keep_with(self, files: Iterable[File]) -> None:
+        """Keep what was fetched as long as its files: weights are read from them later."""
+        self._is_kept = True
+        for file in files:
+            file.owner = self
+
+
+@contextmanager
+def output(out: str | os.PathLike[str] | None, *, overwrite: bool) -> Iterator[Path | None]:
+    """Yield a local path for an output, and upload what is there when the block ends well.
+
+    Raises:
+        StorageError: It cannot be uploaded.
+        UsageError: Something is there, and ``overwrite`` is False.
+    """
+    if out is None or not is_reference(out):
+        yield None if out is None else Path(out)
+        return
+    from converter.destinations import upload_one
+    from converter.registries.staged import temporary
+    from converter.stores.urls import local_path
+
+    reference = str(out)
+    if not is_uploaded(reference):
+        yield Path(local_path(reference) or "")
+        return
+    upload_one.check(reference, force=overwrite)
+    with temporary("convert-output") as folder:
+        made = folder / upload_one.name_of(reference)
+        yield made
+        if made.exists():  # a dry run writes nothing
+            upload_one.publish(made, reference)
