@@ -1,4 +1,4 @@
-"""A written file of torch, read again: what our own reader finds must be what was planned."""
+"""Check that the tensors in a written torch file are those that were planned."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from formats.errors import VerificationError
 from formats.torch.globals import TensorValue
 
 
-def check(planned: Counter[Description], value: object) -> None:
-    """Compare the tensors of a file with those that were to be in it.
+def check_tensors(planned: Counter[Description], value: object) -> None:
+    """Compare the tensors of a file with the planned ones.
 
     Args:
-        planned: Type, shape, strides, place and device of each.
-        value: What `formats.torch.structure.read` found.
+        planned: Type, shape, strides, position and device of each.
+        value: As `formats.torch.structure.read` returned it.
 
     Raises:
-        VerificationError: There are others.
+        VerificationError: They differ.
     """
-    found = Counter(_described(tensor) for tensor in tensors(value))
+    found = Counter(_describe(tensor) for tensor in find_tensors(value))
     if found == planned:
         return
     lacking, extra = list(planned - found), list(found - planned)
@@ -30,8 +30,8 @@ def check(planned: Counter[Description], value: object) -> None:
     )
 
 
-def tensors(root: object) -> Iterator[TensorValue]:
-    """Yield every tensor that has elements, and each once."""
+def find_tensors(root: object) -> Iterator[TensorValue]:
+    """Yield every tensor that has elements, once."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -55,7 +55,7 @@ def tensors(root: object) -> Iterator[TensorValue]:
             waiting += [*value.args, *value.items, *value.pairs.values(), *value.state]
 
 
-def _described(value: TensorValue) -> Description:
+def _describe(value: TensorValue) -> Description:
     ref, type_ = value.storage, value.type
     if ref is None or type_ is None:
         raise VerificationError("the file has a tensor without a type or a storage")

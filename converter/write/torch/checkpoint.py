@@ -1,9 +1,9 @@
-"""``--to torch``: a state dict, or a whole checkpoint, as `torch.save` would write it on a device.
+"""The target ``torch``: a state dict or a checkpoint, as `torch.save` would write it on a device.
 
-Neither torch nor the device is needed. Without ``--keep-structure``, the file holds one flat dict
-of the model's tensors under the names that all targets give them; with it, what the source held,
-as far as torch's restricted unpickler takes it (`structure`). What was changed, tensor by tensor
-where names or layouts are, stands in the archive as ``convert.json``, which torch does not look at.
+Neither torch nor the device is needed. The file holds one flat dict of the model's tensors, under
+the names that all targets give them; with ``keep_structure``, what the source held, as far as
+torch's restricted unpickler takes it (`structure`). ``convert.json`` in the archive records the
+changes; those of names and layouts tensor by tensor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,11 @@ from converter.write import conversion_record
 from converter.write.background import Background
 from converter.write.plan import Plan, Writing
 from converter.write.readback import WeightsReport, Written, compare
-from converter.write.torch import names
-from converter.write.torch.check import check
-from converter.write.torch.state_dict import StateDict, state_dict
+from converter.write.torch.check import check_tensors
+from converter.write.torch.keras_weights import map_keras_weights
+from converter.write.torch.state_dict import StateDict, build_state_dict
 from converter.write.torch.storages import BYTES, Storages
-from converter.write.torch.structure import Kept, keep
+from converter.write.torch.structure import KeptStructure, keep_structure
 from formats.artifact import Artifact
 from formats.containers.pickle.encoder import Call, dumps
 from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
@@ -44,23 +44,23 @@ if TYPE_CHECKING:
     from converter.lower.graph import Graph
 
 NAME = "checkpoint.pt"
-OF_OTHERS = ("npu", "privateuseone", "hpu", "maia", "xla")  # that torch alone has no backend for
+EXTERNAL = ("npu", "privateuseone", "hpu", "maia", "xla")  # kinds that need a package beside torch
 
 
 @dataclass(slots=True)
 class Checkpoint(Plan):
-    """A file of torch that can be written.
+    """A torch file that can be written.
 
     Attributes:
-        bundle: As issued.
-        warnings: What was found, and is kept as it is.
-        device: For which the file is.
-        storages: What its tensors view.
+        bundle: As it will be.
+        warnings: What was found and is kept as it is.
+        device: For which the file is written.
+        storages: That its tensors view.
         archive: Its layout.
-        keys: Names of a state dict, in order; None where the structure is kept.
-        changes: Name of a tensor → what was done to make it.
-        source_name: What the source is called.
-        limits: For reading it again.
+        keys: Names of a state dict, in order; None if the structure is kept.
+        changes: Name of a tensor → how it differs from its sources.
+        source_name: Name of the source.
+        limits: For reading the output.
     """
 
     bundle: Bundle
@@ -150,7 +150,7 @@ class Checkpoint(Plan):
 
     def _read_again(self, path: Path) -> None:
         found = torch_structure.read(Artifact(path, self.limits)).value
-        check(self.storages.described(self.archive.storages), found)
+        check_tensors(self.storages.describe(self.archive.storages), found)
         if self.keys is not None:
             held = tuple(found) if isinstance(found, dict) else ()
             if held != self.keys:
@@ -170,31 +170,37 @@ def plan(
 
     Raises:
         UsageError: torch knows no such device.
-        UnsupportedError: Torch has no place for what the source holds.
+        UnsupportedError: torch cannot hold what the source holds.
         CorruptError: The source is damaged.
     """
     del graphs  # a state dict computes nothing
     device = parse_torch_device(options.device)
-    storages = Storages(device, _crcs(artifact))
+    storages = Storages(device, _recorded_crcs(artifact))
     if options.keep_structure:
-        return _kept(bundle, artifact, storages)
-    return _flat(bundle, artifact, storages, options)
+        return _plan_structure(bundle, artifact, storages)
+    return _plan_state_dict(bundle, artifact, storages, options)
 
 
-def _flat(bundle: Bundle, artifact: Artifact, storages: Storages, options: Options) -> Checkpoint:
+def _plan_state_dict(
+    bundle: Bundle, artifact: Artifact, storages: Storages, options: Options
+) -> Checkpoint:
     """Plan a state dict."""
-    random = {id(t.data) for t in bundle.leftovers.get("training", {}).values() if _is_state(t)}
+    random = {
+        id(t.data)
+        for t in bundle.leftovers.get("training", {}).values()
+        if _may_be_generator_state(t)
+    }
     before = select_groups(bundle, options.include)
     renamed = strip_prefixes(before, options.strip_prefix)
     own = tuple(renamed.weights)[: len(bundle.weights)]
-    stripped = _as_state_dict(renamed)
-    mapped, changes, unmapped = names.mapped(stripped, own)
+    stripped = _drop_non_persistent(renamed)
+    mapped, changes, unmapped = map_keras_weights(stripped, own)
     if not mapped.weights:
         raise UnsupportedError("holds no tensors", where=artifact.path)
     generators = frozenset(n for n, t in mapped.weights.items() if id(t.data) in random)
-    made = state_dict(mapped, storages, generators)
+    made = build_state_dict(mapped, storages, generators)
     storages.settle()
-    pickle = dumps(_with_versions(made, bundle, before, renamed))
+    pickle = dumps(_add_module_versions(made, bundle, before, renamed))
     about = mapped.metadata
     apart = [
         Normalisation("kept apart", 1, f"{name}: {why}") for name, why in made.kept_apart.items()
@@ -204,15 +210,15 @@ def _flat(bundle: Bundle, artifact: Artifact, storages: Storages, options: Optio
         kind = mapped.topology.kind
         left_out.append(LeftOut(f"graph ({kind})", "a state dict holds weights only"))
     left_out += [LeftOut(name, "a state dict holds weights only") for name in mapped.assets]
-    issued = replace(
+    output = replace(
         mapped,
         metadata=replace(
             about,
             left_out=tuple(left_out),
             normalisations=(
                 *about.normalisations,
-                *_changed(changes),
-                *_moved(about.devices, storages.device, made.stayed),
+                *_describe_layouts(changes),
+                *_describe_moves(about.devices, storages.device, made.stayed),
                 *apart,
             ),
         ),
@@ -220,13 +226,13 @@ def _flat(bundle: Bundle, artifact: Artifact, storages: Storages, options: Optio
     keys = tuple(str(key) for key in made.value.pairs or ())
     warnings = _warnings(storages) + ((unmapped,) if unmapped else ())
     return Checkpoint(
-        issued, warnings, storages.device, storages,
+        output, warnings, storages.device, storages,
         Archive(pickle, storages.contents()),
         keys, changes, artifact.name, artifact.limits,
     )  # fmt: skip
 
 
-def _kept(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
+def _plan_structure(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
     """Plan a checkpoint of the source's own structure."""
     if bundle.metadata.format != "torch":
         raise UnsupportedError(
@@ -236,7 +242,7 @@ def _kept(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
             hint="Without it, the weights become a state dict",
         )
     found = torch_structure.read(artifact)
-    made = keep(found.value, storages, artifact.limits)
+    made = keep_structure(found.value, storages, artifact.limits)
     storages.settle()
     pickle = dumps(made.value)
     if not storages.views:
@@ -248,7 +254,10 @@ def _kept(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
     metadata = replace(
         bundle.metadata,
         left_out=tuple(left_out),
-        normalisations=(*_moved(made.devices, storages.device, made.stayed), *_plainer(made)),
+        normalisations=(
+            *_describe_moves(made.devices, storages.device, made.stayed),
+            *_describe_simplifications(made),
+        ),
     )
     return Checkpoint(
         replace(bundle, metadata=metadata), _warnings(storages), storages.device, storages,
@@ -256,25 +265,25 @@ def _kept(bundle: Bundle, artifact: Artifact, storages: Storages) -> Checkpoint:
     )  # fmt: skip
 
 
-def _crcs(artifact: Artifact) -> dict[tuple[int, int, int], int]:
-    """Return the CRCs of storages that a zip archive records: nobody has to compute them again."""
+def _recorded_crcs(artifact: Artifact) -> dict[tuple[int, int, int], int]:
+    """Return the CRCs of storages that a zip archive records; they are not computed again."""
     if not artifact.is_file or artifact.zip is None:
         return {}
     found = {}
     for name, member in artifact.zip.members.items():
         if member.is_stored and "data/" in name and member.size:
-            with suppress(CorruptError, UnsupportedError):  # it may be none that anybody reads
+            with suppress(CorruptError, UnsupportedError):  # damaged, and perhaps never read
                 run = member.raw()
                 found[id(run.storage), run.offset, run.length] = member.crc
     return found
 
 
-def _is_state(tensor: Tensor) -> bool:
+def _may_be_generator_state(tensor: Tensor) -> bool:
     return tensor.dtype.name == "uint8"
 
 
-def _as_state_dict(bundle: Bundle) -> Bundle:
-    """Leave out what ``state_dict()`` of a module would not have."""
+def _drop_non_persistent(bundle: Bundle) -> Bundle:
+    """Leave out tensors that a module's ``state_dict()`` does not have."""
     notes = bundle.metadata.tensor_notes
     left_out = list(bundle.metadata.left_out)
     weights = {}
@@ -292,10 +301,10 @@ def _as_state_dict(bundle: Bundle) -> Bundle:
     return replace(bundle, weights=weights, metadata=metadata)
 
 
-def _moved(
+def _describe_moves(
     devices: Mapping[str, int], device: TorchDevice, stayed: Sequence[str]
 ) -> list[Normalisation]:
-    """Say which tensors were elsewhere."""
+    """Describe the tensors that were on other devices."""
     elsewhere = sum(n for name, n in devices.items() if name not in ("meta", str(device)))
     elsewhere -= len(stayed) if str(device) != "cpu" else 0
     found = []
@@ -309,16 +318,16 @@ def _moved(
     return found
 
 
-def _plainer(made: Kept) -> list[Normalisation]:
+def _describe_simplifications(kept: KeptStructure) -> list[Normalisation]:
     why = "torch.load(weights_only=True) would refuse the former"
     objects = "device object set to the target"
     return [
         Normalisation(what, count, "" if what == objects else why)
-        for what, count in made.made.items()
+        for what, count in kept.simplified.items()
     ]
 
 
-def _changed(changes: Mapping[str, JSON]) -> list[Normalisation]:
+def _describe_layouts(changes: Mapping[str, JSON]) -> list[Normalisation]:
     as_torch = [c for c in changes.values() if isinstance(c, dict) and "reason" not in c]
     found = []
     if as_torch:
@@ -333,7 +342,7 @@ def _changed(changes: Mapping[str, JSON]) -> list[Normalisation]:
 def _warnings(storages: Storages) -> tuple[str, ...]:
     device = storages.device
     found = []
-    if device.kind in OF_OTHERS:
+    if device.kind in EXTERNAL:
         found.append(f"torch loads {device} only where a package has brought that backend")
     if not device.has_storages and storages.shared:
         found.append(
@@ -343,8 +352,8 @@ def _warnings(storages: Storages) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _with_versions(made: StateDict, bundle: Bundle, before: Bundle, after: Bundle) -> Call:
-    """Give a state dict the versions of modules that the source's had."""
+def _add_module_versions(made: StateDict, bundle: Bundle, before: Bundle, after: Bundle) -> Call:
+    """Add the versions of modules that the source recorded to a state dict."""
     user = bundle.metadata.user
     removed = {
         old[: len(old) - len(new)]

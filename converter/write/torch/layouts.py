@@ -1,7 +1,7 @@
-"""Weights as torch.nn lays them out, made from Keras's: lazily, block by block where that can be.
+"""Change the layouts of weights lazily, block by block where possible.
 
-Keras keeps kernels [spatial…, in, out], torch [out, in, spatial…]. What is only turned around is
-read in its new order; gates that change places are put together when they are written.
+Keras has kernels of [spatial…, in, out], torch of [out, in, spatial…]. A permuted weight is read in
+its new order; weights whose gates are reordered are computed when they are written.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-def permuted(tensor: Tensor, axes: Sequence[int], shape: Sequence[int] | None = None) -> Tensor:
-    """Return a tensor with its axes in another order, and then perhaps of another shape.
+def permute(tensor: Tensor, axes: Sequence[int], shape: Sequence[int] | None = None) -> Tensor:
+    """Return a tensor with its axes permuted, and then reshaped.
 
     Args:
-        tensor: As it is.
-        axes: Which of its axes come first, second, ….
-        shape: Of as many elements.
+        tensor: The tensor.
+        axes: The permutation.
+        shape: Of the result, with as many elements; None to keep the permuted shape.
     """
     order = tuple(tensor.shape[axis] for axis in axes)
     view = tensor.data
@@ -34,23 +34,25 @@ def permuted(tensor: Tensor, axes: Sequence[int], shape: Sequence[int] | None = 
         return Tensor.computed(
             tensor.dtype, order if shape is None else shape, turned.pieces, origin=tensor.origin
         )
-    return made([tensor], order if shape is None else shape, lambda parts: parts[0].transpose(axes))
+    return compute_tensor(
+        [tensor], order if shape is None else shape, lambda parts: parts[0].transpose(axes)
+    )
 
 
-def reshaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the same elements, in the same order, under another shape."""
+def reshape(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return a tensor with the same elements and another shape."""
     return Tensor.computed(tensor.dtype, shape, tensor.pieces, origin=tensor.origin)
 
 
 def zeros(like: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return a tensor of zeros, of another's type."""
+    """Return a tensor of zeros of another's dtype."""
     return Tensor.inline(like.dtype, tuple(shape), bytes(like.dtype.nbytes(prod(shape))))
 
 
-def made(
+def compute_tensor(
     parts: Sequence[Tensor], shape: Sequence[int], make: Callable[[Sequence[Array]], Array]
 ) -> Tensor:
-    """Return what a function makes of tensors; nothing is read before it is walked."""
+    """Return the tensor that a function computes from tensors; no data is read."""
 
     def pieces() -> Iterator[bytes]:
         import numpy as np

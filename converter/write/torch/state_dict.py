@@ -37,7 +37,7 @@ class StateDict:
     stayed: list[str] = field(default_factory=list)
 
 
-def state_dict(bundle: Bundle, storages: Storages, generators: frozenset[str]) -> StateDict:
+def build_state_dict(bundle: Bundle, storages: Storages, generators: frozenset[str]) -> StateDict:
     """Return the state dict of a bundle's weights.
 
     Args:
@@ -48,7 +48,7 @@ def state_dict(bundle: Bundle, storages: Storages, generators: frozenset[str]) -
     Raises:
         UnsupportedError: Torch has no type for some of them; all are named.
     """
-    return _Builder(bundle, storages, generators).built()
+    return _Builder(bundle, storages, generators).build()
 
 
 class _Builder:
@@ -57,30 +57,30 @@ class _Builder:
         self.storages = storages
         self.generators = generators
         self.pairs: dict[object, object] = {}
-        self.made = StateDict(Call(hooks().function, (), self.pairs))
+        self.computed_slot = StateDict(Call(hooks().function, (), self.pairs))
 
-    def built(self) -> StateDict:
+    def build(self) -> StateDict:
         """Return the dict: tensors in the bundle's order, encoded ones at their first part."""
         inside: dict[str, tuple[str, Encoding]] = {}
         for name, encoding in self.bundle.encodings.items():
-            reason = self._refused(encoding, inside)
+            reason = self._find_obstacle(encoding, inside)
             if reason:
-                self.made.kept_apart[name] = reason
+                self.computed_slot.kept_apart[name] = reason
             else:
                 inside |= dict.fromkeys(encoding.parts.values(), (name, encoding))
         self._check_types(inside)
         for name, tensor in self.bundle.weights.items():
             if name not in inside:
-                self.pairs[name] = self._tensor(name, tensor)
+                self.pairs[name] = self._build_tensor(name, tensor)
                 continue
             logical, encoding = inside[name]
             if logical not in self.pairs:
-                self.pairs[logical] = self._encoded(encoding)
-        return self.made
+                self.pairs[logical] = self._build_encoded(encoding)
+        return self.computed_slot
 
     def _check_types(self, inside: Mapping[str, object]) -> None:
         weights = self.bundle.weights.items()
-        gaps = [f"{n} ({t.dtype})" for n, t in weights if n not in inside and _no_type(t)]
+        gaps = [f"{n} ({t.dtype})" for n, t in weights if n not in inside and _has_no_type(t)]
         if gaps:
             more = f" and {len(gaps) - 20} more" if len(gaps) > 20 else ""
             raise UnsupportedError(
@@ -89,7 +89,7 @@ class _Builder:
                 hint="--to portable keeps them",
             )
 
-    def _refused(self, encoding: Encoding, inside: Mapping[str, object]) -> str:
+    def _find_obstacle(self, encoding: Encoding, inside: Mapping[str, object]) -> str:
         """Say why an encoding's parts cannot be one tensor; "" where they can."""
         weights, parts = self.bundle.weights, encoding.parts
         if not set(parts.values()) <= weights.keys() or not inside.keys().isdisjoint(
@@ -107,7 +107,7 @@ class _Builder:
             scheme = str(known.get("scheme"))
             if scheme not in SCHEMES or encoding.dtype not in TYPES or "values" not in parts:
                 return f"quantised by {scheme} as {encoding.dtype}"
-            return "" if _is_packed_alike(weights[parts["values"]], encoding) else "of other words"
+            return "" if _has_torch_layout(weights[parts["values"]], encoding) else "of other words"
         return f"torch.load(weights_only=True) has no tensor of kind {kind}"
 
     def _is_coordinates(self, encoding: Encoding) -> bool:
@@ -123,7 +123,7 @@ class _Builder:
         is_torch = self.bundle.metadata.framework == "torch" or "coalesced" in encoding.parameters
         return fits and is_torch and indices[0] + len(values) - 1 == len(encoding.shape)
 
-    def _tensor(
+    def _build_tensor(
         self,
         name: str,
         tensor: Tensor,
@@ -133,15 +133,15 @@ class _Builder:
         type_ = quantized or TYPES[PACKED.get(tensor.dtype.name, tensor.dtype.name)]
         stays = name in self.generators
         if stays:
-            self.made.stayed.append(name)
-        slot, offset, shape, strides = self._placed(tensor, type_, stays=stays)
+            self.computed_slot.stayed.append(name)
+        slot, offset, shape, strides = self._locate(tensor, type_, stays=stays)
         notes = self.bundle.metadata.tensor_notes.get(name, {})
         grad = notes.get("requires_grad") is True and _takes_gradient(type_)
         view = View(hooks(), slot, type_, offset, shape, strides, grad, quantizer=quantizer)
-        self.made.views[name] = view
+        self.computed_slot.views[name] = view
         return self.storages.tensor(view)
 
-    def _placed(
+    def _locate(
         self, tensor: Tensor, type_: TorchType, *, stays: bool
     ) -> tuple[Slot, int, tuple[int, ...], tuple[int, ...]]:
         """Return a tensor's storage, its offset and strides there in elements, and its shape."""
@@ -158,37 +158,37 @@ class _Builder:
                 )  # fmt: skip
                 offset, *strides = (step // size for step in steps)
                 return slot, offset if data.span.length else 0, shape, tuple(strides)
-        slot = self.storages.made(tensor, type_, id(data), stays=stays)
+        slot = self.storages.computed_slot(tensor, type_, id(data), stays=stays)
         strides = [s // size for s in row_major(shape, type_.dtype)]
         return slot, 0, shape, tuple(strides)
 
-    def _encoded(self, encoding: Encoding) -> Call:
+    def _build_encoded(self, encoding: Encoding) -> Call:
         weights = self.bundle.weights
         if encoding.kind == "quantized":
-            return self._quantized(encoding)
-        parts: list[object] = [self._tensor(n, weights[n]) for n in encoding.parts.values()]
+            return self._build_quantized(encoding)
+        parts: list[object] = [self._build_tensor(n, weights[n]) for n in encoding.parts.values()]
         if encoding.kind == "nested":
             return Call(Name(UTILS, "_rebuild_nested_tensor"), tuple(parts))
         layout = self.storages.layout(encoding.kind)
         return sparse_call(layout, parts, encoding.shape, encoding.parameters.get("coalesced"))
 
-    def _quantized(self, encoding: Encoding) -> Call:
+    def _build_quantized(self, encoding: Encoding) -> Call:
         weights, parts = self.bundle.weights, encoding.parts
         scheme = str(encoding.parameters["scheme"])
         values: list[object] = []
         for role in ("scale", "zero_point"):
             part = weights[parts[role]]
             alone = scheme == "per_tensor_affine"
-            values.append(_number(part) if alone else self._tensor(parts[role], part))
+            values.append(_read_scalar(part) if alone else self._build_tensor(parts[role], part))
             if alone:
-                self.made.views.pop(parts[role], None)
+                self.computed_slot.views.pop(parts[role], None)
         if "axis" in encoding.parameters:
             values.append(encoding.parameters["axis"])
         name, type_ = parts["values"], TYPES[encoding.dtype]
-        return self._tensor(name, weights[name], type_, (torch_name(scheme), *values))
+        return self._build_tensor(name, weights[name], type_, (torch_name(scheme), *values))
 
 
-def _no_type(tensor: Tensor) -> bool:
+def _has_no_type(tensor: Tensor) -> bool:
     """Tell whether torch has no type for a tensor's elements."""
     name = tensor.dtype.name
     if name in PACKED:
@@ -196,7 +196,7 @@ def _no_type(tensor: Tensor) -> bool:
     return tensor.dtype.bits < 8 or name not in TYPES
 
 
-def _is_packed_alike(values: Tensor, encoding: Encoding) -> bool:
+def _has_torch_layout(values: Tensor, encoding: Encoding) -> bool:
     type_ = TYPES[encoding.dtype]
     return values.dtype.itemsize == type_.itemsize and values.shape == encoding.shape
 
@@ -205,7 +205,7 @@ def _takes_gradient(type_: TorchType) -> bool:
     return type_.name.startswith(("float", "bfloat", "complex"))
 
 
-def _number(tensor: Tensor) -> object:
+def _read_scalar(tensor: Tensor) -> object:
     """Return the one number in a tensor."""
     value: object = tensor.numpy().reshape(()).item()
     return value

@@ -1,10 +1,9 @@
-"""The storages of a file of torch, and the tensors that view them.
+"""Lay out the storages of a torch file, and the tensors that view them.
 
-Tensors that shared bytes in the source share a storage in the file: whole storages are written, as
-torch does, and every tensor keeps its offset and strides. Where an old file declared views of
-storages, the views become parts of the one that holds them. What stands in big-endian order is
-turned as it is copied. A device whose tensors have no storages gets tensors of the CPU, and torch
-moves them there as it loads: it knows no other way.
+Tensors that shared bytes in the source share a storage in the file. Whole storages are written, as
+torch does, and every tensor keeps its offset and strides. Views of storages that old files declare
+become parts of the storage that holds them. Big-endian elements are swapped as they are copied. For
+a device without storages, CPU tensors are written, and torch moves them there when it loads them.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_tensor.py (``_reduce_ex_internal``)
 """
@@ -27,7 +26,7 @@ from formats.torch.zip_records import Record
 Description: TypeAlias = "tuple[str, tuple[int, ...], tuple[int, ...], int | None, str]"
 BYTES = DTYPES["uint8"]
 EMPTY = Tensor.inline(BYTES, (0,), b"")
-UNNAMED = -1  # number of a storage that the pickle has not named yet
+UNNUMBERED = -1  # of a storage that the pickle has not named yet
 UNTYPED = Name("torch.storage", "UntypedStorage")
 # Types with a storage class of their own; tensors of the others name theirs beside the storage.
 TYPED = {
@@ -50,16 +49,16 @@ def hooks() -> Call:
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A storage as somebody refers to it.
+    """A storage as a tensor refers to it.
 
     Attributes:
-        span: Its bytes in the source; None where they are computed, or there are none.
-        content: Its bytes, where there is no span.
-        type: What a tensor takes them for.
-        byteorder: Of the numbers in the span.
-        stays: Whether it is the CPU's whatever the device.
+        span: Its bytes in the source; None if they are computed, or there are none.
+        content: Its bytes, if there is no span.
+        type: Of the elements.
+        byteorder: Of the elements in the span.
+        stays: Whether it is on the CPU for every device.
         entry: The storage in the file, once all are known.
-        shift: Bytes from its start to the slot's.
+        shift: Offset of the slot in that storage, in bytes.
     """
 
     span: Span | None
@@ -75,7 +74,7 @@ class Slot:
 class Entry:
     """A storage in the file, the slots that view it, and its number, once the pickle has one."""
 
-    number: int = UNNAMED
+    number: int = UNNUMBERED
     slots: list[Slot] = field(default_factory=list)
     span: Span | None = None
 
@@ -98,7 +97,7 @@ class Entry:
 
 @dataclass(eq=False, slots=True)
 class View:
-    """A tensor, and the call that will stand for it."""
+    """A tensor, and the call that rebuilds it."""
 
     call: Call
     slot: Slot
@@ -109,23 +108,23 @@ class View:
     requires_grad: bool
     flags: frozenset[str] = frozenset()
     quantizer: tuple[object, ...] | None = None
-    is_written: bool = False  # what was refused half-way is in no pickle
+    is_written: bool = False  # a tensor refused half-way is not in the pickle
 
 
 class Storages:
     """The storages of one file.
 
     Attributes:
-        device: What they are tagged with.
-        later: What is done once their calls are filled in.
+        device: That they are tagged with.
+        later: Functions to call after the calls of tensors are filled in.
     """
 
     def __init__(self, device: TorchDevice, crcs: Mapping[tuple[int, int, int], int]) -> None:
         """Start without any.
 
         Args:
-            device: For which the file is.
-            crcs: Id of a file, offset and length of a run of it → CRC, where one is known.
+            device: For which the file is written.
+            crcs: Id of a file, offset and length of a span of it → its CRC, if known.
         """
         self.device = device
         self._views: list[View] = []
@@ -139,7 +138,7 @@ class Storages:
     def slot(
         self, span: Span | None, type_: TorchType, byteorder: ByteOrder, key: object, *, stays: bool
     ) -> Slot:
-        """Return the storage of a run of bytes; without any, the one that ``key`` names."""
+        """Return the storage of a span of bytes; without a span, the one of ``key``."""
         place = key if span is None else (id(span.storage), span.offset, span.length)
         same = (place, type_.name, byteorder, stays)
         found = self._same.get(same)
@@ -148,31 +147,31 @@ class Storages:
             self._slots.append(found)
         return found
 
-    def made(self, content: Tensor, type_: TorchType, key: object, *, stays: bool) -> Slot:
-        """Return the storage of a tensor's bytes, put in order; one for each ``key``."""
+    def computed_slot(self, content: Tensor, type_: TorchType, key: object, *, stays: bool) -> Slot:
+        """Return the storage of a tensor's bytes in row-major order; one for each ``key``."""
         same = (key, type_.name)
         found = self._same.get(same)
         if found is None:
-            found = self._same[same] = Slot(None, _row(content), type_, stays=stays)
+            found = self._same[same] = Slot(None, _as_bytes(content), type_, stays=stays)
             self._slots.append(found)
         return found
 
-    def outside(self, slot: Slot) -> Outside:
-        """Return a storage as the pickle names it."""
-        return Outside(lambda: self._id(slot))
+    def reference(self, slot: Slot) -> Outside:
+        """Return the persistent id that refers to a storage."""
+        return Outside(lambda: self._persistent_id(slot))
 
     def layout(self, name: str) -> Call:
-        """Return a layout, such as ``sparse_coo``: in torch, each is one object."""
+        """Return a layout, such as ``sparse_coo``; each is a single object in torch."""
         function = Name("torch.serialization", "_get_layout")
         return self._layouts.setdefault(name, Call(function, (f"torch.{name}",)))
 
     def tensor(self, view: View) -> Call:
-        """Return the call that makes a tensor; it is filled in by `settle`."""
+        """Return the call that rebuilds a tensor; `settle` fills it in."""
         self._views.append(view)
         if self.device.has_storages or view.slot.stays:
             return view.call
         dtype = torch_name(view.type.name)
-        # What it requires is said of the tensor that is moved; the one here is a step on the way.
+        # requires_grad is a property of the moved tensor, not of the CPU tensor.
         moved = (view.call, dtype, str(self.device), view.requires_grad)
         view.requires_grad = False
         return Call(Name("torch._utils", "_rebuild_device_tensor_from_cpu_tensor"), moved)
@@ -183,28 +182,28 @@ class Storages:
         Raises:
             UnsupportedError: Tensors share bytes in a way that no storage can give them.
         """
-        self._join()
+        self._merge_overlapping()
         for view in self._views:
-            self._fill(view)
+            self._fill_call(view)
         for fill in self.later:
             fill()
 
     def contents(self) -> list[Content]:
-        """Return what the storages hold, in the order in which the pickle named them.
+        """Return the contents of storages, in the order in which the pickle named them.
 
-        torch reckons with that order where it computes their places.
+        torch relies on that order when it computes their positions.
         """
         return [self._content(entry) for entry in self._numbered]
 
-    def described(self, records: Sequence[Record]) -> Counter[Description]:
-        """Return what a reader of the file must find: each tensor's type, shape and place.
+    def describe(self, records: Sequence[Record]) -> Counter[Description]:
+        """Return the descriptions of all tensors that a reader of the file must find.
 
         Args:
-            records: Where the storages stand, by number.
+            records: The records of the storages in the file, by number.
         """
-        return Counter(self._described(view, records) for view in self.views)
+        return Counter(self._describe(view, records) for view in self.views)
 
-    def _described(self, view: View, records: Sequence[Record]) -> Description:
+    def _describe(self, view: View, records: Sequence[Record]) -> Description:
         entry = view.slot.entry
         assert entry is not None
         start = view.offset * view.type.itemsize + view.slot.shift
@@ -215,33 +214,33 @@ class Storages:
 
     @property
     def views(self) -> list[View]:
-        """The tensors that the pickle has, once it is written."""
+        """The tensors in the pickle, once it is written."""
         return [view for view in self._views if view.is_written]
 
     @property
     def shared(self) -> int:
-        """How many storages more than one tensor views."""
+        """Number of storages that several tensors view."""
         seen: dict[int, int] = {}
         for view in self.views:
             seen[id(view.slot.entry)] = seen.get(id(view.slot.entry), 0) + 1
         return sum(count > 1 for count in seen.values())
 
-    def _join(self) -> None:
-        """Make one storage of all that share bytes."""
+    def _merge_overlapping(self) -> None:
+        """Merge the storages that share bytes."""
         files: dict[int, list[tuple[Span, Slot]]] = {}
         for slot in self._slots:
             if slot.span is None or not slot.span.length:
-                _enter([slot])
+                _merge_slots([slot])
             else:
                 files.setdefault(id(slot.span.storage), []).append((slot.span, slot))
         for slots in files.values():
-            for group in _overlapping(slots):
-                _enter(group)
+            for group in _find_overlapping(slots):
+                _merge_slots(group)
 
-    def _id(self, slot: Slot) -> tuple[object, ...]:
+    def _persistent_id(self, slot: Slot) -> tuple[object, ...]:
         entry = slot.entry
         assert entry is not None
-        if entry.number == UNNAMED:
+        if entry.number == UNNUMBERED:
             entry.number = len(self._numbered)
             self._numbered.append(entry)
         kind, size = TYPED.get(slot.type.name, UNTYPED), slot.type.itemsize
@@ -251,7 +250,7 @@ class Storages:
         location = "cpu" if stays else self.device.location
         return ("storage", kind, str(entry.number), location, entry.nbytes // size)
 
-    def _fill(self, view: View) -> None:
+    def _fill_call(self, view: View) -> None:
         entry = view.slot.entry
         assert entry is not None
         offset, rest = divmod(view.slot.shift, view.type.itemsize)
@@ -260,7 +259,7 @@ class Storages:
 
         def name() -> tuple[object, ...]:
             view.is_written = True
-            return self._id(view.slot)
+            return self._persistent_id(view.slot)
 
         storage = Outside(name)
         args: list[object] = [storage, view.offset + offset, view.shape, view.strides]
@@ -281,15 +280,15 @@ class Storages:
         if entry.span is None:
             return Content(entry.slots[0].content or EMPTY)
         span = entry.span.sub(0, entry.nbytes)
-        width = _turned(entry)
+        width = _swap_width(entry)
         if width > 1:
             shape = (span.length,)
-            return Content(Tensor.computed(BYTES, shape, lambda: _swapped(span, width)))
+            return Content(Tensor.computed(BYTES, shape, lambda: _swap_bytes(span, width)))
         crc = self._crcs.get((id(span.storage), span.offset, span.length))
         return Content(Tensor.contiguous(BYTES, (span.length,), span, origin=span.name), crc)
 
 
-def _overlapping(slots: list[tuple[Span, Slot]]) -> Iterator[list[Slot]]:
+def _find_overlapping(slots: list[tuple[Span, Slot]]) -> Iterator[list[Slot]]:
     """Yield the slots of one file in groups that share no byte with each other."""
     group: list[Slot] = []
     end = 0
@@ -302,8 +301,8 @@ def _overlapping(slots: list[tuple[Span, Slot]]) -> Iterator[list[Slot]]:
     yield group
 
 
-def _enter(slots: list[Slot]) -> None:
-    """Make slots views of one storage."""
+def _merge_slots(slots: list[Slot]) -> None:
+    """Merge slots into one storage."""
     entry = Entry(slots=slots)
     spans = [slot.span for slot in slots if slot.span is not None]
     if spans:
@@ -315,11 +314,11 @@ def _enter(slots: list[Slot]) -> None:
         slot.shift = slot.span.offset - entry.span.offset if slot.span and entry.span else 0
 
 
-def _turned(entry: Entry) -> int:
-    """Return the width of the numbers that have to be turned around; 1 for none.
+def _swap_width(entry: Entry) -> int:
+    """Return the width of elements whose bytes have to be swapped; 1 if they do not.
 
     Raises:
-        UnsupportedError: Some have, and others of the same bytes have not.
+        UnsupportedError: The same bytes are used in both byte orders.
     """
     widths = {
         slot.type.dtype.itemsize // slot.type.dtype.parts if slot.byteorder == "big" else 1
@@ -330,13 +329,13 @@ def _turned(entry: Entry) -> int:
     return widths.pop()
 
 
-def _swapped(span: Span, width: int) -> Iterator[Piece]:
+def _swap_bytes(span: Span, width: int) -> Iterator[Piece]:
     for chunk in split(span):
         yield swapped(chunk, width)
 
 
-def _row(content: Tensor) -> Tensor:
-    """Return a tensor's bytes as a row of them."""
+def _as_bytes(content: Tensor) -> Tensor:
+    """Return a tensor's bytes as a one-dimensional tensor of uint8."""
     if not content.nbytes:
         return EMPTY
     return Tensor.computed(BYTES, (content.nbytes,), content.pieces, origin=content.origin)

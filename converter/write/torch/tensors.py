@@ -1,4 +1,4 @@
-"""Tensors as calls that torch's restricted unpickler allows: of every layout that has such a call.
+"""Rebuild tensors by calls that torch's restricted unpickler allows, for every layout with one.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_utils.py (the functions called)
 """
@@ -17,8 +17,8 @@ SCHEMES = {
 }  # fmt: skip
 
 
-class Refused(Exception):  # noqa: N818 - caught where it is named, never shown as an error
-    """What torch would not load; the text says why."""
+class RefusedError(Exception):
+    """torch would not load a value; the text says why. Never shown as an error."""
 
 
 def size_call(shape: tuple[object, ...]) -> Call:
@@ -29,30 +29,30 @@ def size_call(shape: tuple[object, ...]) -> Call:
 def sparse_call(
     layout: Call, parts: list[object], shape: tuple[int, ...], coalesced: object
 ) -> Call:
-    """Return a sparse tensor of its indices and values."""
+    """Return the call that rebuilds a sparse tensor from its indices and values."""
     data = [*parts, size_call(shape)]
-    if isinstance(coalesced, bool):  # which only coordinates are, or are not
+    if isinstance(coalesced, bool):  # of sparse_coo only
         data.append(coalesced)
     return Call(Name(UTILS, "_rebuild_sparse_tensor"), (layout, tuple(data)))
 
 
 class Tensors:
-    """Makes calls of the tensors of one pickle."""
+    """Builds the calls that rebuild the tensors of one pickle."""
 
     def __init__(self, storages: Storages) -> None:
         self.storages = storages
 
     def call(self, value: TensorValue, where: str, *, stays: bool = False) -> Call:
-        """Return the call that makes a tensor again, its attributes and class aside.
+        """Return the call that rebuilds a tensor, without its attributes and class.
 
         Args:
             value: As the pickle describes it.
-            where: What messages call it.
-            stays: Whether it is the CPU's whatever the device.
+            where: Its name in messages.
+            stays: Whether it is on the CPU for every device.
 
         Raises:
-            Refused: torch has no such tensor, or would not load it.
-            CorruptError: It reaches out of its storage.
+            RefusedError: torch has no such tensor, or would not load it.
+            CorruptError: It exceeds its storage.
         """
         made = self._layout(value, where, stays=stays)
         if not value.is_parameter:
@@ -61,7 +61,7 @@ class Tensors:
         return Call(Name(UTILS, "_rebuild_parameter"), (made, grad, hooks()))
 
     def with_state(self, made: Call, value: TensorValue, state: object) -> Call:
-        """Return a tensor's call with the attributes that Python code had set on it."""
+        """Return the call of a tensor together with the attributes set on it in Python."""
         if value.is_parameter:
             return Call(Name(UTILS, "_rebuild_parameter_with_state"), (*made.args, state))
         owner, tensor = Call(REBUILD), Name("torch", "Tensor")
@@ -76,7 +76,9 @@ class Tensors:
         if value.layout == "meta" or _is_meta(value):
             return self._meta(value)
         if value.type is None and value.layout != "nested":
-            raise Refused(f"elements of a type we do not know, {value.parameters.get('dtype')}")
+            raise RefusedError(
+                f"elements of a type we do not know, {value.parameters.get('dtype')}"
+            )
         if value.layout == "strided":
             return self._strided(value, where, stays=stays)
         if value.layout == "quantized":
@@ -88,17 +90,17 @@ class Tensors:
         if value.layout == "nested" and "layout" not in value.parameters and len(parts) == 4:
             return Call(Name(UTILS, "_rebuild_nested_tensor"), tuple(parts))
         kind = value.cls or f"{value.parameters.get('layout', value.layout)} tensor"
-        raise Refused(f"a {kind}, whose class torch.load(weights_only=True) refuses")
+        raise RefusedError(f"a {kind}, whose class torch.load(weights_only=True) refuses")
 
     def _part(self, part: object, where: str, *, stays: bool) -> Call:
         tensor = as_tensor(part)
         if tensor is None:
-            raise Refused("parts that are no tensors")
+            raise RefusedError("parts that are no tensors")
         return self.call(tensor, where, stays=stays)
 
     def _meta(self, value: TensorValue) -> Call:
         if value.type is None:
-            raise Refused("elements of a type we do not know, on the meta device")
+            raise RefusedError("elements of a type we do not know, on the meta device")
         strides = value.strides
         if strides is None:
             size = value.type.itemsize
@@ -113,7 +115,7 @@ class Tensors:
     def _view(self, value: TensorValue, where: str, *, stays: bool) -> View:
         ref, type_ = value.storage, value.type
         if ref is None or type_ is None:
-            raise Refused("no storage")
+            raise RefusedError("no storage")
         strides = value.strides
         if strides is None:
             strides = tuple(s // type_.itemsize for s in row_major(value.shape, type_.dtype))
@@ -124,7 +126,7 @@ class Tensors:
                 origin=where,
             )  # fmt: skip
         elif ref.span is None and 0 not in value.shape:
-            raise Refused("no elements in the file")
+            raise RefusedError("no elements in the file")
         grad = bool(value.requires_grad) and not value.is_parameter
         offset = value.offset if ref.span is not None else 0
         return View(Call(hooks().function), slot, type_, offset, value.shape, strides, grad,
@@ -133,7 +135,7 @@ class Tensors:
     def _quantized(self, value: TensorValue, where: str, *, stays: bool) -> Call:
         scheme = str(value.parameters.get("scheme"))
         if scheme not in SCHEMES:
-            raise Refused(f"quantised by {scheme}, which torch.load cannot rebuild")
+            raise RefusedError(f"quantised by {scheme}, which torch.load cannot rebuild")
         view = self._view(value, where, stays=stays)
         parts = []
         for part in value.parts.values():

@@ -22,7 +22,7 @@ EXPECTED = json.loads((MOVED / "expected.json").read_text())
 
 
 @pytest.fixture
-def made(torch):
+def compute_tensor(torch):
     """Return the script that made the fixtures, and its models."""
     spec = importlib.util.spec_from_file_location("make_moved", MOVED / "make.py")
     module = importlib.util.module_from_spec(spec)

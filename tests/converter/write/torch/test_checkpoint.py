@@ -15,7 +15,7 @@ import converter
 from converter.byte_sizes import readable_size
 from converter.options import Options
 from converter.write.torch import checkpoint
-from converter.write.torch.check import tensors
+from converter.write.torch.check import find_tensors
 from formats import catalog
 from formats.artifact import Artifact
 from formats.containers.pickle.values import Map
@@ -43,7 +43,7 @@ def convert(source: Path, out: Path, device: str = "cuda:1", **others: object) -
 
 
 def held(path: Path) -> list[TensorValue]:
-    return list(tensors(torch_structure.read(Artifact(path)).value))
+    return list(find_tensors(torch_structure.read(Artifact(path)).value))
 
 
 def locations(path: Path) -> Counter[str]:
@@ -224,7 +224,7 @@ def _file(path: Path, shapes: dict[str, tuple[int, ...]], *, state: object, dump
     for name, shape in shapes.items():
         data = np.arange(1, 1 + np.prod(shape), dtype="f4").tobytes()
         tensor = Tensor.inline(DTYPES["float32"], shape, data)
-        slot = storages.made(tensor, TYPES["float32"], name, stays=False)
+        slot = storages.computed_slot(tensor, TYPES["float32"], name, stays=False)
         view = View(hooks(), slot, TYPES["float32"], 0, shape, (1,), requires_grad=False)
         pairs[name] = storages.tensor(view)
     storages.settle()

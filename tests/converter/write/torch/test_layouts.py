@@ -11,7 +11,7 @@ from repository import FIXTURES
 import converter
 from converter.lower.keras.lowering import model_of
 from converter.options import Options
-from converter.write.torch.layouts import permuted, reshaped, zeros
+from converter.write.torch.layouts import permute, reshape, zeros
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.weights import DTYPES, Tensor
@@ -184,14 +184,14 @@ def test_permuted_tensors_are_lazy_and_right() -> None:
     for tensor in (plain, made):
         for axes in ((3, 2, 0, 1), (0, 1, 2, 3), (1, 0, 3, 2)):
             expected = array.transpose(axes)
-            assert np.array_equal(permuted(tensor, axes).numpy(), expected)
-            flat = permuted(tensor, axes, (120,))
+            assert np.array_equal(permute(tensor, axes).numpy(), expected)
+            flat = permute(tensor, axes, (120,))
             assert np.array_equal(flat.numpy(), expected.reshape(-1))
-        assert np.array_equal(reshaped(tensor, (6, 20)).numpy(), array.reshape(6, 20))
+        assert np.array_equal(reshape(tensor, (6, 20)).numpy(), array.reshape(6, 20))
     assert zeros(plain, (2, 3)).numpy().tolist() == [[0.0] * 3] * 2
 
     def never() -> list[bytes]:
         raise AssertionError
 
     lazy = Tensor.computed(DTYPES["float32"], (2, 3), never)
-    assert permuted(lazy, (1, 0)).shape == (3, 2)  # nothing is read before it is walked
+    assert permute(lazy, (1, 0)).shape == (3, 2)  # nothing is read before it is walked

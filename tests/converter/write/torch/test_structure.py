@@ -13,7 +13,7 @@ from converter.devices.names import TorchDevice
 from converter.options import Options
 from converter.write.torch import checkpoint, structure
 from converter.write.torch.storages import Storages
-from converter.write.torch.structure import keep
+from converter.write.torch.structure import keep_structure
 from formats import catalog
 from formats.artifact import Artifact
 from formats.containers.pickle.encoder import Call, Key, dumps
@@ -31,7 +31,7 @@ CUDA = TorchDevice("cuda", 1)
 def kept(value: object, device: TorchDevice = CUDA) -> SimpleNamespace:
     """Return what became of a value, and its pickle."""
     storages = Storages(device, {})
-    made = keep(value, storages, DEFAULT)
+    made = keep_structure(value, storages, DEFAULT)
     storages.settle()
     facts = {field.name: getattr(made, field.name) for field in fields(made)}
     return SimpleNamespace(**facts, pickle=dumps(made.value))
@@ -85,7 +85,7 @@ def test_plain_data_stays(value: object) -> None:
 def test_what_is_made_plain_is_counted(value: object, what: str, expected: object) -> None:
     made = kept({"x": value})
     assert pickle.loads(made.pickle) == {"x": expected}
-    assert made.made == {what: 1}
+    assert made.simplified == {what: 1}
     assert made.left_out == []
 
 
@@ -98,7 +98,7 @@ def test_dicts_keep_their_classes_as_far_as_torch_has_them() -> None:
     assert [type(x).__name__ for x in back] == ["OrderedDict", "dict"]
     assert list(back[0].items()) == [("b", 1), ("a", 2)]
     assert back[0]._metadata == {"": 1}
-    assert made.made == {"defaultdict made a dict": 1}
+    assert made.simplified == {"defaultdict made a dict": 1}
 
 
 def test_keys_of_any_kind() -> None:
@@ -121,7 +121,7 @@ def test_keys_of_any_kind() -> None:
     [
         (record("lib.Thing", 1), "a lib.Thing, which torch.load(weights_only=True) refuses"),
         (Global("lib.function"), "lib.function, which torch.load(weights_only=True) refuses"),
-        (1 << 3000, "a whole number of more than 255 bytes"),
+        (1 << 3000, "an integer of more than 255 bytes"),
         (NumpyType("f4"), "a numpy.f4, which torch.load refuses"),
         (NumpyScalar(b"xx", "U2"), "a numpy scalar of U2"),
         (NumpyArray("numpy.ndarray", ""), "a numpy array of unknown[]"),
@@ -154,7 +154,7 @@ def test_a_size_a_dtype_a_layout_and_a_device() -> None:
     assert (one.name, other.name) == ("float16", "float16")
     assert layout.args == ("torch.sparse_csr",)
     assert (device.args, meta.args) == (("cuda", 1), ("meta",))
-    assert made.made == {"device object set to the target": 1}
+    assert made.simplified == {"device object set to the target": 1}
 
 
 def test_devices_are_counted_and_generators_stay() -> None:
@@ -187,7 +187,7 @@ def test_a_module_becomes_its_state_dict() -> None:
         f"net.{at}.{name}" for at in ("0", "again") for name in ("passing", "cache")
     }
     assert b"_rebuild_parameter" not in made.pickle  # state_dict() has plain tensors
-    assert made.made == {"module made a state dict": 1}
+    assert made.simplified == {"module made a state dict": 1}
 
 
 def test_the_root_may_be_a_module_or_a_tensor() -> None:
@@ -265,7 +265,7 @@ def test_tensors_refused_half_way_leave_nothing_behind() -> None:
     unknown.type = None
     broken.parts = {"indices": tensor(kind="int64"), "values": unknown}
     storages = Storages(CUDA, {})
-    made = keep({"bad": broken, "good": tensor()}, storages, DEFAULT)
+    made = keep_structure({"bad": broken, "good": tensor()}, storages, DEFAULT)
     storages.settle()
     dumps(made.value)
     assert len(storages.views) == len(storages.contents()) == 1
@@ -282,7 +282,7 @@ def test_views_of_views_share_one_storage() -> None:
         shape = (length // 4,)
         values.append(TensorValue("strided", TYPES["float32"], shape, storage=ref, strides=(1,)))
     storages = Storages(CUDA, {})
-    made = keep(values, storages, DEFAULT)
+    made = keep_structure(values, storages, DEFAULT)
     storages.settle()
     dumps(made.value)
     (content,) = storages.contents()
@@ -298,7 +298,7 @@ def test_overlaps_that_no_storage_can_give_are_a_gap() -> None:
         ref.span = whole.sub(start, length)
         values.append(TensorValue("strided", TYPES["float32"], (2,), storage=ref, strides=(1,)))
     storages = Storages(CUDA, {})
-    keep(values, storages, DEFAULT)
+    keep_structure(values, storages, DEFAULT)
     with pytest.raises(UnsupportedError, match="share bytes"):
         storages.settle()
 
@@ -312,7 +312,7 @@ def test_one_storage_under_two_types_is_untyped() -> None:
         shape = (12 // ref.type.itemsize,)
         values.append(TensorValue("strided", ref.type, shape, storage=ref, strides=(1,)))
     storages = Storages(CUDA, {})
-    made = keep(values, storages, DEFAULT)
+    made = keep_structure(values, storages, DEFAULT)
     storages.settle()
     assert b"UntypedStorage" in dumps(made.value)
     assert {call.function.name for call in made.value} == {"_rebuild_tensor_v3"}
