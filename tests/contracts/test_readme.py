@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from repository import ROOT
@@ -12,6 +13,7 @@ from repository import ROOT
 from formats.catalog import FORMATS
 
 README = (ROOT / "README.md").read_text()
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def blocks(language):
@@ -61,7 +63,27 @@ def test_set_up_is_two_commands():
     )
     assert (ROOT / first.split("convert ")[1].split()[0]).exists()
     assert '".[test]"' in second
-    assert "pytest" in second
+    assert second.endswith('-m "not slow and not thorough"\n')
+
+
+def test_each_set_of_tests_has_a_command():
+    (shown,) = blocks("sh tests")
+    commands = [line.partition("  #")[0].rstrip() for line in shown.splitlines()]
+    assert commands[-1] == "bash .ci/run"
+    marks = {m.partition(":")[0] for m in PYPROJECT["tool"]["pytest"]["ini_options"]["markers"]}
+    for command in commands[:-1]:
+        words = shlex.split(command)
+        assert words[:6] == ["python", "-m", "pytest", "-q", "-n", "auto"]
+        assert all((ROOT / word).is_dir() for word in words[6:] if word.startswith("tests/"))
+        if "-m" in words[6:]:
+            named = re.findall(r"\w+", words[-1])
+            assert {*named} - {"not", "and"} <= marks
+
+
+def test_the_default_set_is_the_quick_one_and_what_is_thorough():
+    """`.ci/run` runs the second after the first: together they are README's default set."""
+    script = (ROOT / ".ci/run").read_text()
+    assert 'tests test default -m "thorough and not slow or browser"' in script
 
 
 def test_the_python_snippet_runs(tmp_path):

@@ -18,6 +18,8 @@ from repository import ROOT
 import converter
 from converter.options import Options
 
+pytestmark = pytest.mark.thorough
+
 ACTION = ROOT / ".github/actions/convert/action.yml"
 HOOKS = ROOT / ".pre-commit-hooks.yaml"
 DOCKERFILE = ROOT / ".docker/Dockerfile"

@@ -13,6 +13,8 @@ from batches import Place, bear_kills, make_registry, write_safetensors
 
 from converter.executors.processes import QUEUED
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):

@@ -13,6 +13,8 @@ from converter.registries.entry import Entry
 from converter.registries.filters import Filters
 from formats import catalog
 
+pytestmark = pytest.mark.thorough
+
 COUNT = 300
 
 

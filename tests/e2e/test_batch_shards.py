@@ -13,6 +13,8 @@ from batches import Place, make_registry
 
 from converter.batch.plan import _part
 
+pytestmark = pytest.mark.thorough
+
 COUNT = 60
 PARTS = 3
 DAMAGED = 3  # one in twenty is

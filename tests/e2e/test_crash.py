@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+pytestmark = pytest.mark.thorough
+
 POINTS = 20  # of a bundle that replaces another; of what is much the same, fewer
 FEWER = 8
 

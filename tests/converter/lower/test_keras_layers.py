@@ -6,6 +6,8 @@ from op_rows import Row, opened, rows
 
 from converter.lower.keras.lowering import lower
 
+pytestmark = pytest.mark.thorough
+
 DTYPES = {"tensor(int32)": np.int32, "tensor(string)": object}
 # Of the largest output, by the narrowest dtype that a model computes in; where onnxruntime has
 # something of float64 in float32 alone, that is float32. TensorFlow rounds constants of float64

@@ -14,6 +14,8 @@ from converter.lower.keras.lowering import lower
 
 onnx = pytest.importorskip("onnx")
 
+pytestmark = pytest.mark.thorough
+
 FIXTURES = ROOT / "fixtures" / "keras_layers"
 NAMES = {number: name for name, number in ELEMENT_TYPES.items()}
 

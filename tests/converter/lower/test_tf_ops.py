@@ -5,6 +5,8 @@ from op_rows import Row, lowered, opened, rows
 
 from converter.lower import lower
 
+pytestmark = pytest.mark.thorough
+
 # Of the largest output, by the narrowest dtype that a row computes in; what onnxruntime computes
 # of float64 in float32 alone is that.
 TOLERANCES = {"bfloat16": 3e-2, "float16": 5e-3, "float32": 2e-5, "float64": 1e-8}

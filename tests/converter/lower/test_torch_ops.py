@@ -14,6 +14,8 @@ from converter.lower.torch import matrix
 from converter.lower.torch.lowering import lower
 from converter.lower.torch.table import OPS, plain_name
 
+pytestmark = pytest.mark.thorough
+
 # Of the largest output, by the narrowest dtype that a row computes in.
 TOLERANCES = {"bfloat16": 2e-2, "float16": 4e-3, "float32": 1e-5, "float64": 1e-9}
 

@@ -21,6 +21,8 @@ from formats.errors import EnvironmentFault
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
+pytestmark = pytest.mark.thorough
+
 FIXTURES = ROOT / "fixtures" / "verify"
 PAIRS, IMAGE = FIXTURES / "pairs.keras", FIXTURES / "image.keras"
 

@@ -10,6 +10,8 @@ from keras_rows import FAMILIES, sources, written
 import converter
 from converter.write.keras import archive
 
+pytestmark = pytest.mark.thorough
+
 # A gap says what it is, and where.
 GAP = re.compile(r"^\d+ gaps: .+ \(.+\)", re.DOTALL)
 
