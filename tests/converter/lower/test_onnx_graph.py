@@ -155,14 +155,14 @@ def test_who_made_it(tmp_path):
 def test_verified_by_onnxruntime(tmp_path):
     source = saved(tmp_path, MODELS["branches"]())
     made = converter.convert(source, to="onnx", out=tmp_path / "o.onnx")
-    assert made.graph.status == "passed"
-    assert made.graph.outputs.keys() == {"y", "total"}
+    assert made.verification.graph.status == "passed"
+    assert made.verification.graph.outputs.keys() == {"y", "total"}
 
 
 def test_a_list_is_no_tensor_to_compare(tmp_path):
     source = saved(tmp_path, MODELS["forest"]())
     made = converter.convert(source, to="onnx", out=tmp_path / "o.onnx")
-    assert made.graph.status in ("passed", "not run")
+    assert made.verification.graph.status in ("passed", "not run")
 
 
 def test_random_outputs_are_not_comparable(tmp_path):
@@ -172,8 +172,8 @@ def test_random_outputs_are_not_comparable(tmp_path):
     ]
     model = _model(nodes, [_info("x", ["n", 3])], [_info("y", ["n", 3]), _info("z", ["n", 3])])
     made = converter.convert(saved(tmp_path, model), to="onnx", out=tmp_path / "o.onnx")
-    assert made.graph.status == "not run"
-    assert "'y' of the source itself differs" in made.graph.reason
+    assert made.verification.graph.status == "not run"
+    assert "'y' of the source itself differs" in made.verification.graph.reason
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -199,7 +199,7 @@ def test_precision(tmp_path):
     options = Options(precision="fp16")
     source = saved(tmp_path, plain())
     made = converter.convert(source, to="onnx", out=tmp_path / "o.onnx", options=options)
-    assert made.graph.status == "passed"
+    assert made.verification.graph.status == "passed"
     kinds = {t.data_type for t in onnx.load(made.path).graph.initializer if t.name != "y"}
     assert TensorProto.FLOAT16 in kinds
 
