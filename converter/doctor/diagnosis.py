@@ -114,7 +114,10 @@ class Diagnosis:
 
     def __repr__(self) -> str:
         counts = Counter(f.severity for f in self.findings)
-        words = [f"{p.loader} {p.outcome}" for p in self.predictions[:1]]
+        words = [
+            f"{p.loader} {p.outcome}" if p.installed else f"{p.framework} is not installed"
+            for p in self.predictions[:1]
+        ]
         words += [f"{counts[s]} {s}{'s' * (counts[s] > 1)}" for s in SEVERITIES if counts[s]]
         subject = self.source.path if self.source else "this host"
         return f"<Diagnosis of {subject}: {', '.join(words) or 'no findings'}>"

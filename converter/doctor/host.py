@@ -136,12 +136,12 @@ class Host:
     system: str = ""
     machine: str = ""
     cpu: Cpu = Cpu()
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     nvidia: Nvidia = Nvidia()
     rocm: str = ""
-    libraries: tuple[Library, ...] = ()
-    packages: Mapping[str, tuple[Package, ...]] = field(default_factory=dict)
-    seen: Mapping[str, ImportResult] = field(default_factory=dict)
+    libraries: tuple[Library, ...] = field(default=(), repr=False)
+    packages: Mapping[str, tuple[Package, ...]] = field(default_factory=dict, repr=False)
+    seen: Mapping[str, ImportResult] = field(default_factory=dict, repr=False)
     keras_backend: str = ""
 
     def package(self, *names: str) -> Package | None:

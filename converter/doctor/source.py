@@ -78,9 +78,9 @@ class Source:
     parameters: int = 0
     not_recorded: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-    torch: TorchFacts | None = None
-    keras: KerasFacts | None = None
-    tensorflow: TensorFlowFacts | None = None
+    torch: TorchFacts | None = field(default=None, repr=False)
+    keras: KerasFacts | None = field(default=None, repr=False)
+    tensorflow: TensorFlowFacts | None = field(default=None, repr=False)
 
     @property
     def named_devices(self) -> tuple[str, ...]:

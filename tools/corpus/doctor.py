@@ -1,11 +1,11 @@
-"""How often the doctor's predictions are what the official loaders really did, per format.
+"""Compare the doctor's predictions with what the official loaders did, per format.
 
     python tools/corpus/doctor.py FOLDER [-v]
 
-FOLDER has an INDEX.tsv with the columns ``kind``, ``path`` and ``official_tools_today``: what
-keras 3.15, tf_keras 2.21, tensorflow 2.21 and torch 2.13 made of each artifact on a machine without
-a GPU. The doctor predicts for such a host, with our readers alone. Prints, per kind and loader, how
-often the outcome is right, and how often the message begins as predicted where both fail.
+FOLDER has an INDEX.tsv with the columns ``kind``, ``path`` and ``official_tools_today``: the
+outcomes of keras 3.15, tf_keras 2.21, tensorflow 2.21 and torch 2.13 on a machine without a GPU.
+The doctor predicts for such a host. Prints, per kind and loader, how often the outcome is right,
+and how often the message begins as predicted where both fail.
 """
 
 import argparse
@@ -33,7 +33,7 @@ HOST = Host(
         "safetensors": (Package("safetensors", "0.8.0"),),
     },
 )
-# Call as INDEX.tsv names it -> the loader that the doctor predicts for.
+# Call as INDEX.tsv names it → loader that the doctor predicts.
 CALLS = {
     "keras 3.15.1 load_model(compile=False)": "keras.models.load_model(path)",
     "tf_keras 2.21 load_model(compile=False)": "tf_keras.models.load_model(path)",
@@ -59,14 +59,14 @@ def main() -> int:
         rows = list(csv.DictReader(f, delimiter="\t"))
     counts: Counter[tuple[str, str, str]] = Counter()
     for row in rows:
-        for call, verdict, detail in judged(row, options.folder):
+        for call, verdict, detail in judge(row, options.folder):
             counts[row["kind"], call, verdict] += 1
             if options.verbose or verdict not in ("right", "right, and its message"):
                 print(f"{verdict}: {row['path']}\n    {call}\n    {detail}")
     return report(counts)
 
 
-def judged(row, folder):
+def judge(row, folder):
     """Yield call, verdict and detail for each recorded outcome of one artifact."""
     recorded = {}
     for part in re.split(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -81,7 +81,7 @@ class KerasFacts:
 
     container: str
     suffix: str
-    config: Any = None
+    config: Any = field(default=None, repr=False)
     keras_version: str = ""
     object_graph: bool = True
     in_folder: bool = False

@@ -46,7 +46,7 @@ def _find_onnxruntime_cuda(package: Package) -> str:
 
 
 def check_driver(host: Host) -> Iterator[Finding]:
-    """The driver is missing, does not start, or is not accessible."""
+    """Report a driver that is missing, does not start or is not accessible."""
     nvidia = host.nvidia
     mismatch = "mismatch" in nvidia.problem.lower()
     if mismatch:
@@ -78,7 +78,7 @@ def check_driver(host: Host) -> Iterator[Finding]:
 
 
 def check_driver_version(host: Host) -> Iterator[Finding]:
-    """A framework is built for a newer CUDA than the driver supports."""
+    """Report a framework that is built for a newer CUDA than the driver supports."""
     version = host.nvidia.driver
     if not version:
         return
@@ -100,7 +100,7 @@ def check_driver_version(host: Host) -> Iterator[Finding]:
 
 
 def check_visibility(host: Host) -> Iterator[Finding]:
-    """A variable hides devices."""
+    """Report a variable that hides devices."""
     chosen = host.variables.get("CUDA_VISIBLE_DEVICES")
     gpus, visible = host.nvidia.gpus, host.visible_gpus
     if chosen is not None and len(visible) < len(gpus):
@@ -126,7 +126,7 @@ def check_visibility(host: Host) -> Iterator[Finding]:
 
 
 def check_architectures(host: Host) -> Iterator[Finding]:
-    """A framework has no machine code for a GPU of this host."""
+    """Report a framework that has no machine code for a GPU of this host."""
     torch = host.seen.get("torch")
     built = {"torch": torch.facts.get("architectures") if torch else None}
     if torch and torch.facts.get("kernel_ran") and len(host.visible_gpus) == 1:
@@ -150,7 +150,7 @@ def check_architectures(host: Host) -> Iterator[Finding]:
 
 
 def check_cpu_builds(host: Host) -> Iterator[Finding]:
-    """There is a GPU, and a framework that is built without CUDA."""
+    """Report a framework that is built without CUDA, where there is a GPU."""
     if not host.visible_gpus:
         return
     torch = host.package("torch")
@@ -179,7 +179,7 @@ def check_cpu_builds(host: Host) -> Iterator[Finding]:
 
 
 def check_libraries(host: Host) -> Iterator[Finding]:
-    """CUDA libraries that a framework opens at run time are missing in its major version."""
+    """Report CUDA libraries that a framework opens at run time and that are missing."""
     if not host.visible_gpus or not host.system.startswith("Linux"):
         return
     for package, cuda in find_cuda_builds(host):
@@ -206,7 +206,7 @@ def check_libraries(host: Host) -> Iterator[Finding]:
 
 
 def check_cudnn_versions(host: Host) -> Iterator[Finding]:
-    """CuDNN is installed in two major versions."""
+    """Report cuDNN in two major versions."""
     versions = {x.major: x for x in host.libraries if x.name == "cudnn" and x.major}
     if len(versions) > 1:
         listed = "; ".join(f"{x.version} ({x.origin}, {x.path})" for x in versions.values())
@@ -221,7 +221,7 @@ def check_cudnn_versions(host: Host) -> Iterator[Finding]:
 
 
 def check_cuda_wheels(host: Host) -> Iterator[Finding]:
-    """Wheels for one CUDA are installed with a torch that is built for another."""
+    """Report CUDA wheels next to a torch that is built for another CUDA."""
     torch = host.package("torch")
     built = parse_release(str(torch.build.get("cuda") or ""))[:1] if torch else ()
     if torch is None or not built:
@@ -245,7 +245,7 @@ def check_cuda_wheels(host: Host) -> Iterator[Finding]:
 
 
 def check_library_path(host: Host) -> Iterator[Finding]:
-    """LD_LIBRARY_PATH has another version of a library than a wheel."""
+    """Report a library in LD_LIBRARY_PATH that is of another version than its wheel."""
     wheels = {x.name: x for x in host.libraries if x.origin.startswith("wheel")}
     for library in host.libraries:
         wheel = wheels.get(library.name)
@@ -264,7 +264,7 @@ def check_library_path(host: Host) -> Iterator[Finding]:
 
 
 def check_seen_gpus(host: Host) -> Iterator[Finding]:
-    """A framework that is built for CUDA does not see or cannot use the GPU of this host."""
+    """Report a framework built for CUDA that does not see or cannot use the GPU."""
     if not host.visible_gpus:
         return
     package, torch = host.package("torch"), host.seen.get("torch")

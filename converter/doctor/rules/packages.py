@@ -33,7 +33,7 @@ MODULES = {"google.protobuf": "protobuf"}
 
 
 def check_imports(host: Host) -> Iterator[Finding]:
-    """A package is installed and cannot be imported."""
+    """Report a package that is installed and cannot be imported."""
     for name, seen in host.seen.items():
         if seen.problem:
             package = host.package(MODULES.get(name, name)) or host.tensorflow
@@ -47,7 +47,7 @@ def check_imports(host: Host) -> Iterator[Finding]:
 
 
 def check_duplicates(host: Host) -> Iterator[Finding]:
-    """A package is recorded in two versions."""
+    """Report a package that is recorded in two versions."""
     for name, records in host.packages.items():
         versions = dict.fromkeys(p.version for p in records)
         if len(versions) > 1:
@@ -60,7 +60,7 @@ def check_duplicates(host: Host) -> Iterator[Finding]:
 
 
 def check_onnxruntimes(host: Host) -> Iterator[Finding]:
-    """Two distributions install the module ``onnxruntime``."""
+    """Report two distributions that install the module ``onnxruntime``."""
     installed = host.onnxruntimes
     if len(installed) < 2:
         return
@@ -78,7 +78,7 @@ def check_onnxruntimes(host: Host) -> Iterator[Finding]:
 
 
 def check_tensorflows(host: Host) -> Iterator[Finding]:
-    """Two distributions install the module ``tensorflow``."""
+    """Report two distributions that install the module ``tensorflow``."""
     # tensorflow itself requires tensorflow-intel
     own = [name for name in TENSORFLOW if name != "tensorflow-intel"]
     installed = [p for name in own for p in host.packages.get(name, ())[:1]]
@@ -93,7 +93,7 @@ def check_tensorflows(host: Host) -> Iterator[Finding]:
 
 
 def check_numpy_abi(host: Host) -> Iterator[Finding]:
-    """NumPy 2 is installed with packages that are built for NumPy 1."""
+    """Report packages that are built for NumPy 1, where NumPy 2 is installed."""
     numpy = host.package("numpy")
     if numpy is None or parse_release(numpy.version) < (2,):
         return
@@ -111,7 +111,7 @@ def check_numpy_abi(host: Host) -> Iterator[Finding]:
 
 
 def check_requirements(host: Host) -> Iterator[Finding]:
-    """A package is installed in a version that another package excludes."""
+    """Report a package in a version that another package excludes."""
     environment = describe_environment(host)
     for owner, *_ in host.packages.values():
         for requirement in filter(None, map(parse_requirement, owner.requires)):
@@ -131,7 +131,7 @@ def check_requirements(host: Host) -> Iterator[Finding]:
 
 
 def check_keras_and_tensorflow(host: Host) -> Iterator[Finding]:
-    """Keras and TensorFlow are not made for each other."""
+    """Report a Keras and a TensorFlow that are not made for each other."""
     keras, tensorflow = host.package("keras"), host.tensorflow
     if tensorflow is None:
         return
@@ -174,7 +174,7 @@ def check_keras_and_tensorflow(host: Host) -> Iterator[Finding]:
 
 
 def check_keras_backend(host: Host) -> Iterator[Finding]:
-    """Keras 3 is set to a backend that is unknown or not installed."""
+    """Report a backend of Keras 3 that is unknown or not installed."""
     keras = host.package("keras")
     if keras is None or parse_release(keras.version) < (3,):
         return
@@ -199,7 +199,7 @@ def check_keras_backend(host: Host) -> Iterator[Finding]:
 
 
 def check_environments(host: Host) -> Iterator[Finding]:
-    """The doctor examines another Python than that of the active environment."""
+    """Report that the examined Python is not the one of the active environment."""
     active = host.variables.get("VIRTUAL_ENV") or host.variables.get("CONDA_PREFIX") or ""
     if active and host.executable and not host.executable.startswith(active.rstrip("/") + "/"):
         yield Finding(

@@ -63,7 +63,11 @@ def test_the_repr_is_short():
     gpu = nvidia(H100, driver="525.60.13", cuda=(12, 0))
     made = examine(host(TORCH_CUDA, gpus=gpu), read_source(str(TAGGED)))
     assert repr(made) == f"<Diagnosis of {TAGGED}: torch.load(path) loads, 1 error>"
+    bare = examine(host(), read_source(str(TAGGED)))
+    assert repr(bare) == f"<Diagnosis of {TAGGED}: torch is not installed>"
     assert len(repr(diagnose(fast=True))) < 200
+    for part in (diagnose(fast=True).host, read_source(str(KERAS))):
+        assert len(repr(part)) < 1200
 
 
 def test_a_notebook_shows_what_fails_and_the_command(probed):
