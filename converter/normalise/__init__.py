@@ -1,1 +1,1 @@
-"""Normalise what sources add to a model: prefixes of names, groups of training state."""
+"""Normalise what sources add to a model: prefixes of names, training state, old weight layouts."""

@@ -15,9 +15,10 @@ from converter.lower.keras.lowering import model_of
 from converter.lower.keras.owners import owned
 from converter.options import Options
 from converter.version import VERSION
-from converter.write.keras import config_values, tensorflow_nodes, tensorflow_steps
+from converter.write.keras import config_values
 from converter.write.keras.configuration import Configuration
 from converter.write.keras.custom_layers import own_layers
+from converter.write.keras.tensorflow_ops.rewriting import replace_tensorflow_calls
 from converter.write.keras.training import compile_config
 from converter.write.keras.weight_paths import Store
 from converter.write.plan import Plan, Writing
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from converter.lower.graph import Graph
 
 NAME = "model.keras"
-TABLES = (tensorflow_nodes,)  # imported for what they enter, and for what they stand on
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
         UnsupportedError: Today's Keras cannot express it; all that it lacks is named.
         CorruptError: The configuration is not Keras's.
     """
-    model, lacking = tensorflow_steps.with_operations(model_of(bundle), bundle, trust)
+    model, lacking = replace_tensorflow_calls(model_of(bundle), bundle, trust)
     content = bundle.topology.content if bundle.topology is not None else None
     class_name = str(content.get("class_name")) if isinstance(content, dict) else ""
     own = own_layers(model, bundle, trust)
@@ -89,7 +89,7 @@ def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
             text, hint=hint, gaps=tuple(Counter(gap.what for gap in gaps).items())
         )
     variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
-    changed = sum(made.make is not None for made in store.places.values())
+    changed = sum(made.compute is not None for made in store.places.values())
     needed = sorted({str(entry["module"]) for entry in own.values()})
     user = dict(bundle.metadata.user)
     training, left = compile_config(user.pop("training_config", None))

@@ -12,9 +12,15 @@ from converter.lower.keras.gaps import Lack
 from converter.lower.keras.model import Layer, Model
 from converter.lower.keras.owners import Path
 from converter.lower.keras.table import Gap
+from converter.normalise.keras_kernels import (
+    KERAS1_GATES,
+    StoredWeight,
+    current_kernel,
+    from_cudnn,
+    join_gates,
+)
 from converter.write.keras import custom_layers
 from converter.write.keras.configuration import is_operation, ordered
-from converter.write.keras.kernels import Stored, from_cudnn, gates, kernel
 from formats.core.weights import Tensor
 from formats.keras.variable_names import (
     ATTENTION,
@@ -26,13 +32,8 @@ from formats.keras.variable_names import (
 )
 
 Weights = Mapping[str, str]  # role below an object → name of the tensor in the bundle
-Placed = Iterator[tuple[str, Stored]]
+Placed = Iterator[tuple[str, StoredWeight]]
 
-# For each gate of today's, its place among those of Keras 1, which it kept apart.
-GATES = {
-    "LSTM": (0, 2, 1, 3), "ConvLSTM2D": (0, 2, 1, 3), "GRU": (0, 1, 2), "CuDNNLSTM": (0, 1, 2, 3),
-    "CuDNNGRU": (0, 1, 2),
-}  # fmt: skip
 KERNELS = ("kernel", "embeddings")
 PUBLIC = ("query_dense", "key_dense", "value_dense", "output_dense")
 # Classes that paths call otherwise than configurations do.
@@ -55,7 +56,7 @@ class Store:
         tensors: Mapping[str, Tensor],
         own: Container[Path] = (),
     ) -> None:
-        self.places: dict[str, Stored] = {}
+        self.places: dict[str, StoredWeight] = {}
         self.names: dict[str, str] = {}
         self.gaps: list[Lack] = []
         self._owned = owned
@@ -84,7 +85,9 @@ class Store:
         try:
             if path in self._authors:
                 below = custom_layers.places(path, weights, self._tensors)
-                self.places |= {f"{place}{end}": Stored((name,)) for name, end in below.items()}
+                self.places |= {
+                    f"{place}{end}": StoredWeight((name,)) for name, end in below.items()
+                }
                 return
             found = dict(self._placed(kind, layer.config, weights, place))
         except Gap as gap:
@@ -122,7 +125,7 @@ class Store:
             others = {r: n for r, n in weights.items() if last[n] not in ("0", "vector_u")}
             again = [n for n in last if last[n] == "0"] or [n for n in last if last[n] in KERNELS]
             for i, name in enumerate([*again[:1], *(n for n in last if last[n] == "vector_u")]):
-                yield f"{place}vars/{i}", Stored((name,))
+                yield f"{place}vars/{i}", StoredWeight((name,))
             inside = _inside(config["layer"], others)
             yield from self._entry(config["layer"], inside, f"{place}layer/")
         elif kind == "RNN":
@@ -160,21 +163,21 @@ class Store:
         for i, role in enumerate(names):
             yield f"{place}vars/{i}", self._kernel(kind, config, role, roles[role])
 
-    def _kernel(self, kind: str, config: Mapping[str, Any], role: str, name: str) -> Stored:
+    def _kernel(self, kind: str, config: Mapping[str, Any], role: str, name: str) -> StoredWeight:
         if "kernel" not in role:
-            return Stored((name,))
+            return StoredWeight((name,))
         order, flipped = config.get("kernel_order"), bool(config.get("flipped"))
-        return kernel(name, self._tensors[name], kind, order, flipped=flipped)
+        return current_kernel(name, self._tensors[name], kind, order, flipped=flipped)
 
     def _cell(self, kind: str, config: Mapping[str, Any], weights: Weights, place: str) -> Placed:
         """Yield a cell's variables, whichever Keras wrote them."""
-        names, order = list(weights.values()), GATES.get(kind, (0,))
+        names, order = list(weights.values()), KERAS1_GATES.get(kind, (0,))
         count, units = len(order), config.get("units", 0)
         if count > 1 and len(names) == 3 * count:  # of each gate in turn
             matrix = self._kernel(kind, config, "kernel", names[0])
             for i in range(3):
                 change = matrix if i < 2 else None
-                yield f"{place}vars/{i}", gates(names[i::3], order, change)
+                yield f"{place}vars/{i}", join_gates(names[i::3], order, change)
             return
         bias = self._tensors[names[-1]]
         if count > 1 and len(names) == 3 and bias.shape == (2 * count * units,):

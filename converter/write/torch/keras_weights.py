@@ -20,6 +20,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from converter.normalise.keras_kernels import (
+    KERAS1_GATES,
+    current_kernel,
+    from_cudnn,
+    join_gates,
+)
 from converter.write.torch.layouts import compute_tensor, permute, reshape, zeros
 from formats.core.bundle import JSON, Bundle
 from formats.core.weights import Tensor
@@ -129,10 +135,8 @@ def rename_weights(kind: str, config: Config, weights: Weights) -> list[TorchWei
 
 def _current_kernel(kind: str, config: Config, name: str, tensor: Tensor) -> Tensor:
     """Return a kernel in the layout of the current Keras."""
-    from converter.write.keras.kernels import kernel
-
     order, flipped = config.get("kernel_order"), bool(config.get("flipped"))
-    return kernel(name, tensor, kind, order, flipped=flipped).tensor({name: tensor})
+    return current_kernel(name, tensor, kind, order, flipped=flipped).tensor({name: tensor})
 
 
 def _describe_source(config: Config) -> str:
@@ -454,18 +458,13 @@ def _current_cell(
     names, count = list(roles.values()), len(GATES[plain])
     by_role = dict(zip(RECURRENT, names, strict=False))
     if count > 1 and len(names) == 3 * count:  # Keras 1: each gate's own
-        from converter.write.keras.kernels import gates
-        from converter.write.keras.weight_paths import GATES as PLACES
-
-        stored = [gates(names[i::3], PLACES[plain], None) for i in range(3)]
+        stored = [join_gates(names[i::3], KERAS1_GATES[plain]) for i in range(3)]
         ready = {n: s.tensor(tensors) for n, s in zip(names, stored, strict=False)}
         return plain, by_role, ready, {n: tuple(names[i::3]) for i, n in enumerate(names[:3])}
     if len(names) > 3:
         raise NoTorchLayerError(f"it has {len(names)} weights")
     units = config.get("units", 0)
     if len(names) == 3 and count > 1 and tensors[names[-1]].shape == (2 * count * units,):
-        from converter.write.keras.kernels import from_cudnn
-
         stored = from_cudnn(names, units, count, reset_after=plain == "GRU")
         ready = {n: s.tensor(tensors) for n, s in zip(names, stored, strict=True)}
         return plain, by_role, ready, {}

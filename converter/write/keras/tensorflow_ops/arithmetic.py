@@ -1,6 +1,6 @@
-"""Functions of numbers as operations of Keras 3: element by element, over axes, and products.
+"""TensorFlow functions of numbers as operations of Keras 3: elementwise, reductions, products.
 
-Keras promotes integers where TensorFlow does not; such cases are gaps.
+Keras promotes integers where TensorFlow does not; these cases are unsupported.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from converter.lower.keras.model import Reference
 from converter.lower.keras.table import Gap
-from converter.write.keras.tensorflow_steps import Steps, function, listed, whole
+from converter.write.keras.tensorflow_ops.builder import KerasOps, as_int, as_list, function
 
 # fmt: off
 UNARY = {
@@ -65,42 +65,42 @@ WIDE = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"))
 
 
 def _unary(name: str, kind: str) -> None:
-    def translate(s: Steps, x: Any) -> Any:
-        if name not in OF_INTEGERS and not s.is_float(x):
-            raise Gap(f"{name} of {s.dtype(x)}")
-        return s.op(kind, x)
+    def translate(op: KerasOps, x: Any) -> Any:
+        if name not in OF_INTEGERS and not op.is_float(x):
+            raise Gap(f"{name} of {op.dtype(x)}")
+        return op.call(kind, x)
 
     function(name)(translate)
 
 
 def _test(name: str, kind: str) -> None:
-    function(name)(lambda s, x: s.op(kind, x, dtype="bool"))
+    function(name)(lambda op, x: op.call(kind, x, dtype="bool"))
 
 
 def _binary(name: str, kind: str) -> None:
-    def translate(s: Steps, x: Any, y: Any) -> Any:
-        return s.op(kind, *s.alike(x, y))
+    def translate(op: KerasOps, x: Any, y: Any) -> Any:
+        return op.call(kind, *op.same_dtype(x, y))
 
     function(name)(translate)
 
 
 def _of_floats(name: str, kind: str) -> None:
-    def translate(s: Steps, x: Any, y: Any) -> Any:
-        one, other = s.alike(x, y)
-        if not s.is_float(x if one is x and not isinstance(x, int | float) else y):
+    def translate(op: KerasOps, x: Any, y: Any) -> Any:
+        one, other = op.same_dtype(x, y)
+        if not op.is_float(x if one is x and not isinstance(x, int | float) else y):
             raise Gap(f"{name} of integers")
-        return s.op(kind, one, other)
+        return op.call(kind, one, other)
 
     function(name)(translate)
 
 
 def _compared(name: str, kind: str) -> None:
-    function(name)(lambda s, x, y: s.op(kind, *s.alike(x, y), dtype="bool"))
+    function(name)(lambda op, x, y: op.call(kind, *op.same_dtype(x, y), dtype="bool"))
 
 
 def _axis(axis: Any) -> Any:
     """Return axes to reduce: None for all, a number, or a list."""
-    found = None if axis is None else whole(axis)
+    found = None if axis is None else as_int(axis)
     if found == []:
         raise Gap("a reduction over no axis")
     return found
@@ -108,14 +108,14 @@ def _axis(axis: Any) -> Any:
 
 def _reduced(name: str, kind: str) -> None:
     def translate(
-        s: Steps, input_tensor: Any, axis: Any = None, keepdims: bool | None = False,
+        op: KerasOps, input_tensor: Any, axis: Any = None, keepdims: bool | None = False,
         keep_dims: bool | None = None, reduction_indices: Any = None,
     ) -> Any:  # fmt: skip
         integers = ("int32", "int64") if name in WIDE else ("bool",)
-        if not s.is_float(input_tensor) and s.dtype(input_tensor) not in integers:
-            raise Gap(f"{name} of {s.dtype(input_tensor)}")
+        if not op.is_float(input_tensor) and op.dtype(input_tensor) not in integers:
+            raise Gap(f"{name} of {op.dtype(input_tensor)}")
         axes = _axis(reduction_indices if axis is None else axis)
-        return s.op(kind, input_tensor, axis=axes, keepdims=bool(keepdims or keep_dims))
+        return op.call(kind, input_tensor, axis=axes, keepdims=bool(keepdims or keep_dims))
 
     function(name)(translate)
 
@@ -135,184 +135,196 @@ for _name, _kind in REDUCED.items():
 
 
 @function("atan2")
-def atan2(s: Steps, y: Any, x: Any) -> Any:
+def atan2(op: KerasOps, y: Any, x: Any) -> Any:
     """The angle of the point (x, y), in all four quadrants."""
-    return s.op("numpy.Arctan2", *s.alike(y, x))
+    return op.call("numpy.Arctan2", *op.same_dtype(y, x))
 
 
 @function("scalar_mul")
-def scalar_mul(s: Steps, scalar: Any, x: Any) -> Any:
+def scalar_mul(op: KerasOps, scalar: Any, x: Any) -> Any:
     """Scalar * x."""
-    return s.op("numpy.Multiply", *s.alike(scalar, x))
+    return op.call("numpy.Multiply", *op.same_dtype(scalar, x))
 
 
 @function("divide", "truediv")
-def true_divide(s: Steps, x: Any, y: Any) -> Any:
+def true_divide(op: KerasOps, x: Any, y: Any) -> Any:
     """X / y, of integers as floating point numbers."""
-    one, other = s.alike(x, y)
-    dtype = s.dtype(x if isinstance(x, Reference) else y)
+    one, other = op.same_dtype(x, y)
+    dtype = op.dtype(x if isinstance(x, Reference) else y)
     if "float" not in dtype:
         wide = "float32" if dtype in ("int8", "uint8", "int16", "uint16") else "float64"
         one, other = (
-            s.cast(v, wide) if isinstance(v, Reference) else np.asarray(v, wide)
+            op.cast(v, wide) if isinstance(v, Reference) else np.asarray(v, wide)
             for v in (one, other)
         )
-    return s.op("numpy.TrueDivide", one, other)
+    return op.call("numpy.TrueDivide", one, other)
 
 
 @function("saturate_cast")
-def saturate_cast(s: Steps, value: Any, dtype: str) -> Any:
+def saturate_cast(op: KerasOps, value: Any, dtype: str) -> Any:
     """X in another dtype, held between its bounds."""
-    return s.cast(value, str(dtype), "core.SaturateCast")
+    return op.cast(value, str(dtype), "core.SaturateCast")
 
 
 @function("debugging.check_numerics")
-def check_numerics(s: Steps, tensor: Any, message: str) -> Any:
+def check_numerics(op: KerasOps, tensor: Any, message: str) -> Any:
     """X, which TensorFlow refuses where it is infinite or NaN."""
     del message
-    return s.op("numpy.Copy", tensor)
+    return op.call("numpy.Copy", tensor)
 
 
 @function("trace")
-def trace(s: Steps, x: Any) -> Any:
+def trace(op: KerasOps, x: Any) -> Any:
     """The sums of the diagonals of matrices."""
-    if not s.is_float(x):
-        raise Gap(f"the trace of {s.dtype(x)}")
-    return s.op("numpy.Trace", x, offset=0, axis1=-2, axis2=-1)
+    if not op.is_float(x):
+        raise Gap(f"the trace of {op.dtype(x)}")
+    return op.call("numpy.Trace", x, offset=0, axis1=-2, axis2=-1)
 
 
 @function("count_nonzero")
 def count_nonzero(
-    s: Steps, input: Any, axis: Any = None, keepdims: bool | None = None, dtype: str = "int64"
+    op: KerasOps,
+    input: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    dtype: str = "int64",
 ) -> Any:
     """How many are not zero, over axes."""
     if keepdims:
         raise Gap("a count that keeps its axes")
-    return s.cast(s.op("numpy.CountNonzero", input, axis=_axis(axis), dtype="int32"), str(dtype))
+    return op.cast(
+        op.call("numpy.CountNonzero", input, axis=_axis(axis), dtype="int32"), str(dtype)
+    )
 
 
 @function("squared_difference")
-def squared_difference(s: Steps, x: Any, y: Any) -> Any:
+def squared_difference(op: KerasOps, x: Any, y: Any) -> Any:
     """(x - y) ** 2."""
-    return s.op("numpy.Square", s.op("numpy.Subtract", *s.alike(x, y)))
+    return op.call("numpy.Square", op.call("numpy.Subtract", *op.same_dtype(x, y)))
 
 
 @function("reciprocal_no_nan")
-def reciprocal_no_nan(s: Steps, x: Any) -> Any:
+def reciprocal_no_nan(op: KerasOps, x: Any) -> Any:
     """1 / x, and 0 where x is 0."""
-    return s.op("numpy.DivideNoNan", 1.0, x)
+    return op.call("numpy.DivideNoNan", 1.0, x)
 
 
 @function("multiply_no_nan")
-def multiply_no_nan(s: Steps, x: Any, y: Any) -> Any:
+def multiply_no_nan(op: KerasOps, x: Any, y: Any) -> Any:
     """X * y, and 0 where y is 0."""
-    one, other = s.alike(x, y)
-    product = s.op("numpy.Multiply", one, other)
-    return s.op("numpy.Where", s.op("numpy.Equal", other, 0.0), 0.0, product)
+    one, other = op.same_dtype(x, y)
+    product = op.call("numpy.Multiply", one, other)
+    return op.call("numpy.Where", op.call("numpy.Equal", other, 0.0), 0.0, product)
 
 
 @function("xdivy")
-def xdivy(s: Steps, x: Any, y: Any) -> Any:
+def xdivy(op: KerasOps, x: Any, y: Any) -> Any:
     """X / y, and 0 where x is 0."""
-    one, other = s.alike(x, y)
-    ratio = s.op("numpy.TrueDivide", one, other)
-    return s.op("numpy.Where", s.op("numpy.Equal", one, 0.0), 0.0, ratio)
+    one, other = op.same_dtype(x, y)
+    ratio = op.call("numpy.TrueDivide", one, other)
+    return op.call("numpy.Where", op.call("numpy.Equal", one, 0.0), 0.0, ratio)
 
 
 @function("xlogy")
-def xlogy(s: Steps, x: Any, y: Any) -> Any:
+def xlogy(op: KerasOps, x: Any, y: Any) -> Any:
     """X * log(y), and 0 where x is 0."""
-    one, other = s.alike(x, y)
-    product = s.op("numpy.Multiply", one, s.op("numpy.Log", other))
-    return s.op("numpy.Where", s.op("numpy.Equal", one, 0.0), 0.0, product)
+    one, other = op.same_dtype(x, y)
+    product = op.call("numpy.Multiply", one, op.call("numpy.Log", other))
+    return op.call("numpy.Where", op.call("numpy.Equal", one, 0.0), 0.0, product)
 
 
 @function("add_n", "accumulate_n")
-def add_n(s: Steps, inputs: Any) -> Any:
+def add_n(op: KerasOps, inputs: Any) -> Any:
     """The sum of tensors."""
-    first, *others = s.alike(*(inputs if isinstance(inputs, list | tuple) else [inputs]))
+    first, *others = op.same_dtype(*(inputs if isinstance(inputs, list | tuple) else [inputs]))
     if not others:
-        return s.op("numpy.Copy", first)
+        return op.call("numpy.Copy", first)
     for other in others:
-        first = s.op("numpy.Add", first, other)
+        first = op.call("numpy.Add", first, other)
     return first
 
 
 @function("clip_by_value")
-def clip_by_value(s: Steps, t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
+def clip_by_value(op: KerasOps, t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
     """T, held between two bounds."""
-    value, low, high = s.alike(t, clip_value_min, clip_value_max)
-    return s.op("numpy.Maximum", s.op("numpy.Minimum", value, high), low)
+    value, low, high = op.same_dtype(t, clip_value_min, clip_value_max)
+    return op.call("numpy.Maximum", op.call("numpy.Minimum", value, high), low)
 
 
 @function("cast")
-def cast(s: Steps, x: Any, dtype: str) -> Any:
+def cast(op: KerasOps, x: Any, dtype: str) -> Any:
     """X in another dtype."""
-    return s.cast(x, str(dtype))
+    return op.cast(x, str(dtype))
 
 
 @function("where")
-def where(s: Steps, condition: Any, x: Any = None, y: Any = None) -> Any:
+def where(op: KerasOps, condition: Any, x: Any = None, y: Any = None) -> Any:
     """X where the condition holds, else y."""
     if x is None or y is None:
         raise Gap("the places where a condition holds")
-    if s.dtype(condition) != "bool":
+    if op.dtype(condition) != "bool":
         raise Gap("a condition of numbers")
     if all(isinstance(v, int | float) for v in (x, y)):
-        return s.op("numpy.Where", condition, x, y, dtype="float32")
-    one, other = s.alike(x, y)
+        return op.call("numpy.Where", condition, x, y, dtype="float32")
+    one, other = op.same_dtype(x, y)
     tensor = x if one is x and not isinstance(x, int | float) else y
-    return s.op("numpy.Where", condition, one, other, dtype=s.dtype(tensor))
+    return op.call("numpy.Where", condition, one, other, dtype=op.dtype(tensor))
 
 
 @function("reduce_euclidean_norm")
 def euclidean_norm(
-    s: Steps, input_tensor: Any, axis: Any = None, keepdims: bool | None = False
+    op: KerasOps, input_tensor: Any, axis: Any = None, keepdims: bool | None = False
 ) -> Any:
     """The length of vectors."""
-    power = s.op("numpy.Sum", s.op("numpy.Square", input_tensor), axis=_axis(axis),
+    power = op.call("numpy.Sum", op.call("numpy.Square", input_tensor), axis=_axis(axis),
                  keepdims=bool(keepdims))  # fmt: skip
-    return s.op("numpy.Sqrt", power)
+    return op.call("numpy.Sqrt", power)
 
 
 @function("norm")
 def norm(
-    s: Steps, tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool | None = False,
-    keep_dims: bool | None = None,
+    op: KerasOps, tensor: Any, ord: Any = "euclidean", axis: Any = None,
+    keepdims: bool | None = False, keep_dims: bool | None = None,
 ) -> Any:  # fmt: skip
     """The Euclidean length of vectors."""
     if ord != "euclidean":
         raise Gap(f"the norm {ord}")
-    return euclidean_norm(s, tensor, axis, keepdims or keep_dims)
+    return euclidean_norm(op, tensor, axis, keepdims or keep_dims)
 
 
 @function("l2_normalize")
 def l2_normalize(
-    s: Steps, x: Any, axis: Any = None, epsilon: float = 1e-12, dim: Any = None
+    op: KerasOps, x: Any, axis: Any = None, epsilon: float = 1e-12, dim: Any = None
 ) -> Any:
     """X / sqrt(max(sum(x * x), epsilon)) over axes."""
     axes = _axis(dim if axis is None else axis)
-    power = s.op("numpy.Sum", s.op("numpy.Square", x), axis=axes, keepdims=True)
-    return s.op("numpy.Multiply", x, s.op("math.Rsqrt", s.op("numpy.Maximum", power, epsilon)))
+    power = op.call("numpy.Sum", op.call("numpy.Square", x), axis=axes, keepdims=True)
+    return op.call(
+        "numpy.Multiply", x, op.call("math.Rsqrt", op.call("numpy.Maximum", power, epsilon))
+    )
 
 
 @function("moments")
 def moments(
-    s: Steps, x: Any, axes: Any, shift: Any = None, keepdims: bool | None = False,
+    op: KerasOps, x: Any, axes: Any, shift: Any = None, keepdims: bool | None = False,
     keep_dims: bool | None = None,
 ) -> Any:  # fmt: skip
     """Mean and variance over axes."""
     del shift  # unused by TensorFlow too
-    return s.op("nn.Moments", x, axes=listed(axes), keepdims=bool(keepdims or keep_dims))
+    return op.call("nn.Moments", x, axes=as_list(axes), keepdims=bool(keepdims or keep_dims))
 
 
 def _position(name: str, kind: str) -> None:
     def translate(
-        s: Steps, input: Any, axis: Any = None, output_type: str = "int64", dimension: Any = None
+        op: KerasOps,
+        input: Any,
+        axis: Any = None,
+        output_type: str = "int64",
+        dimension: Any = None,
     ) -> Any:
         place = dimension if axis is None else axis
-        found = s.op(kind, input, axis=0 if place is None else whole(place), dtype="int32")
-        return found if output_type == "int32" else s.cast(found, output_type)
+        found = op.call(kind, input, axis=0 if place is None else as_int(place), dtype="int32")
+        return found if output_type == "int32" else op.cast(found, output_type)
 
     function(name)(translate)
 
@@ -322,96 +334,106 @@ _position("argmin", "numpy.Argmin")
 
 
 @function("cumsum")
-def cumsum(s: Steps, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False) -> Any:
+def cumsum(
+    op: KerasOps, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
+) -> Any:
     """The running sum along an axis, from either end."""
-    if exclusive or s.dtype(x) not in ("float32", "float64", "float16", "int32", "int64"):
+    if exclusive or op.dtype(x) not in ("float32", "float64", "float16", "int32", "int64"):
         raise Gap("a running sum without the element itself, or of small integers")
-    place = whole(axis)
+    place = as_int(axis)
     if not reverse:
-        return s.op("numpy.Cumsum", x, axis=place)
-    back = s.op("numpy.Cumsum", s.op("numpy.Flip", x, axis=place), axis=place)
-    return s.op("numpy.Flip", back, axis=place)
+        return op.call("numpy.Cumsum", x, axis=place)
+    back = op.call("numpy.Cumsum", op.call("numpy.Flip", x, axis=place), axis=place)
+    return op.call("numpy.Flip", back, axis=place)
 
 
 @function("cumprod")
-def cumprod(s: Steps, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False) -> Any:
+def cumprod(
+    op: KerasOps, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
+) -> Any:
     """The running product along an axis."""
-    if exclusive or reverse or not s.is_float(x):
+    if exclusive or reverse or not op.is_float(x):
         raise Gap("a running product that is exclusive or from the end")
-    return s.op("numpy.Cumprod", x, axis=whole(axis))
+    return op.call("numpy.Cumprod", x, axis=as_int(axis))
 
 
 @function("top_k")
-def top_k(s: Steps, input: Any, k: Any = 1, sorted: bool = True, index_type: str = "int32") -> Any:
+def top_k(
+    op: KerasOps, input: Any, k: Any = 1, sorted: bool = True, index_type: str = "int32"
+) -> Any:
     """The k largest along the last axis, and their numbers."""
     if index_type != "int32":
         raise Gap(f"numbers of {index_type}")
-    return s.op("math.TopK", input, k=whole(k), sorted=sorted)
+    return op.call("math.TopK", input, k=as_int(k), sorted=sorted)
 
 
 @function("in_top_k")
-def in_top_k(s: Steps, targets: Any, predictions: Any, k: int) -> Any:
+def in_top_k(op: KerasOps, targets: Any, predictions: Any, k: int) -> Any:
     """Whether fewer than k predictions are larger than that of the target."""
-    return s.op("math.InTopK", targets, predictions, k=whole(k), dtype="bool")
+    return op.call("math.InTopK", targets, predictions, k=as_int(k), dtype="bool")
 
 
 @function("sort")
-def sort(s: Steps, values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
+def sort(op: KerasOps, values: Any, axis: int = -1, direction: str = "ASCENDING") -> Any:
     """Values in order along an axis."""
-    found = s.op("numpy.Sort", values, axis=axis)
-    return found if direction == "ASCENDING" else s.op("numpy.Flip", found, axis=axis)
+    found = op.call("numpy.Sort", values, axis=axis)
+    return found if direction == "ASCENDING" else op.call("numpy.Flip", found, axis=axis)
 
 
 @function("argsort")
 def argsort(
-    s: Steps, values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False
+    op: KerasOps,
+    values: Any,
+    axis: int = -1,
+    direction: str = "ASCENDING",
+    stable: bool = False,
 ) -> Any:
     """The numbers of values in order along an axis."""
     del stable  # of equal ones the first comes first in both
     if direction != "ASCENDING":
         raise Gap("falling order")
-    return s.op("numpy.Argsort", values, axis=axis, dtype="int32")
+    return op.call("numpy.Argsort", values, axis=axis, dtype="int32")
 
 
 @function("matmul")
 def matmul(
-    s: Steps, a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
+    op: KerasOps, a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
     adjoint_a: bool = False, adjoint_b: bool = False, a_is_sparse: bool = False,
     b_is_sparse: bool = False,
 ) -> Any:  # fmt: skip
     """The matrix product, of either matrix transposed."""
     del a_is_sparse, b_is_sparse  # which says only that many are zero
-    one, other = s.alike(a, b)
-    one = _turned(s, one) if transpose_a or adjoint_a else one
-    other = _turned(s, other) if transpose_b or adjoint_b else other
-    return s.op("numpy.Matmul", one, other)
+    one, other = op.same_dtype(a, b)
+    one = _turned(op, one) if transpose_a or adjoint_a else one
+    other = _turned(op, other) if transpose_b or adjoint_b else other
+    return op.call("numpy.Matmul", one, other)
 
 
-def _turned(s: Steps, x: Any) -> Any:
+def _turned(op: KerasOps, x: Any) -> Any:
     if not isinstance(x, Reference):
         return x.swapaxes(-1, -2)  # a constant
-    return s.op("numpy.Swapaxes", x, axis1=-2, axis2=-1)
+    return op.call("numpy.Swapaxes", x, axis1=-2, axis2=-1)
 
 
 @function("matvec")
-def matvec(s: Steps, a: Any, b: Any, transpose_a: bool = False) -> Any:
+def matvec(op: KerasOps, a: Any, b: Any, transpose_a: bool = False) -> Any:
     """Matrices times vectors."""
-    one, other = s.alike(a, b)
-    one = _turned(s, one) if transpose_a else one
+    one, other = op.same_dtype(a, b)
+    one = _turned(op, one) if transpose_a else one
     column = (
-        s.op("numpy.ExpandDims", other, axis=-1)
+        op.call("numpy.ExpandDims", other, axis=-1)
         if isinstance(other, Reference)
         else other[..., None]
     )
-    return s.op("numpy.Squeeze", s.op("numpy.Matmul", one, column), axis=-1)
+    return op.call("numpy.Squeeze", op.call("numpy.Matmul", one, column), axis=-1)
 
 
-def einsum(s: Steps, equation: str, *inputs: Any) -> Any:
+def einsum(op: KerasOps, equation: str, *inputs: Any) -> Any:
     """Einstein's sum."""
-    return s.op("numpy.Einsum", *s.alike(*inputs), subscripts=equation)
+    return op.call("numpy.Einsum", *op.same_dtype(*inputs), subscripts=equation)
 
 
 @function("tensordot")
-def tensordot(s: Steps, a: Any, b: Any, axes: Any) -> Any:
+def tensordot(op: KerasOps, a: Any, b: Any, axes: Any) -> Any:
     """The sum of products over axes of both."""
-    return s.op("numpy.Tensordot", *s.alike(a, b), axes=whole(axes))
+    return op.call("numpy.Tensordot", *op.same_dtype(a, b), axes=as_int(axes))

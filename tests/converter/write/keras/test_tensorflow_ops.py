@@ -12,9 +12,14 @@ import converter
 from converter.lower.keras.model import Reference
 from converter.lower.keras.table import OPERATIONS, TF_FUNCTIONS, TF_OPS, Gap
 from converter.write.keras import archive
-from converter.write.keras import tensorflow_arithmetic as a
-from converter.write.keras import tensorflow_arrays as r
-from converter.write.keras.tensorflow_steps import FUNCTIONS, NODES, Known, Steps
+from converter.write.keras.tensorflow_ops import arithmetic as a
+from converter.write.keras.tensorflow_ops import arrays as r
+from converter.write.keras.tensorflow_ops.builder import (
+    FUNCTIONS,
+    NODES,
+    KerasOps,
+    Known,
+)
 from formats.errors import UnsupportedError
 
 FIXTURES = ROOT / "fixtures" / "keras_layers"
@@ -28,7 +33,7 @@ WITH_GAPS = {
 
 
 def steps(dtype="float32", name="f", taken=()):
-    return Steps(name, {X: Known(dtype, (None, 4, 6)), Y: Known(dtype, (None, 4, 6))}, taken)
+    return KerasOps(name, {X: Known(dtype, (None, 4, 6)), Y: Known(dtype, (None, 4, 6))}, taken)
 
 
 def test_only_what_is_lowered_is_translated():

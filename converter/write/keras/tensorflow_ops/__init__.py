@@ -1,0 +1,1 @@
+"""TensorFlow functions and ops among Keras layers, as operations of keras.ops."""
