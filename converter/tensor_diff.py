@@ -84,7 +84,7 @@ def diff(
         elif unmatched[keys_a[name]]:
             kind, other = "renamed", unmatched[keys_a[name]].pop(0)
         elif name in b.weights:
-            kind, distance = "changed", max_abs(tensor, b.weights[name])
+            kind, distance = "changed", compute_max_abs(tensor, b.weights[name])
             if types != _describe_type(b.weights[name]):
                 types += f" -> {_describe_type(b.weights[name])}"
         else:
@@ -100,7 +100,7 @@ def diff(
     return diffs
 
 
-def max_abs(a: Tensor, b: Tensor) -> float | None:
+def compute_max_abs(a: Tensor, b: Tensor) -> float | None:
     """Return the largest ``|a - b|``; NaN where only one side is NaN, None where shapes differ."""
     if a.shape != b.shape or not a.size:
         return None

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 
 from converter.doctor.host import Host, parse_release
-from converter.doctor.loaders.tensorflow import count_gpus, gpu_index
+from converter.doctor.loaders.tensorflow import count_gpus, parse_gpu_index
 from converter.doctor.loaders.torch import check_device, find_torch
 from converter.doctor.source import Source
 
@@ -60,7 +60,7 @@ def _compare_devices(source: Source, host: Host) -> list[Difference]:
         sees = ", ".join(f"{n} {kind}" for kind, n in kinds if n) or "only the CPU"
     elif source.tensorflow:
         count = count_gpus(host)
-        indices = {device: gpu_index(device) for device in source.named_devices}
+        indices = {device: parse_gpu_index(device) for device in source.named_devices}
         absent = [d for d, index in indices.items() if index is not None and index >= count]
         sees = f"{count} GPU(s)" if count else "only the CPU"
     else:

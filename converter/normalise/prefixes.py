@@ -74,16 +74,16 @@ class _Renaming:
             (container,) = containers
             scope = self.scope
             self.scope = frozenset(n for n, key in first.items() if key == container)
-            if not self.rename(f"container {container}", _prefix_remover(f"{container}.")):
+            if not self.rename(f"container {container}", _make_prefix_remover(f"{container}.")):
                 self.scope = scope
         for segment in ANYWHERE:
             if any(segment in self.current[n].split(".") for n in self.scope):
-                self.rename(f"wrapper {segment}", _segment_remover(segment))
+                self.rename(f"wrapper {segment}", _make_segment_remover(segment))
         lightning = LIGHTNING in self.bundle.metadata.recorded
         for wrapper in ("module", "model") if lightning else ("module",):
             depth = min(_count_leading(wrapper, self.current[n]) for n in self.scope)
             if depth:
-                self.rename(f"wrapper {wrapper}", _prefix_remover(f"{wrapper}." * depth))
+                self.rename(f"wrapper {wrapper}", _make_prefix_remover(f"{wrapper}." * depth))
 
     def rename(self, what: str, rename: Callable[[str], str]) -> bool:
         """Rename every tensor in scope, or none where two names would be equal.
@@ -123,9 +123,9 @@ def _count_leading(segment: str, name: str) -> int:
     return sum(1 for _ in takewhile(segment.__eq__, name.split(".")[:-1]))
 
 
-def _prefix_remover(prefix: str) -> Callable[[str], str]:
+def _make_prefix_remover(prefix: str) -> Callable[[str], str]:
     return lambda name: name.removeprefix(prefix)
 
 
-def _segment_remover(segment: str) -> Callable[[str], str]:
+def _make_segment_remover(segment: str) -> Callable[[str], str]:
     return lambda name: ".".join(part for part in name.split(".") if part != segment)

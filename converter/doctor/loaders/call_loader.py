@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any
 
 
-def torch_load(path: str, **options: str) -> Any:
+def load_torch(path: str, **options: str) -> Any:
     """Call torch.load."""
     torch = importlib.import_module("torch")
     torch.load(path, weights_only=True, **options)
     return torch
 
 
-def jit_load(path: str, **options: str) -> Any:
+def load_torchscript(path: str, **options: str) -> Any:
     """Call torch.jit.load."""
     torch = importlib.import_module("torch")
     torch.jit.load(path, **options)
     return torch
 
 
-def keras_load(path: str, module: str) -> Any:
+def load_keras(path: str, module: str) -> Any:
     """Call load_model of Keras 3 or of Keras 2."""
     keras = importlib.import_module(module)
     options = {} if int(keras.__version__.split(".")[0]) < 3 else {"safe_mode": True}
@@ -36,14 +36,14 @@ def keras_load(path: str, module: str) -> Any:
     return keras
 
 
-def saved_model(path: str) -> Any:
+def load_saved_model(path: str) -> Any:
     """Call tf.saved_model.load."""
     tensorflow = importlib.import_module("tensorflow")
     tensorflow.saved_model.load(path)
     return tensorflow
 
 
-def graph(path: str) -> Any:
+def import_graph(path: str) -> Any:
     """Import a GraphDef, binary or text."""
     tensorflow = importlib.import_module("tensorflow")
     text_format = importlib.import_module("google.protobuf.text_format")
@@ -58,14 +58,14 @@ def graph(path: str) -> Any:
     return tensorflow
 
 
-def checkpoint(path: str) -> Any:
+def open_checkpoint(path: str) -> Any:
     """Call tf.train.load_checkpoint."""
     tensorflow = importlib.import_module("tensorflow")
     tensorflow.train.load_checkpoint(path.removesuffix(".index"))
     return tensorflow
 
 
-def session(path: str) -> Any:
+def create_session(path: str) -> Any:
     """Create an onnxruntime session."""
     onnxruntime = importlib.import_module("onnxruntime")
     onnxruntime.set_default_logger_severity(4)
@@ -73,7 +73,7 @@ def session(path: str) -> Any:
     return onnxruntime
 
 
-def safe_open(path: str) -> Any:
+def open_safetensors(path: str) -> Any:
     """Open a safetensors file."""
     safetensors = importlib.import_module("safetensors")
     with safetensors.safe_open(path, framework="np") as f:
@@ -83,17 +83,17 @@ def safe_open(path: str) -> Any:
 
 CPU = {"map_location": "cpu"}
 LOADERS: dict[str, Callable[[str], Any]] = {
-    "torch.load(path)": torch_load,
-    'torch.load(path, map_location="cpu")': lambda path: torch_load(path, **CPU),
-    "torch.jit.load(path)": jit_load,
-    'torch.jit.load(path, map_location="cpu")': lambda path: jit_load(path, **CPU),
-    "keras.models.load_model(path)": lambda path: keras_load(path, "keras"),
-    "tf_keras.models.load_model(path)": lambda path: keras_load(path, "tf_keras"),
-    "tf.saved_model.load(path)": saved_model,
-    "tf.graph_util.import_graph_def(graph_def)": graph,
-    "tf.train.load_checkpoint(path)": checkpoint,
-    "onnxruntime.InferenceSession(path)": session,
-    "safetensors.safe_open(path)": safe_open,
+    "torch.load(path)": load_torch,
+    'torch.load(path, map_location="cpu")': lambda path: load_torch(path, **CPU),
+    "torch.jit.load(path)": load_torchscript,
+    'torch.jit.load(path, map_location="cpu")': lambda path: load_torchscript(path, **CPU),
+    "keras.models.load_model(path)": lambda path: load_keras(path, "keras"),
+    "tf_keras.models.load_model(path)": lambda path: load_keras(path, "tf_keras"),
+    "tf.saved_model.load(path)": load_saved_model,
+    "tf.graph_util.import_graph_def(graph_def)": import_graph,
+    "tf.train.load_checkpoint(path)": open_checkpoint,
+    "onnxruntime.InferenceSession(path)": create_session,
+    "safetensors.safe_open(path)": open_safetensors,
 }
 
 

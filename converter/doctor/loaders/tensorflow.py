@@ -88,8 +88,8 @@ def check_placement(facts: TensorFlowFacts, host: Host) -> list[Finding]:
     """Return why an artifact that loads here runs on another device than intended, or fails."""
     findings = []
     gpus = count_gpus(host)
-    on_gpus = {d: n for d, n in facts.devices.items() if gpu_index(d) is not None}
-    absent = {d: n for d, n in on_gpus.items() if (gpu_index(d) or 0) >= gpus}
+    on_gpus = {d: n for d, n in facts.devices.items() if parse_gpu_index(d) is not None}
+    absent = {d: n for d, n in on_gpus.items() if (parse_gpu_index(d) or 0) >= gpus}
     if absent:
         findings.append(
             Finding(
@@ -143,7 +143,7 @@ _OPS_THAT_FAIL: tuple[tuple[str, Severity, tuple[str, ...], str, str], ...] = (
 )  # fmt: skip
 
 
-def gpu_index(device: str) -> int | None:
+def parse_gpu_index(device: str) -> int | None:
     """Return the index of the GPU that a device string names, or None for another device."""
     text = device.upper()
     at = text.rfind("GPU:")

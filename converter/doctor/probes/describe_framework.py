@@ -30,7 +30,7 @@ ACCELERATED = (
 )
 
 
-def torch(module: Any) -> Description:
+def describe_torch(module: Any) -> Description:
     """Describe torch."""
     cuda = module.cuda
     available = cuda.is_available()
@@ -60,7 +60,7 @@ def torch(module: Any) -> Description:
     return [*devices, "cpu"], facts
 
 
-def tensorflow(module: Any) -> Description:
+def describe_tensorflow(module: Any) -> Description:
     """Describe TensorFlow."""
     build = dict(module.sysconfig.get_build_info())
     physical = module.config.list_physical_devices()
@@ -79,18 +79,18 @@ def tensorflow(module: Any) -> Description:
     return devices, facts
 
 
-def keras(module: Any) -> Description:
+def describe_keras(module: Any) -> Description:
     """Describe Keras."""
     return [], {"backend": module.backend.backend() if hasattr(module, "backend") else None}
 
 
-def jax(module: Any) -> Description:
+def describe_jax(module: Any) -> Description:
     """Describe JAX."""
     devices = [f"{d.platform}:{d.id} {d.device_kind}" for d in module.devices()]
     return devices, {"backend": module.default_backend()}
 
 
-def onnxruntime(module: Any) -> Description:
+def describe_onnxruntime(module: Any) -> Description:
     """Describe onnxruntime by the providers that a session gets, not those of the build."""
     module.set_default_logger_severity(4)
     offered = module.get_available_providers()
@@ -109,8 +109,8 @@ def describe_plain(module: Any) -> Description:
 
 
 DESCRIBE: dict[str, Callable[[Any], Description]] = {
-    "torch": torch, "tensorflow": tensorflow, "keras": keras, "jax": jax,
-    "onnxruntime": onnxruntime,
+    "torch": describe_torch, "tensorflow": describe_tensorflow, "keras": describe_keras,
+    "jax": describe_jax, "onnxruntime": describe_onnxruntime,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from converter.doctor.loaders.predictions import check_source, predict
 from converter.doctor.loaders.tensorflow import (
     TensorFlowFacts,
     check_placement,
-    gpu_index,
+    parse_gpu_index,
     read_registered_ops,
 )
 from converter.doctor.source import read_source
@@ -118,7 +118,7 @@ def test_ops_without_a_kernel_here():
     ],
 )
 def test_which_gpu_a_device_names(device, index):
-    assert gpu_index(device) == index
+    assert parse_gpu_index(device) == index
 
 
 def test_what_tensorflow_reports_outweighs_its_build():
