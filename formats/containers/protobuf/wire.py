@@ -9,15 +9,12 @@ is left where it is, so that looking through a graph does not read its weights.
 import re
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol
 
 from formats.containers.protobuf.packed import FIXED, Packed, signed, varint
 from formats.core.storage import Span, Storage
 from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
-
-if TYPE_CHECKING:
-    from formats.containers.protobuf.messages import Message
 
 VARINT, I64, LEN, GROUP, END_GROUP, I32 = range(6)
 
@@ -89,7 +86,18 @@ class Window:
         self.base = base
 
 
-def decode_level(message: "Message", window: Window, start: int, end: int, depth: int) -> None:
+class Message(Protocol):
+    """What a level is decoded into, field by field: `messages.Message`, as far as is needed here."""
+
+    _name: ClassVar[str]
+    _tags: ClassVar[dict[int, Row]]
+    _window: "Window | None"
+    _start: int
+    _end: int
+    _depth: int
+
+
+def decode_level(message: Message, window: Window, start: int, end: int, depth: int) -> None:
     """Decode one level of ``message`` from ``window[start:end]``, over what is in it already.
 
     Raises:
@@ -137,7 +145,7 @@ class _Cursor:
         else:
             self.data, self.base, self.shift, self.position = window.data, window.base, 0, start
 
-    def walk(self, message: "Message", end: int) -> None:
+    def walk(self, message: Message, end: int) -> None:
         """Decode the fields up to ``end``.
 
         Raises:
@@ -206,9 +214,7 @@ class _Cursor:
             return self.data[position:stop]
         return self.storage.read(self.base + position, stop - position)
 
-    def _undecoded(
-        self, kind: "type[Message]", position: int, stop: int, levels: int = 1
-    ) -> "Message":
+    def _undecoded(self, kind: type[Message], position: int, stop: int, levels: int = 1) -> Message:
         self.context.count(_MESSAGE, self.storage.name)
         child = kind.__new__(kind)
         child._window = self.window
