@@ -8,8 +8,7 @@ from converter.cli.references import said
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # `--help` need not pay for these
-    from converter.verification.device.report import DeviceReport, Side
-    from converter.verification.report import GraphReport, Measure
+    from converter.verification.report import DeviceReport, GraphReport, Measure, Side
     from converter.verification.result import Verification
 
 SHOWN = 20  # names of what differs, or is elsewhere

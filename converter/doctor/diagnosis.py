@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from converter.doctor.advice import Advice, advise, quote_path
+from converter.doctor.confirm import confirm
 from converter.doctor.differences import Difference, find_differences
 from converter.doctor.findings import SEVERITIES, Finding, Prediction
 from converter.doctor.host import ONNXRUNTIME, TENSORFLOW, Host
-from converter.doctor.loaders.confirm import confirm
-from converter.doctor.loaders.predictions import check_source, predict
+from converter.doctor.predictions import check_source, predict
 from converter.doctor.probes.host import FRAMEWORKS, probe_host
 from converter.doctor.rules import nvidia, packages
 from converter.doctor.source import Source, read_source

@@ -18,12 +18,11 @@ import numpy as np
 from converter.child.process import Allowance
 from converter.options import Options
 from converter.verification.compare import Tolerance, are_empty, compare, says_little, settled
-from converter.verification.device.compare import Question, beside, place, verify_on_device
-from converter.verification.device.placement import CPU, On
-from converter.verification.device.runs import framework_party
+from converter.verification.device import Question, beside, framework_party, place, verify_on_device
 from converter.verification.first_difference import Located
 from converter.verification.inputs import draw as inputs
 from converter.verification.inputs.draw import Case, Hint
+from converter.verification.placement import CPU, On
 from converter.verification.report import CaseReport, GraphReport, Measure
 from converter.verification.runners import (
     FRAMEWORK_EXTRA,

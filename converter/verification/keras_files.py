@@ -16,7 +16,6 @@ from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import compute_dtype
 from converter.options import Options
 from converter.verification.compare import Array, Tolerance, coarsest, compare
-from converter.verification.device.placement import CPU, On
 from converter.verification.engine import (
     Pair,
     allowance,
@@ -27,6 +26,7 @@ from converter.verification.engine import (
 )
 from converter.verification.first_difference import Located
 from converter.verification.inputs import draw as inputs
+from converter.verification.placement import CPU, On
 from converter.verification.report import GraphReport, LayerDifference
 from converter.verification.runners import NoRun, Prepared, SourceRun, run_source
 from converter.verification.sources.keras import KerasSource, notes_on_keras, vocabulary

@@ -10,7 +10,6 @@ from pathlib import Path
 from converter.lower.graph import Graph
 from converter.options import Options
 from converter.verification.compare import Tolerance
-from converter.verification.device.placement import CPU, On
 from converter.verification.engine import (
     Pair,
     allowance,
@@ -20,6 +19,7 @@ from converter.verification.engine import (
 )
 from converter.verification.inputs import graph_hints
 from converter.verification.onnx_values import declared
+from converter.verification.placement import CPU, On
 from converter.verification.report import GraphReport
 from converter.verification.runners import NoRun, Prepared, SourceRun, has_onnxruntime
 from converter.verification.sources.onnx_file import OnnxSource

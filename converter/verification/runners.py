@@ -22,9 +22,9 @@ from converter.child import process as child
 from converter.child.process import PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, plain
 from converter.verification.compare import Array
-from converter.verification.device.placement import CPU, On, Placement, placement
 from converter.verification.inputs.draw import Case
 from converter.verification.onnx_values import WIDENED, more_outputs
+from converter.verification.placement import CPU, On, Placement, placement
 from converter.verification.report import Runtime
 from formats.core.bundle import TensorSpec
 from formats.errors import EnvironmentFault

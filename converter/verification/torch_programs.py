@@ -12,7 +12,6 @@ from converter.devices.names import parse_torch_device
 from converter.lower import lower
 from converter.options import Options
 from converter.verification.compare import Tolerance, coarsest
-from converter.verification.device.placement import CPU, On
 from converter.verification.engine import (
     Pair,
     allowance,
@@ -21,6 +20,7 @@ from converter.verification.engine import (
     plan_inputs,
 )
 from converter.verification.inputs import graph_hints
+from converter.verification.placement import CPU, On
 from converter.verification.report import GraphReport
 from converter.verification.runners import NoRun, Prepared, SourceRun
 from converter.verification.sources.torch import Torch, form_of, named_devices, run_torch

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from converter.events import Step
-from converter.verification.device.report import DeviceReport
-from converter.verification.report import GraphReport
+from converter.verification.report import DeviceReport, GraphReport
 from formats.errors import VerificationError
 
 

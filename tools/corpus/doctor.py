@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from converter.doctor.host import Host, Package
-from converter.doctor.loaders.predictions import predict
+from converter.doctor.predictions import predict
 from converter.doctor.source import read_source
 from formats.errors import ConvertError
 

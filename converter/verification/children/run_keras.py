@@ -18,7 +18,7 @@ has Keras can run it.
 versions and device; for each case the alternative that ran, its outputs' dtypes (they are in
 ``out-NUMBER-OUTPUT.npy``), and how others were refused; path, number and dtype of the wanted
 layers' outputs (in ``layer-K.npy``); with a device, where variables and operations were (see
-`converter.verification.device.placement`). ``--probe`` in place of the folder prints which packages
+`converter.verification.placement`). ``--probe`` in place of the folder prints which packages
 are there.
 """
 

@@ -14,7 +14,7 @@ It knows nothing of the project but the file beside it, and nothing of the proje
     options   what that is told
 
 and ``answer.json``: versions, provider, and why it refused the model or failed on a case; with a
-device, where each node was (see `converter.verification.device.placement`).
+device, where each node was (see `converter.verification.placement`).
 """
 
 import importlib

@@ -24,7 +24,7 @@ has TensorFlow can run it. ``question.json``:
 ran, its outputs' dtypes (they are in ``out-NUMBER-OUTPUT.npy``), and how others were refused; which
 outputs are not the same when run again, and the random operations; name, number and dtype of the
 wanted nodes' outputs that could be fetched (in ``layer-K.npy``); with a device, where variables and
-nodes were (see `converter.verification.device.placement`).
+nodes were (see `converter.verification.placement`).
 
 A Session loads graphs of every age and fetches any tensor; what it does not load is tried as
 TensorFlow 2 loads it. Devices are taken out of the graph, which says nothing about its numbers,

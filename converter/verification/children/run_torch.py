@@ -17,7 +17,7 @@ the factory's), or ``no device``; versions and device; for each case the alterna
 outputs' dtypes (they are in ``out-NUMBER-OUTPUT.npy``), and how others were refused; which outputs
 are not the same when run again, and the random operations; path, number and dtype of what layers
 returned (in ``layer-K.npy``); with a device, the placement as
-`converter.verification.device.placement` has it.
+`converter.verification.placement` has it.
 
 Inputs go by the names of ``forward`` where the graph's are all among them, else by their order.
 Outputs are flattened: tuples and lists in their order, dicts and dataclasses in theirs; None is

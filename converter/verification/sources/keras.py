@@ -17,11 +17,11 @@ from converter.lower.keras.lowering import model_of
 from converter.lower.keras.model import is_model
 from converter.lower.onnx import lowering as onnx_lowering
 from converter.options import Options
-from converter.verification.device.placement import CPU, On
 from converter.verification.inputs import draw as inputs
 from converter.verification.inputs import graph_hints
 from converter.verification.inputs.draw import Hint
 from converter.verification.onnx_values import Declared
+from converter.verification.placement import CPU, On
 from converter.verification.report import GraphReport
 from converter.verification.runners import (
     NoRun,

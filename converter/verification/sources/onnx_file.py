@@ -9,10 +9,10 @@ import numpy as np
 from converter.child.process import Allowance
 from converter.lower.builder import ELEMENT_TYPES
 from converter.lower.graph import Graph
-from converter.verification.device.placement import CPU, On
 from converter.verification.inputs import graph_hints
 from converter.verification.inputs.draw import Hint
 from converter.verification.onnx_values import Declared, declared
+from converter.verification.placement import CPU, On
 from converter.verification.report import GraphReport
 from converter.verification.runners import NoRun, OnnxRun, Prepared, SourceRun, output, run_onnx
 from formats.core.bundle import Bundle

@@ -21,9 +21,9 @@ from converter.child import process as child
 from converter.child.process import PYTHON_VARIABLE, Allowance
 from converter.lower.encoded import Encoded, roots
 from converter.lower.graph import Graph
-from converter.verification.device.placement import CPU, On
 from converter.verification.inputs.encoding import encode
 from converter.verification.onnx_values import Declared
+from converter.verification.placement import CPU, On
 from converter.verification.report import GraphReport
 from converter.verification.runners import CHILDREN, NoRun, Prepared, SourceRun, source_run
 from formats.core.bundle import Bundle, Signature

@@ -17,7 +17,7 @@ from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, plain
 from converter.options import Arch
-from converter.verification.device.placement import CPU, On
+from converter.verification.placement import CPU, On
 from converter.verification.runners import CHILDREN, NoRun, Prepared, SourceRun, source_run
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle

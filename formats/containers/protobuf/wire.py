@@ -87,7 +87,7 @@ class Window:
 
 
 class Message(Protocol):
-    """What a level is decoded into, field by field: `messages.Message`, as far as is needed here."""
+    """What a level is decoded into, field by field: see `messages.Message`."""
 
     _name: ClassVar[str]
     _tags: ClassVar[dict[int, Row]]

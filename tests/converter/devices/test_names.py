@@ -3,8 +3,8 @@
 import pytest
 
 from converter.devices.names import KINDS, Device, parse_device
-from converter.verification.device.compare import place
-from converter.verification.device.placement import CPU, On, placement
+from converter.verification.device import place
+from converter.verification.placement import CPU, On, placement
 from formats.errors import UsageError
 
 

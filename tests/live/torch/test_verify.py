@@ -19,9 +19,9 @@ from converter.cli.app import run
 from converter.devices.names import parse_device
 from converter.lower.graph import Graph, Spec, Trace
 from converter.options import Arch
-from converter.verification.device.placement import On
 from converter.verification.graphs import verify_graph
 from converter.verification.inputs.draw import Case
+from converter.verification.placement import On
 from converter.verification.runners import NoRun, prepare
 from converter.verification.sources import keras as sources
 from converter.verification.sources.torch import Torch, run_torch

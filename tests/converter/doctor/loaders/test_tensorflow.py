@@ -9,13 +9,13 @@ from repository import FIXTURES
 
 from converter.doctor.host import ImportResult
 from converter.doctor.loaders import tensorflow as tensorflow_rules
-from converter.doctor.loaders.predictions import check_source, predict
 from converter.doctor.loaders.tensorflow import (
     TensorFlowFacts,
     check_placement,
     parse_gpu_index,
     read_registered_ops,
 )
+from converter.doctor.predictions import check_source, predict
 from converter.doctor.source import read_source
 
 OUTCOMES = json.loads((FIXTURES / "doctor" / "tensorflow_outcomes.json").read_text())

@@ -11,7 +11,6 @@ from repository import FIXTURES
 
 from converter.doctor.loaders import torch as torch_rules
 from converter.doctor.loaders.pickle_events import Event, scan_pickle
-from converter.doctor.loaders.predictions import predict
 from converter.doctor.loaders.torch import (
     ALLOWED,
     TorchFacts,
@@ -19,6 +18,7 @@ from converter.doctor.loaders.torch import (
     check_global,
     find_torch,
 )
+from converter.doctor.predictions import predict
 from converter.doctor.source import read_source
 
 OUTCOMES = json.loads((FIXTURES / "doctor" / "torch_outcomes.json").read_text())

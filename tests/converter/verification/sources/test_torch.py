@@ -16,9 +16,9 @@ from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.devices.names import parse_device
 from converter.lower import lower
 from converter.options import Arch
-from converter.verification.device.placement import On
 from converter.verification.graphs import verify_graph
 from converter.verification.inputs.draw import Case
+from converter.verification.placement import On
 from converter.verification.runners import NoRun, prepare
 from converter.verification.sources.torch import Torch, form_of, moved, named_devices, run_torch
 from formats.core.bundle import TensorSpec

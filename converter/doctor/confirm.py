@@ -19,7 +19,7 @@ from converter.doctor.probes.host import CHILDREN, select_environment
 from converter.doctor.source import Source
 from formats.errors import EnvironmentFault
 
-SCRIPT = Path(__file__).with_name("call_loader.py")
+SCRIPT = Path(__file__).parent / "loaders" / "call_loader.py"
 SECONDS = 120.0
 SAME = 40  # characters of a message that must agree
 

@@ -6,10 +6,10 @@ import pytest
 from hosts import KERAS, TENSORFLOW, TF_KERAS, TORCH, host, package
 from repository import FIXTURES
 
+from converter.doctor import confirm as confirming
+from converter.doctor.confirm import apply_answer, confirm, explain_refusal
 from converter.doctor.findings import Prediction
-from converter.doctor.loaders import confirm as confirming
-from converter.doctor.loaders.confirm import apply_answer, confirm, explain_refusal
-from converter.doctor.loaders.predictions import predict
+from converter.doctor.predictions import predict
 from converter.doctor.source import read_source
 
 LOADS = Prediction("torch.load(path)", "torch", "2.13", installed=True, outcome="loads")

@@ -20,8 +20,8 @@ from converter.devices.names import parse_device
 from converter.lower.builder import Builder
 from converter.lower.graph import Graph
 from converter.verification.children import run_onnxruntime
-from converter.verification.device.placement import On, placement
 from converter.verification.inputs.draw import Case
+from converter.verification.placement import On, placement
 from converter.verification.runners import ONNX_PYTHON_VARIABLE, prepare, run_onnx
 from formats.core.bundle import TensorSpec
 

@@ -18,10 +18,9 @@ import numpy as np
 
 from converter.devices.names import parse_device
 from converter.verification.compare import Array, Tolerance, coarsest, compare, settled
-from converter.verification.device.placement import On, Placement
-from converter.verification.device.report import DeviceReport, Side
-from converter.verification.report import Measure, Runtime, Status
-from converter.verification.runners import NoRun, Prepared
+from converter.verification.placement import On, Placement
+from converter.verification.report import DeviceReport, Measure, Runtime, Side, Status
+from converter.verification.runners import NoRun, Prepared, SourceRun, output
 
 TF32 = "float16"  # the dtype of TF32's mantissa
 SOURCE, CONVERTED = "source", "converted"
@@ -31,6 +30,7 @@ PAIRS = (
     ((SOURCE, "device"), (SOURCE, "CPU")),
     ((CONVERTED, "device"), (SOURCE, "device")),
 )
+FrameworkRun = Callable[[Prepared, On], SourceRun | NoRun]
 Outputs = Callable[[int, int], Array]  # of a case's number and an output's
 
 
@@ -195,3 +195,33 @@ def beside(prepared: Prepared, chosen: Sequence[int], name: str) -> Prepared:
             np.save(folder / f"in-{number}-{i}.npy", array)
     groups = tuple((number,) for number in chosen)
     return Prepared(folder, prepared.names, prepared.cases, groups)
+
+
+def framework_party(prepared: Prepared, ran: SourceRun, run: FrameworkRun) -> Party:
+    """Return a model that its framework runs.
+
+    Args:
+        prepared: The inputs, with what it computed on the CPU beside them.
+        ran: What that was.
+        run: Runs it on a device.
+    """
+
+    def on_device(on: On) -> Ran | NoRun:
+        there = beside(prepared, ran.chosen, "device-framework")
+        found = run(there, on)
+        if isinstance(found, NoRun):
+            return found
+        failed = ""
+        for number in ran.chosen:
+            if number not in found.chosen:
+                failed = f"does not take there what it takes on the CPU: {found.refused[0]}"
+            elif len(found.dtypes[number]) != len(ran.dtypes[number]):
+                counts = len(found.dtypes[number]), len(ran.dtypes[number])
+                failed = "has {} outputs there, {} on the CPU".format(*counts)
+        return Ran(found.runtime, _outputs(there, found), found.placement, failed)
+
+    return Party(_outputs(prepared, ran), on_device)
+
+
+def _outputs(prepared: Prepared, ran: SourceRun) -> Outputs:
+    return lambda case, i: output(prepared, "out", case, i, ran.dtypes[case][i])

@@ -1,1 +1,0 @@
-"""Comparison on a device, with proof of placement."""
