@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from converter.version import VERSION
 
 if TYPE_CHECKING:
-    from converter.api import convert, convert_many, diagnose, diff, inspect, read
+    from converter.api import convert, convert_many, diagnose, diff, inspect, read, verify
     from converter.options import Arch, Comparison, Options
     from converter.pipeline import Conversion
     from converter.tensor_diff import TensorDiff
@@ -37,7 +37,7 @@ __version__ = VERSION
 
 # Importing the package costs nothing; each name imports its module when it is first used.
 _HOMES = {
-    "converter.api": ("convert", "convert_many", "diagnose", "diff", "inspect", "read"),
+    "converter.api": ("convert", "convert_many", "diagnose", "diff", "inspect", "read", "verify"),
     "converter.options": ("Arch", "Comparison", "Options"),
     "converter.pipeline": ("Conversion",),
     "converter.tensor_diff": ("TensorDiff",),
@@ -56,7 +56,7 @@ __all__ = [
     "EnvironmentFault", "InternalError", "LimitError", "Options", "SafetyError", "SourceError",
     "StorageError", "TensorDiff", "UnknownFormatError", "UnsupportedError", "UsageError",
     "Verification", "VerificationError", "convert", "convert_many", "diagnose", "diff", "inspect",
-    "read",
+    "read", "verify",
 ]  # fmt: skip
 
 

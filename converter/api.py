@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from converter.child.trust import Trusted, parse_trust
 from converter.inspection import Inspection
-from converter.options import Options, parse_inputs
+from converter.options import Comparison, Options, parse_inputs
 from converter.references import Source, display_name, is_uploaded, output
 from formats import catalog
 from formats.artifact import Artifact
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from converter.pipeline import Conversion, Event
     from converter.registries.filters import Filters
     from converter.tensor_diff import TensorDiff
+    from converter.verification.result import Verification
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T", Options, Comparison)
 AnyPath: TypeAlias = str | os.PathLike[str]
 
 
@@ -75,22 +77,34 @@ FIELDS: Mapping[str, Callable[[Any], object]] = {
 def merge_options(options: Options | None, given: Mapping[str, Any]) -> Options:
     """Return options with the keywords that were given.
 
-    A field of ``options`` at its default counts as not given.
-
     Raises:
         UsageError: A keyword and ``options`` give different values.
     """
-    held, default = options or Options(), Options()
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        values[name] = FIELDS[name](value) if name in FIELDS else value
-        other = getattr(held, name)
-        if other not in (values[name], getattr(default, name)):
+    values = {n: FIELDS[n](value) if n in FIELDS else value for n, value in given.items()}
+    return merge_fields(options or Options(), values, "options=Options")
+
+
+def merge_fields(held: T, given: Mapping[str, Any], name: str) -> T:
+    """Return an object of options with some fields replaced.
+
+    A field at its default counts as not given.
+
+    Args:
+        held: `Options`, or a `Comparison`.
+        given: Values by field.
+        name: What messages call the object.
+
+    Raises:
+        UsageError: It has other values, which are not the default.
+    """
+    default = type(held)()
+    for field, value in given.items():
+        other = getattr(held, field)
+        if other not in (value, getattr(default, field)):
             raise UsageError(
-                f"{name}={value!r} contradicts options=Options({name}={other!r})",
-                hint="Give it once",
+                f"{field}={value!r} contradicts {name}({field}={other!r})", hint="Give it once"
             )
-    return replace(held, **values)
+    return replace(held, **given)
 
 
 def _takes_options(function: Callable[P, R]) -> Callable[P, R]:
@@ -216,6 +230,74 @@ def convert(
         if isinstance(event, Step):
             seen.append(event)
     raise InternalError("a conversion ended without a result")
+
+
+def verify(
+    source: AnyPath,
+    converted: AnyPath,
+    *,
+    device: str | None = None,
+    atol: float | Mapping[str, float] | None = None,
+    rtol: float | Mapping[str, float] | None = None,
+    inputs: AnyPath | None = None,
+    seed: int = 0,
+    timeout: float = 900.0,
+    options: Options | None = None,
+) -> "Verification":
+    """Compare a converted artifact with its source: weights bit by bit, graphs by running both.
+
+    Args:
+        source: File, folder or checkpoint prefix; or a reference.
+        converted: What was written of it; or a reference.
+        device: Device where both are run as well, as ``cuda:0`` or ``GPU:0``.
+        atol: Absolute tolerance, of all outputs or by output; default: by dtype.
+        rtol: Relative tolerance, likewise.
+        inputs: ``.npz`` file with one array for each input; default: random inputs.
+        seed: Seed of random inputs.
+        timeout: Seconds that each of the two runtimes may take.
+        options: Options that a conversion has as well: trusted modules, signatures, checkpoint, ….
+
+    Returns:
+        What was compared, and the level reached. A difference is a result, not an error.
+
+    Raises:
+        SourceError: One of both is unreadable.
+        UsageError: The options are not for these artifacts, or contradict each other.
+        EnvironmentFault: A child process died, hung, or took too much memory.
+    """
+    comparison: dict[str, Any] = {
+        "atol": _as_bounds(atol),
+        "rtol": _as_bounds(rtol),
+        "inputs": None if inputs is None else Path(inputs),
+        "seed": seed,
+        "timeout": timeout,
+    }
+    default = Comparison()
+    given = {name: x for name, x in comparison.items() if x != getattr(default, name)}
+    held = options or Options()
+    merged = merge_fields(held.comparison, given, "comparison=Comparison")
+    if device is not None:
+        held = merge_options(held, {"device": device})
+    return verify_artifacts(source, converted, replace(held, comparison=merged))
+
+
+def _as_bounds(given: float | Mapping[str, float] | None) -> Mapping[str, float]:
+    """Return tolerances by output; the empty name applies to all others."""
+    if given is None:
+        return {}
+    return given if isinstance(given, Mapping) else {"": float(given)}
+
+
+def verify_artifacts(source: AnyPath, converted: AnyPath, options: Options) -> "Verification":
+    """Compare as `converter.verification.verify.verify`, references as well.
+
+    Raises:
+        ConvertError: As there; or a reference cannot be read.
+    """
+    from converter.verification.verify import verify as compare
+
+    with Source(source) as first, Source(converted) as second:
+        return compare(first.path, second.path, options=options)
 
 
 def read(

@@ -185,7 +185,7 @@ def check_choice(name: str, value: str, known: Iterable[str]) -> None:
     near = get_close_matches(value.lower(), choices, n=1)
     raise UsageError(
         f"{name}={value!r} is unknown",
-        expected=" or ".join(choices),
+        expected=f"{', '.join(choices[:-1])} or {choices[-1]}",
         hint=f"Did you mean {near[0]!r}?" if near else None,
     )
 

@@ -13,6 +13,7 @@ from converter.cli.configuration import defaults
 from converter.cli.doctor import doctor
 from converter.cli.parameters import Config, From, Json, Quiet, Verbose, make_options, rows_of
 from converter.cli.rows import collects
+from converter.cli.spelling import spell_flags
 from converter.cli.terminal import say
 from converter.cli.verify import verify
 from formats.errors import ConvertError, UsageError
@@ -196,10 +197,10 @@ def _report(e: BaseException, code: int, verbose: bool) -> int:
         import traceback
 
         traceback.print_exception(e)
-    text = str(e) if isinstance(e, ConvertError) else f"{type(e).__name__}: {e}"
+    text = spell_flags(str(e)) if isinstance(e, ConvertError) else f"{type(e).__name__}: {e}"
     if code == 70:
         text = f"a bug of convert: {text}\nPlease report it with the output of -v"
-    return _say("\n".join([text, *getattr(e, "__notes__", ())]), code)
+    return _say("\n".join([text, *map(spell_flags, getattr(e, "__notes__", ()))]), code)
 
 
 def _say(text: str, code: int) -> int:

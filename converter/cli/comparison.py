@@ -1,10 +1,8 @@
 """What a verification found, in lines for people and as one document for machines."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from converter.cli.references import said
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # `--help` need not pay for these
@@ -14,7 +12,7 @@ if TYPE_CHECKING:  # `--help` need not pay for these
 SHOWN = 20  # names of what differs, or is elsewhere
 
 
-def document(source: Path, converted: Path, found: "Verification") -> None:
+def document(source: str, converted: str, found: "Verification") -> None:
     """Print one JSON document."""
     from converter.cli.render import document as show
 
@@ -23,8 +21,8 @@ def document(source: Path, converted: Path, found: "Verification") -> None:
         compared = {"equal": found.weights.tensors, "different": [*found.weights.different]}
     first, *others = found.graphs.values() or (None,)
     show({
-        "source": said(source),
-        "converted": said(converted),
+        "source": source,
+        "converted": converted,
         "verified": None if found.level == "none" else found.level,
         "weights": compared,
         "graph": None if first is None else first.plain(),

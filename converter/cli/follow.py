@@ -8,6 +8,7 @@ from typing import Any
 
 from converter.byte_sizes import readable_size
 from converter.cli.render import document
+from converter.cli.spelling import spell_flags
 from converter.cli.terminal import say
 from converter.events import Compared, Lowered, Opened, Progress, Step
 from converter.pipeline import Conversion
@@ -72,7 +73,7 @@ class _Bar:
 
 def _line(step: Step) -> str:
     time = "" if step.seconds is None else f"  ({step.seconds:.2f} s)"
-    return f"{step.name:<11} {step.text}{time}"
+    return f"{step.name:<11} {spell_flags(step.text)}{time}"
 
 
 def _result(result: Conversion, done: Sequence[Step]) -> dict[str, Any]:

@@ -27,12 +27,16 @@ def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json
     Raises:
         SourceError: The folder cannot be looked at.
         StorageError: A report cannot be written.
-        UsageError: A report's suffix is none of ours.
+        UsageError: There is no such level, or no report of such a suffix.
         VerificationError: Nothing of ours lies in it.
     """
     from time import perf_counter
 
+    from converter.options import LEVELS, check_choice
     from converter.verification.bundle_check import gate
+
+    if require is not None:
+        check_choice("require", require, LEVELS[1:])
 
     if reports:
         from converter.reports import catalog

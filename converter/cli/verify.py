@@ -1,9 +1,6 @@
-"""``convert verify SOURCE CONVERTED``: what was converted, against what it was converted from.
+"""``convert verify SOURCE CONVERTED``: a converted artifact against its source.
 
-Weights are compared bit for bit where the converted artifact keeps them under the source's names,
-or under those that `--to keras` gives them; a graph, a `.keras` file, or what was issued again (a
-SavedModel, a program of torch's) is computed beside the source's own. With ``--device`` both are
-computed there too, and must have been there. The figures go to standard output.
+The result goes to standard output. A folder alone is checked against its manifests.
 """
 
 from pathlib import Path
@@ -13,27 +10,23 @@ import typer
 
 from converter.cli.comparison import document, lines
 from converter.cli.parameters import Json, Verbose, flags_given, make_options, rows_of
-from converter.cli.references import Given, fetching
 from converter.cli.rows import collects
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # `--help` need not pay for these
     from converter.options import Options
 
-LEVELS = ("weights", "cpu", "device")
 
-
-@fetching("source", "converted")
 @collects("options", rows_of("verify"), make_options)
 def verify(
     source: Annotated[
-        Given,
+        str,
         typer.Argument(
             metavar="SOURCE", help="What was converted; or, alone, a folder of portable bundles."
         ),
     ],
     converted: Annotated[
-        Given | None,
+        str | None,
         typer.Argument(
             metavar="[CONVERTED]",
             show_default=False,
@@ -58,22 +51,24 @@ def verify(
     """
     del verbose  # `run` has read it
     require = options.require
-    if require not in (None, *LEVELS):
-        raise UsageError(f"--require {require}", expected=", ".join(LEVELS))
+    from converter.references import Source, display_name
+
     if converted is None:
         from converter.cli import gate
 
         others = [flag for flag in flags_given(options, "verify") if flag != "--require"]
         gate.only_two(others)
-        raise typer.Exit(gate.check(source, require, reports=report or (), as_json=json))
+        with Source(source) as folder:
+            code = gate.check(folder.path, require, reports=report or (), as_json=json)
+        raise typer.Exit(code)
     if report:
         raise UsageError("--report with two arguments", expected="one: a folder of bundles")
+    from converter.api import verify_artifacts
     from converter.verification.verify import exit_code
-    from converter.verification.verify import verify as compare
 
-    found = compare(source, converted, options=options)
+    found = verify_artifacts(source, converted, options)
     if json:
-        document(source, converted, found)
+        document(display_name(source), display_name(converted), found)
     else:
         lines(found, require)
     raise typer.Exit(exit_code(found, require))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from converter.notebook import render_table
 from converter.options import LEVELS, Options
 from converter.verification.report import GraphReport
 from formats.core.bundle import JSON
@@ -41,7 +42,7 @@ class Weights:
     different: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Verification:
     """What was compared of an output, and what was found.
 
@@ -80,6 +81,26 @@ class Verification:
             return "none"
         compared = self.weights is not None and self.weights.tensors > 0
         return reached_level(weights=compared, graphs=(r.reached for r in self.reports))
+
+    def __repr__(self) -> str:
+        parts = [": ".join(row) for row in self._rows()]
+        return f"<Verification {'; '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        return render_table("verification", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return what was compared, and what was found, in words."""
+        rows = [("level", self.level)]
+        if self.weights is not None:
+            equal, wrong = self.weights.tensors, len(self.weights.different)
+            rows.append(("weights", f"{equal} equal, {wrong} different"))
+        graphs = (("graph", self.graphs), ("precision", self.precision))
+        return rows + [
+            (f"{kind} {name}".strip(), f"{report.status} {report.reason}".strip())
+            for kind, found in graphs
+            for name, report in found.items()
+        ]
 
     def check(self, options: Options) -> None:
         """Hold what was verified against what was asked for.

@@ -49,6 +49,7 @@ def test_every_row_reaches_its_field() -> None:
         "strip_prefix": "m.", "verify": "none", "require": "cpu", "comparison.atol": ["1"],
         "comparison.rtol": ["o:1"], "comparison.inputs": "f", "comparison.seed": 5,
         "comparison.samples": 2, "comparison.allow_tf32": True, "comparison.allow_cpu_nodes": 1,
+        "comparison.timeout": 5.0,
         "max_shard_size": "1GB", "opset": 19, "signatures": ["s"], "trust": ["json"],
         "strict_safety": True, "sync": True, "overwrite": True,
     }  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import converter
-from converter import Options, UsageError
+from converter import Comparison, Options, UsageError
 from converter.api import merge_options
 from converter.batch.request import Request
 from converter.events import Progress, Step
@@ -171,3 +171,26 @@ def test_file_urls_are_sources_and_outputs(source: Path, tmp_path: Path) -> None
     assert bundle.weights["module.w"].nbytes == 48
     assert {d.kind for d in converter.diff(bundle, source)} == {"equal"}
     assert converter.inspect(f"file://{source}").source == f"file://{source}"
+
+
+def test_verify_compares_and_reports(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    converter.convert(source, out=out)
+    found = converter.verify(source, out)
+    assert (found.level, found.weights.tensors) == ("weights", 1)
+    assert len(repr(found)) < 200
+    assert "weights" in found._repr_html_()
+    save_file({"module.w": np.zeros((3, 4), "f4")}, source)
+    assert converter.verify(source, f"file://{out}").failed
+    with pytest.raises(UsageError, match="seed=1 contradicts comparison=Comparison"):
+        converter.verify(source, out, seed=1, options=Options(comparison=Comparison(seed=2)))
+    with pytest.raises(UsageError, match="device"):
+        converter.verify(source, out, device="cpu", options=Options(device="cuda:0"))
+
+
+def test_verify_has_the_defaults_of_a_comparison() -> None:
+    given = signature(converter.verify).parameters
+    assert (given["seed"].default, given["timeout"].default) == (
+        Comparison().seed,
+        Comparison().timeout,
+    )
