@@ -14,9 +14,9 @@ from formats.core.bundle import (
     JSON,
     Bundle,
     Encoding,
-    Finding,
     LeftOut,
     Normalisation,
+    SafetyFinding,
     Signature,
 )
 from formats.core.weights import Tensor
@@ -24,7 +24,7 @@ from formats.limits import DEFAULT, Limits
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class FileTotals:
     """The files that were opened: how many, and their total size in bytes."""
 
     count: int = 0
@@ -89,7 +89,7 @@ class Inspection:
         recorded: Versions, backends and byte orders as recorded.
         devices: Recorded device → number of tensors or nodes.
         distribution: Recorded strategy and replicas.
-        files: Files opened so far.
+        files: The files opened so far.
         weights: Sums over the model's weights.
         tensors: Each of these weights.
         leftovers: Training group → sums over its tensors.
@@ -112,7 +112,7 @@ class Inspection:
     recorded: Mapping[str, str]
     devices: Mapping[str, int]
     distribution: Mapping[str, JSON]
-    files: Files
+    files: FileTotals
     weights: Totals
     tensors: tuple[TensorInfo, ...]
     leftovers: Mapping[str, Totals]
@@ -124,7 +124,7 @@ class Inspection:
     opaque: Mapping[str, str]
     left_out: tuple[LeftOut, ...]
     normalisations: tuple[Normalisation, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[SafetyFinding, ...]
 
     def plain(self) -> dict[str, Any]:
         """Return the inspection as a JSON-like dict with one key per attribute."""
@@ -170,12 +170,16 @@ def inspect(
     catalog.check_expansion(bundle, artifact)
     sizes = [file.size for file in artifact.opened.values()]
     return _describe(
-        bundle, str(source), match.format.id, match.evidence, Files(len(sizes), sum(sizes))
+        bundle, str(source), match.format.id, match.evidence, FileTotals(len(sizes), sum(sizes))
     )
 
 
 def _describe(
-    bundle: Bundle, source: str = "", format: str = "", evidence: str = "", files: Files = Files()
+    bundle: Bundle,
+    source: str = "",
+    format: str = "",
+    evidence: str = "",
+    files: FileTotals = FileTotals(),
 ) -> Inspection:
     about, topology = bundle.metadata, bundle.topology
     return Inspection(

@@ -21,10 +21,10 @@ from formats.core import digests
 from formats.core.bundle import (
     JSON,
     Bundle,
-    Finding,
     LeftOut,
     Metadata,
     Normalisation,
+    SafetyFinding,
     Signature,
     TensorSpec,
     Topology,
@@ -132,7 +132,7 @@ def _bundle(artifact: Artifact, manifest: Any, where: str) -> Bundle:
         user=source["user"],
         opaque=source["opaque"],
         tensor_notes={e["name"]: e["notes"] for e in manifest["tensors"] if "notes" in e},
-        findings=tuple(Finding(**f) for f in source["findings"]),
+        findings=tuple(SafetyFinding(**f) for f in source["findings"]),
         left_out=tuple(LeftOut(**x) for x in manifest["left_out"]),
         normalisations=tuple(Normalisation(**n) for n in manifest["normalisations"]),
     )

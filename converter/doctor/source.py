@@ -12,7 +12,7 @@ from converter.doctor.loaders.tensorflow import TensorFlowFacts
 from converter.doctor.loaders.torch import TorchFacts
 from formats import catalog
 from formats.artifact import Artifact
-from formats.core.bundle import JSON, Bundle, Finding
+from formats.core.bundle import JSON, Bundle, SafetyFinding
 from formats.core.storage import Span
 from formats.limits import DEFAULT, Limits
 
@@ -77,7 +77,7 @@ class Source:
     tensors: int = 0
     parameters: int = 0
     not_recorded: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SafetyFinding, ...] = ()
     torch: TorchFacts | None = field(default=None, repr=False)
     keras: KerasFacts | None = field(default=None, repr=False)
     tensorflow: TensorFlowFacts | None = field(default=None, repr=False)

@@ -37,7 +37,7 @@ from converter.verification.runners import (
 )
 from converter.verification.sources.keras import FRAMEWORKS
 from converter.verification.sources.torch import form_of
-from formats.core.bundle import Bundle, Finding, TensorSpec
+from formats.core.bundle import Bundle, SafetyFinding, TensorSpec
 from formats.errors import UsageError
 
 ANY_NUMBER = 1 << 31
@@ -203,7 +203,7 @@ def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> Grap
     return None
 
 
-def describe_findings(findings: Sequence[Finding]) -> str:
+def describe_findings(findings: Sequence[SafetyFinding]) -> str:
     """Return the first of some findings, and how many more there are."""
     rest = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
     return f"{findings[0].kind}: {findings[0].subject}{rest}"

@@ -12,7 +12,7 @@ from converter.lower.builder import element_type
 from converter.lower.emit import Message
 from formats.artifact import Artifact
 from formats.containers.protobuf.messages import decode
-from formats.core.bundle import Finding, TensorSpec
+from formats.core.bundle import SafetyFinding, TensorSpec
 from formats.core.storage import Span
 from formats.limits import DEFAULT, Limits
 from formats.onnx import files as onnx_files
@@ -40,7 +40,7 @@ class Declared:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     values: frozenset[str]
-    findings: tuple[Finding, ...]
+    findings: tuple[SafetyFinding, ...]
     path: Path | None = None
 
 

@@ -71,7 +71,7 @@ class Encoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SafetyFinding:
     """Something in the source that could run code or reach outside it, were it loaded naively.
 
     Attributes:
@@ -140,7 +140,7 @@ class Metadata:
     user: Mapping[str, JSON] = field(default_factory=dict)
     opaque: Mapping[str, str] = field(default_factory=dict)
     tensor_notes: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SafetyFinding, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     normalisations: tuple[Normalisation, ...] = ()
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from formats.containers import jsontext
-from formats.core.bundle import JSON, Finding, Signature, TensorSpec, Topology
+from formats.core.bundle import JSON, SafetyFinding, Signature, TensorSpec, Topology
 from formats.errors import LimitError
 from formats.keras.layer_classes import LAYERS, REGISTERED
 from formats.limits import MIB, Limits
@@ -27,7 +27,7 @@ class Facts:
     """What was found in a configuration."""
 
     topology: Topology
-    findings: tuple[Finding, ...]
+    findings: tuple[SafetyFinding, ...]
     distribution: Mapping[str, JSON]
     signatures: tuple[Signature, ...]
 
@@ -50,7 +50,7 @@ def read_config(config: JSON, where: str) -> Facts:
         where: What findings call it.
     """
     classes: Counter[str] = Counter()
-    findings: dict[Finding, None] = {}
+    findings: dict[SafetyFinding, None] = {}
     distribution: dict[str, JSON] = {}
     for node, owner in _objects(config):
         kind = str(node["class_name"])
@@ -119,30 +119,32 @@ def _is_layer(node: Mapping[str, JSON]) -> bool:
     return named and isinstance(config.get("name"), str)
 
 
-def _findings(node: Mapping[str, JSON], kind: str, owner: str, where: str) -> Iterator[Finding]:
+def _findings(
+    node: Mapping[str, JSON], kind: str, owner: str, where: str
+) -> Iterator[SafetyFinding]:
     config = node.get("config")
     subject = f"layer {owner!r}" if owner else kind
     if kind == "__lambda__":  # Keras 3
-        yield Finding("lambda-bytecode", subject, where)
+        yield SafetyFinding("lambda-bytecode", subject, where)
     if kind == "Lambda" and isinstance(config, dict):
         for part in ("function", "output_shape", "mask"):
             code, how = config.get(part), config.get(f"{part}_type")
             # Keras 1 and 2: base64 of marshalled byte-code, defaults, closure.
             if how == "lambda" or (isinstance(code, list) and code and isinstance(code[0], str)):
-                yield Finding("lambda-bytecode", subject, where)
+                yield SafetyFinding("lambda-bytecode", subject, where)
             elif how == "function" and isinstance(code, str):
-                yield Finding("custom-object", f"function {code!r} of {subject}", where)
+                yield SafetyFinding("custom-object", f"function {code!r} of {subject}", where)
     module, registered = node.get("module"), node.get("registered_name")
     if kind in REGISTERED or str(registered) in REGISTERED:
         return
     if isinstance(registered, str) and ">" in registered:
-        yield Finding("custom-object", registered, where)
+        yield SafetyFinding("custom-object", registered, where)
     elif ">" in kind:
-        yield Finding("custom-object", kind, where)
+        yield SafetyFinding("custom-object", kind, where)
     elif isinstance(module, str) and not _is_own(module):
-        yield Finding("custom-object", f"{module}.{kind}", where)
+        yield SafetyFinding("custom-object", f"{module}.{kind}", where)
     elif module is None and not kind.startswith("__") and _is_somebodys(node, kind):
-        yield Finding("custom-object", kind, where)
+        yield SafetyFinding("custom-object", kind, where)
 
 
 def _is_somebodys(node: Mapping[str, JSON], kind: str) -> bool:

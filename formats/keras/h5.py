@@ -25,7 +25,7 @@ from formats.containers import jsontext
 from formats.containers.hdf5.file import Dataset, Hdf5, find_signature
 from formats.containers.hdf5.file import Group as H5Group
 from formats.containers.hdf5.objects import Link
-from formats.core.bundle import JSON, Bundle, Finding, Group, LeftOut, Metadata
+from formats.core.bundle import JSON, Bundle, Group, LeftOut, Metadata, SafetyFinding
 from formats.core.names import unique_names
 from formats.core.storage import Span
 from formats.core.weights import Tensor
@@ -151,7 +151,7 @@ class _Found:
     weights: list[tuple[Tensor, list[str]]] = field(default_factory=list)
     optimizer: list[tuple[Tensor, list[str]]] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SafetyFinding] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)  # paths that are accounted for
 
     def add_layers(self, group: H5Group) -> None:
@@ -192,11 +192,11 @@ class _Found:
         """Return the tensor at a path; what is none is noted."""
         self.seen.add(path)
         if isinstance(node, Link):
-            self.findings.append(Finding("link", f"{node.file}:{node.path}", path))
+            self.findings.append(SafetyFinding("link", f"{node.file}:{node.path}", path))
             self.left_out.append(LeftOut(path, f"a link to another file, {node.file!r}"))
             return None
         if node.leads_out:
-            self.findings.append(Finding("link", node.leads_out, path))
+            self.findings.append(SafetyFinding("link", node.leads_out, path))
         tensor, reason = dataset_tensor(node, is_weight=is_weight)
         if tensor is None:
             self.left_out.append(LeftOut(path, reason))

@@ -11,7 +11,7 @@ from typing import Literal
 
 from formats.containers.hdf5.file import Dataset, Hdf5
 from formats.containers.hdf5.objects import Link
-from formats.core.bundle import JSON, Finding, Group, LeftOut
+from formats.core.bundle import JSON, Group, LeftOut, SafetyFinding
 from formats.core.names import unique_names
 from formats.core.weights import DTYPES, Tensor
 from formats.keras.variable_names import candidates, objects, variables
@@ -45,7 +45,7 @@ class Store:
     entries: list[Entry] = field(default_factory=list)
     files: list[Hdf5] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SafetyFinding] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +89,14 @@ def read_store(h5: Hdf5, store: Store, where: str = "") -> None:
     for full, node in h5.walk():
         path, _, key = full.removeprefix("/").rpartition("/")
         if isinstance(node, Link):
-            store.findings.append(Finding("link", f"{node.file}:{node.path}", full))
+            store.findings.append(SafetyFinding("link", f"{node.file}:{node.path}", full))
             store.left_out.append(LeftOut(full, f"a link to another file, {node.file!r}"))
             continue
         if path != "vars" and not path.endswith("/vars"):
             path = f"{path}/" if path else ""  # not as Keras writes it: keep the whole path
         tensor, reason = dataset_tensor(node)
         if node.leads_out:
-            store.findings.append(Finding("link", node.leads_out, full))
+            store.findings.append(SafetyFinding("link", node.leads_out, full))
         if tensor is None:
             store.left_out.append(LeftOut(full, reason))
             continue

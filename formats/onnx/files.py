@@ -21,9 +21,9 @@ from formats.core.bundle import (
     JSON,
     Bundle,
     Encoding,
-    Finding,
     Group,
     Metadata,
+    SafetyFinding,
     Signature,
     TensorSpec,
     Topology,
@@ -68,7 +68,7 @@ class _Model:
     artifact: Artifact
     collector: Collector
     ops: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SafetyFinding] = field(default_factory=list)
     nodes: int = 0
     attributes: int = 0
     subgraphs: int = 0
@@ -243,9 +243,9 @@ def _visit(
     walk.ops[f"{node.domain}.{op}" if node.domain not in ("", "ai.onnx") else op] += 1
     output = next((o for o in node.output if o), node.name or op)
     if op.startswith(_PYTHON_OPS):
-        walk.findings.append(Finding("py-func", op, output))
+        walk.findings.append(SafetyFinding("py-func", op, output))
     elif op == "EPContext" and any(a.name == "embed_mode" and not a.i for a in attributes):
-        walk.findings.append(Finding("file-op", op, output))
+        walk.findings.append(SafetyFinding("file-op", op, output))
     for attribute in attributes:
         _add_attribute(walk, path, output, op, attribute, group)
         place = f"{path}/{node.name or output}.{attribute.name}".lstrip("/")

@@ -14,7 +14,7 @@ from pathlib import Path
 from formats.artifact import Artifact
 from formats.containers.protobuf import text_format
 from formats.containers.protobuf.messages import Message, decode, decode_bytes
-from formats.core.bundle import JSON, Bundle, Finding, LeftOut, Metadata, Signature, Topology
+from formats.core.bundle import JSON, Bundle, LeftOut, Metadata, SafetyFinding, Signature, Topology
 from formats.core.collector import Collector
 from formats.core.storage import Span
 from formats.core.strings import Strings
@@ -91,7 +91,7 @@ def read(artifact: Artifact) -> Bundle:
     if source.producer:
         recorded["bundle_version"] = str(source.producer)
     devices = gathered.devices
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SafetyFinding, ...] = ()
     declared: tuple[Signature, ...] = ()
     summary: dict[str, JSON] = {}
     contents: dict[str, Span] = {}

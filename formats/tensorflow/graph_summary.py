@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from formats.containers.protobuf.messages import Message
-from formats.core.bundle import JSON, Finding, Signature, TensorSpec
+from formats.core.bundle import JSON, SafetyFinding, Signature, TensorSpec
 from formats.core.collector import Collector
 from formats.core.strings import Strings
 from formats.core.weights import Tensor
@@ -71,7 +71,7 @@ class Survey:
     variables: list[str] = field(default_factory=list)
     hollow: list[str] = field(default_factory=list)  # constants without a value
     placeholders: list[Message] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SafetyFinding] = field(default_factory=list)
 
     def summary(self) -> dict[str, JSON]:
         """Return the counts for a manifest."""
@@ -109,7 +109,7 @@ def survey(graph: Message, limits: Limits, where: str, into: Survey | None = Non
         elif op == "Placeholder" and not function:
             result.placeholders.append(node)
         elif _is_risky(op, node) and len(result.findings) < _MOST_FINDINGS:
-            result.findings.append(Finding(RISKY.get(op, "file-op"), op, name))
+            result.findings.append(SafetyFinding(RISKY.get(op, "file-op"), op, name))
     result.functions += len(graph.library.function)
     return result
 

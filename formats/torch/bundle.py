@@ -6,9 +6,9 @@ from formats.containers.zip.archive import ZipArchive
 from formats.core.bundle import (
     JSON,
     Bundle,
-    Finding,
     LeftOut,
     Metadata,
+    SafetyFinding,
     Signature,
     Topology,
 )
@@ -35,7 +35,7 @@ def finish(
     topology: Topology | None = None,
     signatures: Iterable[Signature] = (),
     assets: Mapping[str, Span] | None = None,
-    findings: Iterable[Finding] = (),
+    findings: Iterable[SafetyFinding] = (),
     framework: str | None = "torch",
     distribution: Mapping[str, JSON] | None = None,
 ) -> Bundle:
@@ -45,7 +45,7 @@ def finish(
         CorruptError: A tensor lies outside its storage.
     """
     made = Maker(tree).make()
-    called = [Finding("pickle-callable", c.name, c.where) for c in session.calls.values()]
+    called = [SafetyFinding("pickle-callable", c.name, c.where) for c in session.calls.values()]
     left_out = [*tree.left_out, *session.left_out]
     if tree.unnamed:
         left_out.append(LeftOut("…", f"{tree.unnamed} more that are not listed"))

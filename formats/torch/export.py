@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from formats.artifact import Artifact
 from formats.containers import jsontext
 from formats.containers.zip.archive import ZipArchive
-from formats.core.bundle import JSON, Bundle, Finding, Signature, TensorSpec, Topology
+from formats.core.bundle import JSON, Bundle, SafetyFinding, Signature, TensorSpec, Topology
 from formats.core.storage import Span
 from formats.core.weights import ByteOrder
 from formats.errors import CorruptError
@@ -93,7 +93,7 @@ class _Reader:
         self.session = Session.begin(artifact.limits)
         self.tree = Tree(artifact.limits, classify=False)
         self.recorded = zip_records(archive, prefix)
-        self.findings: list[Finding] = []
+        self.findings: list[SafetyFinding] = []
         self.opaque: list[tuple[str, str]] = []
 
     def member(self, name: str) -> Span | None:
@@ -267,7 +267,7 @@ class _Reader:
         for name in self.names():
             if name.startswith("data/aotinductor/"):
                 if name.endswith((".so", ".dylib", ".dll", ".cubin", ".o")):
-                    self.findings.append(Finding("native-code", name, self.where))
+                    self.findings.append(SafetyFinding("native-code", name, self.where))
                 self.tree.leave_out(name, "compiled by AOTInductor for one kind of machine")
 
 

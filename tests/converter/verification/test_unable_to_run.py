@@ -16,7 +16,7 @@ from converter import cli
 from converter.cli.app import run
 from converter.verification import runners
 from converter.verification.graphs import verify_graph
-from formats.core.bundle import Finding
+from formats.core.bundle import SafetyFinding
 from formats.errors import EnvironmentFault, UsageError
 
 pytest.importorskip("onnxruntime")
@@ -152,7 +152,7 @@ def test_a_python_that_is_none(bundle, model, monkeypatch):
 
 def test_a_source_with_code_of_its_own_is_not_run(bundle, model, stand_in):
     stand_in(["keras", "tensorflow"], "sys.exit('it was run')")
-    finding = Finding("lambda-bytecode", "layer 'l'", "config.json")
+    finding = SafetyFinding("lambda-bytecode", "layer 'l'", "config.json")
     armed = replace(bundle, metadata=replace(bundle.metadata, findings=(finding,)))
     report = verify_graph(SOURCE, armed, model)
     assert report.status == "not run"

@@ -8,7 +8,7 @@ from repository import ROOT
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.core.bundle import Finding
+from formats.core.bundle import SafetyFinding
 from formats.errors import CorruptError, LimitError, SafetyError, SourceError
 from formats.keras.h5 import _candidates, read, sniff
 from formats.limits import Limits
@@ -70,7 +70,9 @@ def test_keras_2_whole_model():
     assert bundle.metadata.variant == "whole model of Keras 2.2.4"
     assert list(bundle.weights)[:2] == ["conv2d_1/kernel", "conv2d_1/bias"]
     assert "with/slash/kernel" in bundle.weights
-    assert bundle.metadata.findings == (Finding("lambda-bytecode", "layer 'plus'", "model_config"),)
+    assert bundle.metadata.findings == (
+        SafetyFinding("lambda-bytecode", "layer 'plus'", "model_config"),
+    )
     optimizer = bundle.leftovers["optimizer"]
     assert "optimizer/Adam/iterations" in optimizer
     assert not set(optimizer) & set(bundle.weights)

@@ -8,7 +8,7 @@ from tf_expected import read, stored
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.core.bundle import Finding, TensorSpec
+from formats.core.bundle import SafetyFinding, TensorSpec
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -67,7 +67,7 @@ def test_what_the_model_says_of_itself():
     )
     assert bundle.metadata.user == {"author": "fixtures", "labels": "[1, 2]"}
     assert bundle.metadata.recorded["opset_import"] == "ai.onnx 21, local 1"
-    assert bundle.metadata.findings == (Finding("py-func", "PyOp", "p"),)
+    assert bundle.metadata.findings == (SafetyFinding("py-func", "PyOp", "p"),)
     assert bundle.topology.summary["functions"] == 1
     assert bundle.topology.summary["subgraphs"] == 2
 

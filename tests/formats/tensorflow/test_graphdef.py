@@ -8,7 +8,7 @@ from tf_expected import read, stored
 
 from formats import catalog
 from formats.artifact import Artifact
-from formats.core.bundle import Finding, TensorSpec
+from formats.core.bundle import SafetyFinding, TensorSpec
 from formats.errors import ConvertError
 from formats.onnx import files as onnx_files
 from formats.tensorflow import checkpoint as tf_checkpoint
@@ -31,8 +31,8 @@ def test_devices_findings_and_inputs():
     bundle = catalog.read(Artifact(HERE / "frozen.pb"))
     assert bundle.metadata.devices == {"/device:GPU:3": 1}
     assert bundle.metadata.findings == (
-        Finding("py-func", "PyFunc", "script"),
-        Finding("file-op", "ReadFile", "file"),
+        SafetyFinding("py-func", "PyFunc", "script"),
+        SafetyFinding("file-op", "ReadFile", "file"),
     )
     (signature,) = bundle.signatures
     assert signature.inputs == (TensorSpec("x", "float32", ("unk__0", 4)),)

@@ -20,7 +20,7 @@ from converter.verification.graphs import verify_graph
 from converter.verification.onnx_values import Declared
 from converter.verification.report import GraphReport
 from converter.verification.sources.tensorflow import bound, output_names, signatures_of
-from formats.core.bundle import Finding, Signature, TensorSpec
+from formats.core.bundle import SafetyFinding, Signature, TensorSpec
 from formats.errors import UsageError
 
 onnx = pytest.importorskip("onnx")
@@ -175,7 +175,7 @@ def test_without_tensorflow_it_says_what_to_install(bundle, model, stand_in, mon
 
 def test_a_graph_that_reaches_for_files_is_not_run(bundle, model, stand_in):
     stand_in("sys.exit('it was run')")
-    finding = Finding("file-op", "ReadFile", "read")
+    finding = SafetyFinding("file-op", "ReadFile", "read")
     armed = replace(bundle, metadata=replace(bundle.metadata, findings=(finding,)))
     report = verify_graph(HEADS, armed, model)
     assert report.status == "not run"
