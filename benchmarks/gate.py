@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import converter
-from converter.verification.bundle_check import gate
+from converter.verification.bundle_check import check_folder
 
 
 def best(work, rounds=3):
@@ -34,7 +34,7 @@ def best(work, rounds=3):
 
 
 def passes(folder):
-    assert all(checked.exit_code == 0 for checked in gate(folder, "weights"))
+    assert all(checked.exit_code == 0 for checked in check_folder(folder, "weights"))
 
 
 def main():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from converter.cli.terminal import say
 
 if TYPE_CHECKING:  # `--help` need not pay for these
-    from converter.verification.report import DeviceReport, GraphReport, Measure, Side
+    from converter.verification.report import DeviceReport, DeviceRun, GraphReport, Measure
     from converter.verification.result import Verification
 
 SHOWN = 20  # names of what differs, or is elsewhere
@@ -105,7 +105,7 @@ def _device(report: "DeviceReport") -> None:
         _measures(pair.values())
 
 
-def _side(side: "Side") -> Iterator[str]:
+def _side(side: "DeviceRun") -> Iterator[str]:
     """Yield lines on one of both models there."""
     if side.runtime is None or side.placement is None:
         yield f"{side.status}: {side.reason}"

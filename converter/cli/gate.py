@@ -12,7 +12,7 @@ from converter.cli.terminal import say
 from formats.errors import UsageError
 
 if TYPE_CHECKING:  # `--help` need not pay for these
-    from converter.verification.bundle_check import Checked
+    from converter.verification.bundle_check import CheckResult
 
 # What reports call a failure, by its exit code.
 FAULTS = {
@@ -33,7 +33,7 @@ def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json
     from time import perf_counter
 
     from converter.options import LEVELS, check_choice
-    from converter.verification.bundle_check import gate
+    from converter.verification.bundle_check import check_folder
 
     if require is not None:
         check_choice("require", require, LEVELS[1:])
@@ -46,7 +46,7 @@ def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json
     begin = perf_counter()
     found: list[dict[str, Any]] = []
     records: list[dict[str, Any]] = []
-    for checked in gate(folder, require):
+    for checked in check_folder(folder, require):
         found.append(_plain(checked, folder))
         if reports:
             records.append(_record(checked, folder))
@@ -81,12 +81,12 @@ def only_two(flags: Sequence[str]) -> None:
         )
 
 
-def _name(checked: "Checked", folder: Path) -> str:
+def _name(checked: "CheckResult", folder: Path) -> str:
     relative = checked.path.relative_to(folder).as_posix()
     return folder.name or str(folder) if relative == "." else relative
 
 
-def _plain(checked: "Checked", folder: Path) -> dict[str, Any]:
+def _plain(checked: "CheckResult", folder: Path) -> dict[str, Any]:
     return {
         "name": _name(checked, folder),
         "path": str(checked.path),
@@ -102,7 +102,7 @@ def _plain(checked: "Checked", folder: Path) -> dict[str, Any]:
     }
 
 
-def _source(checked: "Checked") -> dict[str, Any] | None:
+def _source(checked: "CheckResult") -> dict[str, Any] | None:
     source = checked.manifest.get("source")
     if not isinstance(source, dict):
         return None
@@ -123,7 +123,7 @@ def _summary(
     }
 
 
-def _say(checked: "Checked", folder: Path, require: str | None) -> None:
+def _say(checked: "CheckResult", folder: Path, require: str | None) -> None:
     name = _name(checked, folder)
     size = f"{checked.files} files, {readable_size(checked.nbytes)}"
     if not checked.exit_code:
@@ -143,7 +143,7 @@ def _say(checked: "Checked", folder: Path, require: str | None) -> None:
             say(f"            compare again: {_again(checked, require)}")
 
 
-def _again(checked: "Checked", require: str | None) -> str:
+def _again(checked: "CheckResult", require: str | None) -> str:
     """Return the command that compares an output with its source once more."""
     source = _source(checked) or {}
     device = " --device DEV" if require == "device" else ""
@@ -163,7 +163,7 @@ def _say_summary(summary: Mapping[str, Any]) -> None:
     say(f"checked     {verdict}; {summary['files']} files, {readable_size(size)}{rate}")
 
 
-def _record(checked: "Checked", folder: Path) -> dict[str, Any]:
+def _record(checked: "CheckResult", folder: Path) -> dict[str, Any]:
     """Return what reports say of an output: what its manifest keeps of the conversion."""
     from converter.jobs.job import Job, blank_record
     from converter.options import Options

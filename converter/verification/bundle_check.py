@@ -45,7 +45,7 @@ Kind = Literal["bundle", "folder", "file", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidate:
     """Something that lies in a folder and has to pass."""
 
     path: Path
@@ -54,7 +54,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """What came of one output.
 
     Attributes:
@@ -81,7 +81,9 @@ class Checked:
     manifest: Mapping[str, Any] = field(default_factory=dict)
 
 
-def gate(folder: Path, require: str | None, *, threads: int | None = None) -> Iterator[Checked]:
+def check_folder(
+    folder: Path, require: str | None, *, threads: int | None = None
+) -> Iterator[CheckResult]:
     """Check all that lies in a folder, in the order of its names.
 
     Args:
@@ -100,7 +102,7 @@ def gate(folder: Path, require: str | None, *, threads: int | None = None) -> It
     nothing = True
     pool = ThreadPoolExecutor(count)  # hashing and reading leave the interpreter to others
     try:
-        for checked in pool.map(lambda found: check(found, require), find(folder)):
+        for checked in pool.map(lambda found: check_output(found, require), find_outputs(folder)):
             nothing = False
             yield checked
     finally:
@@ -112,7 +114,7 @@ def gate(folder: Path, require: str | None, *, threads: int | None = None) -> It
         )  # fmt: skip
 
 
-def find(folder: Path) -> Iterator[Found]:
+def find_outputs(folder: Path) -> Iterator[Candidate]:
     """Yield what lies in a folder, by name; links to folders are followed, each folder once."""
     pending, seen = [folder], set[tuple[int, int]]()
     while pending:
@@ -124,16 +126,16 @@ def find(folder: Path) -> Iterator[Found]:
             folders = [here / e.name for e in entries if e.is_dir()]
         except OSError as e:
             error = SourceError(f"cannot be listed: {e.strerror}", where=here)
-            yield Found(here, "unreadable", error)
+            yield Candidate(here, "unreadable", error)
             continue
         if (status.st_dev, status.st_ino) in seen:
             continue
         seen.add((status.st_dev, status.st_ino))
         names = {e.name for e in entries}
         if _is_bundle(here, names):
-            yield Found(here, "bundle")
+            yield Candidate(here, "bundle")
         elif names & SAVED_MODEL:
-            yield Found(here, "folder")
+            yield Candidate(here, "folder")
         else:
             within = {path.name for path in folders}
             yield from _files(here, [e.name for e in entries if e.name not in within])
@@ -153,7 +155,7 @@ def _is_bundle(folder: Path, names: set[str]) -> bool:
         return True
 
 
-def _files(folder: Path, names: list[str]) -> Iterator[Found]:
+def _files(folder: Path, names: list[str]) -> Iterator[Candidate]:
     """Yield the models among the files of a folder."""
     for name in names:
         path = folder / name
@@ -161,22 +163,22 @@ def _files(folder: Path, names: list[str]) -> Iterator[Found]:
             artifact = Artifact(path)
             if artifact.is_file and artifact.head:
                 catalog.detect(artifact)
-                yield Found(path, "file")
+                yield Candidate(path, "file")
         except UnknownFormatError:
             continue
         except ConvertError as e:
-            yield Found(path, "unreadable", e)
+            yield Candidate(path, "unreadable", e)
 
 
-def check(found: Found, require: str | None) -> Checked:
+def check_output(found: Candidate, require: str | None) -> CheckResult:
     """Check one output; what is wrong with it is in the answer, never raised."""
     begin = time.perf_counter()
     path = found.path
     if found.error is not None:
-        return Checked(path, found.error.exit_code, problems=(_bare(found.error, path),))
+        return CheckResult(path, found.error.exit_code, problems=(_bare(found.error, path),))
     if found.kind != "bundle":
         problem = "has no record of its digests and its verification"
-        return Checked(path, 1, problems=(problem,))
+        return CheckResult(path, 1, problems=(problem,))
     opened: list[Artifact] = []
     manifest: dict[str, Any] = {}
     problems: list[str] = []
@@ -208,7 +210,7 @@ def check(found: Found, require: str | None) -> Checked:
         manifest = {}
     if require is not None and not code and LEVELS.index(reached) < LEVELS.index(require):
         problems.append(f"verified as far as {reached}; required: {require}")
-    return Checked(
+    return CheckResult(
         path, code or int(bool(problems)), reached, tuple(problems), reason, files, nbytes,
         time.perf_counter() - begin, {k: v for k, v in manifest.items() if k not in LONG},
     )  # fmt: skip

@@ -66,7 +66,7 @@ class Array:
     dtype: str
 
 
-def coarsest(dtypes: "set[str]") -> str:
+def coarsest_dtype(dtypes: "set[str]") -> str:
     """Return the floating point dtype that keeps the least; float64 where there is none."""
     return max(dtypes & RELATIVE.keys(), key=lambda d: RELATIVE[d], default="float64")
 
@@ -204,13 +204,13 @@ def says_little(outputs: "list[np.ndarray]", atol: float) -> bool:
     return bool(batches) and all(bool(np.all(np.abs(a - a[:1]) <= step)) for a in batches)
 
 
-def settled(measures: "Mapping[str, list[Measure]]") -> dict[str, Measure]:
+def merge_measures(measures: "Mapping[str, list[Measure]]") -> dict[str, Measure]:
     """Return one measure for each output.
 
     An output that is empty on both sides is no failure as long as another one has elements; where
     none has, nothing was compared.
     """
-    outputs = {name: joined(found) for name, found in measures.items()}
+    outputs = {name: merge_cases(found) for name, found in measures.items()}
     if any(measure.elements for measure in outputs.values()):
         for name, found in measures.items():
             if all(measure.problems == (EMPTY,) for measure in found):
@@ -226,7 +226,7 @@ def are_empty(outputs: Mapping[str, Measure]) -> bool:
     )
 
 
-def joined(measures: "list[Measure]") -> Measure:
+def merge_cases(measures: "list[Measure]") -> Measure:
     """Return one measure of an output for all its cases: the worst of each figure.
 
     Where cases have different scales, the worst is what uses most of what it is allowed; a case in

@@ -17,10 +17,10 @@ from time import perf_counter
 import numpy as np
 
 from converter.devices.names import parse_device
-from converter.verification.compare import Array, Tolerance, coarsest, compare, settled
-from converter.verification.placement import On, Placement
-from converter.verification.report import DeviceReport, Measure, Runtime, Side, Status
-from converter.verification.runners import NoRun, Prepared, SourceRun, output
+from converter.verification.compare import Array, Tolerance, coarsest_dtype, compare, merge_measures
+from converter.verification.placement import DeviceRequest, Placement
+from converter.verification.report import DeviceReport, DeviceRun, Measure, Runtime, Status
+from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, load_output
 
 TF32 = "float16"  # the dtype of TF32's mantissa
 SOURCE, CONVERTED = "source", "converted"
@@ -30,12 +30,12 @@ PAIRS = (
     ((SOURCE, "device"), (SOURCE, "CPU")),
     ((CONVERTED, "device"), (SOURCE, "device")),
 )
-FrameworkRun = Callable[[Prepared, On], SourceRun | NoRun]
-Outputs = Callable[[int, int], Array]  # of a case's number and an output's
+FrameworkRun = Callable[[PreparedInputs, DeviceRequest], SourceRun | RunSkipped]
+LoadOutput = Callable[[int, int], Array]  # of a case's number and an output's
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class DeviceOutputs:
     """What one model made of the cases on the device.
 
     Attributes:
@@ -46,13 +46,13 @@ class Ran:
     """
 
     runtime: Runtime
-    outputs: Outputs
+    outputs: LoadOutput
     placement: Placement | None
     failed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
+class ComparedModel:
     """One of both models.
 
     Attributes:
@@ -60,12 +60,12 @@ class Party:
         run: Runs it on a device, on the same cases.
     """
 
-    cpu: Outputs
-    run: Callable[[On], Ran | NoRun]
+    cpu: LoadOutput
+    run: Callable[[DeviceRequest], DeviceOutputs | RunSkipped]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ComparedCases:
     """What is compared.
 
     Attributes:
@@ -83,7 +83,7 @@ class Question:
     skipped: frozenset[int] = frozenset()
 
 
-def place(device: str | None, *, allow_tf32: bool) -> On | None:
+def request_device(device: str | None, *, allow_tf32: bool) -> DeviceRequest | None:
     """Return where both models shall run besides; None where nothing but the CPU was asked for.
 
     Raises:
@@ -92,10 +92,12 @@ def place(device: str | None, *, allow_tf32: bool) -> On | None:
     if device in (None, "none"):
         return None
     found = parse_device(device or "")
-    return None if found.is_host else On(found, allow_tf32)
+    return None if found.is_host else DeviceRequest(found, allow_tf32)
 
 
-def verify_on_device(source: Party, converted: Party, question: Question, on: On) -> DeviceReport:
+def verify_on_device(
+    source: ComparedModel, converted: ComparedModel, question: ComparedCases, on: DeviceRequest
+) -> DeviceReport:
     """Run both models on a device, and compare all four results.
 
     Args:
@@ -113,15 +115,15 @@ def verify_on_device(source: Party, converted: Party, question: Question, on: On
     there = _side(CONVERTED, ours, allowed)
     report = DeviceReport(
         there.status, there.reason, str(on.device), on.allow_tf32, allowed,
-        Side("not run", "the converted model is not run there"), there,
+        DeviceRun("not run", "the converted model is not run there"), there,
     )  # fmt: skip
-    if isinstance(ours, NoRun) or ours.failed:
+    if isinstance(ours, RunSkipped) or ours.failed:
         return replace(report, seconds=perf_counter() - begin)
     theirs = source.run(on)
     report = replace(report, source=_side(SOURCE, theirs, allowed))
     results = {(SOURCE, "CPU"): source.cpu, (CONVERTED, "CPU"): converted.cpu}
     results[CONVERTED, "device"] = ours.outputs
-    if isinstance(theirs, Ran) and not theirs.failed:
+    if isinstance(theirs, DeviceOutputs) and not theirs.failed:
         results[SOURCE, "device"] = theirs.outputs
     pairs = {
         f"{' on the '.join(a)} ~ {' on the '.join(b)}": _measured(
@@ -136,19 +138,19 @@ def verify_on_device(source: Party, converted: Party, question: Question, on: On
     return replace(report, pairs=pairs, seconds=perf_counter() - begin)
 
 
-def _side(name: str, ran: Ran | NoRun, allowed: int) -> Side:
+def _side(name: str, ran: DeviceOutputs | RunSkipped, allowed: int) -> DeviceRun:
     # A source that its own framework does not run there proves nothing, for or against.
     broken: Status = "failed" if name == CONVERTED else "not run"
-    if isinstance(ran, NoRun):
+    if isinstance(ran, RunSkipped):
         status = "not run" if ran.lacks_device or ran.is_missing else broken
-        return Side(status, ran.reason, None, ran.placement)
+        return DeviceRun(status, ran.reason, None, ran.placement)
     if ran.failed:
-        return Side(broken, ran.failed, ran.runtime, ran.placement)
+        return DeviceRun(broken, ran.failed, ran.runtime, ran.placement)
     if ran.placement is None:
-        return Side("failed", f"{ran.runtime} does not say where it was", ran.runtime)
+        return DeviceRun("failed", f"{ran.runtime} does not say where it was", ran.runtime)
     problem = ran.placement.problem(allowed)
     runtime = replace(ran.runtime, device=ran.placement.mostly)
-    return Side("failed" if problem else "passed", problem, runtime, ran.placement)
+    return DeviceRun("failed" if problem else "passed", problem, runtime, ran.placement)
 
 
 def _fallen(report: DeviceReport) -> Iterable[str]:
@@ -172,11 +174,13 @@ def _different(pairs: Mapping[str, Mapping[str, Measure]]) -> Iterable[str]:
             yield f"{name}: there is no output to compare"
 
 
-def _measured(found: Outputs, expected: Outputs, question: Question, on: On) -> dict[str, Measure]:
+def _measured(
+    found: LoadOutput, expected: LoadOutput, question: ComparedCases, on: DeviceRequest
+) -> dict[str, Measure]:
     tolerance = question.tolerance
     if on.allow_tf32:
-        tolerance = replace(tolerance, precision=coarsest({tolerance.precision, TF32}))
-    return settled({
+        tolerance = replace(tolerance, precision=coarsest_dtype({tolerance.precision, TF32}))
+    return merge_measures({
         name: [
             compare(name, expected(number, i), found(number, i), tolerance, case)
             for number, case in question.cases.items()
@@ -186,7 +190,7 @@ def _measured(found: Outputs, expected: Outputs, question: Question, on: On) -> 
     })  # fmt: skip
 
 
-def beside(prepared: Prepared, chosen: Sequence[int], name: str) -> Prepared:
+def select_cases(prepared: PreparedInputs, chosen: Sequence[int], name: str) -> PreparedInputs:
     """Return the same inputs in a folder of their own, in which only those cases are run."""
     folder = prepared.folder / name
     folder.mkdir()
@@ -194,10 +198,10 @@ def beside(prepared: Prepared, chosen: Sequence[int], name: str) -> Prepared:
         for i, array in enumerate(prepared.cases[number].arrays):
             np.save(folder / f"in-{number}-{i}.npy", array)
     groups = tuple((number,) for number in chosen)
-    return Prepared(folder, prepared.names, prepared.cases, groups)
+    return PreparedInputs(folder, prepared.names, prepared.cases, groups)
 
 
-def framework_party(prepared: Prepared, ran: SourceRun, run: FrameworkRun) -> Party:
+def compared_model(prepared: PreparedInputs, ran: SourceRun, run: FrameworkRun) -> ComparedModel:
     """Return a model that its framework runs.
 
     Args:
@@ -206,10 +210,10 @@ def framework_party(prepared: Prepared, ran: SourceRun, run: FrameworkRun) -> Pa
         run: Runs it on a device.
     """
 
-    def on_device(on: On) -> Ran | NoRun:
-        there = beside(prepared, ran.chosen, "device-framework")
+    def on_device(on: DeviceRequest) -> DeviceOutputs | RunSkipped:
+        there = select_cases(prepared, ran.chosen, "device-framework")
         found = run(there, on)
-        if isinstance(found, NoRun):
+        if isinstance(found, RunSkipped):
             return found
         failed = ""
         for number in ran.chosen:
@@ -218,10 +222,10 @@ def framework_party(prepared: Prepared, ran: SourceRun, run: FrameworkRun) -> Pa
             elif len(found.dtypes[number]) != len(ran.dtypes[number]):
                 counts = len(found.dtypes[number]), len(ran.dtypes[number])
                 failed = "has {} outputs there, {} on the CPU".format(*counts)
-        return Ran(found.runtime, _outputs(there, found), found.placement, failed)
+        return DeviceOutputs(found.runtime, _outputs(there, found), found.placement, failed)
 
-    return Party(_outputs(prepared, ran), on_device)
+    return ComparedModel(_outputs(prepared, ran), on_device)
 
 
-def _outputs(prepared: Prepared, ran: SourceRun) -> Outputs:
-    return lambda case, i: output(prepared, "out", case, i, ran.dtypes[case][i])
+def _outputs(prepared: PreparedInputs, ran: SourceRun) -> LoadOutput:
+    return lambda case, i: load_output(prepared, "out", case, i, ran.dtypes[case][i])

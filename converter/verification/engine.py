@@ -17,26 +17,38 @@ import numpy as np
 
 from converter.child.process import Allowance
 from converter.options import Options
-from converter.verification.compare import Tolerance, are_empty, compare, says_little, settled
-from converter.verification.device import Question, beside, framework_party, place, verify_on_device
-from converter.verification.first_difference import Located
+from converter.verification.compare import (
+    Tolerance,
+    are_empty,
+    compare,
+    merge_measures,
+    says_little,
+)
+from converter.verification.device import (
+    ComparedCases,
+    compared_model,
+    request_device,
+    select_cases,
+    verify_on_device,
+)
+from converter.verification.first_difference import LayerComparison
 from converter.verification.inputs import draw as inputs
 from converter.verification.inputs.draw import Case, Hint
-from converter.verification.placement import CPU, On
+from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import CaseReport, GraphReport, Measure
 from converter.verification.runners import (
     FRAMEWORK_EXTRA,
     ONNX_EXTRA,
     TORCH_EXTRA,
-    NoRun,
-    Prepared,
+    PreparedInputs,
+    RunSkipped,
     SourceRun,
     has_onnxruntime,
-    output,
-    prepare,
+    load_output,
+    write_inputs,
 )
 from converter.verification.sources.keras import FRAMEWORKS
-from converter.verification.sources.torch import form_of
+from converter.verification.sources.torch import topology_kind
 from formats.core.bundle import Bundle, SafetyFinding, TensorSpec
 from formats.errors import UsageError
 
@@ -47,8 +59,8 @@ class Model(Protocol):
     """A model that a runtime runs."""
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it on cases, and return the outputs of layers too."""
         ...
 
@@ -83,7 +95,7 @@ class Pair:
     tolerance: Tolerance
     notes: Callable[[SourceRun, SourceRun], Sequence[str]] = lambda there, _: there.notes
     mismatch: Callable[[SourceRun], str] = lambda _: ""
-    locate: Callable[[Prepared, Prepared, int], Located] | None = None
+    locate: Callable[[PreparedInputs, PreparedInputs, int], LayerComparison] | None = None
     has_more_outputs: bool = False
 
     def with_outputs_of(self, run: SourceRun) -> "Pair":
@@ -103,7 +115,7 @@ def allowance(options: Options) -> Allowance:
     return Allowance(options.comparison.timeout)
 
 
-def requested_device(options: Options) -> On | None:
+def requested_device(options: Options) -> DeviceRequest | None:
     """Return where both models are run besides the CPU, or None.
 
     A device is compared on where that was asked for, or where the device is here.
@@ -114,7 +126,7 @@ def requested_device(options: Options) -> On | None:
     asked = "device" in (options.verify, options.require) or options.verify == "auto"
     device = options.device if asked else None
     try:
-        return place(device, allow_tf32=options.comparison.allow_tf32)
+        return request_device(device, allow_tf32=options.comparison.allow_tf32)
     except UsageError:
         if "device" in (options.verify, options.require):
             raise
@@ -170,12 +182,12 @@ def plan_inputs(
     """
     how = options.comparison
     if how.inputs is not None:
-        return inputs.from_file(how.inputs, specs)
+        return inputs.cases_from_file(how.inputs, specs)
     found = [hints.get(spec.name, Hint()) for spec in specs]
-    plan = inputs.plan(
+    plan = inputs.plan_cases(
         specs, found, seed=how.seed, samples=max(how.samples, 1), is_varied=is_varied
     )
-    return [*(inputs.from_example(how.example, specs) if with_example else ()), *plan]
+    return [*(inputs.cases_from_example(how.example, specs) if with_example else ()), *plan]
 
 
 # -- what can be run -------------------------------------------------------------------------------
@@ -183,7 +195,7 @@ def plan_inputs(
 
 def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> GraphReport | None:
     """Return the report of a source that nothing here can or may run, or None."""
-    kind = form_of(bundle, options.arch)
+    kind = topology_kind(bundle, options.arch)
     if not kind:
         return GraphReport("not run", "the source records no computation")
     if kind not in FRAMEWORKS:
@@ -199,7 +211,7 @@ def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> Grap
         return lacking_onnxruntime()
     framework = FRAMEWORKS[kind]
     if not framework.may_be_here():
-        return report_skipped(NoRun("", is_missing=True), framework.name)
+        return report_skipped(RunSkipped("", is_missing=True), framework.name)
     return None
 
 
@@ -214,7 +226,7 @@ def lacking_onnxruntime() -> GraphReport:
     return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
 
 
-def report_skipped(run: NoRun, framework: str) -> GraphReport:
+def report_skipped(run: RunSkipped, framework: str) -> GraphReport:
     """Return the report of a model that no framework here runs."""
     if run.is_missing:
         return GraphReport(
@@ -250,16 +262,18 @@ def compare_models(pair: Pair, options: Options) -> GraphReport:
     return replace(report, seconds=perf_counter() - begin)
 
 
-def _compare_in(folder: Path, pair: Pair, on: On | None, options: Options) -> GraphReport:
-    theirs = prepare(folder, pair.specs, pair.plan)
+def _compare_in(
+    folder: Path, pair: Pair, on: DeviceRequest | None, options: Options
+) -> GraphReport:
+    theirs = write_inputs(folder, pair.specs, pair.plan)
     there = pair.reference.run(theirs)
-    if isinstance(there, NoRun):
+    if isinstance(there, RunSkipped):
         return report_skipped(there, pair.framework)
     pair = pair.with_outputs_of(there)
     # What the source took of alternatives, the candidate must take as well.
-    ours = beside(theirs, there.chosen, "candidate")
+    ours = select_cases(theirs, there.chosen, "candidate")
     here = pair.candidate.run(ours)
-    if isinstance(here, NoRun):
+    if isinstance(here, RunSkipped):
         if here.is_missing:
             return report_skipped(here, pair.runtime)
         reason = f"{pair.runtime} does not run the output: {here.reason}"
@@ -272,12 +286,12 @@ def _compare_in(folder: Path, pair: Pair, on: On | None, options: Options) -> Gr
         return replace(report, status="failed", reason=wrong)
     if report.status == "passed" and on is not None:
         cases = {number: theirs.cases[number].name for number in there.chosen}
-        question = Question(
+        question = ComparedCases(
             pair.outputs, cases, pair.tolerance, allowed_cpu_nodes(options), there.unstable
         )
         parties = (
-            framework_party(theirs, there, lambda p, on: pair.reference.run(p, on=on)),
-            framework_party(ours, here, lambda p, on: pair.candidate.run(p, on=on)),
+            compared_model(theirs, there, lambda p, on: pair.reference.run(p, on=on)),
+            compared_model(ours, here, lambda p, on: pair.candidate.run(p, on=on)),
         )
         report = report.with_device(verify_on_device(*parties, question, on))
     case = _case_to_look_into(report, there.chosen)
@@ -287,7 +301,7 @@ def _compare_in(folder: Path, pair: Pair, on: On | None, options: Options) -> Gr
 
 
 def _compare_outputs(
-    pair: Pair, theirs: Prepared, ours: Prepared, there: SourceRun, here: SourceRun
+    pair: Pair, theirs: PreparedInputs, ours: PreparedInputs, there: SourceRun, here: SourceRun
 ) -> GraphReport:
     report = GraphReport(
         "failed", "", None, there.runtime, here.runtime,
@@ -307,8 +321,8 @@ def _compare_outputs(
         for i, name in enumerate(pair.outputs):
             if i in unstable:
                 continue
-            expected = output(theirs, "out", number, i, dtypes[i])
-            found = output(ours, "out", number, i, others[i])
+            expected = load_output(theirs, "out", number, i, dtypes[i])
+            found = load_output(ours, "out", number, i, others[i])
             measure = compare(name, expected, found, pair.tolerance, theirs.cases[number].name)
             measures.setdefault(name, []).append(measure)
             arrays.setdefault(name, []).append(expected.data)
@@ -318,7 +332,7 @@ def _compare_outputs(
             says_little=bool(measure.elements)
             and says_little(arrays[name], measures[name][0].atol),
         )
-        for name, measure in settled(measures).items()
+        for name, measure in merge_measures(measures).items()
     }
     failed = [m for m in outputs.values() if not m.passed]
     if failed:
@@ -332,7 +346,7 @@ def _compare_outputs(
     return replace(report, status="passed", outputs=outputs)
 
 
-def _describe_cases(pair: Pair, prepared: Prepared, run: SourceRun) -> tuple[CaseReport, ...]:
+def _describe_cases(pair: Pair, prepared: PreparedInputs, run: SourceRun) -> tuple[CaseReport, ...]:
     return tuple(
         CaseReport(
             prepared.cases[number].name,
@@ -363,7 +377,7 @@ def _case_to_look_into(report: GraphReport, chosen: Sequence[int]) -> int | None
     return min((n for name, n in numbers.items() if name in names), default=chosen[-1])
 
 
-def _with_layers(report: GraphReport, found: Located) -> GraphReport:
+def _with_layers(report: GraphReport, found: LayerComparison) -> GraphReport:
     """Return a report with what the comparison of layers adds to it."""
     report = replace(report, layers=found.equal, first_difference=found.difference)
     if found.difference is None and found.measured and are_empty(report.outputs):

@@ -15,14 +15,14 @@ from converter.child.process import Allowance
 from converter.lower.graph import Graph, Trace
 from converter.lower.values import inverse
 from converter.verification.compare import Array, Tolerance, compare
-from converter.verification.onnx_values import Declared
+from converter.verification.onnx_values import OnnxInterface
 from converter.verification.report import LayerDifference, Measure
-from converter.verification.runners import NoRun, Prepared, output, run_onnx
+from converter.verification.runners import PreparedInputs, RunSkipped, load_output, run_onnx
 from converter.verification.sources.keras import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LayerComparison:
     """What a comparison of layers found.
 
     Attributes:
@@ -36,16 +36,16 @@ class Located:
     measured: int = 0
 
 
-def first_difference(
+def find_first_difference(
     source: Source,
     graph: Graph,
     model: Path,
-    file: Declared,
-    prepared: Prepared,
+    file: OnnxInterface,
+    prepared: PreparedInputs,
     case: int,
     tolerance: Tolerance,
     allowance: Allowance,
-) -> Located:
+) -> LayerComparison:
     """Return the first layer whose output differs in a case.
 
     Args:
@@ -64,15 +64,15 @@ def first_difference(
     returned = {spec.name for spec in file.outputs}
     traces = [t for t in graph.traces if t.value in file.values and t.value not in returned]
     if not traces:
-        return Located()
-    alone = Prepared(prepared.folder, prepared.names, prepared.cases, ((case,),))
+        return LayerComparison()
+    alone = PreparedInputs(prepared.folder, prepared.names, prepared.cases, ((case,),))
     there = source.run(alone, sorted({t.layer for t in traces}))
-    if isinstance(there, NoRun) or not there.chosen:
-        return Located()
+    if isinstance(there, RunSkipped) or not there.chosen:
+        return LayerComparison()
     values = {t.value: graph.specs[t.value].dtype for t in traces}
     here = run_onnx(model, alone, [case], {}, allowance, more=values, prefix="value")
     if here.refused or here.errors:
-        return Located()
+        return LayerComparison()
     numbers = {value: i for i, value in enumerate(values)}
     last_equal, equal, measured = None, 0, 0
     for trace in traces:
@@ -80,7 +80,7 @@ def first_difference(
         calls = [(path, dtype) for path, i, dtype in recorded if i == trace.output]
         if not calls:
             continue
-        found = output(alone, "value", case, numbers[trace.value], values[trace.value])
+        found = load_output(alone, "value", case, numbers[trace.value], values[trace.value])
         moved = Array(found.data.transpose(inverse(trace.stored)), found.dtype)
         measures = [
             compare(trace.layer, Array(np.load(path), dtype), moved, tolerance.general())
@@ -94,8 +94,8 @@ def first_difference(
         nearest = min(measures, key=lambda m: (bool(m.elements == 0), m.max_abs))
         merged = _merged(graph, trace, set(values))
         first = LayerDifference(trace.layer, trace.class_name, nearest, merged, last_equal)
-        return Located(first, equal, measured)
-    return Located(None, equal, measured)
+        return LayerComparison(first, equal, measured)
+    return LayerComparison(None, equal, measured)
 
 
 def _agrees(measure: Measure) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from converter.options import Options
-from converter.verification.compare import ROUNDED, coarsest
+from converter.verification.compare import ROUNDED, coarsest_dtype
 from converter.verification.engine import (
     Pair,
     allowance,
@@ -14,13 +14,13 @@ from converter.verification.engine import (
     plan_inputs,
     tolerance,
 )
-from converter.verification.first_difference import Located, first_difference
-from converter.verification.onnx_values import Declared, declared
+from converter.verification.first_difference import LayerComparison, find_first_difference
+from converter.verification.onnx_values import OnnxInterface, read_interface
 from converter.verification.report import GraphReport
-from converter.verification.runners import Prepared, SourceRun
+from converter.verification.runners import PreparedInputs, SourceRun
 from converter.verification.sources.keras import FRAMEWORKS, Source
 from converter.verification.sources.onnx_file import OnnxSource
-from converter.verification.sources.torch import form_of
+from converter.verification.sources.torch import topology_kind
 from formats.core.bundle import Bundle
 
 DEFAULT = Options()
@@ -54,13 +54,13 @@ def verify_graph(
     """
     if obstacle := find_obstacle(bundle, options, needs_onnx=True):
         return obstacle
-    file = declared(model_onnx, options.limits)
+    file = read_interface(model_onnx, options.limits)
     if file.findings:
         return GraphReport(
             "not run", f"the graph would run code ({describe_findings(file.findings)})"
         )
     tolerance(options, "float32", [spec.name for spec in file.outputs])  # before anything is run
-    framework = FRAMEWORKS[form_of(bundle, options.arch)]
+    framework = FRAMEWORKS[topology_kind(bundle, options.arch)]
     found = framework.candidates(source, bundle, file, options, signature)
     if isinstance(found, GraphReport):
         return found
@@ -74,19 +74,19 @@ def verify_graph(
 
 
 def _pair(
-    source: Source, framework: str, model_onnx: Path, file: Declared, options: Options
+    source: Source, framework: str, model_onnx: Path, file: OnnxInterface, options: Options
 ) -> Pair:
     graph, names = source.graph, [spec.name for spec in file.outputs]
-    precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
+    precision = coarsest_dtype({s.dtype for s in graph.specs.values()}) if graph else "float32"
     if graph is not None and graph.rounded:
-        precision = coarsest({precision, ROUNDED})
+        precision = coarsest_dtype({precision, ROUNDED})
     bounds = tolerance(options, precision, names)
 
-    def locate(theirs: Prepared, ours: Prepared, case: int) -> Located:
+    def locate(theirs: PreparedInputs, ours: PreparedInputs, case: int) -> LayerComparison:
         del ours  # the file is run once more, for values of its graph
         if graph is None:
-            return Located()
-        return first_difference(
+            return LayerComparison()
+        return find_first_difference(
             source, graph, model_onnx, file, theirs, case, bounds, allowance(options)
         )
 
@@ -108,7 +108,7 @@ def _pair(
     )
 
 
-def _mismatch(file: Declared, there: SourceRun, *, cast_by_layers: bool) -> str:
+def _mismatch(file: OnnxInterface, there: SourceRun, *, cast_by_layers: bool) -> str:
     """Return why a file's inputs are not the source's, or ""."""
     if len(there.inputs) != len(file.inputs):
         return f"the graph has {len(file.inputs)} inputs, the source {len(there.inputs)}"
@@ -118,7 +118,7 @@ def _mismatch(file: Declared, there: SourceRun, *, cast_by_layers: bool) -> str:
     return ""
 
 
-def _notes(file: Declared, there: SourceRun) -> list[str]:
+def _notes(file: OnnxInterface, there: SourceRun) -> list[str]:
     """Return what the figures do not show."""
     notes = []
     by_name = {name: (dtype, shape) for name, dtype, shape in there.inputs}

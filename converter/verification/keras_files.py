@@ -15,7 +15,7 @@ from converter.lower.keras.model import Model, references
 from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import compute_dtype
 from converter.options import Options
-from converter.verification.compare import Array, Tolerance, coarsest, compare
+from converter.verification.compare import Array, Tolerance, coarsest_dtype, compare
 from converter.verification.engine import (
     Pair,
     allowance,
@@ -24,11 +24,11 @@ from converter.verification.engine import (
     plan_inputs,
     tolerance,
 )
-from converter.verification.first_difference import Located
+from converter.verification.first_difference import LayerComparison
 from converter.verification.inputs import draw as inputs
-from converter.verification.placement import CPU, On
+from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport, LayerDifference
-from converter.verification.runners import NoRun, Prepared, SourceRun, run_source
+from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, run_keras
 from converter.verification.sources.keras import KerasSource, notes_on_keras, vocabulary
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, UnsupportedError
@@ -64,7 +64,7 @@ def verify_keras(
         return GraphReport("not run", e.found)
     names, specs = _output_names(model), _inputs(model)
     dtypes = {compute_dtype(layer.config) or "float32" for _, layer in layers_of(model)}
-    bounds = tolerance(options, coarsest(dtypes), names)
+    bounds = tolerance(options, coarsest_dtype(dtypes), names)
     before = KerasSource(source, bundle, allowance(options), options.trust, None)
     after = _WrittenFile(written, options)
     pair = Pair(
@@ -75,7 +75,7 @@ def verify_keras(
         specs=specs,
         outputs=names,
         plan=plan_inputs(
-            specs, inputs.hints(model, vocabulary(bundle)), options, with_example=True
+            specs, inputs.find_hints(model, vocabulary(bundle)), options, with_example=True
         ),
         tolerance=bounds,
         notes=lambda there, here: [*notes_on_keras(bundle, there), *here.notes],
@@ -94,10 +94,10 @@ class _WrittenFile:
     options: Options
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it."""
-        return run_source(
+        return run_keras(
             self.path, "keras", CURRENT, prepared, allowance(self.options),
             layers=layers, trust=self.options.trust, only="keras", on=on,
         )  # fmt: skip
@@ -105,22 +105,22 @@ class _WrittenFile:
 
 def _first_difference(
     model: Model,
-    before: tuple[KerasSource, Prepared],
-    after: tuple[_WrittenFile, Prepared],
+    before: tuple[KerasSource, PreparedInputs],
+    after: tuple[_WrittenFile, PreparedInputs],
     case: int,
     bounds: Tolerance,
-) -> Located:
+) -> LayerComparison:
     """Return the first layer, as the source calls them, whose output differs in a case."""
     classes = {"/".join(path): layer.class_name for path, layer in layers_of(model)}
     current = {"/".join(p): "/".join(map(safe, p)) for p, _ in layers_of(model)}
 
-    def only(side: Prepared) -> Prepared:
-        return Prepared(side.folder, side.names, side.cases, ((case,),))
+    def only(side: PreparedInputs) -> PreparedInputs:
+        return PreparedInputs(side.folder, side.names, side.cases, ((case,),))
 
     there = before[0].run(only(before[1]), sorted(current))
     here = after[0].run(only(after[1]), sorted(current.values()))
-    if isinstance(there, NoRun) or isinstance(here, NoRun):
-        return Located()
+    if isinstance(there, RunSkipped) or isinstance(here, RunSkipped):
+        return LayerComparison()
     last_equal, equal = None, 0
     for path, calls in there.layers.items():  # in the order in which they ran
         others = here.layers.get(current[path], ())
@@ -134,9 +134,9 @@ def _first_difference(
         if wrong:
             worst = max(wrong, key=lambda m: m.max_rel)
             first = LayerDifference(path, classes[path], worst, (), last_equal)
-            return Located(first, equal)
+            return LayerComparison(first, equal)
         last_equal, equal = path, equal + 1
-    return Located(None, equal)
+    return LayerComparison(None, equal)
 
 
 def _inputs(model: Model) -> list[TensorSpec]:

@@ -26,7 +26,7 @@ WIDE = "float32"
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class OnnxInterface:
     """What an ONNX file says of itself.
 
     Attributes:
@@ -44,7 +44,7 @@ class Declared:
     path: Path | None = None
 
 
-def declared(path: Path, limits: Limits = DEFAULT) -> Declared:
+def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
     """Return what an ONNX file declares.
 
     Raises:
@@ -57,10 +57,12 @@ def declared(path: Path, limits: Limits = DEFAULT) -> Declared:
     values = frozenset(
         name for node in model.graph.each("node") for name in list(node.output) if name
     )
-    return Declared(signature.inputs, signature.outputs, values, bundle.metadata.findings, path)
+    return OnnxInterface(
+        signature.inputs, signature.outputs, values, bundle.metadata.findings, path
+    )
 
 
-def more_outputs(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:
+def expose_values(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:
     """Return what to append to a model so that it has these outputs too, and their names.
 
     Args:

@@ -30,7 +30,7 @@ LISTED = 200  # parts that a report names; it counts all of them
 
 
 @dataclass(frozen=True, slots=True)
-class On:
+class DeviceRequest:
     """Where a source is to be run.
 
     Attributes:
@@ -63,7 +63,7 @@ class On:
 
 
 HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "JAX_PLATFORMS")
-CPU = On()
+CPU = DeviceRequest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def is_cpu(place: str) -> bool:
     return place.upper().startswith("CPU")
 
 
-def placement(answer: Mapping[str, Any]) -> Placement | None:
+def parse_placement(answer: Mapping[str, Any]) -> Placement | None:
     """Return what a runner's answer says of where things were; None where it says nothing."""
     found = answer.get("placement")
     if not isinstance(found, Mapping):

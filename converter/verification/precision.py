@@ -18,10 +18,10 @@ from converter.verification.engine import (
     plan_inputs,
 )
 from converter.verification.inputs import graph_hints
-from converter.verification.onnx_values import declared
-from converter.verification.placement import CPU, On
+from converter.verification.onnx_values import read_interface
+from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
-from converter.verification.runners import NoRun, Prepared, SourceRun, has_onnxruntime
+from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, has_onnxruntime
 from converter.verification.sources.onnx_file import OnnxSource
 
 DEFAULT = Options()
@@ -34,8 +34,8 @@ class _Reduced:
         self._on_cpu, self._on_device = on_cpu, on_device
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it in onnxruntime."""
         side = self._on_cpu if on.device is None else self._on_device
         return side.run(prepared, layers, on)
@@ -68,7 +68,7 @@ def verify_precision(
     """
     if not has_onnxruntime():
         return lacking_onnxruntime()
-    file = declared(full, options.limits)
+    file = read_interface(full, options.limits)
 
     def model(path: Path) -> OnnxSource:
         return OnnxSource(path, file, allowance(options), graph)
@@ -80,7 +80,7 @@ def verify_precision(
         runtime=f"onnxruntime in {dtype}",
         specs=file.inputs,
         outputs=[spec.name for spec in file.outputs],
-        plan=plan_inputs(file.inputs, graph_hints.hints(graph), options, is_varied=True),
+        plan=plan_inputs(file.inputs, graph_hints.find_hints(graph), options, is_varied=True),
         tolerance=Tolerance(precision=dtype),
     )
     return compare_models(pair, options)

@@ -123,7 +123,7 @@ class LayerDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class DeviceRun:
     """One of both models on the device.
 
     Attributes:
@@ -174,8 +174,8 @@ class DeviceReport:
     device: str
     allow_tf32: bool
     allow_cpu_nodes: int
-    source: Side
-    converted: Side
+    source: DeviceRun
+    converted: DeviceRun
     pairs: Mapping[str, Mapping[str, Measure]] = field(default_factory=dict)
     seconds: float = 0.0
 

@@ -23,8 +23,8 @@ from converter.child.process import PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, plain
 from converter.verification.compare import Array
 from converter.verification.inputs.draw import Case
-from converter.verification.onnx_values import WIDENED, more_outputs
-from converter.verification.placement import CPU, On, Placement, placement
+from converter.verification.onnx_values import WIDENED, expose_values
+from converter.verification.placement import CPU, DeviceRequest, Placement, parse_placement
 from converter.verification.report import Runtime
 from formats.core.bundle import TensorSpec
 from formats.errors import EnvironmentFault
@@ -44,7 +44,7 @@ TOGETHER = 64  # layers whose values one session returns: more at once is memory
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedInputs:
     """Inputs as files that every child can read, numbered through all alternatives."""
 
     folder: Path
@@ -83,7 +83,7 @@ class SourceRun:
 
 
 @dataclass(frozen=True, slots=True)
-class NoRun:
+class RunSkipped:
     """No framework that is here runs the source.
 
     Attributes:
@@ -118,7 +118,9 @@ class OnnxRun:
     placement: Placement | None = None
 
 
-def prepare(folder: Path, specs: Sequence[TensorSpec], plan: Sequence[Sequence[Case]]) -> Prepared:
+def write_inputs(
+    folder: Path, specs: Sequence[TensorSpec], plan: Sequence[Sequence[Case]]
+) -> PreparedInputs:
     """Write inputs down."""
     cases: list[Case] = []
     groups = []
@@ -128,10 +130,10 @@ def prepare(folder: Path, specs: Sequence[TensorSpec], plan: Sequence[Sequence[C
     for number, case in enumerate(cases):
         for i, array in enumerate(case.arrays):
             np.save(folder / f"in-{number}-{i}.npy", array)
-    return Prepared(folder, tuple(s.name for s in specs), tuple(cases), tuple(groups))
+    return PreparedInputs(folder, tuple(s.name for s in specs), tuple(cases), tuple(groups))
 
 
-def output(prepared: Prepared, side: str, case: int, number: int, dtype: str) -> Array:
+def load_output(prepared: PreparedInputs, side: str, case: int, number: int, dtype: str) -> Array:
     """Return an output that a side, ``out`` or ``onnx``, has written down."""
     path = prepared.folder / f"{side}-{case}-{number}.npy"
     return Array(np.asarray(np.load(path, allow_pickle=False)), dtype)
@@ -152,18 +154,18 @@ def may_have_keras() -> bool:
 # -- the source ----------------------------------------------------------------------------------
 
 
-def run_source(
+def run_keras(
     source: Path,
     form: str,
     version: str,
-    prepared: Prepared,
+    prepared: PreparedInputs,
     allowance: Allowance,
     *,
     layers: Sequence[str] = (),
     trust: Sequence[Trusted] = (),
     only: str | None = None,
-    on: On = CPU,
-) -> SourceRun | NoRun:
+    on: DeviceRequest = CPU,
+) -> SourceRun | RunSkipped:
     """Run the source on every case, in whichever Keras loads it.
 
     Args:
@@ -182,7 +184,7 @@ def run_source(
     """
     if on.device is not None and not on.device.tensorflow:
         text = f"Keras has no device {on.device}"
-        return NoRun(text, is_missing=False, lacks_device=True)
+        return RunSkipped(text, is_missing=False, lacks_device=True)
     python = os.environ.get(PYTHON_VARIABLE) or sys.executable
     candidates = _candidates(_packages(python, prepared.folder, allowance), version)
     linked = _with_suffix(source, form, prepared.folder)
@@ -224,11 +226,11 @@ def run_source(
         if status != "done":
             said.append(f"{name}: {answer.get('error')}")
             continue
-        run = source_run(framework, versions, answer, prepared)
+        run = parse_run(framework, versions, answer, prepared)
         if run.chosen:
             return run
         said += [f"{name}: {text}" for text in run.refused[:1]]
-    return NoRun("; ".join(dict.fromkeys(said)), is_missing, lacks_device)
+    return RunSkipped("; ".join(dict.fromkeys(said)), is_missing, lacks_device)
 
 
 def _packages(python: str, folder: Path, allowance: Allowance) -> set[str]:
@@ -268,8 +270,8 @@ def _with_suffix(source: Path, form: str, folder: Path) -> Path:
     return linked
 
 
-def source_run(
-    framework: str, versions: Mapping[str, str], answer: Mapping[str, Any], prepared: Prepared
+def parse_run(
+    framework: str, versions: Mapping[str, str], answer: Mapping[str, Any], prepared: PreparedInputs
 ) -> SourceRun:
     """Return what a child that has run a source answers."""
     chosen, refused = [], []
@@ -293,7 +295,7 @@ def source_run(
         [(name, dtype, shape) for name, dtype, shape in answer["inputs"]],
         layers,
         tuple(answer.get("notes", ())),
-        placement=placement(answer),
+        placement=parse_placement(answer),
     )
 
 
@@ -302,14 +304,14 @@ def source_run(
 
 def run_onnx(
     model: Path,
-    prepared: Prepared,
+    prepared: PreparedInputs,
     cases: Sequence[int],
     outputs: Mapping[str, str],
     allowance: Allowance,
     *,
     more: Mapping[str, str] = NOTHING,
     prefix: str = "onnx",
-    on: On = CPU,
+    on: DeviceRequest = CPU,
 ) -> OnnxRun:
     """Run a graph on cases.
 
@@ -330,12 +332,12 @@ def run_onnx(
     extras: list[str | None] = []
     wanted: list[list[str]] = []
     if outputs:
-        data, shown = more_outputs([], widened)
+        data, shown = expose_values([], widened)
         extras.append(_kept(prepared.folder, f"{prefix}-outputs", data) if widened else None)
         wanted.append([shown.get(name, name) for name in outputs])
     for start in range(0, len(more), TOGETHER):
         part = [*more][start : start + TOGETHER]
-        data, shown = more_outputs(part, [name for name in part if more[name] in WIDENED])
+        data, shown = expose_values(part, [name for name in part if more[name] in WIDENED])
         extras.append(_kept(prepared.folder, f"{prefix}-{start}", data))
         wanted.append([shown[name] for name in part])
     question: dict[str, Any] = {
@@ -366,7 +368,7 @@ def run_onnx(
     )
     errors = {int(case): text for case, text in answer["errors"].items()}
     no_device = answer["error"] if answer.get("status") == "no device" else ""
-    return OnnxRun(runtime, answer.get("refused", ""), errors, no_device, placement(answer))
+    return OnnxRun(runtime, answer.get("refused", ""), errors, no_device, parse_placement(answer))
 
 
 def _kept(folder: Path, name: str, data: bytes) -> str:

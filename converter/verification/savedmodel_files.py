@@ -12,7 +12,7 @@ from converter.devices.savedmodel.retarget import why_incomparable
 from converter.lower import lower
 from converter.lower.graph import Graph
 from converter.options import Options
-from converter.verification.compare import coarsest
+from converter.verification.compare import coarsest_dtype
 from converter.verification.engine import (
     Pair,
     allowance,
@@ -99,7 +99,7 @@ def _compare_signature(
     before = TensorFlowSource(source, bundle, allowance(options), binding, graph)
     # On a device it must be by itself: as what was written for it says.
     after = TensorFlowSource(written, rewritten, allowance(options), binding, graph, as_placed=True)
-    precision = coarsest({s.dtype for s in graph.specs.values()}) if graph else "float32"
+    precision = coarsest_dtype({s.dtype for s in graph.specs.values()}) if graph else "float32"
     pair = Pair(
         reference=before,
         candidate=after,

@@ -11,7 +11,7 @@ from pathlib import Path
 from converter.devices.names import parse_torch_device
 from converter.lower import lower
 from converter.options import Options
-from converter.verification.compare import Tolerance, coarsest
+from converter.verification.compare import Tolerance, coarsest_dtype
 from converter.verification.engine import (
     Pair,
     allowance,
@@ -20,10 +20,10 @@ from converter.verification.engine import (
     plan_inputs,
 )
 from converter.verification.inputs import graph_hints
-from converter.verification.placement import CPU, On
+from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
-from converter.verification.runners import NoRun, Prepared, SourceRun
-from converter.verification.sources.torch import Torch, form_of, named_devices, run_torch
+from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun
+from converter.verification.sources.torch import Torch, named_devices, run_torch, topology_kind
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import DTYPES
@@ -64,9 +64,9 @@ def verify_program(
             "--input NAME:DTYPE:SIZES says them",
         )
     device = parse_torch_device(options.device)
-    precision = coarsest({t.dtype.name for t in bundle.weights.values()})
+    precision = coarsest_dtype({t.dtype.name for t in bundle.weights.values()})
     try:
-        hints = graph_hints.hints(lower(bundle, inputs=specs))
+        hints = graph_hints.find_hints(lower(bundle, inputs=specs))
     except (CorruptError, UnsupportedError):
         hints = {}  # torch decides which inputs it takes
     outputs = bundle.signatures[0].outputs if bundle.signatures else ()
@@ -97,11 +97,11 @@ class _Program:
     devices: frozenset[str]
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it in torch."""
         dtypes = tuple(spec.dtype for spec in self.specs)
-        form = form_of(self.bundle, None)
+        form = topology_kind(self.bundle, None)
         asked = Torch(self.path, form, dtypes, self.options.trust, devices=self.devices)
         return run_torch(asked, prepared, allowance(self.options), layers=layers, on=on)
 

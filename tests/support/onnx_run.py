@@ -7,7 +7,7 @@ import pytest
 
 from converter.lower import emit
 from converter.lower.graph import Node, Spec
-from converter.verification.compare import coarsest
+from converter.verification.compare import coarsest_dtype
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
@@ -73,7 +73,7 @@ def cast_bfloat16(graph):
 def narrowest(graph):
     """Return the narrowest dtype that a graph computes in: it is what its tolerance goes by."""
     kinds = {spec.dtype for spec in graph.specs.values()}
-    return coarsest(kinds | ({"float32"} if graph.narrowed else set()))
+    return coarsest_dtype(kinds | ({"float32"} if graph.narrowed else set()))
 
 
 def agree(found, expected, relative, name=""):

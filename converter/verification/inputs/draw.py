@@ -101,7 +101,7 @@ class Case:
     arrays: tuple[np.ndarray, ...]
 
 
-def hints(model: Model, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
+def find_hints(model: Model, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
     """Return a hint for each input of a model, by name, in order.
 
     Args:
@@ -112,7 +112,7 @@ def hints(model: Model, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
     return {r.layer: _hint(list(_readers(model, r)), vocabulary) for r in found}
 
 
-def plan(
+def plan_cases(
     specs: Sequence[TensorSpec],
     found: Sequence[Hint],
     *,
@@ -184,7 +184,7 @@ def _varied(dtype: str, hint: Hint, values: str) -> Hint:
     return replace(hint, high=2) if values == SMALL else hint
 
 
-def from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]:
+def cases_from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]:
     """Return the one case that a user's .npz holds: an array for each input, under its name.
 
     Raises:
@@ -205,7 +205,7 @@ def from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]:
     return [[Case(path.name, tuple(_fitting(given[s.name], s, path) for s in specs))]]
 
 
-def from_example(path: Path | None, specs: Sequence[TensorSpec]) -> list[list[Case]]:
+def cases_from_example(path: Path | None, specs: Sequence[TensorSpec]) -> list[list[Case]]:
     """Return the case that a registry's .npz holds; none where it is of other inputs.
 
     Of a model of one input it need not know the name: registries are told arrays without one.
@@ -217,7 +217,10 @@ def from_example(path: Path | None, specs: Sequence[TensorSpec]) -> list[list[Ca
             given = [archive[name] for name in archive.files]
         if len(specs) == 1 and len(given) == 1:
             return [[Case(EXAMPLE, (_fitting(given[0], specs[0], path),))]]
-        return [[replace(case, name=EXAMPLE) for case in cases] for cases in from_file(path, specs)]
+        return [
+            [replace(case, name=EXAMPLE) for case in cases]
+            for cases in cases_from_file(path, specs)
+        ]
     except (OSError, ValueError, AttributeError, TypeError, BadZipFile, UsageError):
         return []
 

@@ -235,10 +235,10 @@ def _picture(row: _Row) -> bytes:
         raise UsageError(f"{part.name!r} is {list(levels.shape)}", expected="a picture")
     if levels.dtype.kind == "f":
         levels = np.rint(levels * 255).astype("u1")
-    return bmp(levels) if row.one.settings.get("form") == "BMP" else png(levels)
+    return write_bmp(levels) if row.one.settings.get("form") == "BMP" else write_png(levels)
 
 
-def png(levels: np.ndarray) -> bytes:
+def write_png(levels: np.ndarray) -> bytes:
     """Return a picture [height, width, channels] of uint8 or uint16 as a PNG file."""
     height, width, channels = levels.shape
     if channels not in COLOURS:
@@ -256,7 +256,7 @@ def _chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", check)
 
 
-def bmp(levels: np.ndarray) -> bytes:
+def write_bmp(levels: np.ndarray) -> bytes:
     """Return a picture [height, width, 3 or 4] of uint8 as a BMP file, its lines from the top."""
     height, width, channels = levels.shape
     if channels not in (3, 4):
@@ -277,10 +277,10 @@ def _sound(row: _Row) -> bytes:
         part = next(p for p in row.one.parts if p.role == SAMPLES)
         sizes = [n if isinstance(n, int) else 1 for n in part.shape[-2:]]
         samples = np.zeros(sizes, "f4")
-    return wav(samples, USUAL_RATE if rate is None else int(rate))
+    return write_wav(samples, USUAL_RATE if rate is None else int(rate))
 
 
-def wav(samples: np.ndarray, rate: int) -> bytes:
+def write_wav(samples: np.ndarray, rate: int) -> bytes:
     """Return a sound [samples, channels] from -1 to 1 as a WAV file.
 
     Raises:

@@ -31,7 +31,7 @@ DROPPED = re.compile(r"drop", re.IGNORECASE)
 TRAINING = re.compile(r"train|learning_phase|phase", re.IGNORECASE)
 
 
-def hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
+def find_hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
     """Return a hint for each input of a graph that has one, by name.
 
     Args:

@@ -20,16 +20,16 @@ from converter.options import Options
 from converter.verification.inputs import draw as inputs
 from converter.verification.inputs import graph_hints
 from converter.verification.inputs.draw import Hint
-from converter.verification.onnx_values import Declared
-from converter.verification.placement import CPU, On
+from converter.verification.onnx_values import OnnxInterface
+from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
 from converter.verification.runners import (
-    NoRun,
-    Prepared,
+    PreparedInputs,
+    RunSkipped,
     SourceRun,
     has_onnxruntime,
     may_have_keras,
-    run_source,
+    run_keras,
 )
 from converter.verification.sources import onnx_file
 from converter.verification.sources import tensorflow as tensorflow_source
@@ -63,8 +63,8 @@ class Source(Protocol):
         ...
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it on cases, and return the outputs of layers too."""
         ...
 
@@ -90,15 +90,15 @@ class KerasSource:
         content = None if topology is None or self.graph is None else topology.content
         if not isinstance(content, Mapping) or not is_model(content):
             return {}
-        return inputs.hints(model_of(self.bundle), vocabulary(self.bundle))
+        return inputs.find_hints(model_of(self.bundle), vocabulary(self.bundle))
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it in whichever Keras loads it."""
         about = self.bundle.metadata
         version = about.recorded.get("keras_version", "")
-        return run_source(
+        return run_keras(
             self.path, about.format, version, prepared, self.allowance,
             layers=layers, trust=self.trust, on=on,
         )  # fmt: skip
@@ -127,11 +127,15 @@ class TensorFlowSource:
 
     def hints(self) -> Mapping[str, Hint]:
         """Return what the lowered graph does with its inputs."""
-        return {} if self.graph is None else graph_hints.hints(self.graph, vocabulary(self.bundle))
+        return (
+            {}
+            if self.graph is None
+            else graph_hints.find_hints(self.graph, vocabulary(self.bundle))
+        )
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it in TensorFlow."""
         return tensorflow_source.run_tensorflow(
             self.path, self.bundle, self.binding, prepared, self.allowance,
@@ -160,11 +164,11 @@ class TorchSource:
     def hints(self) -> Mapping[str, Hint]:
         """Return what the file does with its inputs: torch decides whether it takes them."""
         graph = self.file or self.graph
-        return {} if graph is None else graph_hints.hints(graph)
+        return {} if graph is None else graph_hints.find_hints(graph)
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it in torch."""
         return torch_source.run_torch(self.asked, prepared, self.allowance, layers=layers, on=on)
 
@@ -174,7 +178,7 @@ class TorchSource:
 
 
 Candidates = Callable[
-    [Path, Bundle, Declared, Options, str | None],
+    [Path, Bundle, OnnxInterface, Options, str | None],
     "list[Source] | GraphReport",
 ]
 
@@ -195,7 +199,7 @@ class Framework:
 
 
 def _keras(
-    path: Path, bundle: Bundle, file: Declared, options: Options, signature: str | None
+    path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
     del file, signature  # a Keras model has one
     graph = _lowered(bundle, options.trust)
@@ -203,13 +207,13 @@ def _keras(
 
 
 def _tensorflow(
-    path: Path, bundle: Bundle, file: Declared, options: Options, signature: str | None
+    path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
     found: list[Source] = []
     names = tensorflow_source.signatures_of(bundle, file, signature)
     for name in names or [""]:
         graph = _lowered(bundle, options.trust, name or None)
-        binding = tensorflow_source.bound(bundle, file, graph, name)
+        binding = tensorflow_source.bind_signature(bundle, file, graph, name)
         if isinstance(binding, GraphReport):
             return binding
         found.append(TensorFlowSource(path, bundle, _allowance(options), binding, graph))
@@ -217,10 +221,10 @@ def _tensorflow(
 
 
 def _torch(
-    path: Path, bundle: Bundle, file: Declared, options: Options, signature: str | None
+    path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
     del signature  # a program is run by its forward
-    form = torch_source.form_of(bundle, options.arch)
+    form = torch_source.topology_kind(bundle, options.arch)
     dtypes = tuple(spec.dtype for spec in file.inputs)
     devices = torch_source.named_devices(bundle)
     asked = Torch(path, form, dtypes, options.trust, options.arch, devices)
@@ -233,7 +237,7 @@ def _torch(
 
 
 def _onnx(
-    path: Path, bundle: Bundle, file: Declared, options: Options, signature: str | None
+    path: Path, bundle: Bundle, file: OnnxInterface, options: Options, signature: str | None
 ) -> list[Source] | GraphReport:
     del signature  # a file has one
     found = onnx_file.source_of(path, bundle, file, _allowance(options), _lowered(bundle))
@@ -256,7 +260,7 @@ def _allowance(options: Options) -> Allowance:
     return Allowance(options.comparison.timeout)
 
 
-def _as_written(file: Declared) -> Graph | None:
+def _as_written(file: OnnxInterface) -> Graph | None:
     """Return the graph that a file holds."""
     if file.path is None:
         return None

@@ -11,10 +11,17 @@ from converter.lower.builder import ELEMENT_TYPES
 from converter.lower.graph import Graph
 from converter.verification.inputs import graph_hints
 from converter.verification.inputs.draw import Hint
-from converter.verification.onnx_values import Declared, declared
-from converter.verification.placement import CPU, On
+from converter.verification.onnx_values import OnnxInterface, read_interface
+from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
-from converter.verification.runners import NoRun, OnnxRun, Prepared, SourceRun, output, run_onnx
+from converter.verification.runners import (
+    OnnxRun,
+    PreparedInputs,
+    RunSkipped,
+    SourceRun,
+    load_output,
+    run_onnx,
+)
 from formats.core.bundle import Bundle
 
 # What draws other numbers each time; a Dropout does where it is told to train.
@@ -26,7 +33,7 @@ class OnnxSource:
     """A file that onnxruntime runs."""
 
     path: Path
-    own: Declared
+    own: OnnxInterface
     allowance: Allowance
     graph: Graph | None
     random: tuple[str, ...] = ()
@@ -34,11 +41,11 @@ class OnnxSource:
 
     def hints(self) -> Mapping[str, Hint]:
         """Return what the graph does with its inputs."""
-        return {} if self.graph is None else graph_hints.hints(self.graph)
+        return {} if self.graph is None else graph_hints.find_hints(self.graph)
 
     def run(
-        self, prepared: Prepared, layers: Sequence[str] = (), on: On = CPU
-    ) -> SourceRun | NoRun:
+        self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
+    ) -> SourceRun | RunSkipped:
         """Run it in onnxruntime: of each case the first alternative that it takes."""
         del layers  # it has none
         there = "" if on.device is None else "onnxruntime fails there: "
@@ -60,9 +67,11 @@ class OnnxSource:
             )  # fmt: skip
             if run.no_device:
                 text = f"onnxruntime {run.runtime.version}: {run.no_device}"
-                return NoRun(text, is_missing=False, lacks_device=True, placement=run.placement)
+                return RunSkipped(
+                    text, is_missing=False, lacks_device=True, placement=run.placement
+                )
             if run.refused:
-                return NoRun(f"{there}{run.refused}", is_missing=False)
+                return RunSkipped(f"{there}{run.refused}", is_missing=False)
             for i, case in asked.items():
                 if case in run.errors:
                     refused.setdefault(i, f"{prepared.cases[case].name}: {run.errors[case]}")
@@ -71,7 +80,7 @@ class OnnxSource:
         left = [text for i, text in refused.items() if i not in chosen]
         if run is None or not chosen:
             said = "; ".join(left[:1]) or "there is nothing to run it on"
-            return NoRun(f"{there}{said}", is_missing=False)
+            return RunSkipped(f"{there}{said}", is_missing=False)
         cases = tuple(case for _, case in sorted(chosen.items()))
         dtypes = [spec.dtype for spec in self.own.outputs]
         inputs = [
@@ -85,7 +94,11 @@ class OnnxSource:
         )  # fmt: skip
 
     def _unstable(
-        self, prepared: Prepared, cases: Sequence[int], outputs: Mapping[str, str], on: On
+        self,
+        prepared: PreparedInputs,
+        cases: Sequence[int],
+        outputs: Mapping[str, str],
+        on: DeviceRequest,
     ) -> frozenset[int]:
         """Return the numbers of outputs that are others when they are computed again."""
         if not self.random:
@@ -94,7 +107,7 @@ class OnnxSource:
         found = set()
         for i, dtype in enumerate(outputs.values()):
             for case in cases:
-                one, two = (output(prepared, p, case, i, dtype) for p in ("out", "again"))
+                one, two = (load_output(prepared, p, case, i, dtype) for p in ("out", "again"))
                 if not np.array_equal(one.data, two.data):
                     found.add(i)
         return frozenset(found)
@@ -105,7 +118,7 @@ class OnnxSource:
 
 
 def source_of(
-    path: Path, bundle: Bundle, file: Declared, allowance: Allowance, graph: Graph | None
+    path: Path, bundle: Bundle, file: OnnxInterface, allowance: Allowance, graph: Graph | None
 ) -> OnnxSource | GraphReport:
     """Return a file as a source, or why it is not run.
 
@@ -124,7 +137,7 @@ def source_of(
         path = path / next(iter(content))
     ops = bundle.topology.summary.get("ops") if bundle.topology else None
     random = tuple(op for op in ops if op.startswith(RANDOM)) if isinstance(ops, dict) else ()
-    return OnnxSource(path, declared(path), allowance, graph, random)
+    return OnnxSource(path, read_interface(path), allowance, graph, random)
 
 
 def _size(n: int | str) -> int | None:

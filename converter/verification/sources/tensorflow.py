@@ -22,10 +22,16 @@ from converter.child.process import PYTHON_VARIABLE, Allowance
 from converter.lower.encoded import Encoded, roots
 from converter.lower.graph import Graph
 from converter.verification.inputs.encoding import encode
-from converter.verification.onnx_values import Declared
-from converter.verification.placement import CPU, On
+from converter.verification.onnx_values import OnnxInterface
+from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
-from converter.verification.runners import CHILDREN, NoRun, Prepared, SourceRun, source_run
+from converter.verification.runners import (
+    CHILDREN,
+    PreparedInputs,
+    RunSkipped,
+    SourceRun,
+    parse_run,
+)
 from formats.core.bundle import Bundle, Signature
 from formats.core.storage import File, Span
 from formats.core.weights import Strided
@@ -70,7 +76,7 @@ def may_have_tensorflow() -> bool:
 # -- which signature -----------------------------------------------------------------------------
 
 
-def signatures_of(bundle: Bundle, file: Declared, wanted: str | None) -> list[str]:
+def signatures_of(bundle: Bundle, file: OnnxInterface, wanted: str | None) -> list[str]:
     """Return the signatures that a file may be of, the likeliest first; none where there are none.
 
     Raises:
@@ -106,7 +112,9 @@ def output_names(signature: Signature) -> list[str]:
     return names
 
 
-def bound(bundle: Bundle, file: Declared, graph: Graph | None, name: str) -> Binding | GraphReport:
+def bind_signature(
+    bundle: Bundle, file: OnnxInterface, graph: Graph | None, name: str
+) -> Binding | GraphReport:
     """Return what a file's inputs and outputs are in the source; or why nothing can be compared."""
     inputs, outputs = _names(file)
     is_encoded = graph is not None and bool(graph.encoded) and set(graph.inputs) == set(inputs)
@@ -164,7 +172,7 @@ def _by_tensor(
     return Binding("", tuple(tensors[n] for n in inputs), tuple(tensors[n] for n in outputs))
 
 
-def _names(file: Declared) -> tuple[list[str], list[str]]:
+def _names(file: OnnxInterface) -> tuple[list[str], list[str]]:
     return [spec.name for spec in file.inputs], [spec.name for spec in file.outputs]
 
 
@@ -175,13 +183,13 @@ def run_tensorflow(
     source: Path,
     bundle: Bundle,
     binding: Binding,
-    prepared: Prepared,
+    prepared: PreparedInputs,
     allowance: Allowance,
     *,
     layers: Sequence[str] = (),
-    on: On = CPU,
+    on: DeviceRequest = CPU,
     as_placed: bool = False,
-) -> SourceRun | NoRun:
+) -> SourceRun | RunSkipped:
     """Run a graph in TensorFlow on every case.
 
     Args:
@@ -199,7 +207,7 @@ def run_tensorflow(
     """
     if on.device is not None and not on.device.tensorflow:
         text = f"TensorFlow has no device {on.device}"
-        return NoRun(text, is_missing=False, lacks_device=True)
+        return RunSkipped(text, is_missing=False, lacks_device=True)
     question = {
         **_place(source, bundle, prepared.folder),
         **_encoded(binding, prepared),
@@ -224,24 +232,24 @@ def run_tensorflow(
     name = f"tensorflow {versions.get('tensorflow', '')}".strip()
     match answer.get("status"):
         case "absent":
-            return NoRun(f"{name}: {answer.get('error')}", is_missing=True)
+            return RunSkipped(f"{name}: {answer.get('error')}", is_missing=True)
         case "refused":
             text = f"{name}: running it would touch files or run code ({answer.get('error')})"
-            return NoRun(text, is_missing=False)
+            return RunSkipped(text, is_missing=False)
         case "no device":
-            return NoRun(f"{name}: {answer.get('error')}", is_missing=False, lacks_device=True)
+            return RunSkipped(f"{name}: {answer.get('error')}", is_missing=False, lacks_device=True)
         case "done":
             pass
         case _:
-            return NoRun(f"{name}: {answer.get('error')}", is_missing=False)
+            return RunSkipped(f"{name}: {answer.get('error')}", is_missing=False)
     answer["inputs"] = _declared(binding, prepared, answer["inputs"])
-    run = source_run("tensorflow", versions, answer, prepared)
+    run = parse_run("tensorflow", versions, answer, prepared)
     if not run.chosen:
-        return NoRun(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
+        return RunSkipped(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
     return replace(run, unstable=frozenset(answer["unstable"]), random=tuple(answer["random"]))
 
 
-def _encoded(binding: Binding, prepared: Prepared) -> dict[str, Any]:
+def _encoded(binding: Binding, prepared: PreparedInputs) -> dict[str, Any]:
     """Write what the source is fed, where some of that is bytes; return what to tell of it.
 
     Raises:
@@ -264,7 +272,7 @@ def _encoded(binding: Binding, prepared: Prepared) -> dict[str, Any]:
     return {"inputs": binding.given, "prefix": FED, "base64": made}
 
 
-def _declared(binding: Binding, prepared: Prepared, said: Sequence[Any]) -> list[Any]:
+def _declared(binding: Binding, prepared: PreparedInputs, said: Sequence[Any]) -> list[Any]:
     """Return name, dtype and shape of the file's inputs, as far as the source says them."""
     # It says what its tensors are called; here they have the names of the file's inputs.
     given = binding.given or prepared.names

@@ -17,8 +17,14 @@ from converter.child import process as child
 from converter.child.process import TORCH_PYTHON_VARIABLE, Allowance
 from converter.child.trust import ROOT, Trusted, plain
 from converter.options import Arch
-from converter.verification.placement import CPU, On
-from converter.verification.runners import CHILDREN, NoRun, Prepared, SourceRun, source_run
+from converter.verification.placement import CPU, DeviceRequest
+from converter.verification.runners import (
+    CHILDREN,
+    PreparedInputs,
+    RunSkipped,
+    SourceRun,
+    parse_run,
+)
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.errors import CorruptError, UnsupportedError
@@ -53,7 +59,7 @@ def may_have_torch() -> bool:
     return bool(os.environ.get(TORCH_PYTHON_VARIABLE)) or bool(importlib.util.find_spec("torch"))
 
 
-def form_of(bundle: Bundle, arch: Arch | None) -> str:
+def topology_kind(bundle: Bundle, arch: Arch | None) -> str:
     """Return what a source is to torch: the kind of its topology; with a factory, a state dict."""
     if bundle.topology is None:
         return STATE_DICT if arch is not None else ""
@@ -78,7 +84,7 @@ def _keys(value: object) -> list[str]:
     return [str(key) for key in value] if isinstance(value, Mapping) else []
 
 
-def moved(asked: Torch, device: str, folder: Path) -> tuple[Torch, tuple[str, ...]]:
+def move_to_device(asked: Torch, device: str, folder: Path) -> tuple[Torch, tuple[str, ...]]:
     """Return what is run where a program names other devices: a copy that was moved, and a note.
 
     Args:
@@ -104,12 +110,12 @@ def moved(asked: Torch, device: str, folder: Path) -> tuple[Torch, tuple[str, ..
 
 def run_torch(
     asked: Torch,
-    prepared: Prepared,
+    prepared: PreparedInputs,
     allowance: Allowance,
     *,
     layers: Sequence[str] = (),
-    on: On = CPU,
-) -> SourceRun | NoRun:
+    on: DeviceRequest = CPU,
+) -> SourceRun | RunSkipped:
     """Run a source in torch on every case.
 
     Args:
@@ -124,8 +130,8 @@ def run_torch(
     """
     if on.device is not None and not on.device.torch:
         text = f"torch has no device {on.device}"
-        return NoRun(text, is_missing=False, lacks_device=True)
-    asked, notes = moved(asked, on.device.torch if on.device else "cpu", prepared.folder)
+        return RunSkipped(text, is_missing=False, lacks_device=True)
+    asked, notes = move_to_device(asked, on.device.torch if on.device else "cpu", prepared.folder)
     question: dict[str, Any] = {
         "form": asked.form,
         "source": str(asked.path.absolute()),
@@ -152,18 +158,18 @@ def run_torch(
     said = f"{name}: {answer.get('error')}"
     match answer.get("status"):
         case "absent":
-            return NoRun(said, is_missing=True)
+            return RunSkipped(said, is_missing=True)
         case "refused":
             text = f"{name}: running it would run code or touch files ({answer.get('error')})"
-            return NoRun(text, is_missing=False)
+            return RunSkipped(text, is_missing=False)
         case "no device":
-            return NoRun(said, is_missing=False, lacks_device=True)
+            return RunSkipped(said, is_missing=False, lacks_device=True)
         case "done":
-            run = source_run("torch", versions, answer, prepared)
+            run = parse_run("torch", versions, answer, prepared)
         case _:
-            return NoRun(said, is_missing=False)
+            return RunSkipped(said, is_missing=False)
     if not run.chosen:
-        return NoRun(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
+        return RunSkipped(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
     return replace(
         run,
         unstable=frozenset(answer["unstable"]),

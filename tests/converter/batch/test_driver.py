@@ -124,7 +124,7 @@ def test_an_output_that_is_not_as_it_was_left_is_made_again(registry, tmp_path, 
     assert plan.harmed == {"a.portable": why}
     assert statuses(outcomes) == {"a.portable": "done"}
     assert (len(plan.done), batch(tmp_path)[1]) == (2, {})
-    assert bundle_check.check(bundle_check.Found(output, "bundle"), None).problems == ()
+    assert bundle_check.check_output(bundle_check.Candidate(output, "bundle"), None).problems == ()
 
 
 @pytest.mark.parametrize("to", ["safetensors", "savedmodel"])

@@ -21,7 +21,7 @@ import converter
 from converter.batch import links
 from converter.batch.ledger import Ledger
 from converter.batch.links import FICLONE, SMALLEST, Links
-from converter.verification.bundle_check import gate
+from converter.verification.bundle_check import check_folder
 from formats.errors import StorageError, UnsupportedError, UsageError
 
 SIZE = 3 * SMALLEST
@@ -62,7 +62,7 @@ def inode(bundle):
 
 
 def passes(dest):
-    return all(checked.exit_code == 0 for checked in gate(dest, "weights"))
+    return all(checked.exit_code == 0 for checked in check_folder(dest, "weights"))
 
 
 def nothing_is_left(dest):
@@ -144,7 +144,7 @@ def test_a_damaged_file_is_never_linked_to(dest, index):
     found = look(dest, index, "b")
     assert found.files == 0
     assert weights(dest / "b").read_bytes() == before
-    assert [c.path.name for c in gate(dest, None) if c.exit_code] == ["a"]
+    assert [c.path.name for c in check_folder(dest, None) if c.exit_code] == ["a"]
     shutil.copytree(dest / "b", dest / "d")
     assert look(dest, index, "d").files == 1  # with b; a is forgotten
     assert inode(dest / "d") == inode(dest / "b")
@@ -390,7 +390,7 @@ def test_reflinks_share_blocks_and_are_files_of_their_own(mounted, bundles, inde
     assert nothing_is_left(dest)
     with weights(dest / "n7").open("r+b") as f:  # what is done to one is not done to others
         f.write(b"damage")
-    assert [c.path.name for c in gate(dest, None) if c.exit_code] == ["n7"]
+    assert [c.path.name for c in check_folder(dest, None) if c.exit_code] == ["n7"]
 
 
 def test_a_destination_on_several_file_systems(mounted, dest, index):

@@ -65,7 +65,7 @@ def test_sources_that_are_renamed(registry, tmp_path):
     assert summary.exit_code == 0
     assert inodes(tmp_path) == {new: before[f"{old}.portable"] for new, old in names.items()}
     check_as_new(tmp_path)
-    assert [c.problems for c in bundle_check.gate(tmp_path / "out", None)] == [()] * 3
+    assert [c.problems for c in bundle_check.check_folder(tmp_path / "out", None)] == [()] * 3
     plan, outcomes, _ = batch(tmp_path)
     assert (len(plan.done), plan.todo) == (3, [])
     assert not list((tmp_path / "out").rglob(".*"))

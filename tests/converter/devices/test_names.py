@@ -3,8 +3,8 @@
 import pytest
 
 from converter.devices.names import KINDS, Device, parse_device
-from converter.verification.device import place
-from converter.verification.placement import CPU, On, placement
+from converter.verification.device import request_device
+from converter.verification.placement import CPU, DeviceRequest, parse_placement
 from formats.errors import UsageError
 
 
@@ -41,8 +41,10 @@ def test_what_names_none(text):
 
 def test_the_cpu_alone_is_no_place_to_go_to():
     for text in (None, "none", "cpu", "CPU:0", "/device:CPU:0"):
-        assert place(text, allow_tf32=False) is None
-    assert place("CPU:1", allow_tf32=True) == On(Device("cpu", 1), allow_tf32=True)
+        assert request_device(text, allow_tf32=False) is None
+    assert request_device("CPU:1", allow_tf32=True) == DeviceRequest(
+        Device("cpu", 1), allow_tf32=True
+    )
 
 
 def test_every_kind_has_a_runtime_and_is_parsed():
@@ -56,19 +58,23 @@ def test_tf32_is_off_for_all_unless_it_is_allowed():
     assert cuda.provider_options(allow_tf32=False)["use_tf32"] == "0"
     assert cuda.provider_options(allow_tf32=True)["use_tf32"] == "1"
     assert cuda.provider_options(allow_tf32=True)["device_id"] == "1"
-    assert On(cuda).environment()["NVIDIA_TF32_OVERRIDE"] == "0"
-    assert On(cuda, allow_tf32=True).environment()["NVIDIA_TF32_OVERRIDE"] is None
-    assert On(cuda).environment()["CUDA_VISIBLE_DEVICES"] is None  # as we have it ourselves
+    assert DeviceRequest(cuda).environment()["NVIDIA_TF32_OVERRIDE"] == "0"
+    assert DeviceRequest(cuda, allow_tf32=True).environment()["NVIDIA_TF32_OVERRIDE"] is None
+    assert (
+        DeviceRequest(cuda).environment()["CUDA_VISIBLE_DEVICES"] is None
+    )  # as we have it ourselves
     assert CPU.environment() == {}
     assert CPU.question("cuda:1") == {}
 
 
 def told(*places, **more):
-    return placement({"placement": {"device": "GPU:0", "how": "seen", "places": places, **more}})
+    return parse_placement(
+        {"placement": {"device": "GPU:0", "how": "seen", "places": places, **more}}
+    )
 
 
 def test_nothing_that_is_not_shown_is_believed():
-    assert placement({}) is None
+    assert parse_placement({}) is None
     assert told().problem(9) == "nothing shows that anything ran on GPU:0"
 
 

@@ -12,7 +12,7 @@ from repository import ROOT
 
 import converter
 from converter.options import Options
-from converter.verification.bundle_check import gate
+from converter.verification.bundle_check import check_folder
 from formats.errors import SourceError, VerificationError
 
 WEIGHTS = ROOT / "fixtures/demo/checkpoint.pt"
@@ -52,11 +52,11 @@ def verified_on(level):
 
 
 def by_name(folder, require=None):
-    return {str(c.path.relative_to(folder)): c for c in gate(folder, require)}
+    return {str(c.path.relative_to(folder)): c for c in check_folder(folder, require)}
 
 
 def only(folder, require=None):
-    (checked,) = gate(folder, require)
+    (checked,) = check_folder(folder, require)
     return checked
 
 
@@ -341,19 +341,19 @@ def test_what_cannot_be_read_is_told(dest):
 
 def test_a_gate_that_compared_nothing_fails(tmp_path):
     with pytest.raises(VerificationError, match="nothing was verified"):
-        list(gate(tmp_path, None))
+        list(check_folder(tmp_path, None))
     (tmp_path / "notes.txt").write_text("none here")
     with pytest.raises(VerificationError, match="nothing was verified"):
-        list(gate(tmp_path, None))
+        list(check_folder(tmp_path, None))
     for path in (tmp_path / "notes.txt", tmp_path / "nowhere"):
         with pytest.raises(SourceError):
-            list(gate(path, None))
+            list(check_folder(path, None))
 
 
 def test_leaving_early_does_not_wait_for_the_rest(made, tmp_path):
     for i in range(200):
         shutil.copytree(made / "weights.portable", tmp_path / f"{i:03}")
-    checking = gate(tmp_path, None, threads=1)
+    checking = check_folder(tmp_path, None, threads=1)
     assert next(checking).path.name == "000"
     checking.close()
 

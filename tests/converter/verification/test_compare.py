@@ -10,14 +10,14 @@ import pytest
 from converter.verification.compare import (
     Array,
     Tolerance,
-    coarsest,
+    coarsest_dtype,
     compare,
-    joined,
+    merge_cases,
+    merge_measures,
     says_little,
-    settled,
 )
 from converter.verification.engine import _with_layers
-from converter.verification.first_difference import Located
+from converter.verification.first_difference import LayerComparison
 from converter.verification.report import CaseReport, GraphReport, LayerDifference, Runtime
 
 STRICT = Tolerance(atol={"": 0.0})
@@ -73,13 +73,13 @@ def test_a_model_is_as_exact_as_its_coarsest_part(precision, error, passes):
 
 
 def test_the_coarsest_dtype():
-    assert coarsest({"float32", "float16", "int64"}) == "float16"
-    assert coarsest({"float64", "float32"}) == "float32"
-    assert coarsest({"int64"}) == "float64"
+    assert coarsest_dtype({"float32", "float16", "int64"}) == "float16"
+    assert coarsest_dtype({"float64", "float32"}) == "float32"
+    assert coarsest_dtype({"int64"}) == "float64"
 
 
 def test_doubles_are_compared_as_such():
-    tolerance = Tolerance(precision=coarsest({"float64"}))
+    tolerance = Tolerance(precision=coarsest_dtype({"float64"}))
     assert not measured(np.array([1.0]), np.array([1.00001]), tolerance).passed
     assert measured(np.array([1.0]), np.array([1.00000001]), tolerance).passed
 
@@ -117,28 +117,30 @@ def test_nothing_compared_is_a_failure():
 def test_what_is_empty_on_both_sides_is_no_failure_beside_what_is_compared():
     empty, full = np.zeros((0, 3), "f4"), f4(1, 2)
     measures = {"none": [measured(empty, empty)] * 2, "some": [measured(full, full)]}
-    outputs = settled(measures)
+    outputs = merge_measures(measures)
     assert all(m.passed for m in outputs.values())
     assert outputs["none"].elements == 0
-    assert not settled({"none": measures["none"]})["none"].passed
-    at_times = settled({"at times": [measured(empty, empty), measured(full, full)]})
+    assert not merge_measures({"none": measures["none"]})["none"].passed
+    at_times = merge_measures({"at times": [measured(empty, empty), measured(full, full)]})
     assert at_times["at times"].passed
-    wrong = settled({"some": measures["some"], "none": [measured(empty, full)]})
+    wrong = merge_measures({"some": measures["some"], "none": [measured(empty, full)]})
     assert not wrong["none"].passed
 
 
 def test_where_outputs_are_always_empty_layers_are_compared_in_their_place():
     empty = np.zeros((1, 0), "f4")
-    outputs = settled({"a": [measured(empty, empty), measured(empty, empty)]})
+    outputs = merge_measures({"a": [measured(empty, empty), measured(empty, empty)]})
     report = GraphReport("failed", "differs", outputs=outputs)
-    passed = _with_layers(report, Located(None, equal=5, measured=3))
+    passed = _with_layers(report, LayerComparison(None, equal=5, measured=3))
     assert (passed.status, passed.reason, passed.layers) == ("passed", "", 5)
     assert passed.outputs["a"].passed
     assert "3 layers were compared in its place" in passed.notes[0]
-    assert _with_layers(report, Located(None, equal=5)).status == "failed"  # those were empty, too
-    wider = settled({"a": [measured(empty, np.zeros((1, 0, 2), "f4"))]})
+    assert (
+        _with_layers(report, LayerComparison(None, equal=5)).status == "failed"
+    )  # those were empty, too
+    wider = merge_measures({"a": [measured(empty, np.zeros((1, 0, 2), "f4"))]})
     report = replace(report, outputs=outputs | wider)
-    assert _with_layers(report, Located(None, equal=5, measured=3)).status == "failed"
+    assert _with_layers(report, LayerComparison(None, equal=5, measured=3)).status == "failed"
 
 
 def test_dtype_and_shape_must_be_the_same():
@@ -180,10 +182,10 @@ def test_the_cosine_of_large_and_of_opposite_numbers():
 def test_several_cases_are_one_measure_with_the_worst_of_each():
     fine = compare("y", Array(f4(100), "float32"), Array(f4(100.005), "float32"), Tolerance(), "A")
     bad = compare("y", Array(f4(1, 2), "float32"), Array(f4(1, 2.1), "float32"), Tolerance(), "B")
-    m = joined([fine, bad])
+    m = merge_cases([fine, bad])
     assert (m.worst_case, m.elements) == ("B", 3)
     assert m.problems == ("1 of 2 elements differ by more than is allowed (B)",)
-    assert joined([fine, fine]).passed
+    assert merge_cases([fine, fine]).passed
 
 
 @pytest.mark.parametrize(
@@ -229,9 +231,9 @@ def test_differences_are_counted_by_their_power_of_ten():
     assert m.decades == (2, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1)  # 5e-4, 5e-3, 0.15, no number
     exact = measured(f4(1, 2), f4(1, 2))
     assert exact.decades == (2, *[0] * 11)
-    assert joined([m, exact]).decades == (4, *m.decades[1:])
+    assert merge_cases([m, exact]).decades == (4, *m.decades[1:])
     assert measured(f4(0, 0), f4(0, 1)).decades == (1, *[0] * 10, 1)  # of no scale
     assert measured(np.array(["a", "b"]), np.array(["a", "c"])).decades == (1, *[0] * 10, 1)
     assert measured(f4(), f4()).decades == ()
-    assert joined([measured(f4(), f4()), exact]).decades == exact.decades
+    assert merge_cases([measured(f4(), f4()), exact]).decades == exact.decades
     assert sum(m.decades) == m.elements

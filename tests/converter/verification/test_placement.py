@@ -21,8 +21,8 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Graph
 from converter.verification.children import run_onnxruntime
 from converter.verification.inputs.draw import Case
-from converter.verification.placement import On, placement
-from converter.verification.runners import ONNX_PYTHON_VARIABLE, prepare, run_onnx
+from converter.verification.placement import DeviceRequest, parse_placement
+from converter.verification.runners import ONNX_PYTHON_VARIABLE, run_onnx, write_inputs
 from formats.core.bundle import TensorSpec
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -44,7 +44,7 @@ def prepared(tmp_path):
     folder = tmp_path / "asked"
     folder.mkdir()
     arrays = (np.arange(6, dtype="f4").reshape(2, 3),)
-    return prepare(folder, [SPEC], [[Case("2x3", arrays)]])
+    return write_inputs(folder, [SPEC], [[Case("2x3", arrays)]])
 
 
 def asked(prepared, model, device):
@@ -74,7 +74,7 @@ def test_a_provider_that_takes_no_node_has_fallen_back(prepared, model, monkeypa
         pytest.skip("onnxruntime tells this from 1.24 on")
     answer = asked(prepared, model, AZURE)
     assert (prepared.folder / "onnx-0-0.npy").exists()  # it computes, and says nothing
-    found = placement(answer)
+    found = parse_placement(answer)
     assert found.how == proof
     assert found.counts == {"node": {"CPUExecutionProvider": 2}}
     assert found.switches["deterministic"] is True
@@ -85,7 +85,7 @@ def test_a_provider_that_takes_no_node_has_fallen_back(prepared, model, monkeypa
 
 
 def test_the_cpus_provider_is_where_it_is_asked_to_be(prepared, model):
-    found = placement(asked(prepared, model, "CPUExecutionProvider"))
+    found = parse_placement(asked(prepared, model, "CPUExecutionProvider"))
     assert (found.problem(0), found.elsewhere) == ("", ())
 
 
@@ -103,8 +103,8 @@ def test_what_we_add_to_look_at_bfloat16_is_no_node_of_the_models(tmp_path):
     path = write_onnx(tmp_path / "half.onnx", op.graph, {})
     folder = tmp_path / "asked"
     folder.mkdir()
-    prepared = prepare(folder, [SPEC], [[Case("2x3", (np.ones((2, 3), "f4"),))]])
-    on = On(parse_device("cpu"))
+    prepared = write_inputs(folder, [SPEC], [[Case("2x3", (np.ones((2, 3), "f4"),))]])
+    on = DeviceRequest(parse_device("cpu"))
     run = run_onnx(path, prepared, [0], {"y": "bfloat16"}, Allowance(60), on=on)
     assert not run.refused
     places = json.loads((folder / "answer.json").read_text())["placement"]["places"]
@@ -145,7 +145,12 @@ def test_the_build_for_gpus_without_a_driver_is_not_run_though_it_computes(
     prepared, model, gpu_build
 ):
     run = run_onnx(
-        model, prepared, [0], {"y": "float32"}, Allowance(60), on=On(parse_device("cuda"))
+        model,
+        prepared,
+        [0],
+        {"y": "float32"},
+        Allowance(60),
+        on=DeviceRequest(parse_device("cuda")),
     )
     assert "there is no NVIDIA driver (libcuda.so.1" in run.no_device
     assert run.placement.counts == {"node": {"CPUExecutionProvider": 2}}
@@ -162,7 +167,7 @@ def test_the_build_for_gpus_that_lacks_libraries_falls_back_and_fails(
     library = tmp_path / "libcuda.so.1"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, tmp_path / "stub.c"], check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    on = On(parse_device("GPU:0"))
+    on = DeviceRequest(parse_device("GPU:0"))
     run = run_onnx(model, prepared, [0], {"y": "float32"}, Allowance(60), on=on)
     assert run.no_device == ""
     assert not run.errors
@@ -172,6 +177,6 @@ def test_the_build_for_gpus_that_lacks_libraries_falls_back_and_fails(
     assert run.placement.facts["name"] == "Stub"
     assert run.placement.facts["compute_capability"] == "9.0"
     assert run.placement.switches["use_tf32"] == "0"
-    on = On(parse_device("GPU:1"))
+    on = DeviceRequest(parse_device("GPU:1"))
     run = run_onnx(model, prepared, [0], {"y": "float32"}, Allowance(60), on=on)
     assert run.no_device.startswith("the NVIDIA driver shows 1 device; libcu")

@@ -6,7 +6,7 @@ from torch_scripts import unpacked
 
 from converter.graphs import graphs_of
 from converter.options import Options
-from converter.verification.inputs.draw import EXAMPLE, from_example
+from converter.verification.inputs.draw import EXAMPLE, cases_from_example
 from formats.artifact import Artifact
 from formats.core.bundle import TensorSpec
 from formats.errors import UsageError
@@ -62,7 +62,7 @@ X = np.arange(6, dtype=np.float64).reshape(2, 3)
 def example(tmp_path, specs, **arrays):
     path = tmp_path / "example.npz"
     np.savez(path, **arrays)
-    return from_example(path, specs)
+    return cases_from_example(path, specs)
 
 
 def test_an_example_of_one_input_needs_no_name(tmp_path):
@@ -84,5 +84,5 @@ def test_an_example_of_another_model_is_none(tmp_path):
     assert example(tmp_path, ONE, x=np.array([["word"] * 3])) == []
     assert example(tmp_path, ONE, x=X, y=X) == []
     (tmp_path / "example.npz").write_bytes(b"none")
-    assert from_example(tmp_path / "example.npz", ONE) == []
-    assert from_example(None, ONE) == []
+    assert cases_from_example(tmp_path / "example.npz", ONE) == []
+    assert cases_from_example(None, ONE) == []

@@ -21,8 +21,8 @@ from converter.lower.graph import Graph, Spec, Trace
 from converter.options import Arch
 from converter.verification.graphs import verify_graph
 from converter.verification.inputs.draw import Case
-from converter.verification.placement import On
-from converter.verification.runners import NoRun, prepare
+from converter.verification.placement import DeviceRequest
+from converter.verification.runners import RunSkipped, write_inputs
 from converter.verification.sources import keras as sources
 from converter.verification.sources.torch import Torch, run_torch
 from formats.core.bundle import TensorSpec
@@ -565,15 +565,15 @@ def test_a_program_that_names_a_device_is_run_moved(tmp_path, kind):
 def ran_on(source, form, tmp_path, device):
     specs = [TensorSpec("alpha", "float32", (1, 6)), TensorSpec("zeta", "float32", (1, 6))]
     arrays = tuple(np.ones((1, 6), np.float32) for _ in specs)
-    prepared = prepare(tmp_path, specs, [[Case("one", arrays)]])
+    prepared = write_inputs(tmp_path, specs, [[Case("one", arrays)]])
     asked = Torch(source, form, ("float32", "float32"))
-    return run_torch(asked, prepared, Allowance(), on=On(device))
+    return run_torch(asked, prepared, Allowance(), on=DeviceRequest(device))
 
 
 @pytest.mark.parametrize(("name", "form"), [("pt2", "exported_program"), ("script", "torchscript")])
 def test_a_device_that_is_not_here(artifacts, tmp_path, name, form):
     found = ran_on(artifacts[name], form, tmp_path, parse_device("mps"))
-    assert isinstance(found, NoRun)
+    assert isinstance(found, RunSkipped)
     assert found.lacks_device
     assert not found.is_missing
 

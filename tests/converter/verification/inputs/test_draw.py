@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from converter.lower.keras.model import parse
-from converter.verification.inputs.draw import Hint, draw, from_file, hints, plan
+from converter.verification.inputs.draw import Hint, cases_from_file, draw, find_hints, plan_cases
 from formats.core.bundle import TensorSpec
 from formats.errors import UsageError
 
@@ -20,7 +20,7 @@ def sequential(*layers, shape=(None, 4), dtype="float32"):
 
 
 def hint_of(*layers):
-    (found,) = hints(parse(sequential(*layers))).values()
+    (found,) = find_hints(parse(sequential(*layers))).values()
     return found
 
 
@@ -34,12 +34,12 @@ def shapes(cases):
 
 
 def test_two_batch_sizes():
-    cases = plan([TABLE], [Hint()], seed=0)
+    cases = plan_cases([TABLE], [Hint()], seed=0)
     assert shapes(cases) == [[((1, 7),)], [((3, 7),)]]
 
 
 def test_free_sizes_are_two_and_differ_from_axis_to_axis():
-    first, second = shapes(plan([IMAGE], [Hint()], seed=0))
+    first, second = shapes(plan_cases([IMAGE], [Hint()], seed=0))
     (n, h, w, c), (m, i, j, d) = first[0][0], second[0][0]
     assert (n, m, c, d) == (1, 3, 3, 3)
     assert len({h, w}) == len({i, j}) == len({h, i}) == len({w, j}) == 2
@@ -48,25 +48,25 @@ def test_free_sizes_are_two_and_differ_from_axis_to_axis():
 
 def test_axes_of_one_name_have_one_size():
     specs = [TensorSpec("a", "float32", ("n", "t", 2)), TensorSpec("b", "float32", ("n", 5, "t"))]
-    for alternatives in shapes(plan(specs, [Hint(), Hint()], seed=0)):
+    for alternatives in shapes(plan_cases(specs, [Hint(), Hint()], seed=0)):
         for a, b in alternatives:
             assert (a[0], a[1]) == (b[0], b[2])
 
 
 def test_a_model_of_fixed_sizes_has_one_case():
-    assert len(plan([TensorSpec("x", "float32", (4, 7))], [Hint()], seed=0)) == 1
-    scalar = plan([TensorSpec("x", "float32", ())], [Hint()], seed=0)
+    assert len(plan_cases([TensorSpec("x", "float32", (4, 7))], [Hint()], seed=0)) == 1
+    scalar = plan_cases([TensorSpec("x", "float32", ())], [Hint()], seed=0)
     assert shapes(scalar) == [[((),)]]
 
 
 def test_a_fixed_batch_still_has_two_free_sizes():
     spec = TensorSpec("x", "float32", (4, "t", 2))
-    assert [s[0][0][1] for s in shapes(plan([spec], [Hint()], seed=0))] == [12, 7]
+    assert [s[0][0][1] for s in shapes(plan_cases([spec], [Hint()], seed=0))] == [12, 7]
 
 
 def test_equal_seeds_give_equal_inputs():
     def drawn(seed):
-        return [c.arrays for a in plan([IMAGE, TOKENS], [Hint()] * 2, seed=seed) for c in a]
+        return [c.arrays for a in plan_cases([IMAGE, TOKENS], [Hint()] * 2, seed=seed) for c in a]
 
     for one, two in zip(drawn(3), drawn(3), strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
@@ -74,7 +74,7 @@ def test_equal_seeds_give_equal_inputs():
 
 
 def test_samples_are_draws_of_their_own():
-    cases = plan([TABLE], [Hint()], seed=0, samples=3)
+    cases = plan_cases([TABLE], [Hint()], seed=0, samples=3)
     assert len(cases) == 6
     assert len({c[0].name for c in cases}) == 6
     assert not np.array_equal(cases[0][0].arrays[0], cases[1][0].arrays[0])
@@ -82,7 +82,7 @@ def test_samples_are_draws_of_their_own():
 
 def test_an_input_of_unknown_rank_is_tried_in_many():
     unknown = TensorSpec("x", "float32", None)
-    cases = plan(
+    cases = plan_cases(
         [unknown, TensorSpec("keep", "float32", None)], [Hint(), Hint(is_scalar=True)], seed=0
     )
     assert len(cases) == 2
@@ -93,7 +93,7 @@ def test_an_input_of_unknown_rank_is_tried_in_many():
 
 
 def test_pictures_of_the_sizes_that_models_were_made_for_are_tried_last():
-    (one, _) = plan([TensorSpec("x", "uint8", ("n", "h", "w", 3))], [Hint()], seed=0)
+    (one, _) = plan_cases([TensorSpec("x", "uint8", ("n", "h", "w", 3))], [Hint()], seed=0)
     sizes = [case.arrays[0].shape[1:3] for case in one]
     assert sizes[0] == (64, 96)
     assert {(224, 224), (32, 32), (28, 28), (299, 299)} < set(sizes)
@@ -102,16 +102,16 @@ def test_pictures_of_the_sizes_that_models_were_made_for_are_tried_last():
 
 def test_numbers_of_other_kinds_are_tried_after_all_sizes():
     specs = [TensorSpec("i", "int64", (3, 5)), TensorSpec("x", "float32", (2,))]
-    (one,) = plan(specs, [Hint(), Hint()], seed=0, is_varied=True)
+    (one,) = plan_cases(specs, [Hint(), Hint()], seed=0, is_varied=True)
     first, small, permuted, positive = (case.arrays for case in one)
     assert first[0].max() > 2
     assert set(small[0].flat) == {0, 1}
     assert [sorted(row) for row in permuted[0].tolist()] == [[0, 1, 2, 3, 4]] * 3
     assert positive[1].min() > 0
     assert len({case.name for case in one}) == 4
-    (scalar,) = plan([TensorSpec("i", "int32", ())], [Hint()], seed=0, is_varied=True)
+    (scalar,) = plan_cases([TensorSpec("i", "int32", ())], [Hint()], seed=0, is_varied=True)
     assert {case.arrays[0].shape for case in scalar} == {()}
-    (known,) = plan(specs, [Hint(high=4), Hint(scale=9.0)], seed=0, is_varied=True)
+    (known,) = plan_cases(specs, [Hint(high=4), Hint(scale=9.0)], seed=0, is_varied=True)
     assert len(known) == 1
 
 
@@ -149,7 +149,7 @@ def test_the_smallest_of_several_embeddings_bounds():
         "input_layers": [["x", 0, 0]],
         "output_layers": [["e30", 0, 0], ["e20", 0, 0]],
     }  # fmt: skip
-    (found,) = hints(parse({"class_name": "Functional", "config": config})).values()
+    (found,) = find_hints(parse({"class_name": "Functional", "config": config})).values()
     assert found.high == 20
 
 
@@ -159,7 +159,7 @@ def test_an_embedding_is_found_behind_reshapes_and_in_nested_models():
     assert found.high is None
     nested = sequential(("Reshape", {"target_shape": [4]}))
     nested["config"]["layers"].append(inner)
-    assert hints(parse(nested))["x"].high == 5
+    assert find_hints(parse(nested))["x"].high == 5
     wrapped = {"class_name": "Embedding", "config": {"name": "e", "input_dim": 6, "output_dim": 2}}
     assert hint_of(("TimeDistributed", {"layer": wrapped})).high == 6
 
@@ -192,7 +192,7 @@ def test_words_are_those_of_the_vocabulary_and_one_that_is_not():
     assert {"cat", "dog"} < set(array.tolist())
     assert len(set(array.tolist())) == 3
     config = sequential(("StringLookup", {"vocabulary": None}))
-    (found,) = hints(parse(config), ["owl"]).values()
+    (found,) = find_hints(parse(config), ["owl"]).values()
     assert "owl" in found.words
 
 
@@ -222,7 +222,7 @@ def test_an_argument_called_mask_is_one():
         "input_layers": [["x", 0, 0], ["seen", 0, 0]],
         "output_layers": [["a", 0, 0]],
     }  # fmt: skip
-    found = hints(parse({"class_name": "Functional", "config": config}))
+    found = find_hints(parse({"class_name": "Functional", "config": config}))
     assert {name: hint.is_mask for name, hint in found.items()} == {"x": False, "seen": True}
 
 
@@ -246,7 +246,7 @@ def test_elements_of_every_dtype(dtype, kept, low, high):
 def test_lengths_say_how_many_values_there_are():
     specs = [TensorSpec("v", "int64", ("v/count",)), TensorSpec("n", "int64", ("batch",))]
     found = [Hint(is_alone=True), Hint(counted="v/count")]
-    cases = plan(specs, found, seed=0, is_varied=True)
+    cases = plan_cases(specs, found, seed=0, is_varied=True)
     assert [len(alternatives[0].arrays[1]) for alternatives in cases] == [1, 3]
     for alternatives in cases:
         assert all(
@@ -262,7 +262,7 @@ def test_sizes_that_alone_make_sense_and_numbers_that_fit():
     specs = [TensorSpec("x", "float32", ("x/samples", "x/channels"))]
     sizes = (("x/channels", (1, 1)), ("x/samples", (50, 40)))
     hint = Hint(is_alone=True, sizes=sizes, grain=1 / 8, low=-8, high=8)
-    cases = plan(specs, [hint], seed=0)
+    cases = plan_cases(specs, [hint], seed=0)
     assert [c[0].arrays[0].shape for c in cases] == [(50, 1), (40, 1)]
     steps = cases[0][0].arrays[0] * 8
     assert (steps == np.rint(steps)).all()
@@ -279,14 +279,14 @@ def test_unsigned_numbers_beyond_those_with_a_sign_are_drawn_exactly():
 def test_a_users_npz_is_one_case(tmp_path):
     image, tokens = np.zeros((2, 5, 6, 3), "f4"), np.ones((2, 4), "i8")
     np.savez(tmp_path / "mine.npz", tokens=tokens, image=image)
-    ((case,),) = from_file(tmp_path / "mine.npz", [IMAGE, TOKENS])
+    ((case,),) = cases_from_file(tmp_path / "mine.npz", [IMAGE, TOKENS])
     assert case.name == "mine.npz"
     assert [(a.shape, a.dtype.name) for a in case.arrays] == [
         ((2, 5, 6, 3), "float32"),
         ((2, 4), "int32"),
     ]
     np.savez(tmp_path / "unnamed.npz", image, tokens)
-    ((case,),) = from_file(tmp_path / "unnamed.npz", [IMAGE, TOKENS])
+    ((case,),) = cases_from_file(tmp_path / "unnamed.npz", [IMAGE, TOKENS])
     assert case.arrays[0].shape == image.shape
 
 
@@ -304,7 +304,7 @@ def test_a_users_npz_is_one_case(tmp_path):
 def test_what_is_no_input_of_this_model_is_said(tmp_path, arrays, complaint):
     np.savez(tmp_path / "mine.npz", **arrays)
     with pytest.raises(UsageError, match=complaint):
-        from_file(tmp_path / "mine.npz", [IMAGE])
+        cases_from_file(tmp_path / "mine.npz", [IMAGE])
 
 
 def test_what_is_no_npz_is_said(tmp_path):
@@ -312,4 +312,4 @@ def test_what_is_no_npz_is_said(tmp_path):
     np.save(tmp_path / "y.npz.npy", np.zeros(3))
     for name in ("x.npz", "y.npz.npy", "missing.npz"):
         with pytest.raises(UsageError):
-            from_file(tmp_path / name, [IMAGE])
+            cases_from_file(tmp_path / name, [IMAGE])

@@ -5,7 +5,7 @@ import pytest
 
 from converter.lower.graph import Graph, Node, Spec
 from converter.verification.inputs.draw import draw
-from converter.verification.inputs.graph_hints import hints
+from converter.verification.inputs.graph_hints import find_hints
 
 
 def hint_of(dtype, *nodes, name="x", shape=("n", "t"), vocabulary=(), **constants):
@@ -19,7 +19,7 @@ def hint_of(dtype, *nodes, name="x", shape=("n", "t"), vocabulary=(), **constant
     for op, given, results, *attributes in nodes:
         made = Node(op, given.split(), results.split(), *attributes)
         graph.nodes.append(made)
-    return hints(graph, vocabulary).get(name)
+    return find_hints(graph, vocabulary).get(name)
 
 
 def test_a_table_bounds_its_indices_behind_what_hands_them_on():

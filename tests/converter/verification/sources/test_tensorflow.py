@@ -17,9 +17,9 @@ import converter
 from converter.lower import lower
 from converter.verification import runners
 from converter.verification.graphs import verify_graph
-from converter.verification.onnx_values import Declared
+from converter.verification.onnx_values import OnnxInterface
 from converter.verification.report import GraphReport
-from converter.verification.sources.tensorflow import bound, output_names, signatures_of
+from converter.verification.sources.tensorflow import bind_signature, output_names, signatures_of
 from formats.core.bundle import SafetyFinding, Signature, TensorSpec
 from formats.errors import UsageError
 
@@ -190,7 +190,7 @@ def spec(name):
 
 
 def file(inputs, outputs):
-    return Declared(tuple(map(spec, inputs)), tuple(map(spec, outputs)), frozenset(), ())
+    return OnnxInterface(tuple(map(spec, inputs)), tuple(map(spec, outputs)), frozenset(), ())
 
 
 def test_outputs_that_are_called_like_inputs_get_other_names():
@@ -214,19 +214,19 @@ def test_the_signatures_that_a_file_may_be_of(bundle):
 
 
 def test_tensors_are_found_by_the_signatures_keys(bundle):
-    found = bound(bundle, file(["zeta", "alpha"], ["near", "far"]), None, "doubled")
+    found = bind_signature(bundle, file(["zeta", "alpha"], ["near", "far"]), None, "doubled")
     assert (found.feeds, found.fetches) == (("zeta", "alpha"), ("near", "far"))
-    found = bound(bundle, file(["a", "b"], ["c", "d"]), None, "doubled")
+    found = bind_signature(bundle, file(["a", "b"], ["c", "d"]), None, "doubled")
     assert (found.feeds, found.fetches) == (("alpha", "zeta"), ("far", "near"))
     assert len(found.notes) == 3
-    found = bound(bundle, file(["alpha"], ["far", "near"]), None, "doubled")
+    found = bind_signature(bundle, file(["alpha"], ["far", "near"]), None, "doubled")
     assert found == GraphReport("failed", "the graph has 1 inputs, signature 'doubled' 2")
 
 
 def test_a_graph_without_signatures_is_asked_for_what_lowering_took(tmp_path):
     bundle = converter.read(FIXTURES / "frozen.pb")
     assert signatures_of(bundle, file(["ids"], ["scores"]), None) == []
-    found = bound(bundle, file(["ids"], ["scores"]), None, "")
+    found = bind_signature(bundle, file(["ids"], ["scores"]), None, "")
     assert found.status == "not run"
     assert "declares no signature" in found.reason
 

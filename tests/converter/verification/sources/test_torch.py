@@ -18,9 +18,15 @@ from converter.lower import lower
 from converter.options import Arch
 from converter.verification.graphs import verify_graph
 from converter.verification.inputs.draw import Case
-from converter.verification.placement import On
-from converter.verification.runners import NoRun, prepare
-from converter.verification.sources.torch import Torch, form_of, moved, named_devices, run_torch
+from converter.verification.placement import DeviceRequest
+from converter.verification.runners import RunSkipped, write_inputs
+from converter.verification.sources.torch import (
+    Torch,
+    move_to_device,
+    named_devices,
+    run_torch,
+    topology_kind,
+)
 from formats.core.bundle import TensorSpec
 
 onnx = pytest.importorskip("onnx")
@@ -172,11 +178,11 @@ def test_without_torch_nothing_is_started(monkeypatch, tmp_path):
 
 
 def test_what_a_source_is_to_torch():
-    forms = {name: form_of(converter.read(FIXTURES / name), None) for name in PROGRAMS}
+    forms = {name: topology_kind(converter.read(FIXTURES / name), None) for name in PROGRAMS}
     assert forms == PROGRAMS
     checkpoint = converter.read(FIXTURES / "heads.ckpt")
-    assert form_of(checkpoint, None) == ""
-    assert form_of(checkpoint, Arch("nets:Heads")) == "state_dict"
+    assert topology_kind(checkpoint, None) == ""
+    assert topology_kind(checkpoint, Arch("nets:Heads")) == "state_dict"
 
 
 def test_values_are_known_by_the_names_that_torch_has_for_them():
@@ -199,34 +205,36 @@ def asked(name, form):
 
 def test_a_program_that_names_a_device_is_moved_first(tmp_path):
     assert named_devices(converter.read(FIXTURES / "placed.pt")) == {"cuda:1"}
-    found, notes = moved(asked("placed.pt", "torchscript"), "cpu", tmp_path)
+    found, notes = move_to_device(asked("placed.pt", "torchscript"), "cpu", tmp_path)
     assert notes == ("the source names cuda:1: it was run moved to cpu",)
     assert named_devices(converter.read(found.path)) == {"cpu"}
-    same, notes = moved(asked("placed.pt", "torchscript"), "cuda:1", tmp_path)
+    same, notes = move_to_device(asked("placed.pt", "torchscript"), "cuda:1", tmp_path)
     assert (same.path, notes) == (FIXTURES / "placed.pt", ())
-    there, _ = moved(asked("heads.pt2", "exported_program"), "cuda:0", tmp_path)
+    there, _ = move_to_device(asked("heads.pt2", "exported_program"), "cuda:0", tmp_path)
     assert named_devices(converter.read(there.path)) == {"cuda:0"}
-    here, notes = moved(asked("heads.pt2", "exported_program"), "cpu", tmp_path)
+    here, notes = move_to_device(asked("heads.pt2", "exported_program"), "cpu", tmp_path)
     assert (here.path, notes) == (FIXTURES / "heads.pt2", ())
 
 
 def run_on(tmp_path, device):
     array = np.ones((1, 6), np.float32)
-    prepared = prepare(tmp_path, SPECS, [[Case("one", (array, array))]])
-    return run_torch(asked("heads.pt", "torchscript"), prepared, Allowance(), on=On(device))
+    prepared = write_inputs(tmp_path, SPECS, [[Case("one", (array, array))]])
+    return run_torch(
+        asked("heads.pt", "torchscript"), prepared, Allowance(), on=DeviceRequest(device)
+    )
 
 
 def test_a_device_that_torch_has_not(tmp_path, stand_in):
     stand_in("raise SystemExit('never asked')")
     found = run_on(tmp_path, parse_device("dml:0"))
-    assert found == NoRun("torch has no device dml:0", is_missing=False, lacks_device=True)
+    assert found == RunSkipped("torch has no device dml:0", is_missing=False, lacks_device=True)
 
 
 def test_a_device_that_is_not_here(tmp_path, stand_in):
     stand_in("assert question['device'] == 'cuda:1' and question['allow_tf32'] is False\n"
              "answer(status='no device', error='no CUDA')")  # fmt: skip
     found = run_on(tmp_path, parse_device("cuda:1"))
-    assert found == NoRun("torch 9.9: no CUDA", is_missing=False, lacks_device=True)
+    assert found == RunSkipped("torch 9.9: no CUDA", is_missing=False, lacks_device=True)
 
 
 def test_stored_outputs_are_of_stored_inputs():
