@@ -32,7 +32,8 @@ def _flags() -> tuple[re.Pattern[str], dict[str, str]]:
     for row in sorted((*REQUEST, *ROWS), key=lambda row: "." not in row.field):
         if row.flags:
             flags[row.field.rpartition(".")[2]] = row.flag
-    flags |= {row.field: row.flag for row in (*REQUEST, *ROWS) if row.flags}
+    # Of two rows of a field, the first one is that of `convert`.
+    flags |= {row.field: row.flag for row in (*REQUEST, *reversed(ROWS)) if row.flags}
     flags["arch"] = flags["arch.factory"]
     flags["out"] = flags["destination"] = "-o"
     names = "|".join(re.escape(name) for name in sorted(flags, key=len, reverse=True))

@@ -163,9 +163,9 @@ def diagnose(
         EnvironmentFault: ``python`` cannot be run.
     """
     if run and source is None:
-        raise UsageError("run needs a source", expected="an artifact to load")
+        raise UsageError("run=True without a source", expected="an artifact to load")
     if run and fast:
-        raise UsageError("run and fast exclude each other", expected="one of them")
+        raise UsageError("run=True with fast=True", expected="one of them")
     described = None
     wanted: Iterable[str] = FRAMEWORKS
     if source is not None:

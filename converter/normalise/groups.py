@@ -19,7 +19,7 @@ def select_groups(bundle: Bundle, include: Sequence[str]) -> Bundle:
     """
     unknown = sorted(set(include) - set(GROUPS))
     if unknown:
-        raise UsageError(f"--include {unknown[0]}", expected=" or ".join(GROUPS))
+        raise UsageError(f"include={unknown[0]!r}", expected=" or ".join(GROUPS))
     names, tensors = list(bundle.weights), list(bundle.weights.values())
     left_out = list(bundle.metadata.left_out)
     kept: dict[Group, Mapping[str, Tensor]] = {}
@@ -31,6 +31,7 @@ def select_groups(bundle: Bundle, include: Sequence[str]) -> Bundle:
             tensors += members.values()
         else:
             kept[group] = members
+            # In manifests, whose text is stable.
             reason = f"{group} state; --include {group} keeps it"
             left_out += [LeftOut(name, reason) for name in members]
     weights = dict(zip(unique_names(candidates), tensors, strict=True))

@@ -152,7 +152,9 @@ def test_a_source_that_is_not_there(doctor):
 
 @pytest.mark.parametrize("arguments", [["--run"], [str(CHECKPOINT), "--run", "--fast"]])
 def test_options_that_contradict_each_other(doctor, arguments):
-    assert doctor(BARE, *arguments)[0] == 2
+    code, _, err = doctor(BARE, *arguments)
+    assert code == 2
+    assert "--run with" in err
 
 
 def test_every_truncation_ends_with_a_message(doctor, tmp_path):

@@ -21,6 +21,7 @@ from converter.cli.spelling import spell_flags
         ("format= and checkpoint= of it", "--from and --from-checkpoint of it"),
         ("load(device=1), 'to=3', x.device=2", "load(device=1), 'to=3', x.device=2"),
         ("layer Conv2D: dilations=(2, 2)", "layer Conv2D: dilations=(2, 2)"),
+        ("include='all'; expected optimizer", "--include all; expected optimizer"),
         ("engine='threads', jobs=3", "--engine threads, --jobs 3"),
     ],
 )  # fmt: skip
