@@ -12,9 +12,9 @@ from report_records import HOSTILE, gaps, good, hostile, many, report_of, some
 
 from converter.reports import catalog
 
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
-]
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"
+)
 READY = "document.documentElement?.dataset.ready === (location.hash || '#')"
 NAMES = "[...document.querySelectorAll('#rows .open')].map((e) => e.textContent)"
 

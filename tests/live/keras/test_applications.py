@@ -3,12 +3,12 @@
 The Python that has Keras is this one, or the one that CONVERT_TENSORFLOW_PYTHON names.
 """
 
-import importlib.util
 import os
 import subprocess
 import sys
 
 import pytest
+from keras_python import HAS_KERAS
 from repository import ROOT
 
 from converter.verification.runners import PYTHON_VARIABLE
@@ -16,7 +16,6 @@ from converter.verification.runners import PYTHON_VARIABLE
 pytest.importorskip("onnxruntime")
 
 SCRIPT = ROOT / "tools/corpus/applications.py"
-HAS_KERAS = PYTHON_VARIABLE in os.environ or importlib.util.find_spec("keras") is not None
 FILES, SAVED = ["MobileNetV3Small"], ["MobileNet"]
 
 pytestmark = [

@@ -5,9 +5,7 @@ import pytest
 
 import converter
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # Keras's own, under numpy 2
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Keras's own, under numpy 2
 
 
 @pytest.mark.parametrize("container", ["m.h5", "m.keras", "m.weights.h5", "exported"])

@@ -1,31 +1,25 @@
 """A written `.keras` file beside its source: what is right passes, what is planted is found."""
 
-import importlib.util
-import os
 import zipfile
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from comparing import comparing
+from keras_python import NEEDS_KERAS
 from repository import ROOT
 
 import converter
 from converter.cli.app import run
 from converter.verification.keras_files import verify_keras
-from converter.verification.runners import PYTHON_VARIABLE
 from converter.write.keras import archive
 from formats.core.weights import Tensor
 from formats.errors import UsageError
 
 FIXTURES = ROOT / "fixtures" / "verify"
 ROWS = FIXTURES.parent / "keras_layers"
-HAS_KERAS = PYTHON_VARIABLE in os.environ or importlib.util.find_spec("keras") is not None
 
-pytestmark = [
-    pytest.mark.usefixtures("warm_tensorflow"),
-    pytest.mark.skipif(not HAS_KERAS, reason=f"no Keras here, nor by {PYTHON_VARIABLE}"),
-]
+pytestmark = NEEDS_KERAS
 
 
 def written(name, folder, edit=None):

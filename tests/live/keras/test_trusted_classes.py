@@ -3,7 +3,6 @@
 The Python that has Keras is this one, or the one that CONVERT_TENSORFLOW_PYTHON names.
 """
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import numpy as np
 import onnx_run
 import pytest
 from comparing import comparing
+from keras_python import NEEDS_KERAS
 from repository import SUPPORT
 
 from converter.child.process import PYTHON_VARIABLE
@@ -21,14 +21,7 @@ from converter.reading import read
 from converter.verification.graphs import verify_graph
 from formats.errors import UnsupportedError
 
-pytestmark = [
-    pytest.mark.usefixtures("warm_tensorflow"),
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        not os.environ.get(PYTHON_VARIABLE) and importlib.util.find_spec("keras") is None,
-        reason="needs Keras",
-    ),
-]
+pytestmark = [*NEEDS_KERAS, pytest.mark.timeout(600)]
 
 FOLDER = SUPPORT / "trust"
 TRUST = (Trusted("layers", FOLDER / "layers.py"),)

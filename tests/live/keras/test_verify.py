@@ -3,14 +3,13 @@
 The Python that has Keras is this one, or the one that CONVERT_TENSORFLOW_PYTHON names.
 """
 
-import importlib.util
 import json
-import os
 
 import h5py
 import numpy as np
 import pytest
 from comparing import comparing
+from keras_python import NEEDS_KERAS
 from onnx_run import write_onnx
 from repository import ROOT
 
@@ -19,18 +18,13 @@ from converter import passes
 from converter.cli.app import run
 from converter.lower import lower
 from converter.verification.graphs import verify_graph
-from converter.verification.runners import PYTHON_VARIABLE
 
 onnx = pytest.importorskip("onnx")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
 
 FIXTURES = ROOT / "fixtures" / "verify"
-HAS_KERAS = PYTHON_VARIABLE in os.environ or importlib.util.find_spec("keras") is not None
 
-pytestmark = [
-    pytest.mark.usefixtures("warm_tensorflow"),
-    pytest.mark.skipif(not HAS_KERAS, reason=f"no Keras here, nor by {PYTHON_VARIABLE}"),
-]
+pytestmark = NEEDS_KERAS
 
 
 def converted(name, folder, edit=None):

@@ -10,9 +10,7 @@ import converter
 
 FIXTURE = ROOT / "fixtures/demo/checkpoint.pt"
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture

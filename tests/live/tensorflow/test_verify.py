@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from comparing import comparing
+from onnx_by_hand import TYPES, value, written
 from onnx_run import write_onnx
 from repository import ROOT
 from tensorflow_server import stand_in
@@ -35,14 +36,10 @@ numpy_helper = pytest.importorskip("onnx.numpy_helper")
 FIXTURES = ROOT / "fixtures" / "verify_tensorflow"
 PYTHON = os.environ.get(PYTHON_VARIABLE)
 HAS_TENSORFLOW = PYTHON is not None or importlib.util.find_spec("tensorflow") is not None
-TYPES = {
-    "float32": 1, "uint8": 2, "int32": 6, "int64": 7, "string": 8, "bool": 9, "float16": 10,
-    "float64": 11,
-}  # fmt: skip
 
-pytestmark = [
-    pytest.mark.skipif(not HAS_TENSORFLOW, reason=f"no TensorFlow here, nor by {PYTHON_VARIABLE}"),
-]
+pytestmark = pytest.mark.skipif(
+    not HAS_TENSORFLOW, reason=f"no TensorFlow here, nor by {PYTHON_VARIABLE}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,25 +51,6 @@ def server(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def warm(server, monkeypatch):
     monkeypatch.setenv(PYTHON_VARIABLE, str(server))
-
-
-def value(name, dtype, *shape):
-    return helper.make_tensor_value_info(name, TYPES[dtype], shape)
-
-
-def written(path, nodes, inputs, outputs, weights=()):
-    """Write a graph by hand; nodes are (op, inputs, outputs, attributes)."""
-    made = []
-    for op, given, results, *attributes in nodes:
-        kind = {"domain": "ai.onnx.ml"} if op == "LabelEncoder" else {}
-        made.append(helper.make_node(
-            op, given.split(), results.split(), **kind, **(attributes[0] if attributes else {})
-        ))  # fmt: skip
-    initializers = [numpy_helper.from_array(np.asarray(w), n) for n, w in dict(weights).items()]
-    graph = helper.make_graph(made, "g", inputs, outputs, initializers)
-    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
-    return path
 
 
 def weights_of(bundle):

@@ -27,9 +27,7 @@ import torch_programs as programs  # noqa: E402
 import torch_zoo as zoo  # noqa: E402
 from tensorflow_server import stand_in  # noqa: E402
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")
 TRUST = parse_trust([
     f"torch_zoo={SUPPORT / 'torch_zoo.py'}", f"torch_programs={SUPPORT / 'torch_programs.py'}",
 ])  # fmt: skip
@@ -166,7 +164,7 @@ def test_converted_and_verified(name, tmp_path, animals, monkeypatch):
         comparison=Comparison(seed=3),
     )  # fmt: skip
     made = converter.convert(source, to="portable", out=tmp_path / "out", options=options)
-    assert made.graph.status == "passed"
+    assert made.verification.graph.status == "passed"
     assert (tmp_path / "out" / "model.onnx").stat().st_size < source.stat().st_size
 
 

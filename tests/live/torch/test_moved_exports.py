@@ -5,10 +5,9 @@ import zipfile
 from unittest import mock
 
 import pytest
+from moved_programs import move_export as move
+from moved_programs import records
 from repository import ROOT
-
-from converter.devices.torch.programs import move_program
-from formats.artifact import Artifact
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -19,18 +18,6 @@ pytestmark = [
 MOVED = ROOT / "fixtures/torch_moved"
 EXPECTED = json.loads((MOVED / "expected.json").read_text())["exported"]
 OWN = ("version", ".data/version", "byteorder", ".data/serialization_id")
-
-
-def move(source, device, folder, name="moved.pt2"):
-    path = folder / name
-    path.unlink(missing_ok=True)
-    move_program(Artifact(source), "exported_program", device, path)
-    return path
-
-
-def records(path):
-    with zipfile.ZipFile(path) as archive:
-        return {n.partition("/")[2]: archive.read(n) for n in archive.namelist()}
 
 
 class Model(torch.nn.Module):

@@ -7,9 +7,9 @@ module on the GPU, and what it writes must be what moving the CPU's trace gives,
 import importlib.util
 import json
 import sys
-import zipfile
 
 import pytest
+from moved_programs import records
 from repository import ROOT
 
 from converter.devices.torch.programs import move_program
@@ -22,7 +22,7 @@ EXPECTED = json.loads((MOVED / "expected.json").read_text())
 
 
 @pytest.fixture
-def compute_tensor(torch):
+def made(torch):
     """Return the script that made the fixtures, and its models."""
     spec = importlib.util.spec_from_file_location("make_moved", MOVED / "make.py")
     module = importlib.util.module_from_spec(spec)
@@ -30,11 +30,6 @@ def compute_tensor(torch):
     spec.loader.exec_module(module)
     yield module
     del sys.modules["make_moved"]
-
-
-def records(path):
-    with zipfile.ZipFile(path) as archive:
-        return {n.partition("/")[2]: archive.read(n) for n in archive.namelist()}
 
 
 def near(torch, found, expected):

@@ -1,15 +1,14 @@
 """TorchScript archives that are moved, held against torch: its writer, its loader, its results."""
 
 import json
-import zipfile
 
 import pytest
+from moved_programs import move_script as move
+from moved_programs import records
 from repository import ROOT
 
 from converter import convert
-from converter.devices.torch.programs import move_program
 from converter.options import Options
-from formats.artifact import Artifact
 from formats.core.bundle import TensorSpec
 
 torch = pytest.importorskip("torch")
@@ -20,18 +19,6 @@ pytestmark = [
 
 MOVED = ROOT / "fixtures/torch_moved"
 EXPECTED = json.loads((MOVED / "expected.json").read_text())
-
-
-def move(source, device, folder, name="moved.pt"):
-    path = folder / name
-    path.unlink(missing_ok=True)
-    move_program(Artifact(source), "torchscript", device, path)
-    return path
-
-
-def records(path):
-    with zipfile.ZipFile(path) as archive:
-        return {n.partition("/")[2]: archive.read(n) for n in archive.namelist()}
 
 
 class Block(torch.nn.Module):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from comparing import comparing
+from onnx_by_hand import TYPES, value, written
 from tensorflow_server import stand_in
 
 import converter
@@ -41,8 +42,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
-TYPES = {"float32": 1, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11,
-         "bfloat16": 16}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -54,25 +53,6 @@ def server(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def warm(server, monkeypatch):
     monkeypatch.setenv(TORCH_PYTHON_VARIABLE, str(server))
-
-
-def value(name, dtype, *shape):
-    return helper.make_tensor_value_info(name, TYPES[dtype], shape)
-
-
-def written(path, nodes, inputs, outputs, weights=()):
-    """Write a graph by hand; nodes are (op, inputs, outputs, attributes)."""
-    made = [
-        helper.make_node(
-            op, given.split(), results.split(), **(attributes[0] if attributes else {})
-        )
-        for op, given, results, *attributes in nodes
-    ]
-    initializers = [numpy_helper.from_array(np.asarray(w), n) for n, w in dict(weights).items()]
-    graph = helper.make_graph(made, "g", inputs, outputs, initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    onnx.save(model, path)
-    return path
 
 
 # -- one model in every form, and its faults -----------------------------------------------------

@@ -1,17 +1,18 @@
 """Archives of torch.export that are moved: graph, tables, torch files inside; without torch."""
 
-import io
 import json
 import random
 import zipfile
 
 import pytest
+from moved_programs import move_export as move
+from moved_programs import records
 from repository import FIXTURES
 
 from converter import convert
 from converter.devices.names import parse_torch_device
 from converter.devices.torch import exported
-from converter.devices.torch.programs import check_device, move_program
+from converter.devices.torch.programs import check_device
 from converter.options import Options
 from formats.artifact import Artifact
 from formats.errors import ConvertError, UnsupportedError, VerificationError
@@ -19,19 +20,6 @@ from formats.torch import export as torch_export
 
 MOVED = FIXTURES / "torch_moved"
 CPU = [MOVED / "exported-cpu.pt2", *sorted(FIXTURES.glob("torch/*.pt2"))]
-
-
-def move(source, device, folder, name="moved.pt2"):
-    path = folder / name
-    path.unlink(missing_ok=True)
-    move_program(Artifact(source), "exported_program", device, path)
-    return path
-
-
-def records(data):
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        assert archive.testzip() is None
-        return {n.partition("/")[2] or n: archive.read(n) for n in archive.namelist()}
 
 
 def of_records(path, source, **changed):

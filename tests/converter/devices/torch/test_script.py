@@ -11,12 +11,14 @@ import sys
 import zipfile
 
 import pytest
+from moved_programs import move_script as move
+from moved_programs import records
 from repository import FIXTURES
 
 from converter import convert
 from converter.child.process import TORCH_PYTHON_VARIABLE
 from converter.devices.names import parse_torch_device
-from converter.devices.torch.programs import check_device, move_program
+from converter.devices.torch.programs import check_device
 from converter.devices.torch.tags import retag_pickle
 from converter.options import Options
 from converter.verification.runners import TORCH_EXTRA
@@ -40,19 +42,6 @@ from formats.torch import script as torch_script
 MOVED = FIXTURES / "torch_moved"
 OLD = [p for p in sorted(FIXTURES.glob("torch/*script*.pt")) if "quantized" not in p.name]
 QUIET = Options(verify="weights")
-
-
-def move(source, device, folder, name="moved.pt"):
-    path = folder / name
-    path.unlink(missing_ok=True)
-    move_program(Artifact(source), "torchscript", device, path)
-    return path
-
-
-def records(path):
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
-        return {n.partition("/")[2]: archive.read(n) for n in archive.namelist()}
 
 
 def of_records(path, changed, source):
