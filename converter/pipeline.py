@@ -127,7 +127,9 @@ def steps(
             source, bundle, plan, written, weights, target.format, options
         )
         verification.check(options)
-        digests = plan.record(written, verification.manifest(options), sync=sync)
+        signatures = [file.graph.signature for file in plan.graph_files()]
+        evidence = verification.manifest(len(plan.bundle.weights), signatures)
+        digests = plan.record(written, evidence, sync=sync)
         for file in artifact.opened.values():
             file.check_unchanged()
         if sync:

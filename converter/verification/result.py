@@ -1,6 +1,6 @@
 """What a verification found, and how far it reached: the one rule, for all who report it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from converter.notebook import render_table
@@ -123,13 +123,18 @@ class Verification:
                 else f"nothing was compared, and {needed!r} was asked for"
             )
 
-    def manifest(self, options: Options) -> dict[str, JSON]:
-        """Return it as manifests have it: the same conversion gives the same bytes each time."""
+    def manifest(self, tensors: int, signatures: Sequence[str]) -> dict[str, JSON]:
+        """Return it as manifests have it: the same conversion gives the same bytes each time.
+
+        Args:
+            tensors: How many there are in the output.
+            signatures: Of its graphs, the default one first.
+        """
         weights = self.weights
-        reason = "--verify none" if options.verify == "none" else "there are no tensors"
+        reason = "--verify none" if tensors else "there are no tensors"
         passed = "the output was read again and compared bit for bit with the source"
         reports = {name: _without_time(report.plain()) for name, report in self.graphs.items()}
-        first, *others = reports or ("",)
+        first, *others = signatures or ("",)
         return {
             "reached": self.level,
             "weights": {
@@ -139,7 +144,7 @@ class Verification:
                 "bytes": 0 if weights is None else weights.nbytes,
             },
             "graph": reports.get(first),
-            **({"graphs": {name: reports[name] for name in others}} if others else {}),
+            **({"graphs": {name: reports.get(name) for name in others}} if others else {}),
         }
 
 
