@@ -1,9 +1,9 @@
 """The child that has torch export a graph: ``python torch_exporter.py FOLDER``.
 
-Plain, and nothing of the project but the files beside it, so that any Python (3.10 and later) that
-has torch can use it. ``question.json`` says what `torch_loading` wants to know of the source, and
+It imports nothing of the project but the files in this folder, so that any Python (3.10 and later)
+with torch can run it. ``question.json`` has what `torch_loading` needs to load the source, and
 
-    inputs     name, dtype and shape of each input, a word for a dynamic axis; none for a program
+    inputs     name, dtype and shape of each input, a name for a dynamic axis; none for a program
                that records its own
     values     files of example inputs, by name, where there are any
     exporters  ``export`` and ``torchscript``, in the order to try them
@@ -13,10 +13,10 @@ and ``answer.json`` has ``status`` and what goes with it:
 
     done       ``exporter``, ``versions``, ``notes``, ``axes`` that were asked for, ``model.onnx``
     absent     torch, or what its exporter needs (``lacking``), is not here
-    refused    it would run code that nobody trusts
-    mismatch   the state dict is not the factory's module's
-    inputs     names (``parameters``) of what the program takes, where inputs are missing or others
-    failed     torch does not load it, run it, or export it; ``error`` says who said what
+    refused    it would run untrusted code
+    mismatch   the state dict does not fit the factory's module
+    inputs     inputs are missing or do not fit; ``parameters`` has the program's
+    failed     torch does not load it, run it, or export it; ``error`` says why
 """
 
 import contextlib
@@ -34,12 +34,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# What a dynamic axis has in an example: torch takes sizes of 0 and 1 for constants, and whoever
-# folds something sees by these sizes which is which.
+# Sizes of dynamic axes in examples: torch treats sizes of 0 and 1 as constants, and constant
+# folding must be able to tell axes apart by their sizes.
 BATCH = 2
 LENGTHS = (16, 32, 64, 128, 224, 512)
 BATCHES = ("batch", "batch_size", "n", "b")
-LARGEST_FILE = 1 << 30  # bytes of weights; past that they stand beside the graph
+LARGEST_FILE = 1 << 30  # bytes of weights; larger ones are in a file of their own
 # fmt: off
 NOISE = (
     "no signature found", "is deprecated", "legacy TorchScript-based", "will be removed",
@@ -52,19 +52,19 @@ DEPRECATED = (DeprecationWarning, FutureWarning, PendingDeprecationWarning)
 
 
 class InputsError(Exception):
-    """Inputs are missing, or others than the program takes."""
+    """Inputs are missing, or are not the program's."""
 
 
 @dataclass
 class Source:
-    """What is exported, and on what.
+    """A source to export, with example inputs.
 
     Attributes:
         loaded: As `torch_loading` returns it.
         names: Of the inputs, flat and in order.
-        args: Example inputs, as the program is called.
-        kwargs: Those that it is called with by name.
-        axes: Name of an input → its dynamic axes, by number.
+        args: Positional example inputs.
+        kwargs: Example inputs that are passed by name.
+        axes: Name of an input → its dynamic axes, by index.
     """
 
     loaded: Any
@@ -140,7 +140,7 @@ CALLED = {"export": "torch.export", "torchscript": "torch.jit"}
 
 
 def reason(error: BaseException) -> str:
-    """Return what torch says in one line: of a report or a traceback, what it is about."""
+    """Return an error as one line: of a report or a traceback, its summary."""
     text = str(error).partition("## Exception summary")[2] or str(error)
     if "Traceback of TorchScript" in text:
         text = text.rstrip().rpartition("\n")[2]
@@ -154,10 +154,10 @@ def reason(error: BaseException) -> str:
 def _source(
     torch: Any, loading: Any, loaded: Any, question: Mapping[str, Any], folder: Path
 ) -> Source:
-    """Return what is exported, with inputs on which it runs.
+    """Return the source with example inputs on which it runs.
 
     Raises:
-        InputsError: They are missing or others.
+        InputsError: They are missing, or are not the program's.
     """
     if loaded.program is not None and not question["inputs"]:
         return _recorded(torch, loaded)
@@ -198,7 +198,7 @@ def _source(
 def _bound(
     specs: Sequence[Mapping[str, Any]], args: Sequence[Any], parameters: Sequence[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments by place as far as there is no gap among them, and by name from there."""
+    """Return leading arguments by position, and those after a missing one by name."""
     by_place: list[Any] = []
     by_name: dict[str, Any] = {}
     for spec, value in zip(specs, args, strict=True):
@@ -213,7 +213,7 @@ def _bound(
 def example(
     torch: Any, spec: Mapping[str, Any], length: int, values: Mapping[str, str], folder: Path
 ) -> Any:
-    """Return an example input: one that is given, or numbers of the kind that most models take."""
+    """Return an example input: a recorded one, or values that most models accept."""
     dtype = getattr(torch, spec["dtype"])
     value = values.get(spec.get("value", spec["name"]))
     if value is not None:
@@ -260,7 +260,7 @@ def _tree(torch: Any) -> Any:
 
 
 def guess(module: Any) -> list[Any]:
-    """Return dtype and shape of what the first tensor of a module is likely applied to."""
+    """Return the likely dtype and shape of a module's input, from its first weight."""
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.ndim in (3, 4, 5) and name.endswith("weight"):
             return ["float32", ["batch", tensor.shape[1], *SPATIAL[tensor.ndim]]]
@@ -275,7 +275,7 @@ def guess(module: Any) -> list[Any]:
 
 
 def output_names(torch: Any, source: Source) -> list[str]:
-    """Return names for a program's outputs: keys where it yields a dict, else numbers."""
+    """Return names for a program's outputs: keys if it returns a dict, else indices."""
     result = source.loaded.module(*source.args, **source.kwargs)
     if isinstance(result, torch.Tensor):
         return ["output"]
@@ -284,7 +284,7 @@ def output_names(torch: Any, source: Source) -> list[str]:
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what a program returns, with the keys and numbers that lead to it."""
+    """Yield the values that a program returns, with their paths of keys and indices."""
     if hasattr(value, "items"):
         pairs: Any = value.items()
     elif isinstance(value, (tuple, list)):
@@ -298,7 +298,7 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def output_axes(torch: Any, source: Source, names: list[str]) -> dict[str, dict[int, str]]:
-    """Return which axes of outputs are as long as dynamic ones of inputs, found by trying."""
+    """Return the axes of outputs that have the sizes of dynamic axes of inputs, by running it."""
     found: dict[str, dict[int, str]] = {}
     values = dict(zip(source.names, (*source.args, *source.kwargs.values()), strict=True))
     before = [v.shape for v in tensors(torch, source.loaded.module(*source.args, **source.kwargs))]
@@ -325,7 +325,7 @@ def output_axes(torch: Any, source: Source, names: list[str]) -> dict[str, dict[
 
 
 def tensors(torch: Any, result: Any) -> list[Any]:
-    """Return the tensors of what a program returns."""
+    """Return the tensors in a program's result."""
     if isinstance(result, torch.Tensor):
         return [result]
     return [value for _, value in flat(result) if isinstance(value, torch.Tensor)]
@@ -350,11 +350,13 @@ def _export(
 
 
 def keep_normalisations() -> None:
-    """Have the optimizer fold no batch normalisation: the weights shall stay the source's.
+    """Turn off the folding of batch normalization, so that the weights stay the source's.
 
-    Whoever writes a file that holds its weights folds them then, and runtimes do when they load.
+    Passes fold it when a self-contained file is written, and runtimes when they load one.
     """
-    with contextlib.suppress(ImportError, AttributeError):  # it has been otherwise, and may be
+    with contextlib.suppress(
+        ImportError, AttributeError
+    ):  # private, and different in other versions
         rewriter: Any = importlib.import_module("onnxscript.rewriter")
         folding = importlib.import_module("onnxscript.rewriter.rules.common._fuse_batchnorm")
         known = rewriter._DEFAULT_REWRITE_RULES
@@ -363,10 +365,10 @@ def keep_normalisations() -> None:
 
 
 def check(path: Path) -> None:
-    """Raise where a file is none that a runtime would take: exporters write such, too.
+    """Check a file with onnx: exporters write invalid ones, too.
 
     Raises:
-        Exception: What onnx says of it.
+        Exception: The error of onnx's checker.
     """
     if importlib.util.find_spec("onnx") is None:
         return
@@ -395,7 +397,7 @@ def exported(torch: Any, source: Source) -> Any:
 
 
 def dynamic_shapes(torch: Any, source: Source) -> Any:
-    """Return which axes of each input are dynamic, as torch.export wants it said; None if none."""
+    """Return the dynamic axes of each input in torch.export's format; None if there are none."""
     if not any(source.axes.values()):
         return None
     made = {n: torch.export.Dim(n) for axes in source.axes.values() for n in axes.values()}
@@ -405,7 +407,7 @@ def dynamic_shapes(torch: Any, source: Source) -> Any:
 def _torchscript(
     torch: Any, source: Source, opset: int, outputs: list[str], path: Path
 ) -> dict[str, Any]:
-    """Export through TorchScript: traced, or as it is."""
+    """Export through TorchScript, tracing where necessary."""
     if source.loaded.program is not None and any(recorded_axes(source).values()):
         raise ValueError("it would fix the dynamic sizes of an exported program")
     axes = {**source.axes, **output_axes(torch, source, outputs)}
@@ -433,13 +435,13 @@ def recorded_axes(source: Source) -> dict[str, dict[int, str]]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Forget what exporters print."""
+    """Discard what exporters print."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield
 
 
 def _words(caught: Sequence[Any]) -> list[str]:
-    """Return what was warned of, without what says nothing of the model."""
+    """Return the warnings that are about the model."""
     words = []
     for warning in caught:
         text = " ".join(str(warning.message).split())[:300]
@@ -450,7 +452,7 @@ def _words(caught: Sequence[Any]) -> list[str]:
 
 
 def _beside(name: str) -> Any:
-    """Return a module that lies beside this file, which is no place to import from."""
+    """Return a module in this file's folder, which is not on the import path."""
     spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -459,9 +461,9 @@ def _beside(name: str) -> Any:
 
 
 if __name__ == "__main__":
-    # This file's folder is no place to import from: its modules may be called like others'.
+    # Modules of this file's folder must not shadow others of the same name.
     if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
         del sys.path[0]
     main(Path(sys.argv[1]))
     sys.stdout.flush()
-    os._exit(0)  # what torch does before it ends takes a fifth of its time
+    os._exit(0)  # torch's cleanup takes a fifth of the time

@@ -1,13 +1,13 @@
-"""What torch would run or reach while it loads an artifact: refused before it is loaded.
+"""Refuse an artifact that would run code or access files while torch loads it.
 
-Plain, and nothing of the project, so that any Python (3.10 and later) that has torch can use it,
-in a child process and nowhere else. What is looked at, and why:
+This runs only in a child process, and imports nothing of the project, so that any Python (3.10 and
+later) with torch can run it. Checked, and why:
 
-- TorchScript is a language of its own, but ``torch.save`` and ``torch.from_file`` are in it, and
+- TorchScript is a language of its own, but it includes ``torch.save`` and ``torch.from_file``, and
   ``__setstate__`` runs while an archive is loaded.
-- torch.export.load opens pickles without restriction where a restricted attempt fails, gives
-  expressions to sympy, which evaluates them as Python, and takes any dotted name under ``torch``
-  for an operator: ``torch.ops.load_library`` among them.
+- torch.export.load opens pickles without restriction if a restricted attempt fails, passes
+  expressions to sympy, which evaluates them as Python, and accepts any dotted name under ``torch``
+  as an operator, ``torch.ops.load_library`` included.
 
 Seen in: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/serialize.py
 """
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-MAX_TEXT_BYTES = 256 << 20  # of one member that is read as text
+MAX_TEXT_BYTES = 256 << 20  # of one text member
 PROGRAM = re.compile(r"(.*/)?(models/.+|serialized_exported_program)\.json", re.DOTALL)
 CONFIG = re.compile(r"(.*/)?data/(weights|constants)/.+_config\.json", re.DOTALL)
 PICKLED = re.compile(
@@ -33,7 +33,7 @@ PICKLED = re.compile(
 # Data of other kinds is compiled code: data/aotinductor is a library that loading runs.
 OTHER = re.compile(r"(.*/)?data/(?!(weights|constants|sample_inputs)/).+", re.DOTALL)
 END = struct.Struct("<4s4H2LH")  # APPNOTE 4.3.16, end of central directory record
-UNTOLD = 0xFFFFFFFF  # in a 32-bit field: zip64 says it
+IN_ZIP64 = 0xFFFFFFFF  # in a 32-bit field: zip64 has the value
 
 # -- TorchScript ---------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ CODE_IN_SPECS = ("default_factory_module", "__enum__")  # what a tree's specific
 
 
 class RefusedError(Exception):
-    """Loading or running the source would run code that nobody trusts, or touch files."""
+    """Loading or running the source would run untrusted code or access files."""
 
 
 def refuse_script(path: str) -> None:
@@ -97,10 +97,10 @@ def refuse_script(path: str) -> None:
 
 
 def refuse_nodes(module: Any) -> None:
-    """Refuse a ScriptModule that is loaded, one of whose graphs has such an operation.
+    """Refuse a loaded ScriptModule whose graphs access files or call Python.
 
     Raises:
-        RefusedError: One has.
+        RefusedError: One does.
     """
     kinds = {kind for graph in _graphs(module) for kind in _kinds(graph)} & REFUSED_NODES
     if kinds:
@@ -121,7 +121,7 @@ def _kinds(block: Any) -> Iterator[str]:
 
 
 def refuse_exported(torch: Any, path: str) -> None:
-    """Refuse a .pt2 archive that has more than a program of known operators, and tensors.
+    """Refuse a .pt2 archive that has anything but a program of known operators, and tensors.
 
     Raises:
         RefusedError: It has.
@@ -143,9 +143,9 @@ def refuse_exported(torch: Any, path: str) -> None:
 
 
 def _check_archive(archive: zipfile.ZipFile, path: str) -> None:
-    """Refuse an archive in which torch's own reader may see others than these members.
+    """Refuse an archive in which torch's reader may see other members than zipfile does.
 
-    It knows neither comments nor bytes in front, and takes names of either case for the same.
+    torch's reader supports neither comments nor leading bytes, and ignores the case of names.
     """
     names = [info.filename.casefold() for info in archive.infolist()]
     if len(set(names)) < len(names):
@@ -153,8 +153,8 @@ def _check_archive(archive: zipfile.ZipFile, path: str) -> None:
     with Path(path).open("rb") as f:
         f.seek(-END.size, io.SEEK_END)
         mark, *_, offset, comment = END.unpack(f.read(END.size))
-    is_told = offset in (archive.start_dir, UNTOLD)
-    if mark != b"PK\5\6" or comment or not is_told:
+    is_at_start = offset in (archive.start_dir, IN_ZIP64)
+    if mark != b"PK\5\6" or comment or not is_at_start:
         raise RefusedError("there are bytes in front of the archive, or behind it")
     first = min((info.header_offset for info in archive.infolist()), default=0)
     if first:
@@ -185,11 +185,11 @@ def _check_payloads(torch: Any, archive: zipfile.ZipFile, folder: str, said: Any
 
 
 def _check_pickle(torch: Any, archive: zipfile.ZipFile, name: str) -> None:
-    """Refuse a pickle that torch opens only without its restrictions."""
+    """Refuse a pickle that ``torch.load(weights_only=True)`` does not open."""
     try:
         data = archive.read(name)
     except KeyError:
-        return  # torch will say so
+        return  # torch reports it
     if not data:
         return
     try:
@@ -200,7 +200,7 @@ def _check_pickle(torch: Any, archive: zipfile.ZipFile, name: str) -> None:
 
 
 def _check_program(value: Any, where: str) -> None:
-    """Refuse names and expressions of a program that are none of torch.export's."""
+    """Refuse names and expressions of a program that torch.export does not write."""
     todo: list[tuple[str, Any]] = [("", value)]
     while todo:
         key, found = todo.pop()
@@ -229,7 +229,7 @@ def _check_text(key: str, text: str, where: str) -> None:
 
 
 def _check_expression(text: str, where: str, *, is_guard: bool) -> None:
-    """Refuse an expression that sympy or Python would take for more than arithmetic on sizes."""
+    """Refuse an expression that is more than arithmetic on sizes."""
     refusal = RefusedError(f"{where} has the expression {text[:80]!r}")
     try:
         tree = ast.parse(text, mode="eval")
@@ -242,7 +242,7 @@ def _check_expression(text: str, where: str, *, is_guard: bool) -> None:
 
 def _is_plain(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
-        # A text is the name of a Symbol: one that sympy would not evaluate as anything else.
+        # A string is the name of a Symbol that sympy does not evaluate as anything else.
         is_number = isinstance(node.value, int | float)
         return is_number or (isinstance(node.value, str) and bool(SYMBOL.fullmatch(node.value)))
     if isinstance(node, ast.Name):
@@ -254,7 +254,7 @@ def _is_plain(node: ast.AST) -> bool:
 
 
 def _is_of_guard(node: ast.AST) -> bool:
-    """Tell what guards have besides: ``L['x'].size()[0]``."""
+    """Return whether only guards have the node: ``L['x'].size()[0]``."""
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and not node.args and not node.keywords
     if isinstance(node, ast.Attribute):
@@ -265,5 +265,5 @@ def _is_of_guard(node: ast.AST) -> bool:
 
 
 def is_zip(path: str) -> bool:
-    """Tell whether a file is a zip archive."""
+    """Return whether a file is a zip archive."""
     return Path(path).is_file() and zipfile.is_zipfile(path)

@@ -1,18 +1,18 @@
-"""Torch sources, loaded by torch: in a child process, and in nothing else.
+"""Load a torch source with torch, in a child process.
 
-Plain, and nothing of the project but the files beside it, so that any Python (3.10 and later) that
-has torch can use it: the child that exports a graph, and the child that runs the source to verify
-one, load it through this one file. A question says
+This runs only in a child process, and imports nothing of the project but the files in this folder,
+so that any Python (3.10 and later) with torch can run it. Both the child that exports a graph and
+the child that runs the source to verify one load it with this module. A question has
 
     form        ``torchscript``, ``exported_program``, ``torch_modules`` or ``state_dict``
     source      path of the artifact; for ``state_dict`` also a .safetensors file, or a folder
     arch        for ``state_dict``: ``{"factory": "module:name", "arguments": {…} or […]}``
-    trusted     modules of the user's, name and path, whose classes a pickle may have
-    root        where the project is, which imports those
+    trusted     the user's modules, name and path, whose classes a pickle may use
+    root        folder of the project, which imports these
 
-A pickled module may have classes of torch.nn and of the libraries in `LIBRARIES`, and those of
-trusted modules; a class of ``__main__`` is looked for in trusted modules by its name. Nothing else
-that a pickle names is found. What is loaded is in evaluation mode.
+A pickled module may use classes of torch.nn, of the libraries in `LIBRARIES`, and of trusted
+modules. A class of ``__main__`` is looked up in trusted modules by its name. All other names in a
+pickle are refused. Loaded modules are in evaluation mode.
 """
 
 import enum
@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any
 
 LIBRARIES = ("torchvision", "timm", "transformers", "torchaudio")
-# Classes are taken from here when they are modules, configurations or enumerations.
+# Classes of these are allowed if they are modules, configurations or enumerations.
 NN = ("torch.nn.", "torch.ao.nn.", "torch.ao.quantization.stubs", "torch.ao.quantization.observer")
 CONFIGURATIONS = ("PretrainedConfig", "PreTrainedConfig", "GenerationConfig")
-# What pickles of tensors and of plain values are made with, besides classes of storages.
+# Functions and classes in pickles of tensors and plain values, besides classes of storages.
 # fmt: off
 REBUILDING: Mapping[str, frozenset[str]] = {
     "torch._utils": frozenset((
@@ -81,13 +81,13 @@ PARALLEL = {
 }
 
 
-# No class of an allowed library may fetch code, or weights, while a pickle is opened.
+# No class of an allowed library may download code or weights while a pickle is opened.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-MAX_DEPTH = 4  # of dicts that a module lies in
+MAX_DEPTH = 4  # of nested dicts that are searched for a module
 
 
 def beside(name: str) -> Any:
-    """Return a module that lies beside this file, which is no place to import from."""
+    """Return a module in this file's folder, which is not on the import path."""
     spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -100,12 +100,12 @@ RefusedError, MismatchError = guard.RefusedError, states.MismatchError
 
 @dataclass
 class Loaded:
-    """A source that is loaded.
+    """A loaded source.
 
     Attributes:
-        module: What is called: a ScriptModule, an nn.Module, or an exported program's module.
-        program: The ExportedProgram, where it is one.
-        notes: What was done otherwise than torch does it by itself.
+        module: The callable: a ScriptModule, an nn.Module, or an exported program's module.
+        program: The ExportedProgram, if it is one.
+        notes: What was done differently from plain torch.
         renamed: For a state dict: the module's name of a tensor → its name in the file.
     """
 
@@ -121,11 +121,11 @@ def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded
     Args:
         torch: The module.
         question: As above.
-        device: In torch's words.
+        device: Its name in torch.
 
     Raises:
-        RefusedError: It would run code that nobody trusts.
-        MismatchError: The factory's module is not this state dict's.
+        RefusedError: It would run untrusted code.
+        MismatchError: The state dict does not fit the factory's module.
         Exception: Whatever torch raises.
     """
     loader: Callable[[Any, Mapping[str, Any], str], Loaded] = {
@@ -211,7 +211,7 @@ def _unwrapped(module: Any, notes: list[str]) -> Any:
 
 
 def _wrapper(torch: Any) -> type:
-    """Return what stands for DataParallel, whose devices are not here."""
+    """Return a replacement of DataParallel, whose devices are not available."""
 
     class Wrapper(torch.nn.Module):  # type: ignore[misc]
         is_wrapper = True
@@ -228,7 +228,7 @@ def _wrapper(torch: Any) -> type:
 
 
 class Finder:
-    """Finds what a pickle names, of what it may name."""
+    """Looks up the names in a pickle that are allowed."""
 
     def __init__(self, torch: Any, trusted: Mapping[str, Any]) -> None:
         self.torch = torch
@@ -236,7 +236,7 @@ class Finder:
         self.wrapper = _wrapper(torch)
 
     def as_module(self) -> Any:
-        """Return what stands for the module ``pickle`` in torch.load."""
+        """Return a replacement of the module ``pickle`` for torch.load."""
         found = self.find
 
         class Unpickler(pickle.Unpickler):  # noqa: TID251 - with an allow-list
@@ -255,10 +255,10 @@ class Finder:
         )  # fmt: skip
 
     def find(self, module: str, name: str) -> Any:
-        """Return a class or function of those that a pickle may name.
+        """Return an allowed class or function by its name.
 
         Raises:
-            RefusedError: It may not.
+            RefusedError: It is not allowed.
         """
         if not name.isidentifier():  # a path of attributes
             raise RefusedError(f"names {module}.{name}")
@@ -283,7 +283,7 @@ class Finder:
         raise RefusedError(f"needs {module}.{name}, which is nobody's that is known: {what}")
 
     def own(self, module: str, name: str) -> Any:
-        """Return what a trusted module has of that name."""
+        """Return an attribute of a trusted module by its name; None if there is none."""
         for trusted, loaded in self.trusted.items():
             if module == trusted or module.startswith(f"{trusted}."):
                 inside = loaded if module == trusted else importlib.import_module(module)
@@ -295,7 +295,7 @@ class Finder:
         return None
 
     def is_known(self, value: Any) -> bool:
-        """Tell a class of a library that is a module, a configuration or an enumeration."""
+        """Return whether a value is a class of modules, configurations or enumerations."""
         if not isinstance(value, type):
             return False
         if issubclass(value, (self.torch.nn.Module, enum.Enum)):
@@ -308,7 +308,7 @@ def _is_scalar(name: str) -> bool:
 
 
 def _trusted(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the modules of the user's, imported, by name."""
+    """Return the user's trusted modules, imported, by name."""
     found: dict[str, Any] = {}
     for module, path in question.get("trusted") or ():
         if question["root"] not in sys.path:
@@ -327,10 +327,10 @@ def _with_factory(torch: Any, question: Mapping[str, Any], device: str) -> Loade
 
 
 def built(torch: Any, question: Mapping[str, Any]) -> Any:
-    """Return the module that a factory makes.
+    """Return the module that a factory creates.
 
     Raises:
-        ValueError: It makes none.
+        ValueError: It creates something else.
     """
     trusted = _trusted(question)
     said = question["arch"]
@@ -349,7 +349,7 @@ def built(torch: Any, question: Mapping[str, Any]) -> Any:
 
 
 def parameters(module: Any) -> list[str]:
-    """Return the names of what ``forward`` takes."""
+    """Return the names of the parameters of ``forward``."""
     schema = getattr(getattr(module, "forward", None), "schema", None)
     if schema is not None:
         return [argument.name for argument in schema.arguments if argument.name != "self"]

@@ -1,8 +1,8 @@
-"""State dicts, read by torch and put into the module that a factory of the user's makes.
+"""Load a state dict with torch into the module that the user's factory creates.
 
-Plain, and nothing of the project, as the files beside it. A checkpoint is searched for dicts of
-tensors; the one whose names are the module's is taken, with what wrappers add to names taken off,
-and it must be all of them and no others.
+Imports nothing of the project, as the other files of the child. A checkpoint is searched for dicts
+of tensors. The one with the module's names is taken, after prefixes of wrappers are removed. It
+must have all tensors of the module and no others.
 """
 
 import collections
@@ -13,9 +13,9 @@ from typing import Any
 
 # The same prefixes as in converter/normalise/prefixes.py.
 ANYWHERE = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-MAX_DEPTH = 4  # of dicts that a state dict lies in
+MAX_DEPTH = 4  # of nested dicts that are searched
 SHOWN = 5  # names in a message
-MAX_HEADER_BYTES = 100 << 20  # of a .safetensors file, as its own library has it
+MAX_HEADER_BYTES = 100 << 20  # of a .safetensors file, the limit of its own library
 SAFETENSORS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
     "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",

@@ -1,1 +1,1 @@
-"""Keras models of any age as `.keras` files that today's Keras loads, without Keras."""
+"""Write Keras models of any version as `.keras` files that the current Keras loads."""

@@ -1,4 +1,4 @@
-"""A `.keras` file from a bundle: planned as a whole, written, and read again to be compared."""
+"""The target ``keras``: a `.keras` file that the current Keras loads."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from converter.options import Options
 from converter.version import VERSION
 from converter.write.keras import config_values
 from converter.write.keras.configuration import Configuration
-from converter.write.keras.custom_layers import own_layers
+from converter.write.keras.custom_layers import find_custom_layers
 from converter.write.keras.tensorflow_ops.rewriting import replace_tensorflow_calls
 from converter.write.keras.training import compile_config
 from converter.write.keras.weight_paths import Store
@@ -43,11 +43,11 @@ class KerasFile:
     """A `.keras` file that can be written.
 
     Attributes:
-        config: What ``config.json`` says.
-        variables: Path in the weights' store → tensor, as it will stand there.
-        changed: How many of them are not as the source has them.
-        notes: What today's Keras does otherwise where that hardly matters, and what is left out.
-        user: Metadata of the user's that the source carries.
+        config: The content of ``config.json``.
+        variables: Path in the weight store → tensor.
+        changed: How many of them differ in layout from the source.
+        notes: Small differences of the current Keras, and what is left out.
+        user: The user's metadata in the source.
     """
 
     config: Mapping[str, Any] = field(repr=False)
@@ -62,16 +62,16 @@ def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
 
     Args:
         bundle: The model.
-        trust: Modules of the user's whose classes may stand in it.
+        trust: The user's modules whose classes may be in it.
 
     Raises:
-        UnsupportedError: Today's Keras cannot express it; all that it lacks is named.
-        CorruptError: The configuration is not Keras's.
+        UnsupportedError: The current Keras cannot express it; all obstacles are listed.
+        CorruptError: The configuration is malformed.
     """
     model, lacking = replace_tensorflow_calls(model_of(bundle), bundle, trust)
     content = bundle.topology.content if bundle.topology is not None else None
     class_name = str(content.get("class_name")) if isinstance(content, dict) else ""
-    own = own_layers(model, bundle, trust)
+    own = find_custom_layers(model, bundle, trust)
     configuration = Configuration(model, class_name, lacking, own)
     store = Store(model, owned(model, bundle.weights), bundle.weights, own)
     placed = {name for made in store.places.values() for name in made.names}
@@ -144,7 +144,7 @@ def write_file(file: KerasFile, payload: Path, *, verify: bool, sync: bool) -> W
     begin, path, blocks = perf_counter(), payload / NAME, Blocks()
     weights = hdf5_writer.plan(file.variables, {})
     metadata: dict[str, Any] = {
-        "keras_version": config_values.signatures()["version"],
+        "keras_version": config_values.load_signatures()["version"],
         "written_by": f"convert {VERSION}",
     }
     if file.user:
@@ -166,7 +166,7 @@ def write_file(file: KerasFile, payload: Path, *, verify: bool, sync: bool) -> W
 
 
 def read_again(path: Path) -> dict[str, Tensor]:
-    """Return the variables of a written file by their paths in it, as its own reader finds them."""
+    """Return the variables of a written file by their paths in the weight store."""
     bundle = catalog.read(Artifact(path), "keras")
     found = {tensor.origin.removeprefix("/"): tensor for tensor in bundle.weights.values()}
     if len(found) != len(bundle.weights):

@@ -1,7 +1,7 @@
-"""A model as the ``config.json`` of a `.keras` file: layers, calls, inputs and outputs.
+"""Serialize a model as the ``config.json`` of a `.keras` file: layers, calls, inputs and outputs.
 
-Layers stand in the order in which Keras itself lists them once it has loaded them, because the
-weights' store numbers them so.
+Layers are in the order in which Keras lists them after loading, because the weight store numbers
+them in that order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,13 +14,13 @@ from converter.lower.keras.lowering import input_spec
 from converter.lower.keras.model import Call, Layer, Model, Reference, is_model, parse, references
 from converter.lower.keras.owners import Path
 from converter.lower.keras.table import LAYERS, Gap, table_of
-from converter.write.keras.layers import Context, translated
-from converter.write.keras.masks import masked_layers
+from converter.write.keras.layers import Context, translate_layer
+from converter.write.keras.masks import find_masked_layers
 from formats.keras.variable_names import safe
 
 RECURRENT = ("SimpleRNN", "LSTM", "GRU", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D",
              "Bidirectional", "CuDNNLSTM", "CuDNNGRU")  # fmt: skip
-# Layers that are operations today: module, class, and its arguments.
+# Layers that are operations in Keras 3: module, class, and its arguments.
 OPERATIONS: dict[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
     "ThresholdedReLU": (
         "keras.src.ops.nn",
@@ -32,11 +32,11 @@ FUNCTIONAL = "keras.src.models.functional"
 
 
 class Configuration:
-    """The configuration being written.
+    """The configuration of a model in the current Keras.
 
     Attributes:
-        gaps: What today's Keras cannot express, each with its place.
-        notes: What it does otherwise where that hardly matters.
+        gaps: What the current Keras cannot express, each with its layer.
+        notes: Small differences of the current Keras.
     """
 
     def __init__(
@@ -50,35 +50,37 @@ class Configuration:
         self._lacking = lacking or {}
         self._own = own or {}
         self.notes: list[str] = []
-        self._outer = False, False  # what is known of the layer that another one is inside
-        self.context = Context(_input_dtypes(model), self._inner, self.notes)
-        self.masked = masked_layers(model)
+        self._outer = False, False  # of the enclosing layer: gets masks, gets initial states
+        self.context = Context(_input_dtypes(model), self._serialize_inner, self.notes)
+        self.masked = find_masked_layers(model)
         self.has_free_sizes = _has_free_sizes(model)
-        self.document = self._model(model, class_name, ())
+        self.document = self._serialize_model(model, class_name, ())
 
-    def _model(self, model: Model, class_name: str, path: tuple[str, ...]) -> dict[str, Any]:
+    def _serialize_model(
+        self, model: Model, class_name: str, path: tuple[str, ...]
+    ) -> dict[str, Any]:
         self._check_names(model, path)
-        if class_name == "Sequential" and (chain := _chain(model)) is not None:
-            layers = [self._layer(layer, path) for layer in chain]
+        if class_name == "Sequential" and (chain := _find_chain(model)) is not None:
+            layers = [self._serialize_layer(layer, path) for layer in chain]
             parts: dict[str, Any] = {"name": safe(model.name), "layers": layers}
-            return _object("keras", "Sequential", parts, None)
+            return _serialize("keras", "Sequential", parts, None)
         entries = []
-        for layer in ordered(model):
-            entry = self._layer(layer, path)
+        for layer in sort_layers(model):
+            entry = self._serialize_layer(layer, path)
             entry["name"] = safe(layer.name)
             calls = layer.calls[1:] if _is_counted(layer) else layer.calls
             entry["inbound_nodes"] = [
-                self._node(model, layer, call.arguments, call.keywords) for call in calls
+                self._serialize_call(model, layer, call.arguments, call.keywords) for call in calls
             ]
             entries.append(entry)
         config = {
             "name": safe(model.name),
             "trainable": True,
             "layers": entries,
-            "input_layers": _ends(model, model.inputs),
-            "output_layers": _ends(model, model.outputs),
+            "input_layers": _reference_tensors(model, model.inputs),
+            "output_layers": _reference_tensors(model, model.outputs),
         }
-        return _object(FUNCTIONAL, "Functional", config, "Functional")
+        return _serialize(FUNCTIONAL, "Functional", config, "Functional")
 
     def _check_names(self, model: Model, path: tuple[str, ...]) -> None:
         used: dict[str, str] = {}
@@ -89,20 +91,20 @@ class Configuration:
                 text = f"layers {other} and {name}, of one name in Keras 3 ({where})"
                 self.gaps.append(Lack("names that are one name in Keras 3", text))
 
-    def _layer(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
+    def _serialize_layer(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
         path = (*path, layer.name)
         try:
-            return self._entry(layer, path)
+            return self._serialize_entry(layer, path)
         except Gap as gap:
             what = f"--to keras {layer.class_name}: {gap}"
             self.gaps.append(Lack(what, f"{gap} ({'/'.join(path)})"))
-            return _object("keras.layers", layer.class_name, {}, None)
+            return _serialize("keras.layers", layer.class_name, {}, None)
 
-    def _entry(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
+    def _serialize_entry(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
         if layer.model is not None:
             if layer.class_name in ("TimeDistributed", "Keras2TimeDistributed"):
-                return self._steps(layer, layer.model, path)
-            entry = self._model(layer.model, layer.class_name, path)
+                return self._serialize_time_distributed(layer, layer.model, path)
+            entry = self._serialize_model(layer.model, layer.class_name, path)
             entry["config"]["name"] = safe(layer.name)
             return entry
         if path in self._own:
@@ -111,21 +113,23 @@ class Configuration:
         if path in self._lacking:
             raise Gap(f"{layer.module} {layer.class_name}, {self._lacking[path].strip(',')},")
         if is_operation(layer):
-            return _operation(layer)
+            return _serialize_operation(layer)
         if not _is_keras(layer):
             raise Gap(f"layer class {layer.class_name} of {layer.module}")
-        name, config = self._translated(layer, layer.config, path)
+        name, config = self._translate(layer, layer.config, path)
         config["name"] = safe(layer.name)
-        return _object("keras.layers", name, config, None)
+        return _serialize("keras.layers", name, config, None)
 
-    def _steps(self, layer: Layer, model: Model, path: tuple[str, ...]) -> dict[str, Any]:
+    def _serialize_time_distributed(
+        self, layer: Layer, model: Model, path: tuple[str, ...]
+    ) -> dict[str, Any]:
         (inner,) = model.layers.values()
         rest = {k: v for k, v in layer.config.items() if k != "layer"}
-        name, config = self._translated(layer, rest, path)
-        config |= {"name": safe(layer.name), "layer": self._layer(inner, path)}
-        return _object("keras.layers", name, config, None)
+        name, config = self._translate(layer, rest, path)
+        config |= {"name": safe(layer.name), "layer": self._serialize_layer(inner, path)}
+        return _serialize("keras.layers", name, config, None)
 
-    def _translated(
+    def _translate(
         self, layer: Layer, config: Mapping[str, Any], path: tuple[str, ...]
     ) -> tuple[str, dict[str, Any]]:
         if layer.class_name.startswith("ConvLSTM") and self.has_free_sizes:
@@ -134,43 +138,43 @@ class Configuration:
         several = any(len(list(references(call.arguments))) > 1 for call in layer.calls)
         states = several or any(k.get("initial_state") is not None for k in keywords)
         self._outer = path in self.masked, states
-        return translated(
+        return translate_layer(
             layer.class_name, config, self.context, masked=path in self.masked, states=states
         )
 
-    def _inner(self, entry: Any) -> Any:
-        """Serialise a layer that is an argument of another."""
+    def _serialize_inner(self, entry: Any) -> Any:
+        """Serialize a layer that is an argument of another."""
         if not isinstance(entry, Mapping):
             return entry
         if is_model(entry):
             model = parse(entry)
-            return self._model(model, str(entry["class_name"]), ())
+            return self._serialize_model(model, str(entry["class_name"]), ())
         class_name = str(entry["class_name"]).rpartition(">")[2]
-        name, config = translated(
+        name, config = translate_layer(
             class_name, entry["config"], self.context, masked=self._outer[0], states=self._outer[1]
         )
         if "name" in config:
             config["name"] = safe(str(config["name"]))
-        return _object("keras.layers", name, config, None)
+        return _serialize("keras.layers", name, config, None)
 
-    def _node(
+    def _serialize_call(
         self, model: Model, layer: Layer, arguments: Sequence[Any], keywords: Mapping[str, Any]
     ) -> dict[str, Any]:
         if layer.class_name in RECURRENT and len(arguments) == 1 and isinstance(arguments[0], list):
-            # Before Keras 3, states came in one list with the sequence.
+            # Before Keras 3, states were in one list with the sequence.
             (x, *states), keywords = arguments[0], dict(keywords)
             arguments = (x,)
             if states:
                 keywords["initial_state"] = states
         if layer.class_name in RECURRENT:
-            # Before Keras 3, calls of them said what they did without, too.
+            # Before Keras 3, calls also recorded arguments that were None.
             keywords = {key: part for key, part in keywords.items() if part is not None}
             if "constants" in keywords:
                 text = f"constants of a call ({layer.class_name} {layer.name})"
                 self.gaps.append(Lack(f"--to keras {layer.class_name}: constants of a call", text))
         return {
-            "args": [_argument(model, part) for part in arguments],
-            "kwargs": {key: _argument(model, part) for key, part in keywords.items()},
+            "args": [_serialize_argument(model, part) for part in arguments],
+            "kwargs": {key: _serialize_argument(model, part) for key, part in keywords.items()},
         }
 
 
@@ -193,62 +197,64 @@ def _has_free_sizes(model: Model) -> bool:
     return any(not isinstance(n, int) for shape in shapes for n in shape[2:])
 
 
-def _object(module: str, name: str, config: Mapping[str, Any], registered: Any) -> dict[str, Any]:
+def _serialize(
+    module: str, name: str, config: Mapping[str, Any], registered: Any
+) -> dict[str, Any]:
     return {"module": module, "class_name": name, "config": config, "registered_name": registered}
 
 
 def is_operation(layer: Layer) -> bool:
-    """Whether a layer is an operation in the graph today, which Keras does not list as a layer."""
+    """Return whether a layer is an operation in Keras 3, which is not listed as a layer."""
     if layer.model is not None:
         return False
     return table_of(layer.module) is not LAYERS or layer.class_name in OPERATIONS
 
 
-def _operation(layer: Layer) -> dict[str, Any]:
-    """Return an operation of keras.ops."""
+def _serialize_operation(layer: Layer) -> dict[str, Any]:
+    """Return a serialized operation of keras.ops."""
     if layer.class_name in OPERATIONS and table_of(layer.module) is LAYERS:
         module, name, make = OPERATIONS[layer.class_name]
-        return _object(module, name, {**make(layer.config), "name": safe(layer.name)}, name)
+        return _serialize(module, name, {**make(layer.config), "name": safe(layer.name)}, name)
     if layer.module is None or not layer.module.startswith("keras."):
         raise Gap(f"{layer.module} {layer.class_name}")
-    return _object(layer.module, layer.class_name, layer.config, layer.class_name)
+    return _serialize(layer.module, layer.class_name, layer.config, layer.class_name)
 
 
 # -- calls ---------------------------------------------------------------------------------------
 
 
 def _is_counted(layer: Layer) -> bool:
-    """Whether a nested model's first call is the one that its making was."""
+    """Return whether a nested model's first call is the one that created it."""
     return layer.model is not None and bool(layer.calls) and layer.calls[0].arguments == ()
 
 
 def _is_functional(layer: Layer) -> bool:
     if layer.model is None or layer.class_name in ("TimeDistributed", "Keras2TimeDistributed"):
         return False
-    return layer.class_name != "Sequential" or _chain(layer.model) is None
+    return layer.class_name != "Sequential" or _find_chain(layer.model) is None
 
 
 def _call_number(layer: Layer, number: int) -> int:
     return number - 1 if _is_counted(layer) else number
 
 
-def _ends(model: Model, structure: Any) -> Any:
-    """Return ``input_layers`` or ``output_layers``, in which calls of models count from one."""
+def _reference_tensors(model: Model, structure: Any) -> Any:
+    """Return ``input_layers`` or ``output_layers``, where calls of models count from one."""
     if isinstance(structure, Reference):
         layer = model.layers[structure.layer]
         number = _call_number(layer, structure.call) + _is_functional(layer)
         return [safe(structure.layer), number, structure.tensor]
     if isinstance(structure, Mapping):
-        return {key: _ends(model, part) for key, part in structure.items()}
-    return [_ends(model, part) for part in structure]
+        return {key: _reference_tensors(model, part) for key, part in structure.items()}
+    return [_reference_tensors(model, part) for part in structure]
 
 
-def _argument(model: Model, value: Any) -> Any:
-    """Return an argument of a call as Keras serialises it."""
+def _serialize_argument(model: Model, value: Any) -> Any:
+    """Return a serialized argument of a call."""
     if isinstance(value, Reference):
         layer = model.layers[value.layer]
         history = [safe(value.layer), _call_number(layer, value.call), value.tensor]
-        # Keras takes the history, and makes shape and dtype anew by calling the layers.
+        # Keras uses the history, and computes shape and dtype by calling the layers.
         config: dict[str, Any] = {"shape": [], "dtype": "float32", "keras_history": history}
         return {"class_name": "__keras_tensor__", "config": config}
     if isinstance(value, np.ndarray):
@@ -256,26 +262,29 @@ def _argument(model: Model, value: Any) -> Any:
         return {"class_name": "__numpy__", "config": config}
     if isinstance(value, slice):
         parts = {"start": value.start, "stop": value.stop, "step": value.step}
-        config = {key: _argument(model, part) for key, part in parts.items()}
+        config = {key: _serialize_argument(model, part) for key, part in parts.items()}
         return {"class_name": "__slice__", "config": config}
     if value is ...:
         return {"class_name": "__ellipsis__", "config": {}}
     if isinstance(value, tuple):
-        return {"class_name": "__tuple__", "items": [_argument(model, part) for part in value]}
+        return {
+            "class_name": "__tuple__",
+            "items": [_serialize_argument(model, part) for part in value],
+        }
     if isinstance(value, bytes):
         return {"class_name": "__bytes__", "config": {"value": value.decode()}}
     if isinstance(value, Mapping):
-        return {key: _argument(model, part) for key, part in value.items()}
+        return {key: _serialize_argument(model, part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_argument(model, part) for part in value]
+        return [_serialize_argument(model, part) for part in value]
     return value
 
 
 # -- order ---------------------------------------------------------------------------------------
 
 
-def _chain(model: Model) -> list[Layer] | None:
-    """Return the layers of a model that is one after another, or None."""
+def _find_chain(model: Model) -> list[Layer] | None:
+    """Return the layers of a model that is a chain, or None."""
     layers = list(model.layers.values())
     last: Reference | None = None
     for layer in layers:
@@ -290,12 +299,12 @@ def _chain(model: Model) -> list[Layer] | None:
     return layers
 
 
-def ordered(model: Model) -> list[Layer]:
+def sort_layers(model: Model) -> list[Layer]:
     """Return a model's layers as Keras lists them: by their distance from the outputs.
 
-    https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/function.py#L260
+    Source: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/function.py#L260
     """
-    calls, first = _walk(model)
+    calls, first = _sort_calls(model)
     depths: dict[tuple[str, int], int] = {}
     of_layers: dict[str, int] = {}
     for name, number in reversed(calls):
@@ -312,8 +321,8 @@ def ordered(model: Model) -> list[Layer]:
     return [model.layers[name] for name in names]
 
 
-def _walk(model: Model) -> tuple[list[tuple[str, int]], dict[str, int]]:
-    """Return calls, each after those it needs, and layers' numbers as they are met."""
+def _sort_calls(model: Model) -> tuple[list[tuple[str, int]], dict[str, int]]:
+    """Return calls in topological order, and the index of each layer in order of first visit."""
     done: set[tuple[str, int]] = set()
     order: list[tuple[str, int]] = []
     first: dict[str, int] = {}

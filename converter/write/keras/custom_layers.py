@@ -1,8 +1,9 @@
-"""Layers of trusted modules: written as Keras 3 recorded them, for those modules' own classes.
+"""Layers of trusted modules, written as Keras 3 recorded them.
 
-Such a file loads where the module is: Keras finds the class by its registered name, or imports it.
-Where a class keeps its weights is its own business: they stand below the layer as they stood in a
-`.keras` file; of an .h5 file, which does not say, only what is the layer's own and no part's.
+Such a file loads where the module is installed: Keras finds the class by its registered name, or
+imports it. Weights keep the paths below the layer that they had in a `.keras` file. An .h5 file
+does not record these paths; from it, only the layer's own weights are supported, not those of its
+parts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +20,16 @@ from formats.core.weights import Tensor
 Entry = Mapping[str, Any]
 
 
-def own_layers(model: Model, bundle: Bundle, trust: Sequence[Trusted]) -> dict[Path, Entry]:
-    """Return the layers that are classes of trusted modules, by path, as they shall be written.
+def find_custom_layers(model: Model, bundle: Bundle, trust: Sequence[Trusted]) -> dict[Path, Entry]:
+    """Return the serialized layers whose classes are of trusted modules, by path.
 
-    Of models older than Keras 3 there are none: their classes are not today's.
+    Models older than Keras 3 have none: their classes are not those of Keras 3.
     """
     version = str(bundle.metadata.recorded.get("keras_version", ""))
     if not trust or version.split(".")[0] != "3":
         return {}
     content = bundle.topology.content if bundle.topology is not None else None
-    recorded = dict(_entries(content, ()))
+    recorded = dict(_find_entries(content, ()))
     modules = Modules(trust)
     found: dict[Path, Entry] = {}
     for path, layer in layers_of(model):
@@ -38,7 +39,7 @@ def own_layers(model: Model, bundle: Bundle, trust: Sequence[Trusted]) -> dict[P
         if entry is None or subject is None or subject.kind != "class" or subject.supply.alias:
             continue
         found[path] = {
-            # Files of Keras 3 in HDF5 say at most the package of a class, which is no module.
+            # Keras 3 files in HDF5 record at most the package of a class, not its module.
             "module": entry.get("module") or subject.supply.trusted.module,
             "class_name": layer.class_name,
             "config": dict(entry["config"]),
@@ -48,8 +49,8 @@ def own_layers(model: Model, bundle: Bundle, trust: Sequence[Trusted]) -> dict[P
     return found
 
 
-def _entries(entry: Any, path: Path) -> "list[tuple[Path, Entry]]":
-    """Return the entries of a model's layers, and of those of models in it."""
+def _find_entries(entry: Any, path: Path) -> "list[tuple[Path, Entry]]":
+    """Return the entries of a model's layers, and of nested models' layers."""
     config = entry.get("config") if isinstance(entry, Mapping) else None
     layers = config.get("layers") if isinstance(config, Mapping) else None
     found: list[tuple[Path, Entry]] = []
@@ -57,12 +58,14 @@ def _entries(entry: Any, path: Path) -> "list[tuple[Path, Entry]]":
         inner = layer.get("config") if isinstance(layer, Mapping) else None
         if isinstance(inner, Mapping):
             own = (*path, str(layer.get("name") or inner.get("name")))
-            found += [(own, layer), *_entries(layer, own)]
+            found += [(own, layer), *_find_entries(layer, own)]
     return found
 
 
-def places(path: Path, weights: Mapping[str, str], tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Return where below the layer each of its weights stands, by name.
+def locate_weights(
+    path: Path, weights: Mapping[str, str], tensors: Mapping[str, Tensor]
+) -> dict[str, str]:
+    """Return the path below the layer of each of its weights, by name.
 
     Args:
         path: Of the layer.
@@ -70,7 +73,7 @@ def places(path: Path, weights: Mapping[str, str], tensors: Mapping[str, Tensor]
         tensors: Of the bundle.
 
     Raises:
-        Gap: The source does not say.
+        Gap: The source does not record it.
     """
     found: dict[str, str] = {}
     for number, (role, name) in enumerate(weights.items()):

@@ -1,8 +1,8 @@
-"""One layer in the words of today's Keras: class, arguments, and what became of the others.
+"""Translate the class and arguments of a layer to the current Keras.
 
-An argument is accepted by the class as Keras has it today, or translated by a row here, or dropped
-by one with its reason; anything else is a gap. The rules of `converter.lower.keras.rules` came
-first, so that only what they leave to handlers is said here.
+An argument is accepted by the current class, or translated by a row here, or dropped by a row with
+its reason. Any other argument is unsupported. The rules of `converter.lower.keras.rules` have been
+applied before.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,25 +14,25 @@ from converter.write.keras import config_values
 from formats.keras.variable_names import quantization
 
 # fmt: off
-# Says nothing about what a layer computes today, whatever it is.
+# Does not change what a layer computes, whatever the value.
 DROPPED = frozenset((
     "batch_input_shape", "input_shape", "input_dtype", "input_length",
     "build_config", "shared_object_id", "registered_name", "cacheable", "create_input_layer",
     "is_placeholder", "rng_type", "input_spec",
     "implementation",  # ways to compute the same
     "fused",
-    "query_shape", "key_shape", "value_shape",  # which the call says
+    "query_shape", "key_shape", "value_shape",  # known from the call
     "vocabulary_size", "has_static_table", "max_values",
-    "kernel_order", "flipped",  # of weights: see places
-    "least_epsilon",  # is the epsilon by now
-    "trainable",  # of a layer that has nothing to train
+    "kernel_order", "flipped",  # of weights: see weight_paths
+    "least_epsilon",  # applied to epsilon
+    "trainable",  # of a layer without weights
     "kernel_initializer", "kernel_regularizer", "kernel_constraint",  # of separable convolutions
     "enable_caching_device",
-    "value_range",  # of turned and moved images, which the first Kerases 3 wrote and did not read
-    "noise_shape",  # which a layer derives from its input
+    "value_range",  # of image layers; early Keras 3 wrote it and did not read it
+    "noise_shape",  # derived from the input
     "dropout",  # of Keras 1's Embedding, in training
 ))
-# Says something unless it has this value (any of these).
+# Changes what a layer computes unless it has one of these values.
 ONLY: dict[str, tuple[Any, ...]] = {
     "groups": (1,), "time_major": (False,), "virtual_batch_size": (None,), "adjustment": (None,),
     "renorm": (False,), "renorm_clipping": (None, {}), "renorm_momentum": (0.99,),
@@ -42,7 +42,7 @@ ONLY: dict[str, tuple[Any, ...]] = {
     "rms_scaling": (False,),
     "pad_to_aspect_ratio": (False,), "return_attention_scores": (False,),
 }
-# Says something only where the layer's input has a mask.
+# Changes what a layer computes only if its input has a mask.
 OF_MASKS = frozenset(("masks", "passes_mask", "robust_masking", "softmax_robust_masking"))
 INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "area")
 PADDINGS = ("valid", "same", "causal")
@@ -62,12 +62,12 @@ CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a layer must know of its model.
+    """The properties of a model that the translation of a layer needs.
 
     Attributes:
-        dtypes: Of its inputs.
-        entry: Serialises a layer inside another.
-        notes: What today's Keras does otherwise where it hardly matters.
+        dtypes: Of the model's inputs.
+        entry: Serializes a layer inside another.
+        notes: Small differences of the current Keras; appended to.
     """
 
     dtypes: frozenset[str]
@@ -75,26 +75,26 @@ class Context:
     notes: list[str]
 
 
-def translated(
+def translate_layer(
     class_name: str, config: Mapping[str, Any], context: Context, *, masked: bool, states: bool
 ) -> tuple[str, dict[str, Any]]:
-    """Return class and arguments of a layer in today's words.
+    """Return the class and arguments of a layer in the current Keras.
 
     Args:
-        class_name: As the rules have it.
+        class_name: After the rules.
         config: Likewise.
         context: Of the model.
         masked: Whether an input of the layer may have a mask.
-        states: Whether a call gives it initial states.
+        states: Whether a call passes initial states.
 
     Raises:
-        Gap: Today's Keras has no such layer, or not with this argument.
+        Gap: The current Keras has no such layer, or not with this argument.
     """
     class_name = class_name.removesuffix(f" {quantization(config.get('dtype'))}")
     special = SPECIAL.get(class_name)
     config = special(config) if special is not None else config
     known = CLASSES.get(class_name, class_name)
-    accepted = config_values.signatures()["layers"].get(known)
+    accepted = config_values.load_signatures()["layers"].get(known)
     if class_name == "Lambda":
         raise Gap("Lambda, which is code of its author's")
     if accepted is None:
@@ -110,29 +110,29 @@ def translated(
     for name, value in config.items():
         now = RENAMED.get((known, name), name)
         if now in accepted:
-            found[now] = _value(now, value, dtype, context, class_name)
+            found[now] = _translate_value(now, value, dtype, context, class_name)
         elif name == "least_power":
             if class_name != "Dot" or config.get("normalize"):
                 context.notes.append(f"{class_name} scales vectors shorter than 1e-6 otherwise")
         elif name in OF_MASKS or name == "masked_beside":
             if masked and (name != "masked_beside" or states):
                 raise Gap(f"masks as Keras before 3 used them, in {class_name}")
-        elif name not in DROPPED and not _says_nothing(class_name, name, value, config, context):
+        elif name not in DROPPED and not _is_default(class_name, name, value, config, context):
             raise Gap(f"argument {name} of {class_name}, which Keras 3 does not have,")
     return known, found
 
 
-def _says_nothing(
+def _is_default(
     class_name: str, name: str, value: Any, config: Mapping[str, Any], context: Context
 ) -> bool:
-    if name == "keeps_dtype" and class_name != "RandomCrop":  # which once resized what it cut
+    if name == "keeps_dtype" and class_name != "RandomCrop":  # which once resized its crops
         return context.dtypes == {"float32"} and compute_dtype(config) in (None, "float32")
     if name == "encodes_as":
         return str(config.get("output_mode", "int")) == "int"
     return any(value == nothing for nothing in ONLY.get(name, ()))
 
 
-def _value(name: str, value: Any, dtype: Any, context: Context, class_name: str) -> Any:
+def _translate_value(name: str, value: Any, dtype: Any, context: Context, class_name: str) -> Any:
     kind = config_values.TRAINING.get(name.rpartition("_")[2])
     if kind is not None:
         return config_values.training_object(kind, value)
@@ -154,10 +154,10 @@ def _value(name: str, value: Any, dtype: Any, context: Context, class_name: str)
     return value
 
 
-# -- layers of their own -------------------------------------------------------------------------
+# -- single layers --------------------------------------------------------------------------------
 
 
-def _batch_normalization(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _translate_batch_normalization(config: Mapping[str, Any]) -> Mapping[str, Any]:
     least = config.get("least_epsilon", 0.0)
     epsilon = config.get("epsilon", 1e-3)
     axis = config.get("axis", -1)
@@ -169,11 +169,11 @@ def _batch_normalization(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "axis": axis, "epsilon": max(epsilon, least) if fused else epsilon}
 
 
-def _synchronized(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**_batch_normalization(config), "synchronized": True}
+def _translate_synchronized(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**_translate_batch_normalization(config), "synchronized": True}
 
 
-def _input(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _translate_input(config: Mapping[str, Any]) -> Mapping[str, Any]:
     shape = config.get("batch_shape") or config.get("batch_input_shape")
     if shape is None and config.get("input_shape") is not None:
         shape = [None, *config["input_shape"]]
@@ -184,15 +184,15 @@ def _input(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**kept, "dtype": dtype, "batch_shape": list(shape)}
 
 
-def _spectral(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _translate_spectral(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if str(config["layer"].get("class_name")) == "Embedding":
         raise Gap("SpectralNormalization of an Embedding, which gives integers in Keras 3")
     return config
 
 
 SPECIAL: dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
-    "BatchNormalization": _batch_normalization,
-    "SyncBatchNormalization": _synchronized,
-    "InputLayer": _input,
-    "SpectralNormalization": _spectral,
+    "BatchNormalization": _translate_batch_normalization,
+    "SyncBatchNormalization": _translate_synchronized,
+    "InputLayer": _translate_input,
+    "SpectralNormalization": _translate_spectral,
 }

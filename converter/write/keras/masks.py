@@ -1,4 +1,4 @@
-"""Which layers of a model may be given masks: Keras before 3 used some of them otherwise."""
+"""Find the layers of a model that may get masks, which Keras before 3 used differently."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,18 +10,18 @@ from converter.lower.keras.table import table_of
 RECURRENT = frozenset(("SimpleRNN", "LSTM", "GRU", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"))
 
 
-def masked_layers(model: Model) -> set[Path]:
-    """Return the paths of layers of which an input may have a mask."""
+def find_masked_layers(model: Model) -> set[Path]:
+    """Return the paths of layers with an input that may have a mask."""
     found: set[Path] = set()
-    _follow(model, (), set(), found)
+    _follow_masks(model, (), set(), found)
     return found
 
 
-def _follow(model: Model, path: Path, masked: set[Reference], found: set[Path]) -> bool:
-    """Enter the layers that masks reach, and return whether one leaves the model."""
+def _follow_masks(model: Model, path: Path, masked: set[Reference], found: set[Path]) -> bool:
+    """Record the layers that masks reach; return whether a mask leaves the model."""
     made = set(masked)
     changed = True
-    while changed:  # layers stand in no order of their calls
+    while changed:  # layers are not sorted by their calls
         changed = False
         for name, layer in model.layers.items():
             own = (*path, name)
@@ -33,21 +33,21 @@ def _follow(model: Model, path: Path, masked: set[Reference], found: set[Path]) 
                 if is_reached:
                     found.add(own)
                 out = Reference(name, number, 0)
-                if out not in made and _yields(layer, own, is_reached, found):
+                if out not in made and _passes_mask(layer, own, is_reached, found):
                     made.add(out)
                     changed = True
     return any((r.layer, r.call) in {(m.layer, m.call) for m in made}
                for r in references(model.outputs))  # fmt: skip
 
 
-def _yields(layer: Layer, path: Path, is_reached: bool, found: set[Path]) -> bool:
-    """Return whether what a layer gives has a mask."""
+def _passes_mask(layer: Layer, path: Path, is_reached: bool, found: set[Path]) -> bool:
+    """Return whether the output of a layer has a mask."""
     if layer.class_name.endswith("TimeDistributed") and _makes_masks(layer.config.get("layer")):
         found.add(path)
         return True
     if layer.model is not None:
         inputs = set(references(layer.model.inputs)) if is_reached else set()
-        return _follow(layer.model, path, inputs, found) or (
+        return _follow_masks(layer.model, path, inputs, found) or (
             is_reached and layer.class_name.endswith("TimeDistributed")
         )
     if layer.class_name == "Masking" or layer.config.get("mask_zero"):

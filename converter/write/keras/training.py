@@ -1,7 +1,7 @@
-"""How a model was trained, as ``compile_config``: optimizer, loss and metrics in today's words.
+"""Translate a training configuration to ``compile_config``: optimizer, loss and metrics.
 
-It changes nothing that a model computes. What today's Keras has no word for is left out and named,
-so that a file always loads; the optimizer's state is no part of it.
+It does not change what a model computes. What the current Keras does not have is left out and
+listed, so that a file always loads. The optimizer's state is not part of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from converter.lower.keras.table import Gap
 from converter.write.keras import config_values
 
 RENAMED = {"lr": "learning_rate"}
-# Says nothing, whatever it is; or unless it is something else than this.
+# Arguments dropped with any value, and those dropped with one of these values.
 DROPPED = frozenset(("name", "is_legacy_optimizer", "jit_compile"))
 NOTHING: dict[str, tuple[Any, ...]] = {"decay": (0.0,), "schedule_decay": (0.004,)}
 REDUCTIONS = {"auto": "sum_over_batch_size"}
@@ -19,24 +19,26 @@ AS_THEY_ARE = ("run_eagerly", "steps_per_execution", "jit_compile")
 
 
 def compile_config(training: Any) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return what ``compile`` shall be told, and what is left out of it.
+    """Return the ``compile_config`` of a training configuration, and what is left out of it.
 
     Args:
-        training: What the source recorded, of any age; None where it recorded nothing.
+        training: As recorded by any version; None if nothing is recorded.
     """
     if not isinstance(training, Mapping):
         return None, [] if training is None else ["the training configuration, which is no object,"]
     found: dict[str, Any] = {}
     left: list[str] = []
     try:
-        found["optimizer"] = _optimizer(training.get("optimizer_config", training.get("optimizer")))
-        found["loss"] = _each(training.get("loss"), _loss)
+        found["optimizer"] = _translate_optimizer(
+            training.get("optimizer_config", training.get("optimizer"))
+        )
+        found["loss"] = _map_nested(training.get("loss"), _translate_loss)
     except Gap as gap:
         return None, [f"how it was trained ({gap})"]
     found["loss_weights"] = training.get("loss_weights")
     for name in ("metrics", "weighted_metrics"):
         try:
-            found[name] = _one_list(_each(training.get(name), _metric))
+            found[name] = _flatten_single(_map_nested(training.get(name), _translate_metric))
         except Gap as gap:
             left.append(f"{name} of training ({gap})")
     found |= {k: training[k] for k in AS_THEY_ARE if training.get(k) is not None}
@@ -46,27 +48,27 @@ def compile_config(training: Any) -> tuple[dict[str, Any] | None, list[str]]:
     return found, left
 
 
-def _each(value: Any, translate: Any) -> Any:
-    """Translate what stands in lists and dicts, by output."""
+def _map_nested(value: Any, translate: Any) -> Any:
+    """Translate the values in lists and dicts by output."""
     if isinstance(value, Mapping) and "class_name" not in value:
-        return {key: _each(part, translate) for key, part in value.items()}
+        return {key: _map_nested(part, translate) for key, part in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_each(part, translate) for part in value]
+        return [_map_nested(part, translate) for part in value]
     return None if value is None else translate(value)
 
 
-def _one_list(metrics: Any) -> Any:
-    """Return metrics of one output as one list: tf.keras kept a list for each output."""
+def _flatten_single(metrics: Any) -> Any:
+    """Return the metrics of a single output as one list: tf.keras has a list for each output."""
     if isinstance(metrics, list) and len(metrics) == 1 and isinstance(metrics[0], list):
         return metrics[0]
     return metrics
 
 
-def _named(kind: str, value: Any) -> tuple[str, Mapping[str, Any]]:
-    """Return class and arguments of an object of training.
+def _find_object(kind: str, value: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return the class and arguments of a Keras object.
 
     Raises:
-        Gap: It is none of Keras's.
+        Gap: It is not one of Keras's own.
     """
     if isinstance(value, str):
         value = {"class_name": value, "config": {}}
@@ -74,28 +76,28 @@ def _named(kind: str, value: Any) -> tuple[str, Mapping[str, Any]]:
         raise Gap(f"{kind} {value!r:.60}")
     module = str(value.get("module") or "keras").split(".")[0]
     config = value.get("config")
-    name = config_values.named(kind, str(value.get("class_name")))
+    name = config_values.find_class(kind, str(value.get("class_name")))
     if name is None or module not in ("keras", "tf_keras", "tensorflow"):
         raise Gap(f"{kind} {value.get('class_name')}")
     return name, config if isinstance(config, Mapping) else {}
 
 
-def _made(kind: str, module: str, value: Any) -> dict[str, Any]:
-    name, config = _named(kind, value)
-    accepted = config_values.signatures()[kind][name]
+def _serialize(kind: str, module: str, value: Any) -> dict[str, Any]:
+    name, config = _find_object(kind, value)
+    accepted = config_values.load_signatures()[kind][name]
     found: dict[str, Any] = {}
     for key, part in config.items():
         now = RENAMED.get(key, key)
         if now in accepted:
-            found[now] = _argument(now, part)
+            found[now] = _translate_argument(now, part)
         elif key not in DROPPED and part is not None and part not in NOTHING.get(key, ()):
             raise Gap(f"argument {key} of {name}")
     return config_values.keras_object(module, name, found)
 
 
-def _argument(name: str, value: Any) -> Any:
+def _translate_argument(name: str, value: Any) -> Any:
     if name == "learning_rate" and isinstance(value, Mapping):
-        return _made("schedules", "keras.optimizers.schedules", value)
+        return _serialize("schedules", "keras.optimizers.schedules", value)
     if name == "reduction":
         return REDUCTIONS.get(value, value)
     if name == "dtype" and isinstance(value, Mapping):
@@ -105,29 +107,29 @@ def _argument(name: str, value: Any) -> Any:
     return value
 
 
-def _optimizer(value: Any) -> Any:
+def _translate_optimizer(value: Any) -> Any:
     if value is None:
         raise Gap("no optimizer is recorded")
-    return _made("optimizers", "keras.optimizers", value)
+    return _serialize("optimizers", "keras.optimizers", value)
 
 
-def _loss(value: Any) -> Any:
-    if isinstance(value, str) and value in config_values.signatures()["loss_names"]:
+def _translate_loss(value: Any) -> Any:
+    if isinstance(value, str) and value in config_values.load_signatures()["loss_names"]:
         return value
-    return _made("losses", "keras.losses", value)
+    return _serialize("losses", "keras.losses", value)
 
 
-def _metric(value: Any) -> Any:
-    """Return a metric: a name, or an object; a function that tf.keras wrapped, by its name."""
-    names = config_values.signatures()["metric_names"]
+def _translate_metric(value: Any) -> Any:
+    """Return a metric: a name or an object; a function that tf.keras wrapped becomes its name."""
+    names = config_values.load_signatures()["metric_names"]
     if isinstance(value, str) and value in names:
         return value
     if isinstance(value, Mapping) and value.get("class_name") == "MeanMetricWrapper":
         config = value.get("config")
         config = config if isinstance(config, Mapping) else {}
         function = config.get("fn")
-        known = config_values.named("metrics", function) if isinstance(function, str) else None
+        known = config_values.find_class("metrics", function) if isinstance(function, str) else None
         if known is not None:
             return config_values.keras_object("keras.metrics", known, {"name": config.get("name")})
         raise Gap(f"metric {function!r:.60}")
-    return _made("metrics", "keras.metrics", value)
+    return _serialize("metrics", "keras.metrics", value)

@@ -1,8 +1,8 @@
-"""A bundle's weights as torch's state dict: one flat, ordered dict of tensors.
+"""Build a state dict of a bundle's weights: one flat, ordered dict of tensors.
 
-Tensors that were views of one storage are again, with their offsets and strides. What an encoding
-ties together is one tensor again where torch has such a one (quantised, sparse, nested), and stays
-several under their own names where it has none.
+Tensors that were views of one storage remain views of one, with their offsets and strides. The
+parts of an encoding become one tensor if torch has such tensors (quantized, sparse, nested); else
+they stay several tensors under their own names.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from formats.core.weights import Strided, Tensor, row_major
 from formats.errors import UnsupportedError
 from formats.torch.globals import TYPES, TorchType
 
-# What torch keeps in one type and safetensors counts otherwise: two numbers to a byte.
+# Types of which torch counts two elements as one: two numbers to a byte.
 PACKED = {"float4_e2m1fn": "float4_e2m1fn_x2"}
 
 
@@ -25,10 +25,10 @@ class StateDict:
     """A state dict to be pickled.
 
     Attributes:
-        value: The call that makes it.
-        views: Name of a tensor of the bundle → where it stands.
-        kept_apart: Encodings that torch has no tensor for, by name, with the reason.
-        stayed: Names of the tensors that the CPU keeps.
+        value: The call that rebuilds it.
+        views: Name of a tensor of the bundle → its view of a storage.
+        kept_apart: Encodings that torch has no tensor for → reason.
+        stayed: Names of the tensors that stay on the CPU.
     """
 
     value: Call
@@ -41,12 +41,12 @@ def build_state_dict(bundle: Bundle, storages: Storages, generators: frozenset[s
     """Return the state dict of a bundle's weights.
 
     Args:
-        bundle: Its weights, under the names that they shall have.
-        storages: Takes what they view.
-        generators: Names of states of random generators, which only the CPU can hold.
+        bundle: Its weights have their final names.
+        storages: The storages of the weights are added here.
+        generators: Names of states of random generators, which must be on the CPU.
 
     Raises:
-        UnsupportedError: Torch has no type for some of them; all are named.
+        UnsupportedError: torch has no type for some of them; all are listed.
     """
     return _Builder(bundle, storages, generators).build()
 
@@ -90,7 +90,7 @@ class _Builder:
             )
 
     def _find_obstacle(self, encoding: Encoding, inside: Mapping[str, object]) -> str:
-        """Say why an encoding's parts cannot be one tensor; "" where they can."""
+        """Return why an encoding's parts cannot be one tensor; "" if they can."""
         weights, parts = self.bundle.weights, encoding.parts
         if not set(parts.values()) <= weights.keys() or not inside.keys().isdisjoint(
             parts.values()
@@ -111,9 +111,9 @@ class _Builder:
         return f"torch.load(weights_only=True) has no tensor of kind {kind}"
 
     def _is_coordinates(self, encoding: Encoding) -> bool:
-        """Tell whether indices stand as torch's do: [axes, elements]; ONNX's are [elements, axes].
+        """Return whether indices have torch's layout: [axes, elements]; ONNX has [elements, axes].
 
-        A square of them could be either; then it is torch's who says whether there are duplicates.
+        Square indices could have either; only torch records whether they are coalesced.
         """
         weights, parts = self.bundle.weights, encoding.parts
         if list(parts) != ["indices", "values"]:
@@ -144,19 +144,19 @@ class _Builder:
     def _locate(
         self, tensor: Tensor, type_: TorchType, *, stays: bool
     ) -> tuple[Slot, int, tuple[int, ...], tuple[int, ...]]:
-        """Return a tensor's storage, its offset and strides there in elements, and its shape."""
+        """Return a tensor's storage, offset, shape and strides (in elements)."""
         shape, data = tensor.shape, tensor.data
         if tensor.dtype.name in PACKED:
             shape = (*shape[:-1], shape[-1] // 2)
         size = type_.itemsize
         if isinstance(data, Strided) and tensor.dtype.bits >= 8:
-            steps = (data.offset, *data.strides)
-            if not any(step % size for step in steps):
+            positions = (data.offset, *data.strides)
+            if not any(n % size for n in positions):
                 slot = self.storages.slot(
                     data.span if data.span.length else None, type_, data.byteorder, id(data),
                     stays=stays,
                 )  # fmt: skip
-                offset, *strides = (step // size for step in steps)
+                offset, *strides = (n // size for n in positions)
                 return slot, offset if data.span.length else 0, shape, tuple(strides)
         slot = self.storages.computed_slot(tensor, type_, id(data), stays=stays)
         strides = [s // size for s in row_major(shape, type_.dtype)]
@@ -189,7 +189,7 @@ class _Builder:
 
 
 def _has_no_type(tensor: Tensor) -> bool:
-    """Tell whether torch has no type for a tensor's elements."""
+    """Return whether torch has no type for a tensor's elements."""
     name = tensor.dtype.name
     if name in PACKED:
         return not tensor.shape or bool(tensor.shape[-1] % 2)
@@ -206,6 +206,6 @@ def _takes_gradient(type_: TorchType) -> bool:
 
 
 def _read_scalar(tensor: Tensor) -> object:
-    """Return the one number in a tensor."""
+    """Return the only element of a tensor."""
     value: object = tensor.numpy().reshape(()).item()
     return value

@@ -1,1 +1,1 @@
-"""A model of Triton's: what stands in a model repository of the Triton Inference Server."""
+"""The target ``triton``: an entry of a Triton model repository."""

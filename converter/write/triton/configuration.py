@@ -1,6 +1,6 @@
-"""``config.pbtxt``: what Triton is told of a model that onnxruntime runs.
+"""``config.pbtxt``: Triton's configuration of a model that onnxruntime runs.
 
-The folder that it lies in is the model's name, so none is written: it can be moved and renamed.
+The model's name is that of its folder. None is written, so that it can be moved and renamed.
 
 Spec: https://github.com/triton-inference-server/common/blob/main/protobuf/model_config.proto
 """
@@ -15,10 +15,10 @@ from formats.errors import UnsupportedError, UsageError
 BACKEND = "onnxruntime"
 CONFIGURATION, FILE = "config.pbtxt", "model.onnx"
 VERSION = "1"  # the folder of the one version that is written
-MAX_BATCH = 8  # requests that Triton may join; whoever knows the model's memory may raise it
+MAX_BATCH = 8  # requests that Triton may batch; can be raised if the model's memory allows
 DYNAMIC = -1
 
-# dtype -> Triton's word; what is not here, onnxruntime's backend does not take.
+# dtype -> Triton's data type; the onnxruntime backend takes no others.
 DATA_TYPES = {
     "bool": "TYPE_BOOL", "uint8": "TYPE_UINT8", "uint16": "TYPE_UINT16", "uint32": "TYPE_UINT32",
     "uint64": "TYPE_UINT64", "int8": "TYPE_INT8", "int16": "TYPE_INT16", "int32": "TYPE_INT32",
@@ -28,13 +28,13 @@ DATA_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
-    """An input or output, without the axis of the batch where there is one.
+class TritonTensor:
+    """An input or output, without the batch axis if there is one.
 
     Attributes:
-        name: The graph's.
-        data_type: Triton's word.
-        dims: Sizes, `DYNAMIC` where they differ from request to request.
+        name: In the graph.
+        data_type: Triton's.
+        dims: Sizes; `DYNAMIC` for those that vary between requests.
     """
 
     name: str
@@ -44,19 +44,19 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What ``config.pbtxt`` says.
+    """The content of ``config.pbtxt``.
 
     Attributes:
-        max_batch_size: Of requests that are joined; zero where the model has no axis for that.
+        max_batch_size: Of requests batched by Triton; zero if the model has no batch axis.
         inputs: In the graph's order.
         outputs: Likewise.
         kind: ``KIND_CPU`` or ``KIND_GPU``.
-        gpus: Which ones; all, if there are none.
+        gpus: Indices of the GPUs; empty for all.
     """
 
     max_batch_size: int
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TritonTensor, ...]
+    outputs: tuple[TritonTensor, ...]
     kind: str
     gpus: tuple[int, ...]
 
@@ -66,7 +66,7 @@ class Configuration:
         lines.append(f"max_batch_size: {self.max_batch_size}")
         for field, tensors in (("input", self.inputs), ("output", self.outputs)):
             for tensor in tensors:
-                lines += [f"{field} {{", *_tensor(tensor), "}"]
+                lines += [f"{field} {{", *_describe_tensor(tensor), "}"]
         lines += ["instance_group {", "  count: 1", f"  kind: {self.kind}"]
         lines += [f"  gpus: {number}" for number in self.gpus]
         lines.append("}")
@@ -75,28 +75,31 @@ class Configuration:
         return "\n".join(lines) + "\n"
 
 
-def configuration(graph: Graph, device: str) -> Configuration:
-    """Return what Triton is told of a graph.
+def configure(graph: Graph, device: str) -> Configuration:
+    """Return the configuration of a graph.
 
     Args:
         graph: As it is written.
-        device: ``cpu``, ``gpu:0``, ``cuda:1``; without a number all that the server has.
+        device: ``cpu``, ``gpu:0``, ``cuda:1``; without an index, all that the server has.
 
     Raises:
-        UnsupportedError: It has inputs or outputs that Triton cannot hand over; all are named.
-        UsageError: Triton's onnxruntime runs on no such device.
+        UnsupportedError: Triton does not support some inputs or outputs; all are listed.
+        UsageError: Triton's onnxruntime does not run on the device.
     """
     place = parse_device(device)
-    gaps = [*_gaps("input", graph, graph.inputs), *_gaps("output", graph, graph.outputs)]
+    gaps = [
+        *_find_unsupported("input", graph, graph.inputs),
+        *_find_unsupported("output", graph, graph.outputs),
+    ]
     if gaps:
         raise UnsupportedError(f"Triton has no {'; no '.join(gaps)}")
     specs = [graph.specs[name] for name in (*graph.inputs, *graph.outputs)]
     is_batched = _is_batched(specs, len(graph.inputs))
     first = 1 if is_batched else 0
 
-    def tensors(names: Iterable[str]) -> tuple[Tensor, ...]:
+    def tensors(names: Iterable[str]) -> tuple[TritonTensor, ...]:
         return tuple(
-            Tensor(n, DATA_TYPES[graph.specs[n].dtype], _dims(graph.specs[n].shape[first:]))
+            TritonTensor(n, DATA_TYPES[graph.specs[n].dtype], _dims(graph.specs[n].shape[first:]))
             for n in names
         )
 
@@ -104,11 +107,11 @@ def configuration(graph: Graph, device: str) -> Configuration:
         MAX_BATCH if is_batched else 0,
         tensors(graph.inputs),
         tensors(graph.outputs),
-        *_instances(place, device),
+        *_choose_instances(place, device),
     )
 
 
-def _gaps(kind: str, graph: Graph, names: Sequence[str]) -> Iterable[str]:
+def _find_unsupported(kind: str, graph: Graph, names: Sequence[str]) -> Iterable[str]:
     for name in names:
         spec = graph.specs[name]
         if spec.dtype not in DATA_TYPES:
@@ -118,7 +121,7 @@ def _gaps(kind: str, graph: Graph, names: Sequence[str]) -> Iterable[str]:
 
 
 def _is_batched(specs: Sequence[Spec], inputs: int) -> bool:
-    """Tell whether every input has the same free first axis, and every output one as well."""
+    """Return whether all inputs share a dynamic first axis, and all outputs have it as well."""
     if not all(spec.shape for spec in specs) or not inputs:
         return False
     first: list[Dim] = [spec.shape[0] for spec in specs]
@@ -130,7 +133,7 @@ def _dims(shape: Iterable[Dim]) -> tuple[int, ...]:
     return tuple(n if isinstance(n, int) else DYNAMIC for n in shape)
 
 
-def _instances(place: Device, device: str) -> tuple[str, tuple[int, ...]]:
+def _choose_instances(place: Device, device: str) -> tuple[str, tuple[int, ...]]:
     if place.kind == "cpu":
         return "KIND_CPU", ()
     if place.kind not in ("cuda", "tensorrt"):
@@ -138,15 +141,15 @@ def _instances(place: Device, device: str) -> tuple[str, tuple[int, ...]]:
     return "KIND_GPU", (place.index,) if ":" in device else ()
 
 
-def _tensor(tensor: Tensor) -> list[str]:
-    lines = [f'  name: "{_escaped(tensor.name)}"', f"  data_type: {tensor.data_type}"]
+def _describe_tensor(tensor: TritonTensor) -> list[str]:
+    lines = [f'  name: "{_escape(tensor.name)}"', f"  data_type: {tensor.data_type}"]
     if tensor.dims:
         return [*lines, f"  dims: [ {', '.join(map(str, tensor.dims))} ]"]
-    # A tensor without axes of its own is handed over as one element.
+    # A scalar is passed as one element.
     return [*lines, "  dims: [ 1 ]", "  reshape { shape: [ ] }"]
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return "".join(
         c if c.isprintable() else "".join(f"\\{b:03o}" for b in c.encode()) for c in escaped

@@ -11,7 +11,7 @@ from converter.options import Options
 from converter.write.graph_files import GRAPH
 from converter.write.onnx import OnnxFiles
 from converter.write.plan import GraphFile, Writing
-from converter.write.triton.configuration import CONFIGURATION, VERSION, configuration
+from converter.write.triton.configuration import CONFIGURATION, VERSION, configure
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.output import Output
@@ -22,7 +22,7 @@ class TritonEntry(OnnxFiles):
 
     def __init__(self, bundle: Bundle, graphs: Sequence[Graph], options: Options) -> None:
         super().__init__(bundle, graphs, options)
-        self._configuration = configuration(graphs[0], str(options.device)).text()
+        self._configuration = configure(graphs[0], str(options.device)).text()
 
     def write(self, payload: Path, *, verify: bool, sync: bool) -> Writing:
         """Write the configuration, and the graph as the one version."""
@@ -46,10 +46,10 @@ class TritonEntry(OnnxFiles):
         for file in files:
             file.rename(folder / file.name)
         folder.rename(home / GRAPH)
-        self._files = [_moved_into(file, home / GRAPH) for file in self._files]
+        self._files = [_relocate(file, home / GRAPH) for file in self._files]
 
 
-def _moved_into(file: GraphFile, folder: Path) -> GraphFile:
+def _relocate(file: GraphFile, folder: Path) -> GraphFile:
     def move(path: Path | None) -> Path | None:
         return folder / path.name if path is not None and path.parent == folder.parent else path
 

@@ -11,7 +11,7 @@ import converter
 from converter.lower.graph import Graph, Spec
 from converter.options import Options
 from converter.write import graph_files
-from converter.write.triton.configuration import configuration
+from converter.write.triton.configuration import configure
 from formats.errors import UnsupportedError, UsageError
 
 # What we write of it, with the numbers and types of
@@ -110,7 +110,7 @@ def test_without_one_axis_for_all_there_is_no_batching() -> None:
         ({"x": Spec("float32", (2, 3))}, {"y": Spec("float32", (2, 3))}),
         ({"x": Spec("float32", ("n", 3))}, {"y": Spec("float32", (None, 3))}),
     ):  # fmt: skip
-        config = parsed(configuration(graph_of(inputs, outputs), "cpu").text())
+        config = parsed(configure(graph_of(inputs, outputs), "cpu").text())
         assert config.max_batch_size == 0
         assert not config.HasField("dynamic_batching")
         assert [*config.input[0].dims] == [
@@ -120,7 +120,7 @@ def test_without_one_axis_for_all_there_is_no_batching() -> None:
 
 def test_numbers_without_axes_are_handed_over_as_one_element() -> None:
     inputs = {"x": Spec("float32", ("n",)), 'a "name"\n': Spec("bool", ("n", "m"))}
-    config = parsed(configuration(graph_of(inputs, {"y": Spec("string", ("n",))}), "cuda").text())
+    config = parsed(configure(graph_of(inputs, {"y": Spec("string", ("n",))}), "cuda").text())
     first, second = config.input
     assert ([*first.dims], first.HasField("reshape"), [*first.reshape.shape]) == ([1], True, [])
     assert (second.name, [*second.dims]) == ('a "name"\n', [-1])
@@ -138,7 +138,7 @@ def test_the_numbers_of_types_are_those_of_the_definition() -> None:
 def test_what_triton_cannot_hand_over_is_named() -> None:
     inputs = {"x": Spec("complex64", ("n",)), "z": Spec("float32", (), unranked=True)}
     with pytest.raises(UnsupportedError) as caught:
-        configuration(graph_of(inputs, {"y": Spec("float32", ("n",))}), "cpu")
+        configure(graph_of(inputs, {"y": Spec("float32", ("n",))}), "cpu")
     assert "'x'" in str(caught.value)
     assert "'z'" in str(caught.value)
 
@@ -147,7 +147,7 @@ def test_what_triton_cannot_hand_over_is_named() -> None:
 def test_triton_is_on_cpus_and_gpus(device: str) -> None:
     spec = {"x": Spec("float32", ("n",))}
     with pytest.raises(UsageError, match="--device"):
-        configuration(graph_of(spec, {"y": Spec("float32", ("n",))}), device)
+        configure(graph_of(spec, {"y": Spec("float32", ("n",))}), device)
 
 
 def test_weights_beside_a_graph_share_its_folder(

@@ -6,7 +6,7 @@ from repository import ROOT, SUPPORT
 import converter
 from converter.child.trust import Trusted
 from converter.lower.keras.table import Gap
-from converter.write.keras.custom_layers import own_layers, places
+from converter.write.keras.custom_layers import find_custom_layers, locate_weights
 from formats.core.weights import Tensor
 
 TRUST = SUPPORT / "trust"
@@ -27,20 +27,20 @@ def test_weights_stand_below_a_layer_as_they_stood():
         "m/a/inner/bias": tensor("/layers/functional/layers/mine/parts/layers/dense/vars/1"),
     }
     weights = {"kernel": "m/a/kernel", "inner/bias": "m/a/inner/bias"}
-    assert places(("m", "a"), weights, tensors) == {
+    assert locate_weights(("m", "a"), weights, tensors) == {
         "m/a/kernel": "vars/0", "m/a/inner/bias": "parts/layers/dense/vars/1"
     }  # fmt: skip
 
 
 def test_of_an_h5_file_only_what_is_the_layers_own_has_a_place():
     tensors = {"a/k": tensor("/model_weights/a/a/k"), "a/d/k": tensor("/model_weights/a/a/d/k")}
-    assert places(("a",), {"k": "a/k"}, tensors) == {"a/k": "vars/0"}
+    assert locate_weights(("a",), {"k": "a/k"}, tensors) == {"a/k": "vars/0"}
     with pytest.raises(Gap, match="does not say which part"):
-        places(("a",), {"d/k": "a/d/k"}, tensors)
+        locate_weights(("a",), {"d/k": "a/d/k"}, tensors)
 
 
 def test_without_trust_or_before_keras_3_there_are_none():
     source = converter.read(FIXTURES / "keras315_functional.keras")
     old = converter.read(FIXTURES / "tfkeras24_functional.h5")
-    assert own_layers(None, source, ()) == {}
-    assert own_layers(None, old, (Trusted("layers", TRUST / "layers.py"),)) == {}
+    assert find_custom_layers(None, source, ()) == {}
+    assert find_custom_layers(None, old, (Trusted("layers", TRUST / "layers.py"),)) == {}
