@@ -97,7 +97,7 @@ def test_a_hanging_child_is_stopped_with_all_it_started(answer_of, tmp_path):
     )
     with pytest.raises(EnvironmentFault, match="longer than 2 s"):
         answer_of(text, Allowance(2))
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 200  # it sleeps for 600
     grandchild = int((tmp_path / "folder" / "pid").read_text())
     _until(lambda: not _runs(grandchild))
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ET  # what is parsed is our own
 from pathlib import Path
 
@@ -111,7 +110,6 @@ def test_an_interrupted_batch_is_reported(tmp_path):
 
 @pytest.mark.parametrize("report", ["nowhere/r.html", "registry"])
 def test_a_report_that_cannot_stand_is_said_before_anything_is_done(registry, tmp_path, report):
-    begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "converter", "batch", registry, "-o", "out", "--report", report],
         cwd=tmp_path, capture_output=True, text=True, timeout=100,
@@ -119,4 +117,3 @@ def test_a_report_that_cannot_stand_is_said_before_anything_is_done(registry, tm
     assert done.returncode in (2, 6)
     assert "--report" in done.stderr
     assert not (tmp_path / "out").exists()
-    assert time.monotonic() - begin < 30

@@ -61,10 +61,10 @@ def test_a_complex_tensor_is_no_operand_of_a_node(op, pair):
 )  # fmt: skip
 def test_what_is_too_much_or_none_is_a_gap_at_once(op, name, args):
     x = Reference.to(op.input("x", "float32", (3, 400)))
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(Gap):
         call(op, name, [x, *args])
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize("name", ["fft_fftfreq", "fft_rfftfreq", "hann_window", "kaiser_window"])

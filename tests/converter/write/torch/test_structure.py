@@ -238,9 +238,9 @@ def test_diamonds_do_not_multiply() -> None:
     value: object = [1]
     for _ in range(60):
         value = [value, value, (value,)]
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert len(kept(value).pickle) < 5000
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_diamonds_of_modules_end(monkeypatch: pytest.MonkeyPatch) -> None:
