@@ -1,10 +1,13 @@
-"""What lies in a folder, against its own manifests: a gate that needs neither source nor framework.
+"""Check of bundles against their own manifests; it needs neither the source nor a framework.
 
-A bundle passes when every file is there and has the digest that the manifest says, no other file is
-there, graphs point into it and nowhere else, and what the manifest records of its verification
-reaches as far as is required. Nothing is computed: whether a graph still computes what its source
-does follows from the digests. Models that lie there without such a record fail: nothing is known of
-them. Names that begin with a dot, and what is no model, are passed over.
+A bundle passes when each file of its manifest is there with the recorded size and digest, no other
+file is there, its graphs refer to files of the bundle only, and the verification that its manifest
+records reaches the required level. The level is computed again from the recorded comparisons, by
+the rule of `converter.verification.result`: a manifest that claims more is not believed.
+
+Nothing is run: that a graph computes what its source does follows from its digest. Models without
+a manifest fail, since nothing records their verification. Hidden files, and files that are no
+models, are ignored.
 """
 
 import os
@@ -15,6 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from converter.options import LEVELS
+from converter.verification.report import graph_level
+from converter.verification.result import reached_level
 from formats import catalog, portable, safetensors
 from formats.artifact import Artifact
 from formats.core import digests
@@ -29,14 +35,13 @@ from formats.errors import (
 )
 from formats.onnx import files as onnx_files
 
-LONG = ("tensors", "topology", "encodings")  # parts of manifests that are not kept
-LEVELS = ("none", "weights", "cpu", "device")
+LONG = ("tensors", "topology", "encodings")  # keys of manifests that results leave out
 GRAPH_SUFFIX = ".onnx"
 SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}
-SIGNATURE = "model.sig"  # of OpenSSF Model Signing; it is made of all the others
-# What MLflow keeps beside a model that it holds.
+SIGNATURE = "model.sig"  # of OpenSSF Model Signing, over all other files
+# Files that MLflow writes into the folder of a model.
 MLFLOW = "MLmodel"
-BESIDE_MLFLOW = {
+MLFLOW_FILES = {
     MLFLOW, "conda.yaml", "python_env.yaml", "requirements.txt", "registered_model_meta",
     "input_example.json", "serving_input_example.json",
 }  # fmt: skip
@@ -46,7 +51,7 @@ Kind = Literal["bundle", "folder", "file", "unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something that lies in a folder and has to pass."""
+    """A model, or a path that cannot be read, found in a folder."""
 
     path: Path
     kind: Kind
@@ -55,19 +60,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What came of one output.
+    """Result of the check of one output.
 
     Attributes:
-        path: Where it lies.
-        exit_code: 0 where it passed, 1 where not; else that of the error that kept it from being
-            looked at (`formats.errors`).
-        reached: How far it is verified, as its manifest records it in all its parts.
-        problems: Why it failed, one text for each reason.
-        reason: Why its verification went no further, in the words of the record.
-        files: How many were hashed.
-        nbytes: Of these.
-        seconds: How long that took.
-        manifest: What it records, all but the long parts; nothing where it could not be followed.
+        path: Path of the output.
+        exit_code: 0 if it passed, 1 if it failed; if it could not be read, the exit code of that
+            error (see `formats.errors`).
+        reached: Level of verification that all its graphs and weights reach.
+        problems: Why it failed, one message for each reason.
+        reason: Why its verification did not reach a higher level, as recorded.
+        files: Number of files that were hashed.
+        nbytes: Their size in bytes.
+        seconds: Duration of the check.
+        manifest: Its manifest without the long parts; empty if it is invalid.
     """
 
     path: Path
@@ -84,30 +89,30 @@ class CheckResult:
 def check_folder(
     folder: Path, require: str | None, *, threads: int | None = None
 ) -> Iterator[CheckResult]:
-    """Check all that lies in a folder, in the order of its names.
+    """Check all outputs in a folder, and yield the results in the order of their names.
 
     Args:
         folder: A bundle, or a folder with outputs at any depth.
-        require: How far each must be verified; None for no more than being whole.
-        threads: That hash; by default one for each core.
+        require: Level that each output must reach; None checks files and digests only.
+        threads: Number of threads that hash; by default one for each core.
 
     Raises:
-        SourceError: The folder cannot be looked at.
-        VerificationError: Nothing of ours lies in it.
+        SourceError: The folder cannot be read.
+        VerificationError: It contains no output of ours.
     """
     if not folder.is_dir():
         found = "is not a folder" if folder.exists() else "no such folder"
         raise SourceError(found, where=folder, expected="a bundle, or a folder with bundles")
     count = threads or len(os.sched_getaffinity(0))
-    nothing = True
-    pool = ThreadPoolExecutor(count)  # hashing and reading leave the interpreter to others
+    is_empty = True
+    pool = ThreadPoolExecutor(count)  # hashing and reading release the GIL
     try:
         for checked in pool.map(lambda found: check_output(found, require), find_outputs(folder)):
-            nothing = False
+            is_empty = False
             yield checked
     finally:
         pool.shutdown(cancel_futures=True)
-    if nothing:
+    if is_empty:
         raise VerificationError(
             "nothing was verified: there is no output of convert", where=folder,
             expected="a portable bundle, or a folder with bundles",
@@ -115,7 +120,7 @@ def check_folder(
 
 
 def find_outputs(folder: Path) -> Iterator[Candidate]:
-    """Yield what lies in a folder, by name; links to folders are followed, each folder once."""
+    """Yield the outputs in a folder, by name; follow links to folders, each folder once."""
     pending, seen = [folder], set[tuple[int, int]]()
     while pending:
         here = pending.pop()
@@ -138,12 +143,12 @@ def find_outputs(folder: Path) -> Iterator[Candidate]:
             yield Candidate(here, "folder")
         else:
             within = {path.name for path in folders}
-            yield from _files(here, [e.name for e in entries if e.name not in within])
+            yield from _find_models(here, [e.name for e in entries if e.name not in within])
             pending += reversed(folders)
 
 
 def _is_bundle(folder: Path, names: set[str]) -> bool:
-    """Tell whether a folder is, or was meant as, a bundle: its manifest may be damaged."""
+    """Return whether a folder is a bundle, or one whose manifest is damaged."""
     if portable.MANIFEST not in names:
         return False
     suffixes = (safetensors.SUFFIX, GRAPH_SUFFIX)
@@ -155,7 +160,7 @@ def _is_bundle(folder: Path, names: set[str]) -> bool:
         return True
 
 
-def _files(folder: Path, names: list[str]) -> Iterator[Candidate]:
+def _find_models(folder: Path, names: list[str]) -> Iterator[Candidate]:
     """Yield the models among the files of a folder."""
     for name in names:
         path = folder / name
@@ -171,11 +176,11 @@ def _files(folder: Path, names: list[str]) -> Iterator[Candidate]:
 
 
 def check_output(found: Candidate, require: str | None) -> CheckResult:
-    """Check one output; what is wrong with it is in the answer, never raised."""
+    """Check one output. Errors are part of the result, never raised."""
     begin = time.perf_counter()
     path = found.path
     if found.error is not None:
-        return CheckResult(path, found.error.exit_code, problems=(_bare(found.error, path),))
+        return CheckResult(path, found.error.exit_code, problems=(_message(found.error, path),))
     if found.kind != "bundle":
         problem = "has no record of its digests and its verification"
         return CheckResult(path, 1, problems=(problem,))
@@ -188,25 +193,25 @@ def check_output(found: Candidate, require: str | None) -> CheckResult:
         opened.append(artifact)
         manifest = portable.read_manifest(artifact)
         try:
-            hashed = _resources(path, manifest, problems)
+            hashed = _check_files(path, manifest, problems)
             files, nbytes = len(hashed), sum(hashed.values())
-            problems += _extra(path, manifest)
-            problems += _contradictions(manifest)
-            reached, reason = _reached(manifest)
-            if not problems:  # else it says little of what is read
+            problems += _find_extra_files(path, manifest)
+            problems += _check_manifest_digests(manifest)
+            reached, reason = verified_level(manifest)
+            if not problems:  # files that are not those of the manifest are not read
                 portable.bundle_of(artifact, manifest)
-                problems += _graphs(path, manifest, opened)
+                problems += _check_graphs(path, manifest, opened)
         except (KeyError, TypeError, AttributeError, ValueError) as e:
             raise CorruptError(
                 f"does not follow its schema ({e!r})", where=path / portable.MANIFEST
             ) from e
     except ConvertError as e:
         code = e.exit_code
-        problems.append(_bare(e, path))
+        problems.append(_message(e, path))
     finally:
         for file in (file for artifact in opened for file in artifact.opened.values()):
             file.close()
-    if code:  # it need not be what it says
+    if code:  # its manifest is not to be trusted
         manifest = {}
     if require is not None and not code and LEVELS.index(reached) < LEVELS.index(require):
         problems.append(f"verified as far as {reached}; required: {require}")
@@ -216,8 +221,8 @@ def check_output(found: Candidate, require: str | None) -> CheckResult:
     )  # fmt: skip
 
 
-def _resources(path: Path, manifest: Mapping[str, Any], problems: list[str]) -> dict[str, int]:
-    """Hash the files that a manifest names; return their sizes, and tell what is wrong."""
+def _check_files(path: Path, manifest: Mapping[str, Any], problems: list[str]) -> dict[str, int]:
+    """Hash the files of a manifest; return their sizes by name, and append to `problems`."""
     sizes: dict[str, int] = {}
     for resource in manifest["resources"]:
         name, expected = resource["name"], resource["size"]
@@ -241,11 +246,11 @@ def _resources(path: Path, manifest: Mapping[str, Any], problems: list[str]) -> 
     return sizes
 
 
-def _extra(path: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what lies in a bundle and belongs to nobody."""
+def _find_extra_files(path: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files of a bundle that its manifest does not list."""
     known = {portable.MANIFEST, SIGNATURE} | {r["name"] for r in manifest["resources"]}
     if (path / MLFLOW).is_file():
-        known |= BESIDE_MLFLOW
+        known |= MLFLOW_FILES
 
     def failed(e: OSError) -> None:
         raise SourceError(f"cannot be listed: {e.strerror}", where=e.filename) from e
@@ -258,20 +263,20 @@ def _extra(path: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{relative} is not in the manifest"
 
 
-def _contradictions(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where a manifest is not the one that was written: its own sums do not hold."""
+def _check_manifest_digests(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the digests over a manifest's entries that no longer match them."""
     tensors = {t["name"]: (t["dtype"], t["shape"], t["digest"]) for t in manifest["tensors"]}
-    sums = {
+    computed = {
         "weights_digest": digests.of_weights(tensors),
         "digest": digests.of_files({r["name"]: r["digest"] for r in manifest["resources"]}),
     }
-    for key, value in sums.items():
+    for key, value in computed.items():
         if manifest[key]["value"] != value:
             yield f"manifest.json was changed: {key} does not follow from what it covers"
 
 
-def _graphs(path: Path, manifest: Mapping[str, Any], opened: list[Artifact]) -> Iterator[str]:
-    """Yield what is wrong with a bundle's graphs, and with where they point."""
+def _check_graphs(path: Path, manifest: Mapping[str, Any], opened: list[Artifact]) -> Iterator[str]:
+    """Yield graphs that are missing or unlisted, and references to files outside the bundle."""
     resources = {r["name"] for r in manifest["resources"]}
     stored = {name for name in resources if "/" not in name and name.endswith(GRAPH_SUFFIX)}
     graphs = [g for g in (manifest["graph"], *manifest.get("graphs", ())) if g is not None]
@@ -282,37 +287,51 @@ def _graphs(path: Path, manifest: Mapping[str, Any], opened: list[Artifact]) -> 
     for name in sorted(stored & named):
         opened.append(Artifact(path / name))
         topology = onnx_files.read(opened[-1]).topology
-        beside: JSON = [] if topology is None else topology.summary.get("external_files", [])
-        for other in beside if isinstance(beside, list) else ():
+        external: JSON = [] if topology is None else topology.summary.get("external_files", [])
+        for other in external if isinstance(external, list) else ():
             if Path(str(other)).as_posix() not in resources:
                 yield f"{name} points to {other}, which is no file of the bundle"
 
 
-def _reached(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    """Return how far all parts of a bundle are verified, and why no further."""
+def verified_level(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the level that a bundle's comparisons reach, and why it is not a higher one."""
     verification = manifest["verification"]
-    recorded: str = verification["reached"]
-    level = LEVELS.index(recorded)
-    reason = ""
-    if manifest["graph"] is None and recorded in ("none", "weights"):
-        return recorded, verification["weights"]["detail"] if recorded == "none" else "no graph"
-    for report in (verification["graph"], *verification.get("graphs", {}).values()):
-        if report is None:
-            part, why = "weights", "no comparison of graphs was asked for"
-        elif report["status"] != "passed":
-            part, why = "weights", report["reason"]
-        else:
-            device = report.get("device")
-            on_device = device is not None and device["status"] == "passed"
-            part = "device" if on_device else "cpu"
-            why = "no device was asked for" if device is None else device["reason"]
-        if LEVELS.index(part) < level:
-            level = LEVELS.index(part)
-            reason = why
-        reason = reason or why
-    return LEVELS[level], str(reason)
+    weights = verification["weights"]
+    has_weights = weights["status"] == "passed" and weights["tensors"] > 0
+    graphs = [
+        graph for graph in (manifest["graph"], *manifest.get("graphs", ())) if graph is not None
+    ]
+    reports = [verification["graph"], *verification.get("graphs", {}).values()]
+    reports += [None] * (len(graphs) - len(reports))  # a graph without a record was not run
+    levels = [
+        None if report is None else graph_level(report["status"], _device_status(report))
+        for report in reports
+    ]
+    # Comparisons of reduced precision are in the recorded level only.
+    level = min(
+        verification["reached"], reached_level(weights=has_weights, graphs=levels), key=LEVELS.index
+    )
+    if not graphs:
+        return level, "no graph" if level != "none" else str(weights["detail"])
+    least = min(range(len(levels)), key=lambda i: LEVELS.index(levels[i] or "none"))
+    return level, _limit(reports[least])
 
 
-def _bare(error: ConvertError, path: Path) -> str:
-    """Return an error's text without the path of the output, which is said before it."""
+def _device_status(report: Mapping[str, Any]) -> str | None:
+    device = report.get("device")
+    return None if device is None else device["status"]
+
+
+def _limit(report: Mapping[str, Any] | None) -> str:
+    """Return why a graph did not reach a higher level."""
+    if report is None:
+        return "no comparison of graphs was asked for"
+    if report["status"] != "passed":
+        return str(report["reason"])
+    device = report.get("device")
+    return "no device was asked for" if device is None else str(device["reason"])
+
+
+def _message(error: ConvertError, path: Path) -> str:
+    """Return an error's message without the path of the output, which is printed before it."""
     return str(error).removeprefix(f"{path}: ").removeprefix(f"{path}/")

@@ -1,9 +1,9 @@
-"""Arrays against arrays: how far apart they are, and whether that is near enough.
+"""Comparison of arrays: how far they differ, and whether the tolerance allows it.
 
 An element passes where ``|found - expected| <= atol + rtol * |expected|``. By default rtol is zero
-and atol a part of the output's scale, its largest magnitude: what a deep model loses by adding in
-another order grows with the sums, not with each result. NaN and infinities must be equal in place;
-integers, booleans and text must be equal. What compares nothing fails.
+and atol a fraction of the output's scale, its largest magnitude: the rounding errors of a deep
+model grow with its sums, not with each result. NaN and infinities must be at the same indices;
+integers, booleans and strings must be equal. A comparison without elements fails.
 """
 
 from collections.abc import Mapping
@@ -13,29 +13,29 @@ import numpy as np
 
 from converter.verification.report import Measure
 
-# dtype -> part of an output's scale that may be lost: for float32 the noise of the deepest CNNs,
-# for the others as many roundings of theirs.
+# dtype -> tolerance as a fraction of an output's scale: for float32 the rounding errors of the
+# deepest CNNs, for the other dtypes about as many of their roundings.
 RELATIVE: Mapping[str, float] = {
     "float64": 1e-7,
     "float32": 1e-4,
     "float16": 1e-2,
     "bfloat16": 5e-2,
-    "8 bits": 5e-2,  # of what a model rounds to on the way: no output has it as its dtype
+    "8 bits": 5e-2,  # of intermediate values: no output has this dtype
 }
 ROUNDED = "8 bits"
 EMPTY = "has no element to compare"
-DECADES = 10.0 ** np.arange(-9, 1)  # where the figures of `Measure.decades` part
-LEAST_SCALE = 1e-10  # of an output: what saturated to almost nothing is all noise
+DECADES = 10.0 ** np.arange(-9, 1)  # upper bounds of the bins of `Measure.decades`
+LEAST_SCALE = 1e-10  # of an output: one that is saturated to almost zero has rounding errors only
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What may differ, by output; the empty name stands for all that are not named.
+    """Tolerance of a comparison, by output; the empty name is the default of all outputs.
 
     Attributes:
-        atol: As the user set it.
-        rtol: Likewise.
-        precision: The coarsest floating point dtype of the model, which decides what is noise.
+        atol: Absolute tolerances that the user set.
+        rtol: Relative tolerances that the user set.
+        precision: The coarsest floating point dtype of the model, which sets the default.
     """
 
     atol: Mapping[str, float] = field(default_factory=dict)
@@ -51,15 +51,15 @@ class Tolerance:
         return atol, self.rtol.get(name, self.rtol.get("", 0.0))
 
     def general(self) -> "Tolerance":
-        """Return what is noise in this model, whatever the user asks of its outputs."""
+        """Return the default tolerance of this model, without those that the user set."""
         return Tolerance(precision=self.precision)
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """An output, and the dtype it has in its own runtime.
+    """An output, and its dtype in its own runtime.
 
-    numpy has no bfloat16 and no strings: such outputs come as float32 and as unicode.
+    numpy has no bfloat16 and no strings: they are float32 and unicode in `data`.
     """
 
     data: np.ndarray
@@ -67,14 +67,14 @@ class Array:
 
 
 def coarsest_dtype(dtypes: "set[str]") -> str:
-    """Return the floating point dtype that keeps the least; float64 where there is none."""
+    """Return the floating point dtype of the least precision; float64 if there is none."""
     return max(dtypes & RELATIVE.keys(), key=lambda d: RELATIVE[d], default="float64")
 
 
 def compare(
     name: str, expected: Array, found: Array, tolerance: Tolerance, case: str = ""
 ) -> Measure:
-    """Measure one output in one case."""
+    """Compare one output in one case."""
     measure = Measure(name, expected.dtype, expected.data.shape, worst_case=case)
     problems = []
     if found.dtype != expected.dtype:
@@ -185,13 +185,13 @@ def _cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def says_little(outputs: "list[np.ndarray]", atol: float) -> bool:
-    """Tell whether an output hides what goes before: it has two values at most, or never varies.
+    """Return whether an output hardly depends on the inputs: at most two values, or constant.
 
-    A softmax of large numbers is one such: zeros and a one, whatever the layers before it do.
+    A softmax of large numbers is an example: zeros and a one, whatever the layers before it do.
 
     Args:
         outputs: The source's, in all cases; the first axis is the batch.
-        atol: Below which two values count as one.
+        atol: Absolute difference below which two values count as equal.
     """
     if any(a.dtype.kind not in "fiub" for a in outputs):
         return False
@@ -207,8 +207,8 @@ def says_little(outputs: "list[np.ndarray]", atol: float) -> bool:
 def merge_measures(measures: "Mapping[str, list[Measure]]") -> dict[str, Measure]:
     """Return one measure for each output.
 
-    An output that is empty on both sides is no failure as long as another one has elements; where
-    none has, nothing was compared.
+    An output that is empty in both models passes if another output has elements. If none has,
+    nothing was compared.
     """
     outputs = {name: merge_cases(found) for name, found in measures.items()}
     if any(measure.elements for measure in outputs.values()):
@@ -219,7 +219,7 @@ def merge_measures(measures: "Mapping[str, list[Measure]]") -> dict[str, Measure
 
 
 def are_empty(outputs: Mapping[str, Measure]) -> bool:
-    """Tell whether all outputs are of the same shapes on both sides, and have no elements."""
+    """Return whether all outputs have equal shapes in both models, and no elements."""
     return bool(outputs) and all(
         not m.elements and m.problems and all(p.startswith(EMPTY) for p in m.problems)
         for m in outputs.values()
@@ -227,10 +227,10 @@ def are_empty(outputs: Mapping[str, Measure]) -> bool:
 
 
 def merge_cases(measures: "list[Measure]") -> Measure:
-    """Return one measure of an output for all its cases: the worst of each figure.
+    """Return one measure of an output for all its cases: the worst of each statistic.
 
-    Where cases have different scales, the worst is what uses most of what it is allowed; a case in
-    which it is empty counts where it always is.
+    The worst case is the one that uses most of its tolerance, since scales may differ. Cases in
+    which the output is empty count only if it is empty in all.
     """
     measures = [m for m in measures if m.problems != (EMPTY,)] or measures
     worst = max(measures, key=lambda m: (not m.passed, _used(m)))

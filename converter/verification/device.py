@@ -1,13 +1,13 @@
-"""Both models on a device and on the CPU: the four-way comparison, and who was really there.
+"""Comparison on a device: both models on the device and on the CPU, four comparisons.
 
-Equivalence is decided on the CPU, where both runtimes compute alike. On the device the same inputs
-are run once more by both, and held against what was computed on the CPU, and against each other:
-float32 differs by roundings only, for products are not rounded to TF32, and so the same tolerance
-holds (see `converter.verification.compare`). With ``allow_tf32`` they are, to float16's eleven bits
-of mantissa, and what is noise of float16 is noise.
+Equivalence is decided on the CPU, where both runtimes compute alike. On the device both models are
+run again on the same inputs; the results are compared with those of the CPU and with each other.
+The same tolerance holds (see `converter.verification.compare`), since float32 products are not
+rounded to TF32. With ``allow_tf32`` they are, and the tolerance is that of float16, which has the
+mantissa of TF32.
 
-A runtime that has no such device is not run there. One that was given the device, took the model
-and computed elsewhere has failed, however good its numbers are.
+A runtime without such a device is not run. One that accepts the device and computes elsewhere has
+failed, even if its outputs are equal.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,18 +31,18 @@ PAIRS = (
     ((CONVERTED, "device"), (SOURCE, "device")),
 )
 FrameworkRun = Callable[[PreparedInputs, DeviceRequest], SourceRun | RunSkipped]
-LoadOutput = Callable[[int, int], Array]  # of a case's number and an output's
+LoadOutput = Callable[[int, int], Array]  # arguments: the indices of a case and of an output
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOutputs:
-    """What one model made of the cases on the device.
+    """Outputs of one model on the device.
 
     Attributes:
-        runtime: Who ran it.
-        outputs: What came out.
-        placement: Where its parts were, as far as the runtime said.
-        failed: Why it does not compute there what it computes on the CPU, or empty.
+        runtime: Runtime that ran it.
+        outputs: Loads an output of a case.
+        placement: Placement of its nodes, if the runtime reports it.
+        failed: Why its outputs cannot be compared with those on the CPU, or empty.
     """
 
     runtime: Runtime
@@ -53,10 +53,10 @@ class DeviceOutputs:
 
 @dataclass(frozen=True, slots=True)
 class ComparedModel:
-    """One of both models.
+    """The source or the converted model.
 
     Attributes:
-        cpu: What it computed there.
+        cpu: Loads its outputs on the CPU.
         run: Runs it on a device, on the same cases.
     """
 
@@ -66,14 +66,14 @@ class ComparedModel:
 
 @dataclass(frozen=True, slots=True)
 class ComparedCases:
-    """What is compared.
+    """The cases and outputs that are compared, and how.
 
     Attributes:
         outputs: Names of the outputs, in order.
-        cases: Numbers and names of the cases that both have run on the CPU.
-        tolerance: What is allowed on the CPU.
-        allow_cpu_nodes: How many parts of a model may be on the CPU.
-        skipped: Numbers of outputs that differ from run to run.
+        cases: Names, by index, of the cases that both models have run on the CPU.
+        tolerance: Tolerance of the comparison on the CPU.
+        allow_cpu_nodes: Number of nodes of a model that may run on the CPU.
+        skipped: Indices of outputs that differ from run to run.
     """
 
     outputs: Sequence[str]
@@ -84,10 +84,10 @@ class ComparedCases:
 
 
 def request_device(device: str | None, *, allow_tf32: bool) -> DeviceRequest | None:
-    """Return where both models shall run besides; None where nothing but the CPU was asked for.
+    """Return the request for a device; None for the CPU alone.
 
     Raises:
-        UsageError: It is no device's name.
+        UsageError: `device` is not the name of a device.
     """
     if device in (None, "none"):
         return None
@@ -96,23 +96,23 @@ def request_device(device: str | None, *, allow_tf32: bool) -> DeviceRequest | N
 
 
 def verify_on_device(
-    source: ComparedModel, converted: ComparedModel, question: ComparedCases, on: DeviceRequest
+    source: ComparedModel, converted: ComparedModel, compared: ComparedCases, on: DeviceRequest
 ) -> DeviceReport:
-    """Run both models on a device, and compare all four results.
+    """Run both models on a device, and compare the results with those on the CPU.
 
     Args:
-        source: The source, which has run on the CPU.
-        converted: What it was converted to, likewise.
-        question: What is compared.
-        on: Which device.
+        source: The source, already run on the CPU.
+        converted: The converted model, already run on the CPU.
+        compared: The cases and outputs to compare.
+        on: The device.
 
     Raises:
         EnvironmentFault: A child died, hung, or took too much memory.
     """
     begin = perf_counter()
-    allowed = question.allow_cpu_nodes
+    allowed = compared.allow_cpu_nodes
     ours = converted.run(on)
-    there = _side(CONVERTED, ours, allowed)
+    there = _check_run(CONVERTED, ours, allowed)
     report = DeviceReport(
         there.status, there.reason, str(on.device), on.allow_tf32, allowed,
         DeviceRun("not run", "the converted model is not run there"), there,
@@ -120,26 +120,27 @@ def verify_on_device(
     if isinstance(ours, RunSkipped) or ours.failed:
         return replace(report, seconds=perf_counter() - begin)
     theirs = source.run(on)
-    report = replace(report, source=_side(SOURCE, theirs, allowed))
+    report = replace(report, source=_check_run(SOURCE, theirs, allowed))
     results = {(SOURCE, "CPU"): source.cpu, (CONVERTED, "CPU"): converted.cpu}
     results[CONVERTED, "device"] = ours.outputs
     if isinstance(theirs, DeviceOutputs) and not theirs.failed:
         results[SOURCE, "device"] = theirs.outputs
     pairs = {
-        f"{' on the '.join(a)} ~ {' on the '.join(b)}": _measured(
-            results[a], results[b], question, on
+        f"{' on the '.join(a)} ~ {' on the '.join(b)}": _measure(
+            results[a], results[b], compared, on
         )
         for a, b in PAIRS
         if a in results and b in results
     }
-    problems = [*_fallen(report), *_different(pairs)]
+    problems = [*_describe_failed_runs(report), *_describe_differences(pairs)]
     if problems:
         report = replace(report, status="failed", reason=problems[0])
     return replace(report, pairs=pairs, seconds=perf_counter() - begin)
 
 
-def _side(name: str, ran: DeviceOutputs | RunSkipped, allowed: int) -> DeviceRun:
-    # A source that its own framework does not run there proves nothing, for or against.
+def _check_run(name: str, ran: DeviceOutputs | RunSkipped, allowed: int) -> DeviceRun:
+    """Return the status of one model on the device."""
+    # A source that its own framework cannot run there is no evidence for or against the conversion.
     broken: Status = "failed" if name == CONVERTED else "not run"
     if isinstance(ran, RunSkipped):
         status = "not run" if ran.lacks_device or ran.is_missing else broken
@@ -153,15 +154,15 @@ def _side(name: str, ran: DeviceOutputs | RunSkipped, allowed: int) -> DeviceRun
     return DeviceRun("failed" if problem else "passed", problem, runtime, ran.placement)
 
 
-def _fallen(report: DeviceReport) -> Iterable[str]:
-    """Yield which sides were not where they should be."""
-    for name, side in ((CONVERTED, report.converted), (SOURCE, report.source)):
-        if side.status == "failed":
-            yield f"the {name} model: {side.reason}"
+def _describe_failed_runs(report: DeviceReport) -> Iterable[str]:
+    """Yield why models failed on the device."""
+    for name, run in ((CONVERTED, report.converted), (SOURCE, report.source)):
+        if run.status == "failed":
+            yield f"the {name} model: {run.reason}"
 
 
-def _different(pairs: Mapping[str, Mapping[str, Measure]]) -> Iterable[str]:
-    """Yield in which pairs outputs differ."""
+def _describe_differences(pairs: Mapping[str, Mapping[str, Measure]]) -> Iterable[str]:
+    """Yield the pairs whose outputs differ."""
     for name, pair in pairs.items():
         wrong = [m for m in pair.values() if not m.passed]
         if wrong:
@@ -174,24 +175,24 @@ def _different(pairs: Mapping[str, Mapping[str, Measure]]) -> Iterable[str]:
             yield f"{name}: there is no output to compare"
 
 
-def _measured(
-    found: LoadOutput, expected: LoadOutput, question: ComparedCases, on: DeviceRequest
+def _measure(
+    found: LoadOutput, expected: LoadOutput, compared: ComparedCases, on: DeviceRequest
 ) -> dict[str, Measure]:
-    tolerance = question.tolerance
+    tolerance = compared.tolerance
     if on.allow_tf32:
         tolerance = replace(tolerance, precision=coarsest_dtype({tolerance.precision, TF32}))
     return merge_measures({
         name: [
             compare(name, expected(number, i), found(number, i), tolerance, case)
-            for number, case in question.cases.items()
+            for number, case in compared.cases.items()
         ]
-        for i, name in enumerate(question.outputs)
-        if i not in question.skipped
+        for i, name in enumerate(compared.outputs)
+        if i not in compared.skipped
     })  # fmt: skip
 
 
 def select_cases(prepared: PreparedInputs, chosen: Sequence[int], name: str) -> PreparedInputs:
-    """Return the same inputs in a folder of their own, in which only those cases are run."""
+    """Copy the inputs of some cases to a subfolder, and return them."""
     folder = prepared.folder / name
     folder.mkdir()
     for number in chosen:
@@ -202,12 +203,12 @@ def select_cases(prepared: PreparedInputs, chosen: Sequence[int], name: str) -> 
 
 
 def compared_model(prepared: PreparedInputs, ran: SourceRun, run: FrameworkRun) -> ComparedModel:
-    """Return a model that its framework runs.
+    """Return a model with its outputs on the CPU and how to run it on a device.
 
     Args:
-        prepared: The inputs, with what it computed on the CPU beside them.
-        ran: What that was.
-        run: Runs it on a device.
+        prepared: The inputs; its folder also has the outputs on the CPU.
+        ran: The run on the CPU.
+        run: Runs the model on a device.
     """
 
     def on_device(on: DeviceRequest) -> DeviceOutputs | RunSkipped:

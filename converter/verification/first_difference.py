@@ -1,8 +1,9 @@
-"""Where two runs of a model part: the first layer whose output differs.
+"""Search for the first layer whose output differs between two runs of a model.
 
-Lowering notes which value of the graph each layer's output is (`Trace`). The source is run again
-with its layers watched, the graph with those values as outputs, and they are compared in the
-source's order. A layer that a pass folded into another has no value: it is named with that one.
+Lowering records which value of the graph is the output of each layer (`Trace`). The source is run
+again with its layers recorded, and the graph with those values as outputs; they are compared in the
+order of the source. A layer that a pass folded into another one has no value: it is reported with
+that layer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +24,12 @@ from converter.verification.sources.keras import Source
 
 @dataclass(frozen=True, slots=True)
 class LayerComparison:
-    """What a comparison of layers found.
+    """Result of a comparison of layers.
 
     Attributes:
-        difference: The first that differs.
-        equal: How many do not, up to there.
-        measured: How many of these have elements to compare.
+        difference: The first layer that differs, if any.
+        equal: Number of equal layers before it.
+        measured: Number of these that have elements to compare.
     """
 
     difference: LayerDifference | None = None
@@ -49,13 +50,13 @@ def find_first_difference(
     """Return the first layer whose output differs in a case.
 
     Args:
-        source: The artifact, and who runs it.
-        graph: As lowered from it, before any pass.
+        source: The source and its framework.
+        graph: The lowered source, before any pass.
         model: The ONNX file.
-        file: What that declares.
+        file: Its interface.
         prepared: The inputs.
-        case: Number of the inputs to run.
-        tolerance: What is noise.
+        case: Index of the case to run.
+        tolerance: Tolerance of the comparison.
         allowance: For each child.
 
     Raises:
@@ -86,7 +87,7 @@ def find_first_difference(
             compare(trace.layer, Array(np.load(path), dtype), moved, tolerance.general())
             for path, dtype in calls
         ]
-        # A layer that is called several times: which of its calls this is, its values say.
+        # A layer may be called several times: any call with equal values is this one.
         if any(_agrees(m) for m in measures):
             last_equal, equal = trace.layer, equal + 1
             measured += any(m.passed and m.elements for m in measures)
@@ -99,14 +100,14 @@ def find_first_difference(
 
 
 def _agrees(measure: Measure) -> bool:
-    """Tell whether a layer's output is what it should be, or says nothing: an empty one is fine."""
+    """Return whether a layer's outputs are equal, or empty."""
     return measure.passed or 0 in measure.shape
 
 
 def _merged(graph: Graph, trace: Trace, shown: set[str]) -> tuple[str, ...]:
-    """Return the layers before this one whose values the file does not have.
+    """Return the layers that are folded into this one.
 
-    Their nodes stand between this layer's value and those that are there.
+    Their nodes lie between this layer's value and the values that the file has.
     """
     makers = {name: node for node in graph.nodes for name in node.outputs}
     hidden = _by_value(graph.traces, shown)

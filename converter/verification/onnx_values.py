@@ -1,7 +1,7 @@
-"""What an ONNX file declares, and how to have more of its values as outputs.
+"""The interface of an ONNX file, and how to make more of its values outputs.
 
-A protobuf may come in pieces: fields appended to a file's bytes are joined to what is there. So a
-model gets more outputs without being decoded, written again, or copied to another place.
+Fields that are appended to the bytes of a protobuf message are merged into it. So a model gets more
+outputs without being decoded, written again or copied.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from formats.limits import DEFAULT, Limits
 from formats.onnx import files as onnx_files
 from formats.onnx.schemas import SCHEMA
 
-# numpy, and so a runner, has no such types: they come out as float32, which holds each exactly.
+# numpy has no such types: they are cast to float32, which represents each value exactly.
 WIDENED = frozenset(
     ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 )
@@ -27,14 +27,14 @@ WIDE = "float32"
 
 @dataclass(frozen=True, slots=True)
 class OnnxInterface:
-    """What an ONNX file says of itself.
+    """Inputs, outputs and values of an ONNX file.
 
     Attributes:
-        inputs: Without those that have an initializer.
-        outputs: Likewise named, with dtype and shape.
-        values: Names of all values that nodes of the main graph make.
+        inputs: Inputs without an initializer.
+        outputs: Outputs, with dtype and shape.
+        values: Names of all outputs of nodes of the main graph.
         findings: Nodes that run code or read files.
-        path: The file.
+        path: Path of the file.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -45,7 +45,7 @@ class OnnxInterface:
 
 
 def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
-    """Return what an ONNX file declares.
+    """Read the interface of an ONNX file.
 
     Raises:
         SourceError: It is no ONNX file, or damaged.
@@ -63,11 +63,11 @@ def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
 
 
 def expose_values(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:
-    """Return what to append to a model so that it has these outputs too, and their names.
+    """Return the bytes to append to a model for more outputs, and the names of these by value.
 
     Args:
-        names: Of values that the model makes and does not return.
-        widened: Of values, returned or not, that must be cast to float32 to be looked at.
+        names: Names of values that are no outputs yet.
+        widened: Names of values, outputs or not, that are cast to float32.
     """
     graph = Message()
     found: dict[str, str] = {}
@@ -79,7 +79,7 @@ def expose_values(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, 
         if name in cast:
             graph.data(1, _cast(name, shown))
         info = Message()
-        info.data(1, shown)  # of which type it is, the runtime infers
+        info.data(1, shown)  # the runtime infers its type
         graph.data(12, info)
         found[name] = shown
     model = Message()

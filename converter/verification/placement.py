@@ -158,7 +158,7 @@ class Placement:
 
 
 def is_cpu(place: str) -> bool:
-    """Tell whether a place is a CPU, as any of the runtimes calls it."""
+    """Return whether a place is a CPU, in the spelling of any runtime."""
     return place.upper().startswith("CPU")
 
 

@@ -122,6 +122,23 @@ class LayerDifference:
         return text
 
 
+def graph_level(status: str, device: str | None) -> str | None:
+    """Return the level that the comparison of a graph reaches.
+
+    Args:
+        status: Of the comparison on the CPU and, if there was one, on the device.
+        device: Status of the comparison on a device; None if there was none.
+
+    Returns:
+        ``device``, ``cpu``, ``none`` if it failed, None if it was not run.
+    """
+    if status == "not run":
+        return None
+    if status != "passed" or device == "failed":
+        return "none"
+    return "device" if device == "passed" else "cpu"
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
     """One of both models on the device.
@@ -246,10 +263,8 @@ class GraphReport:
 
     @property
     def reached(self) -> str | None:
-        """How far it is verified: ``device``, ``cpu``, or None."""
-        if self.status != "passed":
-            return None
-        return "device" if self.device is not None and self.device.status == "passed" else "cpu"
+        """Level that it reaches: ``device``, ``cpu``, ``none`` if it failed, None if not run."""
+        return graph_level(self.status, None if self.device is None else self.device.status)
 
     def with_device(self, found: DeviceReport) -> "GraphReport":
         """Return this report with what was found on a device."""

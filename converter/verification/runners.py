@@ -140,13 +140,13 @@ def load_output(prepared: PreparedInputs, side: str, case: int, number: int, dty
 
 
 def has_onnxruntime() -> bool:
-    """Tell whether onnxruntime is installed, or another Python is named that may have it."""
+    """Return whether onnxruntime is installed, or another Python that may have it is named."""
     named = os.environ.get(ONNX_PYTHON_VARIABLE)
     return bool(named) or importlib.util.find_spec("onnxruntime") is not None
 
 
 def may_have_keras() -> bool:
-    """Tell whether a Keras may be found: cheap, and before anything is prepared for it."""
+    """Return whether a Keras may be installed, without importing it."""
     named = os.environ.get(PYTHON_VARIABLE)
     return bool(named) or any(importlib.util.find_spec(name) for name in KERASES)
 

@@ -327,7 +327,7 @@ def shape_of(value: Any) -> list[Any] | None:
 
 
 def is_mistaken(x: list[Any], term: list[Any]) -> bool:
-    """Tell whether Keras's TensorFlow back end adds a term along another axis than it stands on.
+    """Return whether the TensorFlow backend of Keras adds a term along a wrong axis.
 
     Since 3.7 it takes a term with one axis longer than 1 for a bias, and adds it along the last
     axis, or else the second, by size only: [1, 4, 1, 1] to the columns of [N, 4, H, 4]. Compiled

@@ -407,7 +407,7 @@ class Runner:
         return {"chosen": number, "dtypes": [dtype for _, dtype in found], "refused": refused}
 
     def is_finite(self, array: Any) -> bool:
-        """Tell whether there is a number to compare: an output of NaNs alone says nothing."""
+        """Return whether an output of floats has a finite element; others always pass."""
         is_real = array.dtype.kind == "f" and array.size
         return not is_real or bool(self.np.isfinite(array).any())
 
@@ -439,7 +439,7 @@ class Runner:
                 self.unstable.add(i)
 
     def is_same(self, a: Any, b: Any, dtype: str) -> bool:
-        """Tell whether two runs gave the same, but for sums in another order."""
+        """Return whether two runs are equal but for rounding errors."""
         np = self.np
         if a.shape != b.shape:
             return False

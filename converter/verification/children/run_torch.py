@@ -219,7 +219,7 @@ class Runner:
         return {i for i, ((x, dtype), (y, _)) in pairs if not self.is_same(x, y, dtype)}
 
     def is_same(self, a: Any, b: Any, dtype: str) -> bool:
-        """Tell whether two runs gave the same, but for sums in another order."""
+        """Return whether two runs are equal but for rounding errors."""
         np = self.np
         if a.shape != b.shape:
             return False
@@ -231,7 +231,7 @@ class Runner:
         return bool(np.allclose(a, b, rtol=0, atol=SAME[dtype] * scale, equal_nan=True))
 
     def is_finite(self, array: Any) -> bool:
-        """Tell whether there is a number to compare: an output of NaNs alone says nothing."""
+        """Return whether an output of floats has a finite element; others always pass."""
         is_real = array.dtype.kind == "f" and array.size
         return not is_real or bool(self.np.isfinite(array).any())
 

@@ -69,7 +69,7 @@ class Binding:
 
 
 def may_have_tensorflow() -> bool:
-    """Tell whether TensorFlow may be found: cheap, and before anything is prepared for it."""
+    """Return whether TensorFlow may be installed, without importing it."""
     return bool(os.environ.get(PYTHON_VARIABLE)) or bool(importlib.util.find_spec("tensorflow"))
 
 

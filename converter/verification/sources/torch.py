@@ -55,7 +55,7 @@ class Torch:
 
 
 def may_have_torch() -> bool:
-    """Tell whether torch may be found: cheap, and before anything is prepared for it."""
+    """Return whether torch may be installed, without importing it."""
     return bool(os.environ.get(TORCH_PYTHON_VARIABLE)) or bool(importlib.util.find_spec("torch"))
 
 
