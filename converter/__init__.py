@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from formats.errors import (
         ConvertError,
         CorruptError,
-        EnvironmentFault,
+        DependencyError,
         InternalError,
         LimitError,
         SafetyError,
@@ -44,7 +44,7 @@ _HOMES = {
     "converter.verification.result": ("Verification",),
     "formats.core.bundle": ("Bundle",),
     "formats.errors": (
-        "ConvertError", "CorruptError", "EnvironmentFault", "InternalError", "LimitError",
+        "ConvertError", "CorruptError", "DependencyError", "InternalError", "LimitError",
         "SafetyError", "SourceError", "StorageError", "UnknownFormatError", "UnsupportedError",
         "UsageError", "VerificationError",
     ),
@@ -53,7 +53,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Arch", "Bundle", "Comparison", "Conversion", "ConvertError", "CorruptError",
-    "EnvironmentFault", "InternalError", "LimitError", "Options", "SafetyError", "SourceError",
+    "DependencyError", "InternalError", "LimitError", "Options", "SafetyError", "SourceError",
     "StorageError", "TensorDiff", "UnknownFormatError", "UnsupportedError", "UsageError",
     "Verification", "VerificationError", "convert", "convert_many", "diagnose", "diff", "inspect",
     "read", "verify",

@@ -216,7 +216,7 @@ def convert(
         SafetyError: The source names code or files outside itself, and that was refused.
         VerificationError: The output is not the source, or less was verified than required.
         StorageError: The output cannot be written.
-        EnvironmentFault: Something that is needed is not installed.
+        DependencyError: Something that is needed is not installed.
     """
     from converter.events import Step
     from converter.pipeline import Conversion
@@ -263,7 +263,7 @@ def verify(
     Raises:
         SourceError: One of both is unreadable.
         UsageError: The options are not for these artifacts, or contradict each other.
-        EnvironmentFault: A child process died, hung, or took too much memory.
+        DependencyError: A child process died, hung, or took too much memory.
     """
     comparison: dict[str, Any] = {
         "atol": _as_bounds(atol),
@@ -405,7 +405,7 @@ def diagnose(
         UsageError: The arguments contradict each other.
         SourceError: The source is unreadable, damaged, unknown or over a limit.
         UnsupportedError: It is valid, and not supported yet.
-        EnvironmentFault: ``python`` cannot be run.
+        DependencyError: ``python`` cannot be run.
     """
     from converter.doctor import diagnosis
 
@@ -461,7 +461,7 @@ def convert_many(
     Raises:
         UsageError: The request contradicts itself.
         StorageError: The ledger or the destination cannot be used.
-        EnvironmentFault: The engine cannot work.
+        DependencyError: The engine cannot work.
     """
     from converter.batch import driver
     from converter.batch.request import Request

@@ -19,7 +19,7 @@ from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
 from formats.errors import (
     ConvertError,
     CorruptError,
-    EnvironmentFault,
+    DependencyError,
     Gaps,
     SafetyError,
     UnsupportedError,
@@ -52,7 +52,7 @@ def graphs_of(
         CorruptError: The topology is damaged.
         UsageError: There is no such signature.
         SafetyError: It would take code that nobody trusts.
-        EnvironmentFault: It takes a framework that is not here, or that died.
+        DependencyError: It takes a framework that is not here, or that died.
     """
     opset, trust, wanted = options.opset or _least(options), options.trust, options.signatures
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
@@ -118,7 +118,7 @@ def lower_optional(
         return bundle, []
     try:
         return lower_required(bundle, artifact, options)
-    except (UnsupportedError, CorruptError, SafetyError, EnvironmentFault, UsageError) as e:
+    except (UnsupportedError, CorruptError, SafetyError, DependencyError, UsageError) as e:
         # Usage is at fault where a trusted module is; of a torch program it lacks inputs.
         if options.asks_for_graph or (isinstance(e, UsageError) and options.trust):
             raise
@@ -181,10 +181,10 @@ def _of_torch(
             e.add_note(f"convert itself: {gap.found}")
             e.gaps = gap.gaps
         raise
-    except EnvironmentFault as e:
+    except DependencyError as e:
         if gap is None:
             raise
-        raise EnvironmentFault(
+        raise DependencyError(
             f"{gap.found}; and {e.found}", where=e.where, hint=e.hint, gaps=gaps_of(gap)
         ) from e
     if gap is not None:

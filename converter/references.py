@@ -67,7 +67,7 @@ class Source:
         Raises:
             SourceError: It is not there.
             StorageError: It cannot be fetched.
-            EnvironmentFault: Its registry needs an extra that is not installed.
+            DependencyError: Its registry needs an extra that is not installed.
         """
         self.name = display_name(source)
         self._given = str(source)

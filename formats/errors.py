@@ -10,7 +10,7 @@ ConvertError
 ├── UnsupportedError             4   the source is valid; we cannot convert it yet
 ├── SafetyError                  5   refused
 ├── StorageError                 6   reading or writing a folder, disk, registry or store failed
-├── EnvironmentFault             7   a missing extra, a dead child, a time-out
+├── DependencyError              7   a missing extra, a dead child, a time-out
 └── InternalError               70   our bug
 
 A message says what was found, what was expected, where, and what to do next; the parts stay
@@ -129,7 +129,7 @@ class StorageError(ConvertError):
         return cls(f"cannot be written: {e.strerror}", where=where, hint=hint)
 
 
-class EnvironmentFault(ConvertError):
+class DependencyError(ConvertError):
     """This machine lacks something: an extra, a device, time."""
 
     exit_code = 7

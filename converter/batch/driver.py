@@ -139,7 +139,7 @@ def run(request: Request, *, dry_run: bool = False) -> Iterator[Event]:
     Raises:
         UsageError: The request contradicts itself.
         StorageError: Ledger or destination cannot be used.
-        EnvironmentFault: The executor cannot work.
+        DependencyError: The executor cannot work.
     """
     begin = time.monotonic()
     check_request(request)

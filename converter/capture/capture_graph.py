@@ -24,7 +24,7 @@ from converter.options import Arch
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import (
-    EnvironmentFault,
+    DependencyError,
     InternalError,
     SafetyError,
     UnsupportedError,
@@ -88,7 +88,7 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
             or export it.
         UsageError: The inputs or the factory do not fit the program.
         SafetyError: It needs code that is not trusted.
-        EnvironmentFault: torch is not installed, or its child died.
+        DependencyError: torch is not installed, or its child died.
     """
     form = _form(bundle, request)
     # The exported file is read again when weights are written: its folder lives as long as they do.
@@ -186,7 +186,7 @@ def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) ->
     match answer.get("status"):
         case "absent":
             lacking = " and ".join(answer["lacking"])
-            raise EnvironmentFault(
+            raise DependencyError(
                 f"a graph of it takes {lacking}, which is not installed", where=source.name,
                 hint=TORCH_EXTRA,
             )  # fmt: skip

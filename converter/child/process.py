@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from converter.byte_sizes import readable_size
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 QUESTION, ANSWER = "question.json", "answer.json"
 LOG = "log.txt"
@@ -76,7 +76,7 @@ def ask(
         environment: Variables besides those of `ENVIRONMENT`; None for one as we have it ourselves.
 
     Raises:
-        EnvironmentFault: It died, hung, took too much memory, or gave no answer.
+        DependencyError: It died, hung, took too much memory, or gave no answer.
     """
     (folder / QUESTION).write_text(json.dumps(question))
     with suppress(FileNotFoundError):
@@ -85,12 +85,12 @@ def ask(
     try:
         size = (folder / ANSWER).stat().st_size
         if size > MAX_ANSWER_BYTES:
-            raise EnvironmentFault(f"the child running {what} answered {readable_size(size)}")
+            raise DependencyError(f"the child running {what} answered {readable_size(size)}")
         answer = json.loads((folder / ANSWER).read_text())
     except (OSError, ValueError) as e:
-        raise EnvironmentFault(f"the child running {what} gave no answer{_last(folder)}") from e
+        raise DependencyError(f"the child running {what} gave no answer{_last(folder)}") from e
     if not isinstance(answer, dict):
-        raise EnvironmentFault(f"the child running {what} answered {answer!r:.60}")
+        raise DependencyError(f"the child running {what} answered {answer!r:.60}")
     return answer
 
 
@@ -111,7 +111,7 @@ def run(
         environment: Variables besides those of `ENVIRONMENT`; None for one as we have it ourselves.
 
     Raises:
-        EnvironmentFault: It cannot be started, died, hung, or took too much memory.
+        DependencyError: It cannot be started, died, hung, or took too much memory.
     """
     limit = allowance.memory_bytes or _free_bytes()
     with (folder / LOG).open("wb") as log:
@@ -127,7 +127,7 @@ def run(
                 start_new_session=True,
             )
         except OSError as e:
-            raise EnvironmentFault(f"cannot be run: {e.strerror}", where=command[0]) from e
+            raise DependencyError(f"cannot be run: {e.strerror}", where=command[0]) from e
         try:
             _wait(child, what, allowance.seconds, limit)
         finally:
@@ -138,9 +138,9 @@ def run(
     if code < 0:
         name = signal.Signals(-code).name if -code in _SIGNALS else f"signal {-code}"
         hint = "Perhaps it ran out of memory" if name == "SIGKILL" else None
-        raise EnvironmentFault(f"the child running {what} died of {name}{_last(folder)}", hint=hint)
+        raise DependencyError(f"the child running {what} died of {name}{_last(folder)}", hint=hint)
     if code:
-        raise EnvironmentFault(f"the child running {what} ended with {code}{_last(folder)}")
+        raise DependencyError(f"the child running {what} ended with {code}{_last(folder)}")
 
 
 def _variables(given: Mapping[str, str | None]) -> dict[str, str]:
@@ -159,12 +159,12 @@ def _wait(child: "subprocess.Popen[bytes]", what: str, seconds: float, limit: in
             child.wait(POLL_SECONDS)
             return
         if time.monotonic() > end:
-            raise EnvironmentFault(
+            raise DependencyError(
                 f"the child running {what} took longer than {seconds:g} s and was stopped"
             )
         used = _resident_bytes(child.pid)
         if limit is not None and used > limit:
-            raise EnvironmentFault(
+            raise DependencyError(
                 f"the child running {what} took {readable_size(used)} of memory and was stopped",
                 expected=f"at most {readable_size(limit)}",
             )

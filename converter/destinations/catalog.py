@@ -19,7 +19,7 @@ def open_destination(reference: str) -> Destination:
 
     Raises:
         UsageError: The reference is malformed.
-        EnvironmentFault: It takes an extra that is not installed.
+        DependencyError: It takes an extra that is not installed.
     """
     module = import_module(f"converter.destinations.{module_of(reference)}")
     opener = getattr(module, "open_destination")  # noqa: B009

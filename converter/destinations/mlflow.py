@@ -208,7 +208,7 @@ def open_destination(reference: str) -> Destination:
 
     Raises:
         UsageError: It is none.
-        EnvironmentFault: MLflow is not installed.
+        DependencyError: MLflow is not installed.
     """
     template = reference.removeprefix("models:").removeprefix("/")
     try:

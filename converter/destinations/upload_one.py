@@ -14,7 +14,7 @@ def check(reference: str, *, force: bool) -> None:
     """Raise before a conversion whose output could not be put there.
 
     Raises:
-        EnvironmentFault: The package of such URLs is not installed.
+        DependencyError: The package of such URLs is not installed.
         StorageError: It cannot be reached.
         UnsupportedError: Nothing can be put there.
         UsageError: It is no URL of a file or folder, or something is there and may not be replaced.

@@ -132,7 +132,7 @@ def open_destination(reference: str) -> Destination:
     """Open a URL for outputs.
 
     Raises:
-        EnvironmentFault: Its package is not installed.
+        DependencyError: Its package is not installed.
         UnsupportedError: Nothing can be put there.
         UsageError: It holds a password, or nobody knows such URLs.
     """

@@ -17,7 +17,7 @@ from converter.doctor.host import Host, parse_release
 from converter.doctor.loaders.torch import WEIGHTS_ONLY_SINCE
 from converter.doctor.probes.host import CHILDREN, select_environment
 from converter.doctor.source import Source
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 SCRIPT = Path(__file__).parent / "loaders" / "call_loader.py"
 SECONDS = 120.0
@@ -68,7 +68,7 @@ def _call(prediction: Prediction, path: str, python: str, seconds: float) -> Pre
                 SCRIPT, Path(folder), question, what=prediction.loader,
                 allowance=Allowance(seconds), python=python,
             )  # fmt: skip
-        except EnvironmentFault as e:  # a crash, a timeout or too much memory is the outcome
+        except DependencyError as e:  # a crash, a timeout or too much memory is the outcome
             answer = {"outcome": "fails", "error": "", "message": str(e)}
     return apply_answer(prediction, answer)
 

@@ -160,7 +160,7 @@ def diagnose(
         UsageError: The arguments contradict each other.
         SourceError: The source is unknown, damaged or over a limit.
         UnsupportedError: The source is valid and not supported yet.
-        EnvironmentFault: ``python`` cannot be run.
+        DependencyError: ``python`` cannot be run.
     """
     if run and source is None:
         raise UsageError("run=True without a source", expected="an artifact to load")

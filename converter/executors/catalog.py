@@ -30,7 +30,7 @@ def open_executor(engine: str, settings: Settings) -> Executor:
 
     Raises:
         UsageError: There is none of that name.
-        EnvironmentFault: It takes an extra that is not installed, or cannot be reached.
+        DependencyError: It takes an extra that is not installed, or cannot be reached.
     """
     check(engine)
     module = import_module(f"converter.executors.{engine}")

@@ -37,7 +37,7 @@ class Executor(Protocol):
         Jobs are taken from ``jobs`` as there is room for them, and never raise.
 
         Raises:
-            EnvironmentFault: The executor itself cannot work: no cluster, no process.
+            DependencyError: The executor itself cannot work: no cluster, no process.
         """
 
     def __enter__(self) -> "Executor": ...

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from converter.byte_sizes import readable_size
 from converter.executors.protocol import End
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 ROOT = Path(__file__).parents[2]
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
@@ -30,15 +30,15 @@ def of_status(status: int, words: bytes, *, oom: bool) -> tuple[End, str]:
         name = signal.Signals(number).name if number in _SIGNALS else f"signal {number}"
         if number == signal.SIGKILL:
             return _killed(words, oom=oom)
-        return "crashed", str(EnvironmentFault(f"died of {name}{_told(words)}"))
+        return "crashed", str(DependencyError(f"died of {name}{_told(words)}"))
     code = os.waitstatus_to_exitcode(status)
-    return "crashed", str(EnvironmentFault(f"ended with code {code} and no answer{_told(words)}"))
+    return "crashed", str(DependencyError(f"ended with code {code} and no answer{_told(words)}"))
 
 
 def of_timeout(seconds: float, words: bytes) -> str:
     """Return what there is to say of a child that took too long."""
     return str(
-        EnvironmentFault(
+        DependencyError(
             f"took longer than {seconds:g} s and was stopped{_told(words)}",
             hint="--timeout gives it longer",
         )
@@ -48,7 +48,7 @@ def of_timeout(seconds: float, words: bytes) -> str:
 def of_memory(used: int, limit: int, words: bytes) -> str:
     """Return what there is to say of a child that took too much memory."""
     return str(
-        EnvironmentFault(
+        DependencyError(
             f"took {readable_size(used)} of memory and was stopped{_told(words)}",
             expected=f"at most {readable_size(limit)}",
             hint="--memory gives it more",
@@ -60,9 +60,9 @@ def _killed(words: bytes, *, oom: bool) -> tuple[End, str]:
     if oom:
         hint = "--memory stops it in time, --jobs 1 leaves it more"
         found = f"was killed (SIGKILL): the machine ran out of memory{_told(words)}"
-        return "oom", str(EnvironmentFault(found, hint=hint))
+        return "oom", str(DependencyError(found, hint=hint))
     hint = "Perhaps it was out of memory"
-    return "killed", str(EnvironmentFault(f"was killed (SIGKILL){_told(words)}", hint=hint))
+    return "killed", str(DependencyError(f"was killed (SIGKILL){_told(words)}", hint=hint))
 
 
 def _told(words: bytes) -> str:

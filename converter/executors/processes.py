@@ -73,7 +73,7 @@ class Processes:
         """Yield the outcome of each job as it ends.
 
         Raises:
-            EnvironmentFault: No process can be started.
+            DependencyError: No process can be started.
             StorageError: The folder for temporary files cannot be written.
         """
         rest = iter(jobs)

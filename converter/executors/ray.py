@@ -22,7 +22,7 @@ from converter.executors.engine import Executor, Settings
 from converter.executors.protocol import WORK
 from converter.executors.ray_protocol import Charter, Wanted
 from converter.jobs.job import Job, Outcome
-from formats.errors import ConvertError, EnvironmentFault, UnsupportedError, UsageError
+from formats.errors import ConvertError, DependencyError, UnsupportedError, UsageError
 
 MODULE = "converter.executors.ray_driver"
 STOP_SECONDS = 30.0  # for tasks to be ended, and what they leave to be removed
@@ -40,7 +40,7 @@ class Ray:
             task: What a child does with its job, ``module:function``.
 
         Raises:
-            EnvironmentFault: Ray is not installed.
+            DependencyError: Ray is not installed.
             UsageError: The address is of no cluster.
             UnsupportedError: It is Ray Client's.
         """
@@ -51,14 +51,14 @@ class Ray:
         self._log: IO[bytes] | None = None
         if find_spec("ray") is None:
             hint = 'pip install "model-convert[ray]", in the version that the cluster has'
-            raise EnvironmentFault("--engine ray takes Ray, which is not installed", hint=hint)
+            raise DependencyError("--engine ray takes Ray, which is not installed", hint=hint)
         _check_address(settings.address or os.environ.get("RAY_ADDRESS") or "auto")
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Yield the outcome of each job as it ends.
 
         Raises:
-            EnvironmentFault: There is no such cluster, it went away, its nodes lack this program,
+            DependencyError: There is no such cluster, it went away, its nodes lack this program,
                 do not see local files, or take no job for ``Settings.patience`` seconds.
             UsageError: Jobs need parts of several devices.
         """
@@ -98,21 +98,21 @@ class Ray:
                 start_new_session=True,  # Ctrl-C in a terminal is this process's business
             )
         except OSError as e:
-            raise EnvironmentFault(f"cannot be run: {e.strerror}", where=sys.executable) from e
+            raise DependencyError(f"cannot be run: {e.strerror}", where=sys.executable) from e
         finally:
             theirs.close()
         with suppress(OSError):  # dead at once: that shows where its word is waited for
             line.send(charter)
         return line
 
-    def _fault(self) -> EnvironmentFault:
+    def _fault(self) -> DependencyError:
         """Return what there is to say of the process, which ended without a word."""
         code = self._process.wait() if self._process is not None else 0
         lines = []
         if self._log is not None:
             self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - LAST_BYTES))
             lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
-        return EnvironmentFault(
+        return DependencyError(
             f"the Ray cluster went away, and Ray ended with {code}"
             + (f": {lines[-1].strip()[:300]}" if lines else ""),
             where=self._settings.address,

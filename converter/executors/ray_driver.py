@@ -22,7 +22,7 @@ from converter.executors.ray_protocol import Charter
 from converter.executors.ray_window import StoppedError, Window, asked_of, line_of, unseen
 from converter.registries.catalog import scheme_of
 from converter.version import VERSION
-from formats.errors import ConvertError, EnvironmentFault, InternalError, StorageError
+from formats.errors import ConvertError, DependencyError, InternalError, StorageError
 
 CONNECT_SECONDS = 10.0
 JOIN_SECONDS = 60.0  # where a cluster refuses, Ray may go on asking
@@ -44,7 +44,7 @@ def join(line: Connection, address: str | None) -> None:
         address: Of the cluster, or None for the one that the environment names.
 
     Raises:
-        EnvironmentFault: There is none, or it is of another version, or does not let us in.
+        DependencyError: There is none, or it is of another version, or does not let us in.
     """
     import ray
 
@@ -60,11 +60,11 @@ def join(line: Connection, address: str | None) -> None:
         hint = "Start one with ray start --head, or name it with --address HOST:PORT"
         if where != "auto":  # something answers there
             hint = ON_REFUSAL
-        raise EnvironmentFault(
+        raise DependencyError(
             f"no Ray cluster can be joined: {line_of(e)}", where=where, hint=hint
         ) from e
     except Exception as e:  # of many kinds: versions, tokens, addresses
-        raise EnvironmentFault(f"no Ray cluster can be joined: {line_of(e)}", where=where) from e
+        raise DependencyError(f"no Ray cluster can be joined: {line_of(e)}", where=where) from e
     finally:
         limit.cancel()
 
@@ -73,7 +73,7 @@ def _give_up(line: Connection, where: str) -> None:
     """Tell the driver that the cluster does not let us in, and end."""
     found = f"the Ray cluster has not let us in for {JOIN_SECONDS:g} s"
     with suppress(OSError):
-        line.send(EnvironmentFault(found, where=where, hint=ON_REFUSAL))
+        line.send(DependencyError(found, where=where, hint=ON_REFUSAL))
     os._exit(1)
 
 
@@ -83,7 +83,7 @@ def _check_answers(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as e:
-        raise EnvironmentFault(
+        raise DependencyError(
             f"no Ray cluster answers there: {getattr(e, 'strerror', None) or e}",
             where=address,
             hint="Start one with ray start --head --port PORT; convert starts none",
@@ -94,7 +94,7 @@ def look_around(charter: Charter) -> None:
     """See whether each node that may get a job has this program, and sees local files.
 
     Raises:
-        EnvironmentFault: One has or does not.
+        DependencyError: One has or does not.
     """
     job = charter.first
     asked = asked_of(job)
@@ -113,7 +113,7 @@ def look_around(charter: Charter) -> None:
     for host, (version, said, unseen_paths) in found:
         if version != VERSION:
             what = f"has version {version} of it" if version else f"cannot run it: {said}"
-            raise EnvironmentFault(
+            raise DependencyError(
                 f"this is model-convert {VERSION}, and the node {host} of the Ray cluster {what}",
                 hint=f'pip install "model-convert=={VERSION}" on all nodes, with the same extras',
             )

@@ -21,7 +21,7 @@ from converter.devices.names import KINDS, parse_device
 from converter.executors import ray_node
 from converter.executors.ray_protocol import Charter, Wanted
 from converter.jobs.job import Job, Outcome, Status, again, died
-from formats.errors import ConvertError, EnvironmentFault
+from formats.errors import ConvertError, DependencyError
 
 POLL_SECONDS = 0.2
 END_SECONDS = 10.0  # for tasks to be gone
@@ -80,7 +80,7 @@ class Window:
 
         Raises:
             StoppedError: The driver wants no more.
-            EnvironmentFault: The cluster takes none.
+            DependencyError: The cluster takes none.
         """
         while True:
             self._fill()
@@ -166,11 +166,11 @@ class Window:
         """Sort a task that gave no outcome.
 
         Raises:
-            EnvironmentFault: No other one will.
+            DependencyError: No other one will.
         """
         if isinstance(error, self._ray.exceptions.LocalRayletDiedError):
             # Not the node's that ran it, but the one through which this process gives tasks.
-            raise EnvironmentFault(
+            raise DependencyError(
                 "Ray's own process on this machine (raylet) went away",
                 hint="Run the batch again when it is back: what is done is done",
             )
@@ -212,7 +212,7 @@ class Window:
             self._progress = now
         elif self._flying and now - self._progress > self._settings.patience:
             one = next(iter(self._flying.values()))
-            raise EnvironmentFault(
+            raise DependencyError(
                 f"the Ray cluster has taken no job for {self._settings.patience:g} s:"
                 f" each asks for {readable(asked_of(one.job))}",
                 expected=f"at most what a node has: {self._nodes()}",
@@ -283,13 +283,13 @@ def what_happened(error: Exception, exceptions: Any) -> tuple[Status, str]:
                 if status == "memory"
                 else None
             )
-            return status, str(EnvironmentFault(text, hint=hint))
-    return "failed", str(EnvironmentFault(f"Ray could not run it: {line_of(error)}"))
+            return status, str(DependencyError(text, hint=hint))
+    return "failed", str(DependencyError(f"Ray could not run it: {line_of(error)}"))
 
 
-def unseen(path: str, host: str) -> EnvironmentFault:
+def unseen(path: str, host: str) -> DependencyError:
     """Return the error for a file that a node does not see."""
-    return EnvironmentFault(
+    return DependencyError(
         f"is on this machine, and not on the node {host} of the Ray cluster",
         where=path,
         hint="Have it in a folder that all nodes share, or in an object store: s3://…, gs://…",

@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 
 from converter.executors.protocol import Charter, Unframing, Word, framed, order, packed, word_of
 from converter.jobs.job import Job
-from formats.errors import EnvironmentFault, StorageError
+from formats.errors import DependencyError, StorageError
 
 CHUNK_BYTES = 1 << 18
 STOP_SECONDS = 15.0
@@ -32,7 +32,7 @@ class Server:
         """Start one; this does not wait until it is ready.
 
         Raises:
-            EnvironmentFault: No process can be started.
+            DependencyError: No process can be started.
             StorageError: The folder for temporary files cannot be written.
         """
         self._unframing = Unframing()
@@ -51,7 +51,7 @@ class Server:
             for fd in pipes:
                 os.close(fd)
             self._log.close()
-            raise EnvironmentFault(f"cannot be run: {e.strerror}", where=sys.executable) from e
+            raise DependencyError(f"cannot be run: {e.strerror}", where=sys.executable) from e
         orders, self._orders_fd, self._words_fd, words, self._lifeline_fd, lifeline = pipes
         for fd in (orders, words, lifeline):
             os.close(fd)
@@ -92,7 +92,7 @@ class Server:
 
         Raises:
             ServerLostError: There will be none.
-            EnvironmentFault: The server could not even begin, or can start no process.
+            DependencyError: The server could not even begin, or can start no process.
         """
         while True:
             some = os.read(self._words_fd, CHUNK_BYTES)
@@ -100,14 +100,14 @@ class Server:
                 code = self._process.wait()
                 if code > 0 and not self._is_ready:
                     found = f"ended with {code}{self._last_line()}"
-                    raise EnvironmentFault(f"the process that starts conversions {found}")
+                    raise DependencyError(f"the process that starts conversions {found}")
                 raise ServerLostError(self._last_line())
             news = list(map(word_of, self._unframing.feed(some)))
             if not self._is_ready and news:
                 self._is_ready, news = True, news[1:]
             for word in news:
                 if not word.number:
-                    raise EnvironmentFault(word.text.decode())
+                    raise DependencyError(word.text.decode())
             if news:
                 return news
 

@@ -170,7 +170,7 @@ def died(job: Job, status: Status, message: str, *, seconds: float, attempts: in
     record = blank_record(job) | {
         "status": status,
         "exit_code": 7,
-        "error": {"type": "EnvironmentFault", "message": message},
+        "error": {"type": "DependencyError", "message": message},
         "seconds": round(seconds, 3),
         "attempts": attempts,
     }

@@ -44,7 +44,7 @@ def lower(
             of it is named.
         CorruptError: The topology is damaged.
         UsageError: What a trusted module supplies is none.
-        EnvironmentFault: A child that ran one died or hung.
+        DependencyError: A child that ran one died or hung.
     """
     if bundle.topology is None:
         hint = None

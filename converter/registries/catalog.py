@@ -50,7 +50,7 @@ def open_registry(reference: str, filters: Filters) -> Registry:
 
     Raises:
         UsageError: The reference is malformed.
-        EnvironmentFault: It takes an extra that is not installed.
+        DependencyError: It takes an extra that is not installed.
         StorageError: It cannot be reached.
     """
     opener = cast(Callable[[str, Filters], Registry], _function(reference, "open_registry"))

@@ -38,7 +38,7 @@ class List:
         """Yield what is in each of them.
 
         Raises:
-            EnvironmentFault: One takes an extra that is not installed.
+            DependencyError: One takes an extra that is not installed.
             UsageError: One is malformed, or a list contains itself.
         """
         for reference in self._references:

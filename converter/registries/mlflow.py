@@ -139,7 +139,7 @@ def open_registry(reference: str, filters: Filters) -> Registry:
 
     Raises:
         UsageError: The reference is malformed, or no server is named.
-        EnvironmentFault: MLflow is not installed.
+        DependencyError: MLflow is not installed.
         StorageError: The server cannot be reached.
     """
     named = parse(reference)
@@ -159,7 +159,7 @@ def stage(source: str, scratch: Path) -> Staged:
         SourceError: There is no such model, or files of it are gone.
         UnsupportedError: It is of a flavor that holds no network of ours.
         StorageError: The server fails.
-        EnvironmentFault: MLflow is not installed.
+        DependencyError: MLflow is not installed.
     """
     named = parse(source)
     if not named.is_one:

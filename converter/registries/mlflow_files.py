@@ -39,7 +39,7 @@ def files_at(uri: str) -> Files:
 
     Raises:
         StorageError: It cannot be reached.
-        EnvironmentFault: It takes a package that is not installed.
+        DependencyError: It takes a package that is not installed.
     """
     scheme = uri.partition("://")[0]
     if scheme in OURS:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from converter.stores.urls import masked
-from formats.errors import ConvertError, EnvironmentFault, SourceError, StorageError, UsageError
+from formats.errors import ConvertError, DependencyError, SourceError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -52,7 +52,7 @@ def connect() -> "MlflowClient":
     """Return a client; it has not talked to its server yet.
 
     Raises:
-        EnvironmentFault: MLflow is not installed.
+        DependencyError: MLflow is not installed.
         UsageError: No server is named.
     """
     for name, value in USUAL.items():
@@ -61,7 +61,7 @@ def connect() -> "MlflowClient":
         import mlflow
         from mlflow import MlflowClient
     except ImportError as e:
-        raise EnvironmentFault(
+        raise DependencyError(
             f"MLflow's client cannot be imported ({e})", hint=f"Install it: {EXTRA}"
         ) from e
     if not mlflow.is_tracking_uri_set() and not any(Path(name).exists() for name in LOCAL):
@@ -77,7 +77,7 @@ def reach(client: "MlflowClient") -> None:
 
     Raises:
         StorageError: It cannot be reached, or does not answer as MLflow does.
-        EnvironmentFault: It takes a package that is not installed.
+        DependencyError: It takes a package that is not installed.
     """
     before = {name: os.environ[name] for name in HURRIED}
     given = {name: os.environ[name] for name in HURRIED if os.environ[name] != USUAL[name]}
@@ -99,7 +99,7 @@ def told(where: str) -> Iterator[None]:
     Raises:
         SourceError: There is no such thing.
         UsageError: A filter, or a name, is none.
-        EnvironmentFault: It takes a package that is not installed.
+        DependencyError: It takes a package that is not installed.
         StorageError: Anything else.
     """
     from mlflow.exceptions import MlflowException
@@ -110,7 +110,7 @@ def told(where: str) -> Iterator[None]:
         raise
     except ImportError as e:
         package = STORES.get((e.name or "").partition(".")[0], e.name or "it")
-        raise EnvironmentFault(
+        raise DependencyError(
             f"MLflow takes {e.name or 'a package'} for it, which is not installed",
             where=where, hint=f"Install it: pip install {package}",
         ) from e  # fmt: skip

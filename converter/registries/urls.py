@@ -122,7 +122,7 @@ def open_registry(reference: str, filters: Filters) -> Registry:
     """Open a URL; where it is a glob and no name, what matches it.
 
     Raises:
-        EnvironmentFault: Its package is not installed.
+        DependencyError: Its package is not installed.
         UsageError: It holds a password, or nobody knows such URLs.
     """
     urls.check(reference)

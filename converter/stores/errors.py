@@ -7,7 +7,7 @@ import errno
 import re
 
 from converter.stores.urls import masked
-from formats.errors import ConvertError, EnvironmentFault, StorageError
+from formats.errors import ConvertError, DependencyError, StorageError
 
 _BUCKET = re.compile(r"(?i)\bspecified bucket\b|\bHeadBucket operation\b")
 LONGEST = 300  # characters of a library's own words
@@ -96,7 +96,7 @@ def is_local(e: BaseException) -> bool:
     return isinstance(e, OSError) and e.errno in _OURS
 
 
-def missing(url: str, e: ImportError) -> EnvironmentFault:
+def missing(url: str, e: ImportError) -> DependencyError:
     """Return the error for a scheme whose package is not installed."""
     scheme = url.partition(":")[0]
     extra = _EXTRAS.get(scheme)
@@ -107,7 +107,7 @@ def missing(url: str, e: ImportError) -> EnvironmentFault:
     else:
         said, hint = _said(e), None  # fsspec says which
     what = f"{scheme}:// takes a package that is not installed{said}"
-    return EnvironmentFault(what, where=masked(url), hint=hint)
+    return DependencyError(what, where=masked(url), hint=hint)
 
 
 def _said(e: BaseException) -> str:

@@ -48,7 +48,7 @@ def open_store(url: str) -> "FsspecStore":
     """Open a store; nothing is asked of it yet.
 
     Raises:
-        EnvironmentFault: Its package is not installed.
+        DependencyError: Its package is not installed.
         StorageError: It cannot be opened.
         UnsupportedError: It is chained (``simplecache::s3://``).
         UsageError: Nobody knows such URLs.

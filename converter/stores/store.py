@@ -37,7 +37,7 @@ class Store(Protocol):
     """A place that is reached over a network, below one URL.
 
     All methods raise `StorageError` (no such bucket, access denied, unreachable) and
-    `EnvironmentFault` (a missing extra), in one line without secrets.
+    `DependencyError` (a missing extra), in one line without secrets.
     """
 
     @property

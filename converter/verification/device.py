@@ -107,7 +107,7 @@ def verify_on_device(
         on: The device.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
     """
     begin = perf_counter()
     allowed = compared.allow_cpu_nodes

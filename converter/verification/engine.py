@@ -250,7 +250,7 @@ def compare_models(pair: Pair, options: Options) -> GraphReport:
         A report; ``failed`` where outputs differ or nothing could be compared.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
     """
     begin = perf_counter()
     on = requested_device(options)

@@ -60,7 +60,7 @@ def find_first_difference(
         allowance: For each child.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
     """
     returned = {spec.name for spec in file.outputs}
     traces = [t for t in graph.traces if t.value in file.values and t.value not in returned]

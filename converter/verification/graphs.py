@@ -48,7 +48,7 @@ def verify_graph(
         A report; ``failed`` where outputs differ or nothing could be compared.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
         SourceError: The ONNX file is damaged.
         UsageError: The user's inputs or tolerances are not for this model.
     """

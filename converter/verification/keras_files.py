@@ -53,7 +53,7 @@ def verify_keras(
         A report; ``failed`` where outputs differ, or the current Keras does not load the file.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
         UsageError: The user's inputs or tolerances are not for this model.
     """
     if obstacle := find_obstacle(bundle, options, needs_onnx=False):

@@ -41,7 +41,7 @@ def compare_output(
 
     Raises:
         VerificationError: The outputs differ.
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
     """
     found = None if weights is None else Weights(weights.tensors, weights.nbytes)
     if options.verify in ("none", "weights"):
@@ -123,7 +123,7 @@ def compare_program(
         A report by signature.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
         UsageError: The user's inputs or tolerances are not for this model.
     """
     if format == "keras":

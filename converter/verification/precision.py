@@ -64,7 +64,7 @@ def verify_precision(
         A report; ``source`` is who ran the full one.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
     """
     if not has_onnxruntime():
         return lacking_onnxruntime()

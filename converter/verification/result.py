@@ -7,7 +7,7 @@ from converter.notebook import render_table
 from converter.options import LEVELS, Options
 from converter.verification.report import GraphReport
 from formats.core.bundle import JSON
-from formats.errors import EnvironmentFault, VerificationError
+from formats.errors import DependencyError, VerificationError
 
 
 def reached_level(*, weights: bool, graphs: Iterable[str | None]) -> str:
@@ -107,7 +107,7 @@ class Verification:
 
         Raises:
             VerificationError: It is less.
-            EnvironmentFault: It is less because something is not installed.
+            DependencyError: It is less because something is not installed.
         """
         asked = {options.require, options.verify} - {None, "none", "auto"}
         if "device" in asked or "cpu" in asked:
@@ -150,13 +150,13 @@ class Verification:
 
 def _check_graph(report: GraphReport, asked: "set[str | None]", device: str | None) -> None:
     if report.status != "passed":
-        kind = EnvironmentFault if report.lacking else VerificationError
+        kind = DependencyError if report.lacking else VerificationError
         raise kind(
             f"the graph was not compared, as was asked: {report.reason}", hint=report.lacking
         )
     if "device" in asked and report.reached != "device":
         reason = "nothing was asked to run there" if report.device is None else report.device.reason
-        raise EnvironmentFault(f"{device} was not verified, as was asked: {reason}")
+        raise DependencyError(f"{device} was not verified, as was asked: {reason}")
 
 
 def _without_time(report: dict[str, JSON]) -> dict[str, JSON]:

@@ -27,7 +27,7 @@ from converter.verification.onnx_values import WIDENED, expose_values
 from converter.verification.placement import CPU, DeviceRequest, Placement, parse_placement
 from converter.verification.report import Runtime
 from formats.core.bundle import TensorSpec
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 CHILDREN = Path(__file__).parent / "children"
 KERAS, ONNX = CHILDREN / "run_keras.py", CHILDREN / "run_onnxruntime.py"
@@ -180,7 +180,7 @@ def run_keras(
         on: Where.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
     """
     if on.device is not None and not on.device.tensorflow:
         text = f"Keras has no device {on.device}"
@@ -242,7 +242,7 @@ def _packages(python: str, folder: Path, allowance: Allowance) -> set[str]:
     try:
         return set(json.loads(lines[-1]))
     except (IndexError, ValueError) as e:
-        raise EnvironmentFault("does not behave like Python", where=python) from e
+        raise DependencyError("does not behave like Python", where=python) from e
 
 
 def _candidates(packages: set[str], version: str) -> list[tuple[str, str]]:
@@ -326,7 +326,7 @@ def run_onnx(
         on: Where to run it.
 
     Raises:
-        EnvironmentFault: The child died, hung, or took too much memory.
+        DependencyError: The child died, hung, or took too much memory.
     """
     widened = [name for name, dtype in outputs.items() if dtype in WIDENED]
     extras: list[str | None] = []

@@ -55,7 +55,7 @@ def verify_savedmodel(
         A report for each signature with outputs; or one, under no name, of why there is none.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
         UsageError: The user's inputs, tolerances or signature are not this model's.
     """
     if reason := why_incomparable(changes):

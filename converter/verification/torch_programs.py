@@ -48,7 +48,7 @@ def verify_program(
         A report; ``failed`` where outputs differ, or torch does not run the output.
 
     Raises:
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
         UsageError: The user's inputs are not this program's.
     """
     if bundle.metadata.format == "torch-export" and len(bundle.signatures) != 1:

@@ -48,7 +48,7 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
     Raises:
         SourceError: One of both is unreadable.
         UsageError: The options are not for these artifacts.
-        EnvironmentFault: A child died, hung, or took too much memory.
+        DependencyError: A child died, hung, or took too much memory.
     """
     check(options)
     if options.device is not None:

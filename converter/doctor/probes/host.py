@@ -16,7 +16,7 @@ from converter.doctor.probes import machine
 from converter.doctor.probes.libraries import find_libraries
 from converter.doctor.probes.nvidia import probe_nvidia
 from converter.doctor.probes.packages import find_packages
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 FRAMEWORK_SCRIPT = Path(__file__).with_name("describe_framework.py")
 PYTHON_SCRIPT = Path(__file__).with_name("describe_python.py")
@@ -44,7 +44,7 @@ def probe_host(python: str = "", *, frameworks: Iterable[str] = tuple(FRAMEWORKS
         frameworks: Modules to import in child processes, where they are installed.
 
     Raises:
-        EnvironmentFault: ``python`` cannot be run.
+        DependencyError: ``python`` cannot be run.
     """
     environment = os.environ
     version, folders = platform.python_version(), list(sys.path)
@@ -84,7 +84,7 @@ def probe_framework(name: str, python: str, *, seconds: float = SECONDS) -> Impo
                 FRAMEWORK_SCRIPT, Path(folder), question, what=name,
                 allowance=Allowance(seconds), python=python,
             )  # fmt: skip
-        except EnvironmentFault as e:
+        except DependencyError as e:
             return ImportResult(problem=str(e))
     return ImportResult(
         str(answer.get("version", "")),
@@ -115,7 +115,7 @@ def _probe_python(python: str) -> tuple[str, list[str]]:
     """Return the version and the ``sys.path`` of a Python.
 
     Raises:
-        EnvironmentFault: It cannot be run.
+        DependencyError: It cannot be run.
     """
     with tempfile.TemporaryDirectory(prefix="convert-") as folder:
         answer: dict[str, Any] = ask(

@@ -9,7 +9,7 @@ from typing import Any
 
 from converter.child.process import Allowance, ask
 from converter.doctor.host import Gpu, Nvidia
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 SCRIPT = Path(__file__).with_name("describe_nvidia.py")
 SECONDS = 20.0
@@ -27,7 +27,7 @@ def probe_nvidia(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Nvidia
     with tempfile.TemporaryDirectory(prefix="convert-") as folder:
         try:
             answer = ask(SCRIPT, Path(folder), {}, what="NVML", allowance=Allowance(SECONDS))
-        except EnvironmentFault as e:
+        except DependencyError as e:
             answer = {"problem": str(e)}
     return assemble(answer, read_kernel_driver(proc), count_pci_gpus(sys))
 

@@ -71,7 +71,7 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
         UnsupportedError: The model needs what we do not do; all of it is named.
         CorruptError: The configuration is not Keras's.
         UsageError: What a trusted module supplies is none.
-        EnvironmentFault: A child that ran one died or hung.
+        DependencyError: A child that ran one died or hung.
     """
     content = None if bundle.topology is None else bundle.topology.content
     if trust and isinstance(content, Mapping) and not is_model(content):

@@ -30,7 +30,7 @@ from converter.lower.keras.table import Gap, Roles, Row, is_authors, row_of
 from converter.lower.keras.traced import Traced, TracedWeight
 from converter.lower.keras.trusted_nodes import spliced
 from converter.lower.values import Value
-from formats.errors import CorruptError, EnvironmentFault, UsageError
+from formats.errors import CorruptError, DependencyError, UsageError
 
 SCRIPT = Path(__file__).with_name("trusted_child.py")
 ALLOWANCE = child.Allowance(seconds=300)
@@ -347,7 +347,7 @@ def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
         raise UsageError(f"{option}: there is no such module", expected=f"{option}=PATH")
     if lacks:
         hint = KERAS_EXTRA if lacks in FRAMEWORKS else None
-        raise EnvironmentFault(f"{option}: cannot be imported: {answer['error']}", hint=hint)
+        raise DependencyError(f"{option}: cannot be imported: {answer['error']}", hint=hint)
     raise UsageError(f"{option}: cannot be imported: {answer['error']}", where=trusted.path)
 
 

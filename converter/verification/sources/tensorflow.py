@@ -203,7 +203,7 @@ def run_tensorflow(
         as_placed: Whether the devices that its own nodes name hold, and none is given to the rest.
 
     Raises:
-        EnvironmentFault: The child died, hung, or took too much memory.
+        DependencyError: The child died, hung, or took too much memory.
     """
     if on.device is not None and not on.device.tensorflow:
         text = f"TensorFlow has no device {on.device}"

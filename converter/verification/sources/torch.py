@@ -126,7 +126,7 @@ def run_torch(
         on: Where to run it.
 
     Raises:
-        EnvironmentFault: The child died, hung, or took too much memory.
+        DependencyError: The child died, hung, or took too much memory.
     """
     if on.device is not None and not on.device.torch:
         text = f"torch has no device {on.device}"

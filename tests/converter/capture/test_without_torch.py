@@ -9,7 +9,7 @@ import converter
 from converter.capture.capture_graph import CaptureRequest, capture_graph
 from converter.options import Options
 from formats.core.bundle import TensorSpec
-from formats.errors import EnvironmentFault, UnsupportedError
+from formats.errors import DependencyError, UnsupportedError
 
 TRACED = FIXTURES / "torch_moved" / "traced-cuda0.pt"
 X = TensorSpec("x", "float32", ("n", 3))
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("exporter", ["auto", "export", "torchscript"])
 def test_the_extra_is_named(exporter):
-    with pytest.raises(EnvironmentFault) as caught:
+    with pytest.raises(DependencyError) as caught:
         capture_graph(
             TRACED, converter.read(TRACED), CaptureRequest(exporter=exporter, inputs=(X,))
         )
@@ -31,7 +31,7 @@ def test_the_extra_is_named(exporter):
 
 def test_a_target_that_is_a_graph(tmp_path):
     options = Options(exporter="export", inputs=(X,))
-    with pytest.raises(EnvironmentFault):
+    with pytest.raises(DependencyError):
         converter.convert(TRACED, to="onnx", out=tmp_path / "o.onnx", options=options)
     assert not (tmp_path / "o.onnx").exists()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from converter.child.process import Allowance, ask
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 PATIENT = Allowance(30)
 
@@ -71,19 +71,19 @@ def test_modules_lying_where_the_user_stands_are_not_imported(answer_of, tmp_pat
     ],
 )
 def test_what_goes_wrong_in_a_child_is_the_environments_fault(answer_of, text, complaint):
-    with pytest.raises(EnvironmentFault, match=complaint) as caught:
+    with pytest.raises(DependencyError, match=complaint) as caught:
         answer_of(text)
     assert caught.value.exit_code == 7
 
 
 def test_a_killed_child_may_have_run_out_of_memory(answer_of):
-    with pytest.raises(EnvironmentFault, match="out of memory"):
+    with pytest.raises(DependencyError, match="out of memory"):
         answer_of("os.kill(os.getpid(), 9)")
 
 
 def test_an_old_answer_is_none(answer_of):
     answer_of(ANSWER.format("{}"))
-    with pytest.raises(EnvironmentFault, match="gave no answer"):
+    with pytest.raises(DependencyError, match="gave no answer"):
         answer_of("pass")
 
 
@@ -95,7 +95,7 @@ def test_a_hanging_child_is_stopped_with_all_it_started(answer_of, tmp_path):
         "(folder / 'pid').write_text(str(p.pid))\n"
         "time.sleep(600)"
     )
-    with pytest.raises(EnvironmentFault, match="longer than 2 s"):
+    with pytest.raises(DependencyError, match="longer than 2 s"):
         answer_of(text, Allowance(2))
     assert time.monotonic() - begin < 200  # it sleeps for 600
     grandchild = int((tmp_path / "folder" / "pid").read_text())
@@ -148,12 +148,12 @@ def _runs(pid):
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_a_child_that_eats_memory_is_stopped(answer_of):
     text = "x = bytearray(400 << 20)\nx[::4096] = b'1' * len(x[::4096])\ntime.sleep(60)"
-    with pytest.raises(EnvironmentFault, match="of memory and was stopped"):
+    with pytest.raises(DependencyError, match="of memory and was stopped"):
         answer_of(text, Allowance(30, memory_bytes=200 << 20))
 
 
 def test_a_python_that_is_not_there(answer_of):
-    with pytest.raises(EnvironmentFault, match="cannot be run"):
+    with pytest.raises(DependencyError, match="cannot be run"):
         answer_of("pass", python="/nowhere/python")
 
 

@@ -17,7 +17,7 @@ from converter.destinations.catalog import open_destination
 from converter.destinations.upload import harm, marker_of, upload
 from converter.destinations.url import Remote
 from converter.options import Options
-from formats.errors import EnvironmentFault, StorageError, UnsupportedError, UsageError
+from formats.errors import DependencyError, StorageError, UnsupportedError, UsageError
 
 FIXTURES = ROOT / "fixtures/keras"
 PORTABLE = Options(verify="weights")
@@ -243,7 +243,7 @@ def test_no_password_reaches_a_ledger_and_no_package_is_a_plain_word(monkeypatch
     with pytest.raises(UsageError):
         open_destination("sftp://me:SECRET@host/out")
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
-    with pytest.raises(EnvironmentFault):
+    with pytest.raises(DependencyError):
         open_destination("s3://b/out")
 
 

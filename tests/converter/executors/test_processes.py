@@ -18,7 +18,7 @@ from converter.executors.process_monitor import is_alive
 from converter.executors.processes import Processes
 from converter.jobs.job import Job, Needs
 from converter.options import Options
-from formats.errors import EnvironmentFault, StorageError
+from formats.errors import DependencyError, StorageError
 
 TASK = "planted:task"
 MIB = 1 << 20
@@ -328,14 +328,14 @@ def test_fewer_files_than_it_takes(scratch):
     assert few.returncode == 0, few.stderr
     assert few.stdout.count("'status': 'done'") == 30
     assert none.returncode
-    assert "EnvironmentFault" in none.stderr
+    assert "DependencyError" in none.stderr
     assert "cannot be run: Too many open files" in none.stderr
 
 
 def test_a_server_that_cannot_begin(scratch):
     with (
         Processes(Settings(1, scratch), "nowhere:task", preloads=False) as executor,
-        pytest.raises(EnvironmentFault, match="ModuleNotFoundError: No module named 'nowhere'"),
+        pytest.raises(DependencyError, match="ModuleNotFoundError: No module named 'nowhere'"),
     ):
         list(executor.run([job("fine x")]))
     missing = scratch / "nowhere"

@@ -15,7 +15,7 @@ from converter.executors.ray import Ray
 from converter.executors.ray_protocol import Charter
 from converter.jobs.job import Job, Needs
 from converter.options import Options
-from formats.errors import EnvironmentFault, UnsupportedError, UsageError
+from formats.errors import DependencyError, UnsupportedError, UsageError
 
 JOB = Job("fine a", "out", "/nowhere", Options())
 
@@ -101,7 +101,7 @@ def test_addresses_of_no_cluster(installed, monkeypatch, tmp_path, address, erro
 
 def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr("converter.executors.ray.find_spec", lambda _: None)
-    with pytest.raises(EnvironmentFault, match=r'pip install "model-convert\[ray\]"'):
+    with pytest.raises(DependencyError, match=r'pip install "model-convert\[ray\]"'):
         catalog.open_executor("ray", Settings(None, tmp_path, "auto"))
 
 
@@ -121,16 +121,16 @@ def test_says_how_its_process_ended(installed, tmp_path, monkeypatch):
     scratch.mkdir()
     with (
         Ray(Settings(None, scratch, "auto")) as executor,
-        pytest.raises(EnvironmentFault, match=r"ended with 9: no more of this"),
+        pytest.raises(DependencyError, match=r"ended with 9: no more of this"),
     ):
         next(executor.run([replace(JOB, destination=str(tmp_path))]))
     assert not list(scratch.iterdir())
 
 
 def test_nothing_answers_at_an_address():
-    with pytest.raises(EnvironmentFault, match=r"^127\.0\.0\.1:1: no Ray cluster answers there"):
+    with pytest.raises(DependencyError, match=r"^127\.0\.0\.1:1: no Ray cluster answers there"):
         ray_driver._check_answers("127.0.0.1:1")
-    with pytest.raises(EnvironmentFault, match="no Ray cluster answers there"):
+    with pytest.raises(DependencyError, match="no Ray cluster answers there"):
         ray_driver._check_answers("127.0.0.1:99999")
 
 

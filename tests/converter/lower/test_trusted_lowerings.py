@@ -20,7 +20,7 @@ from converter.lower.keras import trusted
 from converter.lower.keras.lowering import lower
 from converter.options import Options
 from formats import portable
-from formats.errors import EnvironmentFault, UnsupportedError, UsageError
+from formats.errors import DependencyError, UnsupportedError, UsageError
 
 LOWERINGS = SUPPORT / "trust" / "lowerings.py"
 TRUST = (Trusted("lowerings", LOWERINGS),)
@@ -218,7 +218,7 @@ def test_code_that_is_wrong_is_wrong_usage(trusting, text, complaint):
 )  # fmt: skip
 def test_code_that_takes_the_child_with_it_is_the_environments_fault(trusting, text, complaint):
     theirs = trusting(text, seconds=2 if "while" in text else 30)
-    with pytest.raises(EnvironmentFault, match=complaint) as caught:
+    with pytest.raises(DependencyError, match=complaint) as caught:
         lower(bundle(entry("Scaled", "s")), trust=theirs)
     assert caught.value.exit_code == 7
 

@@ -13,7 +13,7 @@ import converter
 from converter.lower.graph import Graph, Node, Spec, needed
 from converter.options import Comparison, Options
 from converter.passes.reduce_precision import Reduced, reduce_precision
-from formats.errors import EnvironmentFault, VerificationError
+from formats.errors import DependencyError, VerificationError
 
 FLOAT, HALF, BFLOAT = 1, 10, 16
 MODELS = ["keras/keras30_functional.keras", "keras/keras2_nested.h5", "verify/image.keras"]
@@ -199,7 +199,7 @@ def test_without_the_device_that_is_said_and_demanded(tmp_path: Path) -> None:
     assert (report.status, report.device.status) == ("passed", "not run")
     assert "CUDAExecutionProvider" in report.device.reason
     options = Options(precision="bf16", device="cuda:0", require="device")
-    with pytest.raises(EnvironmentFault):
+    with pytest.raises(DependencyError):
         converter.convert(source, to="onnx", out=tmp_path / "again.onnx", options=options)
     assert not (tmp_path / "again.onnx").exists()
 

@@ -10,7 +10,7 @@ from converter.stores import fsspec_store
 from converter.stores.fsspec_store import TRIES, FsspecStore, open_store
 from converter.stores.store import Blob, Range
 from formats.errors import (
-    EnvironmentFault,
+    DependencyError,
     SourceError,
     StorageError,
     UnsupportedError,
@@ -171,11 +171,11 @@ def test_fsspecs_own_store_keeps_the_same_promises(tmp_path):
 
 def test_a_missing_package_is_said_with_what_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(EnvironmentFault, match=r'pip install "model-convert\[s3\]"'):
+    with pytest.raises(DependencyError, match=r'pip install "model-convert\[s3\]"'):
         open_store("s3://b/m")
-    with pytest.raises(EnvironmentFault, match=r'pip install "model-convert\[gcs\]"'):
+    with pytest.raises(DependencyError, match=r'pip install "model-convert\[gcs\]"'):
         open_store("gs://b/m")
-    with pytest.raises(EnvironmentFault, match="pip install fsspec"):
+    with pytest.raises(DependencyError, match="pip install fsspec"):
         open_store("memory://b/m")
 
 

@@ -16,7 +16,7 @@ import converter
 import formats
 from converter.cli.app import run
 from converter.verification.graphs import verify_graph
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
@@ -168,7 +168,7 @@ def test_a_source_without_the_device_is_said_and_the_converted_model_held_agains
 
 
 def test_a_child_that_dies_on_the_device_is_the_environments_fault(verified):
-    with pytest.raises(EnvironmentFault, match="illegal memory access"):
+    with pytest.raises(DependencyError, match="illegal memory access"):
         verified("crash")
 
 

@@ -17,7 +17,7 @@ from converter.cli.app import run
 from converter.verification import runners
 from converter.verification.graphs import verify_graph
 from formats.core.bundle import SafetyFinding
-from formats.errors import EnvironmentFault, UsageError
+from formats.errors import DependencyError, UsageError
 
 pytest.importorskip("onnxruntime")
 
@@ -137,16 +137,16 @@ def test_a_framework_that_dies_or_hangs_is_the_environments_fault(
     bundle, model, stand_in, text, complaint
 ):
     stand_in(["keras", "tensorflow"], text)
-    with pytest.raises(EnvironmentFault, match=complaint):
+    with pytest.raises(DependencyError, match=complaint):
         verify_graph(SOURCE, bundle, model, options=comparing(timeout=3))
 
 
 def test_a_python_that_is_none(bundle, model, monkeypatch):
     monkeypatch.setenv(runners.PYTHON_VARIABLE, "/nowhere/python")
-    with pytest.raises(EnvironmentFault, match="/nowhere/python: cannot be run"):
+    with pytest.raises(DependencyError, match="/nowhere/python: cannot be run"):
         verify_graph(SOURCE, bundle, model)
     monkeypatch.setenv(runners.PYTHON_VARIABLE, "/bin/true")
-    with pytest.raises(EnvironmentFault, match="does not behave like Python"):
+    with pytest.raises(DependencyError, match="does not behave like Python"):
         verify_graph(SOURCE, bundle, model)
 
 

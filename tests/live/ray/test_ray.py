@@ -22,7 +22,7 @@ from converter.executors.ray import Ray
 from converter.executors.ray_node import PLACES
 from converter.jobs.job import Job, Needs
 from converter.options import Options
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 pytest.importorskip("ray")
 TASK = "planted:task"
@@ -340,7 +340,7 @@ def test_gives_up_where_no_node_can_take_a_job(cluster, scratch):
     with Ray(settings, TASK) as executor:
         outcomes = executor.run([lasting, endless])
         assert next(outcomes).status == "done"
-        with pytest.raises(EnvironmentFault) as e:
+        with pytest.raises(DependencyError) as e:
             next(outcomes)
     assert "taken no job for 1 s: each asks for CPU 1, GPU 64" in str(e.value)
     assert "1 x (CPU 2, GPU 4, " in str(e.value)
@@ -353,7 +353,7 @@ def test_says_which_node_has_another_version(cluster, scratch, tmp_path):
     (fake / "version.py").write_text("VERSION = '0.0.1'")
     cluster.tell(f"add {fake.parent}")
     try:
-        with pytest.raises(EnvironmentFault, match=r"has version 0\.0\.1 of it.*pip install"):
+        with pytest.raises(DependencyError, match=r"has version 0\.0\.1 of it.*pip install"):
             run(cluster, scratch, jobs_of(scratch, "fine a"))
     finally:
         cluster.tell("remove")
@@ -425,7 +425,7 @@ def test_says_that_the_cluster_has_died(cluster, tmp_path):
         pid_in(told)
         cluster.tell("die")
 
-    with pytest.raises(EnvironmentFault, match="the Ray cluster went away"):
+    with pytest.raises(DependencyError, match="the Ray cluster went away"):
         run(cluster, scratch, jobs_of(scratch, f"hang {told}", "hang"), die)
     assert not list(scratch.iterdir())
     assert not processes("converter.executors.ray_driver")

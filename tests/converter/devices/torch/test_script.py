@@ -31,7 +31,7 @@ from formats.core.storage import File, Span
 from formats.errors import (
     ConvertError,
     CorruptError,
-    EnvironmentFault,
+    DependencyError,
     UnsupportedError,
     UsageError,
     VerificationError,
@@ -341,7 +341,7 @@ def test_without_torch_nothing_is_run_and_that_is_said(tmp_path, monkeypatch):
     assert result.verification.graph.status == "not run"
     assert result.verification.graph.lacking == TORCH_EXTRA
     options = Options(device="cpu", require="cpu", overwrite=True)
-    with pytest.raises(EnvironmentFault, match="not compared, as was asked"):
+    with pytest.raises(DependencyError, match="not compared, as was asked"):
         convert(source, to="torchscript", out=out, options=options)
 
 

@@ -19,7 +19,7 @@ from converter.doctor.probes.packages import (
     parse_tensorflow_build,
     parse_torch_build,
 )
-from formats.errors import EnvironmentFault
+from formats.errors import DependencyError
 
 DOCTOR = ROOT / "converter" / "doctor"
 
@@ -460,7 +460,7 @@ def test_a_python_is_found_in_the_working_directory_and_on_the_path(tmp_path, mo
 
 
 def test_a_python_that_cannot_be_run_is_an_error(tmp_path):
-    with pytest.raises(EnvironmentFault, match="cannot be run"):
+    with pytest.raises(DependencyError, match="cannot be run"):
         probe_host(str(tmp_path / "no" / "python"))
 
 
