@@ -132,6 +132,6 @@ def test_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
     for name in re.findall(
-        r"`((?:formats|converter|tests|fixtures)/[\w./]+\.(?:py|json|pt))`", README
+        r"`((?:formats|converter|tests|fixtures|benchmarks|tools)/[\w./]+\.(?:py|json|pt))`", README
     ):
         assert (ROOT / name).exists(), name

@@ -166,7 +166,7 @@ def test_two_versions_that_differ_are_named() -> None:
 
 
 def test_every_instruction_is_met() -> None:
-    """Here, or in what real compilers wrote (`test_python_code`)."""
+    """Here, or in what real compilers wrote (`test_decoder`)."""
     met = Path(__file__).read_text().replace("\\n", " ") + " ".join(case.text for case in CASES)
     for path in FIXTURES.glob("code_*.json"):
         stored = json.loads(path.read_text())
