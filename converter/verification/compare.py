@@ -86,11 +86,11 @@ def compare(
     if not expected.data.size:
         return replace(measure, problems=(EMPTY,))
     if expected.data.dtype.kind not in "fiub":
-        return _texts(measure, expected.data, found.data)
-    return _numbers(measure, expected, found, tolerance)
+        return _compare_strings(measure, expected.data, found.data)
+    return _compare_numbers(measure, expected, found, tolerance)
 
 
-def _texts(measure: Measure, expected: np.ndarray, found: np.ndarray) -> Measure:
+def _compare_strings(measure: Measure, expected: np.ndarray, found: np.ndarray) -> Measure:
     wrong = np.argwhere(expected != found)
     decades = (expected.size - len(wrong), *[0] * DECADES.size, len(wrong))
     measure = replace(measure, elements=expected.size, decades=decades)
@@ -106,7 +106,9 @@ def _texts(measure: Measure, expected: np.ndarray, found: np.ndarray) -> Measure
     )
 
 
-def _numbers(measure: Measure, expected: Array, found: Array, tolerance: Tolerance) -> Measure:
+def _compare_numbers(
+    measure: Measure, expected: Array, found: Array, tolerance: Tolerance
+) -> Measure:
     a, b = expected.data.astype(np.float64), found.data.astype(np.float64)
     finite = np.isfinite(a)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -233,7 +235,7 @@ def merge_cases(measures: "list[Measure]") -> Measure:
     which the output is empty count only if it is empty in all.
     """
     measures = [m for m in measures if m.problems != (EMPTY,)] or measures
-    worst = max(measures, key=lambda m: (not m.passed, _used(m)))
+    worst = max(measures, key=lambda m: (not m.passed, _used_tolerance(m)))
     problems: dict[str, None] = {}
     for m in measures:
         problems.update((f"{p} ({m.worst_case})" if m.worst_case else p, None) for p in m.problems)
@@ -250,6 +252,6 @@ def merge_cases(measures: "list[Measure]") -> Measure:
     )
 
 
-def _used(measure: Measure) -> float:
+def _used_tolerance(measure: Measure) -> float:
     allowed = measure.atol + measure.rtol * measure.scale
     return _ratio(measure.max_abs, allowed)

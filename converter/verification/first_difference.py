@@ -88,23 +88,23 @@ def find_first_difference(
             for path, dtype in calls
         ]
         # A layer may be called several times: any call with equal values is this one.
-        if any(_agrees(m) for m in measures):
+        if any(_is_equal_or_empty(m) for m in measures):
             last_equal, equal = trace.layer, equal + 1
             measured += any(m.passed and m.elements for m in measures)
             continue
         nearest = min(measures, key=lambda m: (bool(m.elements == 0), m.max_abs))
-        merged = _merged(graph, trace, set(values))
+        merged = _find_folded_layers(graph, trace, set(values))
         first = LayerDifference(trace.layer, trace.class_name, nearest, merged, last_equal)
         return LayerComparison(first, equal, measured)
     return LayerComparison(None, equal, measured)
 
 
-def _agrees(measure: Measure) -> bool:
+def _is_equal_or_empty(measure: Measure) -> bool:
     """Return whether a layer's outputs are equal, or empty."""
     return measure.passed or 0 in measure.shape
 
 
-def _merged(graph: Graph, trace: Trace, shown: set[str]) -> tuple[str, ...]:
+def _find_folded_layers(graph: Graph, trace: Trace, shown: set[str]) -> tuple[str, ...]:
     """Return the layers that are folded into this one.
 
     Their nodes lie between this layer's value and the values that the file has.

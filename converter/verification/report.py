@@ -13,13 +13,13 @@ Status = Literal["passed", "failed", "not run"]
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Who computed, and where.
+    """A runtime and the device that it computed on.
 
     Attributes:
         name: ``onnxruntime``, ``keras``, ``tf_keras``.
         version: Its own.
         device: Where its outputs were made, in its own words.
-        versions: What it stood on: Python, back end, numpy.
+        versions: Versions of Python, the backend and numpy.
     """
 
     name: str
@@ -148,7 +148,7 @@ class DeviceRun:
             model also where it runs on the CPU only. ``not run`` where its runtime has no such
             device; the source also where its own framework does not run it there.
         reason: Why it is so; empty where it passed.
-        runtime: Who ran it there.
+        runtime: Runtime that ran it.
         placement: Where its parts were.
     """
 
@@ -226,8 +226,8 @@ class GraphReport:
         status: ``not run`` is neither good nor bad: ``reason`` says why, and what would change it.
         reason: Why it failed, or was not run; empty where it passed.
         lacking: The command that would install what was lacking, where something was.
-        source: Who ran the source.
-        converted: Who ran the graph.
+        source: Runtime of the source.
+        converted: Runtime of the graph.
         seed: Of the inputs; None where the user gave them.
         cases: The inputs.
         skipped: Inputs that the source's own framework refused, and in what words.
@@ -235,7 +235,7 @@ class GraphReport:
         first_difference: Where outputs differ, and the layer could be found.
         layers: How many layers' outputs were compared too and are the same; that is done where
             outputs differ, or say little.
-        notes: What a reader of the report should know besides.
+        notes: Further remarks on the runs.
         seconds: How long it took.
         device: The same on a device, where one was asked for and both agree on the CPU. Where that
             has failed, so has this report; where it was not run, this one stands without it.
@@ -312,7 +312,7 @@ class GraphReport:
 
 
 def runtime_plain(runtime: Runtime | None) -> JSON:
-    """Return who computed as JSON's types."""
+    """Return a runtime as JSON's types."""
     if runtime is None:
         return None
     return {

@@ -1,9 +1,9 @@
-"""The source in its own framework and the graph in onnxruntime, each in a child of its own.
+"""Runs of a source in Keras and of a graph in onnxruntime, each in a child process.
 
-The Python that has the framework is ours, or the one that ``CONVERT_TENSORFLOW_PYTHON`` names:
-TensorFlow may so live in an environment of its own, and onnxruntime, whose build for GPUs excludes
-the one for CPUs, in that of ``CONVERT_ONNXRUNTIME_PYTHON``. Of the Kerases that are there, the one
-of the source's age is tried first: Keras 2 and 3 compute some layers differently.
+The child runs in this Python, or in the one that ``CONVERT_TENSORFLOW_PYTHON`` names: TensorFlow
+may have an environment of its own. So may onnxruntime, whose builds for GPUs and CPUs exclude each
+other (``CONVERT_ONNXRUNTIME_PYTHON``). Of the installed Keras versions, that of the source is tried
+first: Keras 2 and 3 compute some layers differently.
 """
 
 import importlib.util
@@ -35,17 +35,17 @@ FRAMEWORK_EXTRA = 'pip install "model-convert[tensorflow]"'
 ONNX_PYTHON_VARIABLE = "CONVERT_ONNXRUNTIME_PYTHON"  # another Python, which has onnxruntime
 TORCH_EXTRA = 'pip install "model-convert[torch]"'
 ONNX_EXTRA = 'pip install "model-convert[cpu]"'
-SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # Keras goes by these
+SUFFIXES = {"keras-h5": ".h5", "keras": ".keras"}  # by which Keras chooses its loader
 BACKENDS = ("tensorflow", "jax", "torch")
-KERASES = ("keras", "tf_keras")
+KERAS_PACKAGES = ("keras", "tf_keras")
 LEGACY = {"tf_keras": {"TF_USE_LEGACY_KERAS": "1"}}
 NOTHING: Mapping[str, str] = {}
-TOGETHER = 64  # layers whose values one session returns: more at once is memory
+VALUES_PER_SESSION = 64  # values that one session returns; it bounds memory
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedInputs:
-    """Inputs as files that every child can read, numbered through all alternatives."""
+    """Inputs as files that child processes read; cases are all alternatives, in groups."""
 
     folder: Path
     names: tuple[str, ...]
@@ -55,19 +55,19 @@ class PreparedInputs:
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """What the source's framework made of the cases.
+    """A run of a model in its framework.
 
     Attributes:
-        runtime: Who it was.
-        chosen: Number of the alternative that it ran, for each case that it did run.
-        dtypes: For each of those, its outputs' dtypes.
-        refused: Cases of which it took no alternative, and why not.
-        inputs: Name, dtype and shape of the inputs that it wants.
-        layers: Path → outputs of each call: (file, output, dtype).
-        notes: What was done otherwise than the framework does it.
-        unstable: Numbers of outputs that are not the same when they are computed again.
-        random: Operations of the source's that draw random numbers.
-        placement: Where its parts were, where it was run on a device.
+        runtime: The framework.
+        chosen: Index of the alternative that ran, for each case that ran.
+        dtypes: Dtypes of the outputs, by index of the case.
+        refused: Cases without an accepted alternative, and why.
+        inputs: Name, dtype and shape of the model's inputs.
+        layers: Path → outputs of each call: (file, index of the output, dtype).
+        notes: Deviations from the framework's own behaviour.
+        unstable: Indices of outputs that differ when they are computed again.
+        random: Operations that draw random numbers.
+        placement: Placement of its nodes, if it ran on a device.
     """
 
     runtime: Runtime
@@ -84,13 +84,13 @@ class SourceRun:
 
 @dataclass(frozen=True, slots=True)
 class RunSkipped:
-    """No framework that is here runs the source.
+    """A run that was skipped, since no installed framework runs the model.
 
     Attributes:
-        reason: What each said.
-        is_missing: Whether there is none at all.
-        lacks_device: Whether what it lacks is the device that it should run on.
-        placement: Where it ran in place of that, where it did.
+        reason: Message of each framework.
+        is_missing: Whether no framework is installed.
+        lacks_device: Whether only the requested device is missing.
+        placement: Placement of its nodes, if it ran elsewhere instead.
     """
 
     reason: str
@@ -101,14 +101,14 @@ class RunSkipped:
 
 @dataclass(frozen=True, slots=True)
 class OnnxRun:
-    """What onnxruntime made of the cases.
+    """A run of a graph in onnxruntime.
 
     Attributes:
-        runtime: Who it was.
-        refused: Why it does not take the graph, or empty.
-        errors: Case → why it could not be computed.
-        no_device: Why it has no such device as it should run on, or empty.
-        placement: Where its nodes were, where it was run on a device.
+        runtime: Version and device of onnxruntime.
+        refused: Why it rejects the graph, or empty.
+        errors: Index of a case → why it failed.
+        no_device: Why the requested device is not available, or empty.
+        placement: Placement of its nodes, if it ran on a device.
     """
 
     runtime: Runtime
@@ -121,7 +121,7 @@ class OnnxRun:
 def write_inputs(
     folder: Path, specs: Sequence[TensorSpec], plan: Sequence[Sequence[Case]]
 ) -> PreparedInputs:
-    """Write inputs down."""
+    """Write inputs to files."""
     cases: list[Case] = []
     groups = []
     for alternatives in plan:
@@ -134,7 +134,7 @@ def write_inputs(
 
 
 def load_output(prepared: PreparedInputs, side: str, case: int, number: int, dtype: str) -> Array:
-    """Return an output that a side, ``out`` or ``onnx``, has written down."""
+    """Load an output that a child process has written; ``side`` is the prefix of its file."""
     path = prepared.folder / f"{side}-{case}-{number}.npy"
     return Array(np.asarray(np.load(path, allow_pickle=False)), dtype)
 
@@ -148,7 +148,7 @@ def has_onnxruntime() -> bool:
 def may_have_keras() -> bool:
     """Return whether a Keras may be installed, without importing it."""
     named = os.environ.get(PYTHON_VARIABLE)
-    return bool(named) or any(importlib.util.find_spec(name) for name in KERASES)
+    return bool(named) or any(importlib.util.find_spec(name) for name in KERAS_PACKAGES)
 
 
 # -- the source ----------------------------------------------------------------------------------
@@ -166,18 +166,18 @@ def run_keras(
     only: str | None = None,
     on: DeviceRequest = CPU,
 ) -> SourceRun | RunSkipped:
-    """Run the source on every case, in whichever Keras loads it.
+    """Run the source on every case, in the first Keras that loads it.
 
     Args:
         source: The artifact.
-        form: Row id of its format.
-        version: Of the Keras that wrote it, as recorded.
+        form: Id of its format.
+        version: Keras version that wrote it, as recorded.
         prepared: The inputs.
-        allowance: For each child.
-        layers: Paths of layers whose outputs are wanted too.
-        trust: Modules of the user's that the source's own classes may be taken from.
-        only: The one framework that shall run it.
-        on: Where.
+        allowance: Limits of each child process.
+        layers: Paths of layers whose outputs are returned too.
+        trust: Trusted modules with the custom classes of the source.
+        only: The only framework to try.
+        on: Device to run on.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
@@ -186,8 +186,8 @@ def run_keras(
         text = f"Keras has no device {on.device}"
         return RunSkipped(text, is_missing=False, lacks_device=True)
     python = os.environ.get(PYTHON_VARIABLE) or sys.executable
-    candidates = _candidates(_packages(python, prepared.folder, allowance), version)
-    linked = _with_suffix(source, form, prepared.folder)
+    candidates = _rank_frameworks(_find_packages(python, prepared.folder, allowance), version)
+    linked = _link_with_suffix(source, form, prepared.folder)
     said: list[str] = []
     is_missing, lacks_device = True, False
     for framework, backend in candidates:
@@ -233,10 +233,10 @@ def run_keras(
     return RunSkipped("; ".join(dict.fromkeys(said)), is_missing, lacks_device)
 
 
-def _packages(python: str, folder: Path, allowance: Allowance) -> set[str]:
-    """Return which of the packages that could run a source are there."""
+def _find_packages(python: str, folder: Path, allowance: Allowance) -> set[str]:
+    """Return the installed packages that may run a source."""
     if python == sys.executable:
-        return {p for p in (*BACKENDS, *KERASES) if importlib.util.find_spec(p) is not None}
+        return {p for p in (*BACKENDS, *KERAS_PACKAGES) if importlib.util.find_spec(p) is not None}
     child.run([python, str(KERAS), "--probe"], folder, python, allowance, {})
     lines = (folder / child.LOG).read_text("utf-8", "replace").splitlines()
     try:
@@ -245,8 +245,8 @@ def _packages(python: str, folder: Path, allowance: Allowance) -> set[str]:
         raise DependencyError("does not behave like Python", where=python) from e
 
 
-def _candidates(packages: set[str], version: str) -> list[tuple[str, str]]:
-    """Return frameworks and their back ends, in the order to try them."""
+def _rank_frameworks(packages: set[str], version: str) -> list[tuple[str, str]]:
+    """Return frameworks and their backends, in the order to try them."""
     backends = [b for b in BACKENDS if b in packages]
     chosen = os.environ.get("KERAS_BACKEND")
     backends.sort(key=lambda b: b != chosen)
@@ -255,8 +255,8 @@ def _candidates(packages: set[str], version: str) -> list[tuple[str, str]]:
     return before + today if version.startswith(("1.", "2.")) else today + before
 
 
-def _with_suffix(source: Path, form: str, folder: Path) -> Path:
-    """Return a path to the source with the suffix by which Keras knows its format."""
+def _link_with_suffix(source: Path, form: str, folder: Path) -> Path:
+    """Return a path to the source with the suffix that Keras expects."""
     source = source.absolute()
     suffix = SUFFIXES.get(form, "")
     if source.is_dir() or source.suffix == suffix:
@@ -273,7 +273,7 @@ def _with_suffix(source: Path, form: str, folder: Path) -> Path:
 def parse_run(
     framework: str, versions: Mapping[str, str], answer: Mapping[str, Any], prepared: PreparedInputs
 ) -> SourceRun:
-    """Return what a child that has run a source answers."""
+    """Parse the answer of a child process that has run a source."""
     chosen, refused = [], []
     dtypes: dict[int, Sequence[str]] = {}
     for case, group in zip(answer["cases"], prepared.groups, strict=True):
@@ -318,12 +318,12 @@ def run_onnx(
     Args:
         model: The ONNX file.
         prepared: The inputs.
-        cases: Numbers of those to run.
-        outputs: Name → dtype of the graph's outputs that are wanted, in the order of their files.
-        allowance: For the child.
-        more: Values that are no outputs, likewise with their dtypes: wanted too, after those.
-        prefix: Of the outputs' files.
-        on: Where to run it.
+        cases: Indices of the cases to run.
+        outputs: Name → dtype of the outputs to return, in the order of their files.
+        allowance: Limits of the child process.
+        more: Name → dtype of other values to return, after the outputs.
+        prefix: Prefix of the outputs' files.
+        on: Device to run on.
 
     Raises:
         DependencyError: The child died, hung, or took too much memory.
@@ -333,12 +333,12 @@ def run_onnx(
     wanted: list[list[str]] = []
     if outputs:
         data, shown = expose_values([], widened)
-        extras.append(_kept(prepared.folder, f"{prefix}-outputs", data) if widened else None)
+        extras.append(_write_extra(prepared.folder, f"{prefix}-outputs", data) if widened else None)
         wanted.append([shown.get(name, name) for name in outputs])
-    for start in range(0, len(more), TOGETHER):
-        part = [*more][start : start + TOGETHER]
+    for start in range(0, len(more), VALUES_PER_SESSION):
+        part = [*more][start : start + VALUES_PER_SESSION]
         data, shown = expose_values(part, [name for name in part if more[name] in WIDENED])
-        extras.append(_kept(prepared.folder, f"{prefix}-{start}", data))
+        extras.append(_write_extra(prepared.folder, f"{prefix}-{start}", data))
         wanted.append([shown[name] for name in part])
     question: dict[str, Any] = {
         "model": str(model.absolute()),
@@ -371,6 +371,6 @@ def run_onnx(
     return OnnxRun(runtime, answer.get("refused", ""), errors, no_device, parse_placement(answer))
 
 
-def _kept(folder: Path, name: str, data: bytes) -> str:
+def _write_extra(folder: Path, name: str, data: bytes) -> str:
     (folder / f"{name}.extra").write_bytes(data)
     return f"{name}.extra"

@@ -1,9 +1,9 @@
-"""Inputs to try a model with: seeded and random, but such as the model was made for.
+"""Random inputs for a model, from a seed, within the ranges that the model expects.
 
-Which integers an Embedding knows, which words a lookup has, what a Rescaling expects: the source's
-configuration says it, and `hints` finds it behind each input. Sizes that are not fixed are tried
-twice, batches first. Which sizes a model with free ones takes is known to no one but its framework:
-so each case has alternatives, and the first that the framework runs is the one.
+The range of an Embedding, the vocabulary of a lookup or the scale of a Rescaling follow from the
+configuration of the source; `find_hints` finds them for each input. Dynamic sizes are drawn twice,
+with different values. Only the framework knows which sizes a model accepts: each case has
+alternatives, and the first that the framework runs is used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from formats.errors import UsageError
 BATCHES = (1, 3)
 
 # Sizes of axes after the batch, by rank: alternatives, each for the first and the second case.
-# They differ from axis to axis where that is possible, so that swapped axes show.
+# They differ between axes if possible, so that swapped axes are found.
 # fmt: off
 LADDERS: Mapping[int, Sequence[tuple[Sequence[int], Sequence[int]]]] = {
     2: (((12,), (7,)), ((64,), (48,)), ((320,), (256,)), ((16000,), (8000,))),
@@ -30,25 +30,25 @@ LADDERS: Mapping[int, Sequence[tuple[Sequence[int], Sequence[int]]]] = {
     4: (((64, 96), (128, 64)), ((96, 96), (128, 128)), ((224, 224), (256, 256)), ((512,), (640,))),
     5: (((8, 16, 24), (16, 8, 16)), ((16,), (32,)), ((64,), (48,)), ((96,), (128,))),
 }
-# What graphs that fix a size in their middle, and nowhere else, were made for: pictures of
-# CIFAR, MNIST and Inception, and vectors of those.
-MADE_FOR: Mapping[int, Sequence[Sequence[int]]] = {
+# Sizes for graphs in which only a later node fixes a size: images of CIFAR, MNIST and Inception,
+# and vectors of those.
+COMMON_SIZES: Mapping[int, Sequence[Sequence[int]]] = {
     2: ((784,), (10,), (4,), (1,)), 3: ((28,), (32,), (299,)), 4: ((32,), (28,), (299,)),
 }
-# Shapes of inputs of which not even the rank is known: first those that say the most.
+# Shapes of inputs of unknown rank, the most informative first.
 UNRANKED: Sequence[tuple[tuple[int, ...], tuple[int, ...]]] = (
     ((2, 3), (3, 2)), ((4,), (3,)), ((1, 4), (3, 4)), ((1, 784), (3, 784)), ((2, 3, 4), (3, 2, 5)),
     ((1, 28, 28), (3, 28, 28)), ((1, 28, 28, 1), (3, 28, 28, 1)), ((1, 32, 32, 3), (3, 32, 32, 3)),
     ((1, 224, 224, 3), (3, 224, 224, 3)), ((), ()),
 )
 # fmt: on
-LEVELS = 4
-# What else is drawn where a source takes no such numbers, or makes nothing finite of them.
+SIZE_LEVELS = 4
+# Other values, if a source does not accept the first ones or its outputs are not finite.
 SMALL, PERMUTED, POSITIVE = "of 0 and 1", "permutations", "positive"
 SINGLE = "one in each row"  # of values that may be any number
 VARIANTS = (SINGLE, SMALL, PERMUTED, POSITIVE)
 
-# Layers and operations that hand on the elements they are given.
+# Layers and operations that pass on the elements of their input.
 PASSING = frozenset((
     "Reshape", "Flatten", "Permute", "RepeatVector", "Dropout", "SpatialDropout1D", "Identity",
     "Cast", "ExpandDims", "Squeeze", "GetItem", "SlicingOpLambda", "Concatenate",
@@ -60,22 +60,22 @@ WORDS = ("the", "a", "of", "model", "unheard-of")
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What the elements of an input stand for.
+    """The values that an input expects.
 
     Attributes:
-        low: Least integer, whatever the dtype.
-        high: One past the largest, or None where they are no integers as far as we know.
-        scale: Of floating point numbers, which are drawn around zero else.
-        offset: Likewise.
-        words: To draw text or integers from.
-        is_mask: Whether it says which elements count.
-        is_permutation: Whether each row has each number below its length once.
-        is_scalar: Whether it has no axes, should that not be recorded.
-        masked: Value of steps that a mask passes over.
-        is_alone: Whether its first axis is no batch.
-        counted: Name of an axis, of as many elements as it has to say in sum.
-        sizes: Of axes by name, in the first case and the second.
-        grain: Of floating point numbers that are integers times that.
+        low: Least integer, of any dtype.
+        high: Upper bound of integers, exclusive; None if they are not known to be integers.
+        scale: Standard deviation of floating point numbers.
+        offset: Mean of floating point numbers.
+        words: Strings or integers to draw from.
+        is_mask: Whether it is a mask.
+        is_permutation: Whether each row is a permutation of the integers below its length.
+        is_scalar: Whether it has no axes, if its shape is unknown.
+        masked: Value of masked timesteps.
+        is_alone: Whether it has no batch axis.
+        counted: Name of the axis whose size is the sum of the elements.
+        sizes: Sizes of axes by name, in the first and the second case.
+        grain: Factor of floating point numbers that are its integer multiples.
     """
 
     low: int = 0
@@ -95,7 +95,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One set of inputs, in the order of the model's."""
+    """One array for each input of a model, in order."""
 
     name: str
     arrays: tuple[np.ndarray, ...]
@@ -105,11 +105,11 @@ def find_hints(model: Model, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
     """Return a hint for each input of a model, by name, in order.
 
     Args:
-        model: The source's.
-        vocabulary: Words that lookups keep outside the configuration.
+        model: The model of the source.
+        vocabulary: Vocabulary of lookups that is not part of the configuration.
     """
     found = list(references(model.inputs))
-    return {r.layer: _hint(list(_readers(model, r)), vocabulary) for r in found}
+    return {r.layer: _merge_hints(list(_find_readers(model, r)), vocabulary) for r in found}
 
 
 def plan_cases(
@@ -120,14 +120,14 @@ def plan_cases(
     samples: int = 1,
     is_varied: bool = False,
 ) -> list[list[Case]]:
-    """Return the cases to run, each as its alternatives, the one to be tried first in front.
+    """Return the cases to run, each as a list of alternatives in the order to try them.
 
     Args:
-        specs: Of the inputs.
-        found: What they stand for.
-        seed: Of the generator; equal ones give equal inputs.
-        samples: Draws for each combination of sizes.
-        is_varied: Whether numbers of other kinds are alternatives, too.
+        specs: Specs of the inputs.
+        found: Hints of the inputs, in the same order.
+        seed: Seed of the generator; equal seeds give equal inputs.
+        samples: Number of cases for each combination of sizes.
+        is_varied: Whether other ranges of values are alternatives, too.
     """
     rng = np.random.default_rng(seed)
     is_unknown = any(s.shape is None for s in specs)
@@ -138,7 +138,7 @@ def plan_cases(
     )
     is_batched = any(isinstance(n, str) for s in specs for n in (s.shape or ())[:1])
     cases = []
-    levels = LEVELS + max(len(sizes) for sizes in MADE_FOR.values())
+    levels = SIZE_LEVELS + max(len(sizes) for sizes in COMMON_SIZES.values())
     levels = max(levels, len(UNRANKED)) if is_unknown else levels
     for sizing in (0, 1) if is_free or is_batched else (0,):
         for sample in range(samples):
@@ -146,14 +146,14 @@ def plan_cases(
             for values, level in _attempts(levels if is_free else 1, VARIANTS if is_varied else ()):
                 if values == SINGLE and not any(hint.counted for hint in found):
                     continue
-                shapes = _shapes(specs, found, level, sizing, is_single=values == SINGLE)
-                taken = [_varied(s.dtype, h, values) for s, h in zip(specs, found, strict=True)]
+                shapes = _choose_shapes(specs, found, level, sizing, is_single=values == SINGLE)
+                taken = [_vary_hint(s.dtype, h, values) for s, h in zip(specs, found, strict=True)]
                 key = (*shapes, *taken)
                 if key in alternatives:
                     continue
-                named = _named(specs, shapes)
+                named = _sizes_by_name(specs, shapes)
                 arrays = tuple(
-                    draw(rng, spec.dtype, shape, hint, named.get(hint.counted, 0))
+                    draw_array(rng, spec.dtype, shape, hint, named.get(hint.counted, 0))
                     for spec, shape, hint in zip(specs, shapes, taken, strict=True)
                 )
                 name = "; ".join("x".join(map(str, shape)) or "scalar" for shape in shapes)
@@ -166,13 +166,13 @@ def plan_cases(
 
 
 def _attempts(levels: int, variants: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Yield what to draw and the level of its sizes: other numbers after all sizes."""
+    """Yield the variant of the values and the level of the sizes, default values first."""
     yield from (("", level) for level in range(levels))
     yield from ((values, level) for values in variants for level in range(min(levels, 2)))
 
 
-def _varied(dtype: str, hint: Hint, values: str) -> Hint:
-    """Return a hint for other numbers, where we know nothing of what they stand for."""
+def _vary_hint(dtype: str, hint: Hint, values: str) -> Hint:
+    """Return the hint of a variant, for inputs whose values are not known."""
     if values == SINGLE:
         return replace(hint, high=2) if hint.counted else hint
     is_known = hint.high is not None or hint.words or hint.is_mask
@@ -185,10 +185,10 @@ def _varied(dtype: str, hint: Hint, values: str) -> Hint:
 
 
 def cases_from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]:
-    """Return the one case that a user's .npz holds: an array for each input, under its name.
+    """Return the case in a user's .npz file: an array for each input, by name.
 
     Raises:
-        UsageError: It is no .npz of plain arrays, or not of these inputs.
+        UsageError: It is not an .npz file of plain arrays, or not for these inputs.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -202,13 +202,13 @@ def cases_from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]
         raise UsageError(
             f"holds {', '.join(sorted(given)) or 'nothing'}", expected=", ".join(names), where=path
         )
-    return [[Case(path.name, tuple(_fitting(given[s.name], s, path) for s in specs))]]
+    return [[Case(path.name, tuple(_fit_to_spec(given[s.name], s, path) for s in specs))]]
 
 
 def cases_from_example(path: Path | None, specs: Sequence[TensorSpec]) -> list[list[Case]]:
-    """Return the case that a registry's .npz holds; none where it is of other inputs.
+    """Return the case in a registry's .npz file; no case if it is for other inputs.
 
-    Of a model of one input it need not know the name: registries are told arrays without one.
+    The name of a single input may differ: registries record arrays without names.
     """
     if path is None:
         return []
@@ -216,7 +216,7 @@ def cases_from_example(path: Path | None, specs: Sequence[TensorSpec]) -> list[l
         with np.load(path, allow_pickle=False) as archive:
             given = [archive[name] for name in archive.files]
         if len(specs) == 1 and len(given) == 1:
-            return [[Case(EXAMPLE, (_fitting(given[0], specs[0], path),))]]
+            return [[Case(EXAMPLE, (_fit_to_spec(given[0], specs[0], path),))]]
         return [
             [replace(case, name=EXAMPLE) for case in cases]
             for cases in cases_from_file(path, specs)
@@ -225,7 +225,7 @@ def cases_from_example(path: Path | None, specs: Sequence[TensorSpec]) -> list[l
         return []
 
 
-def _fitting(array: np.ndarray, spec: TensorSpec, path: Path) -> np.ndarray:
+def _fit_to_spec(array: np.ndarray, spec: TensorSpec, path: Path) -> np.ndarray:
     sizes = spec.shape if spec.shape is not None else array.shape
     fits = len(sizes) == array.ndim and all(
         isinstance(n, str) or n == m for n, m in zip(sizes, array.shape, strict=True)
@@ -237,13 +237,13 @@ def _fitting(array: np.ndarray, spec: TensorSpec, path: Path) -> np.ndarray:
             expected=f"{spec.dtype}{list(sizes)}",
             where=path,
         )
-    return array.astype("U") if is_text else array.astype(kept_as(spec.dtype))
+    return array.astype("U") if is_text else array.astype(storage_dtype(spec.dtype))
 
 
-def kept_as(dtype: str) -> "np.dtype[np.generic]":
-    """Return numpy's dtype for arrays of this one; float32 for those that are numpy's by name only.
+def storage_dtype(dtype: str) -> "np.dtype[np.generic]":
+    """Return the NumPy dtype that stores arrays of a dtype in an .npy file.
 
-    An .npy file keeps neither bfloat16 nor float8; a runtime casts to its own on receipt.
+    It has neither bfloat16 nor float8: they are stored as float32, and the runtime casts them.
     """
     found = numpy_type(dtype)
     return found if found.kind in "fiub" else np.dtype(np.float32)
@@ -252,11 +252,11 @@ def kept_as(dtype: str) -> "np.dtype[np.generic]":
 # -- sizes ---------------------------------------------------------------------------------------
 
 
-def _shapes(
+def _choose_shapes(
     specs: Sequence[TensorSpec], found: Sequence[Hint], level: int, sizing: int, *,
     is_single: bool = False,
 ) -> tuple[tuple[int, ...], ...]:  # fmt: skip
-    """Return a shape for each input; axes of one name have one size, and so does one place."""
+    """Return a shape for each input; axes of one name have one size."""
     named = {name: both[sizing] for hint in found for name, both in hint.sizes}
     for spec, hint in zip(specs, found, strict=True) if is_single else ():
         if hint.counted and spec.shape:
@@ -281,8 +281,10 @@ def _shapes(
     return tuple(shapes)
 
 
-def _named(specs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    """Return the sizes of axes that have a name."""
+def _sizes_by_name(
+    specs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]
+) -> dict[str, int]:
+    """Return the sizes of named axes."""
     return {
         n: size
         for spec, shape in zip(specs, shapes, strict=True)
@@ -293,19 +295,19 @@ def _named(specs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]]) -> di
 
 def _steps(rank: int, level: int, sizing: int) -> Sequence[int]:
     ladder = LADDERS.get(rank, LADDERS[5] if rank > 5 else LADDERS[2])
-    if level < LEVELS:
+    if level < SIZE_LEVELS:
         return ladder[level][sizing]
-    more = MADE_FOR.get(rank, ())
-    return more[level - LEVELS] if level - LEVELS < len(more) else ladder[0][sizing]
+    more = COMMON_SIZES.get(rank, ())
+    return more[level - SIZE_LEVELS] if level - SIZE_LEVELS < len(more) else ladder[0][sizing]
 
 
 # -- elements ------------------------------------------------------------------------------------
 
 
-def draw(
+def draw_array(
     rng: np.random.Generator, dtype: str, shape: tuple[int, ...], hint: Hint, total: int = 0
 ) -> np.ndarray:
-    """Return an array of random elements; of those that count others, the sum is ``total``."""
+    """Return a random array; if it counts the elements of another, its sum is ``total``."""
     array: np.ndarray
     if hint.counted and hint.high == 2 and total == shape[0]:
         array = np.ones(shape, np.int64)
@@ -315,10 +317,10 @@ def draw(
         array = rng.integers(hint.low, hint.high or 1, shape) * hint.grain
     elif hint.is_mask:
         array = rng.integers(0, 2, shape)
-        array[..., :1] = 1  # a row of which nothing counts is undefined in many models
+        array[..., :1] = 1  # a fully masked row is undefined in many models
     elif hint.words or dtype == "string":
-        # Of integers beyond int64, numpy would make floating point numbers.
-        words = np.array(hint.words or WORDS, None if dtype == "string" else kept_as(dtype))
+        # NumPy would convert integers beyond int64 to floating point numbers.
+        words = np.array(hint.words or WORDS, None if dtype == "string" else storage_dtype(dtype))
         array = words[rng.integers(0, len(words), shape)]
     elif hint.is_permutation and shape:
         array = rng.permuted(np.broadcast_to(np.arange(shape[-1]), shape), axis=-1)
@@ -334,27 +336,27 @@ def draw(
         array = rng.standard_normal(shape) * hint.scale + hint.offset
     if dtype == "string":
         return array.astype("U")
-    array = array.astype(kept_as(dtype))
+    array = array.astype(storage_dtype(dtype))
     if hint.masked is not None and len(shape) > 1:
         for row in range(1, shape[0], 2):  # the first row counts in full, the next in half
             array[row, (shape[1] + 1) // 2 :] = hint.masked
     return array
 
 
-# -- what a model says of its inputs -------------------------------------------------------------
+# -- hints from the configuration ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A layer that is given an input; ``argument`` is the name of a call's keyword, or empty."""
+    """A layer that reads an input; ``argument`` is the keyword of its call, or empty."""
 
     class_name: str
     config: Mapping[str, Any]
     argument: str
 
 
-def _readers(model: Model, source: Reference) -> Iterator[_Reader]:
-    """Yield the layers that are given an input as it is, in nested models too."""
+def _find_readers(model: Model, source: Reference) -> Iterator[_Reader]:
+    """Yield the layers that read an input unchanged, in nested models too."""
     todo: list[tuple[Model, Reference]] = [(model, source)]
     done: set[tuple[int, Reference]] = set()
     while todo:
@@ -380,20 +382,20 @@ def _readers(model: Model, source: Reference) -> Iterator[_Reader]:
                     todo.append((inside, Reference(layer.name, number, 0)))
 
 
-def _hint(readers: Sequence[_Reader], vocabulary: Sequence[str]) -> Hint:
+def _merge_hints(readers: Sequence[_Reader], vocabulary: Sequence[str]) -> Hint:
     if any("mask" in reader.argument for reader in readers):
         return Hint(is_mask=True)
-    found = [h for h in (_of_layer(r, vocabulary) for r in readers) if h is not None]
+    found = [h for h in (_layer_hint(r, vocabulary) for r in readers) if h is not None]
     integers = [h for h in found if h.high is not None]
-    if integers:  # what all of them know
+    if integers:  # the range that is valid for all of them
         masked = next((h.masked for h in integers if h.masked is not None), None)
         high = min(h.high for h in integers if h.high is not None)
         return Hint(low=min(max(h.low for h in integers), high - 1), high=high, masked=masked)
     return found[0] if found else Hint()
 
 
-def _of_layer(reader: _Reader, vocabulary: Sequence[str]) -> Hint | None:
-    """Return what a layer expects of its input, where its configuration says so."""
+def _layer_hint(reader: _Reader, vocabulary: Sequence[str]) -> Hint | None:
+    """Return the values that a layer expects, if its configuration says so."""
     config = reader.config
     match reader.class_name:
         case "Embedding" if _is_size(config.get("input_dim")):
@@ -411,7 +413,7 @@ def _of_layer(reader: _Reader, vocabulary: Sequence[str]) -> Hint | None:
             numbers = [n for n in config["vocabulary"] if isinstance(n, int)]
             return Hint(words=(*numbers, max(numbers, default=0) + 7))
         case "Rescaling":
-            return _rescaled(config)
+            return _rescaling_hint(config)
         case "Normalization" if config.get("mean") is not None:
             mean, variance = (_mean(config.get(k)) for k in ("mean", "variance"))
             return Hint(scale=abs(variance) ** 0.5 or 1.0, offset=mean)
@@ -429,8 +431,8 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _rescaled(config: Mapping[str, Any]) -> Hint:
-    """Return what Rescaling takes to numbers around zero: x * scale + offset."""
+def _rescaling_hint(config: Mapping[str, Any]) -> Hint:
+    """Return the values that Rescaling (``x * scale + offset``) maps to numbers around zero."""
     scale, offset = _mean(config.get("scale", 1.0)) or 1.0, _mean(config.get("offset", 0.0))
     return Hint(scale=1 / abs(scale), offset=-offset / scale)
 

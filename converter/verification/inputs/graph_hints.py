@@ -1,7 +1,7 @@
-"""What a lowered graph does with its inputs: for graphs whose source has nodes and no layers.
+"""Values that the inputs of a lowered graph expect, for sources that have no layers.
 
-An input's readers are followed through nodes that hand on its elements: to a table that they are
-indices of, to words that they are looked up among, to the scaling that pictures begin with.
+The readers of an input are followed through nodes that pass on its elements: to a table that they
+index, to the vocabulary of a lookup, or to the rescaling of images.
 """
 
 import re
@@ -14,7 +14,7 @@ from converter.lower.graph import Graph, Node, Spec, consumers
 from converter.verification.inputs import encoded_hints
 from converter.verification.inputs.draw import WORDS, Hint
 
-# Of an element-wise node's operands any may be the followed one; of the others the first is.
+# Nodes that pass on the elements of their first input; element-wise ones those of any input.
 PASSING = frozenset((
     "Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand",
     "Slice", "Split", "Concat", "Tile", "Pad", "Gather", "Add", "Sub", "Where", "Max", "Min",
@@ -22,10 +22,10 @@ PASSING = frozenset((
 ))  # fmt: skip
 MOVING = frozenset(("Identity", "Cast", "Transpose", "Reshape", "Squeeze", "Unsqueeze"))
 SCALINGS = frozenset(("Mul", "Div", "Sub", "Add"))
-FARTHEST = 2000  # nodes
-PICTURE = 10.0  # what is made so many times smaller has been a picture's levels
+MAX_NODES = 2000  # nodes
+IMAGE_SCALE = 10.0  # inputs that are divided by more are intensities of images
 
-# Switches of training that graphs of TensorFlow 1 are fed: what they are where nothing is learned.
+# Inputs of TensorFlow 1 graphs that switch training on: their values for inference.
 KEPT = re.compile(r"keep|retain", re.IGNORECASE)
 DROPPED = re.compile(r"drop", re.IGNORECASE)
 TRAINING = re.compile(r"train|learning_phase|phase", re.IGNORECASE)
@@ -35,21 +35,21 @@ def find_hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
     """Return a hint for each input of a graph that has one, by name.
 
     Args:
-        graph: As lowered, before any pass.
-        vocabulary: Words that lookups keep outside the graph.
+        graph: The lowered graph, before any pass.
+        vocabulary: Vocabulary of lookups that is not part of the graph.
     """
     readers = consumers(graph)
     found = {}
     for name in graph.inputs:
         spec = graph.specs[name]
-        hint = _switch(name, spec)
+        hint = _training_hint(name, spec)
         if hint is None:
-            hint = _indices(graph, readers, name)
+            hint = _index_hint(graph, readers, name)
         if hint is None and spec.dtype == "string":
-            words = tuple(_words(graph, readers, name)) or tuple(vocabulary)
+            words = tuple(_find_words(graph, readers, name)) or tuple(vocabulary)
             hint = Hint(words=(*words, WORDS[-1])) if words else None
         if hint is None and spec.dtype in ("float32", "float64", "float16"):
-            hint = _scaled(graph, readers, name)
+            hint = _scaling_hint(graph, readers, name)
         if hint is not None:
             found[name] = hint
     for name, fields in encoded_hints.fields(graph.encoded):
@@ -58,7 +58,7 @@ def find_hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
     return found
 
 
-def _switch(name: str, spec: Spec) -> Hint | None:
+def _training_hint(name: str, spec: Spec) -> Hint | None:
     if spec.dtype == "bool" and TRAINING.search(name):
         return Hint(words=(0,), is_scalar=True)
     if spec.shape or "float" not in spec.dtype:
@@ -68,12 +68,12 @@ def _switch(name: str, spec: Spec) -> Hint | None:
     return Hint(words=(0,), is_scalar=True) if DROPPED.search(name) else None
 
 
-def _reached(
+def _find_readers(
     readers: Mapping[str, Sequence[Node]], name: str, passing: frozenset[str]
 ) -> Iterator[tuple[Node, str]]:
-    """Yield nodes that read an input's elements, and under which name they do."""
+    """Yield the nodes that read an input's elements, and the name of the value they read."""
     todo, seen, count = [name], {name}, 0
-    while todo and count < FARTHEST:
+    while todo and count < MAX_NODES:
         value = todo.pop()
         for node in readers.get(value, ()):
             count += 1
@@ -87,10 +87,10 @@ def _reached(
                 todo += fresh
 
 
-def _indices(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Hint | None:
-    """Return what the tables that an input is an index of all have."""
+def _index_hint(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Hint | None:
+    """Return the range of an index into tables: the least of their sizes."""
     found = []
-    for node, value in _reached(readers, name, PASSING):
+    for node, value in _find_readers(readers, name, PASSING):
         if len(node.inputs) < 2:
             continue
         size: object = None
@@ -110,9 +110,9 @@ def _indices(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> 
     return Hint(high=min(found)) if found else None
 
 
-def _words(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Iterator[str]:
-    """Yield words that the graph itself holds, for an input to be looked up among."""
-    for node, value in _reached(readers, name, MOVING):
+def _find_words(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Iterator[str]:
+    """Yield the vocabulary of lookups of an input, as far as the graph has it."""
+    for node, value in _find_readers(readers, name, MOVING):
         keys = node.attributes.get("keys_strings")
         if node.op_type == "LabelEncoder" and isinstance(keys, list):
             yield from (str(key) for key in keys)
@@ -122,8 +122,8 @@ def _words(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> It
                 yield from (str(word) for word in constant.reshape(-1))
 
 
-def _scaled(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Hint | None:
-    """Return what a chain of scalings takes to numbers around zero: x * factor + term."""
+def _scaling_hint(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Hint | None:
+    """Return the values that a chain of scalings (``x * factor + term``) maps to around zero."""
     factor, term, value = 1.0, 0.0, name
     for _ in range(8):
         nodes = readers.get(value, ())
@@ -151,6 +151,6 @@ def _scaled(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> H
         elif node.op_type not in MOVING:
             break
         value = node.outputs[0]
-    if not factor or (abs(factor) * PICTURE > 1 and abs(term) < PICTURE):
+    if not factor or (abs(factor) * IMAGE_SCALE > 1 and abs(term) < IMAGE_SCALE):
         return None
     return Hint(scale=1 / abs(factor), offset=-term / factor)

@@ -111,17 +111,17 @@ def test_the_framework_of_the_sources_age_comes_first():
     packages = {"keras", "tf_keras", "tensorflow", "torch"}
     today = [("keras", "tensorflow"), ("keras", "torch")]
     before = [("tf_keras", "tensorflow")]
-    assert runners._candidates(packages, "3.15.1") == today + before
-    assert runners._candidates(packages, "") == today + before
-    assert runners._candidates(packages, "2.4.0-tf") == before + today
-    assert runners._candidates(packages, "1.2.2") == before + today
-    assert runners._candidates({"keras"}, "3") == []
-    assert runners._candidates({"tf_keras", "tensorflow"}, "3") == before
+    assert runners._rank_frameworks(packages, "3.15.1") == today + before
+    assert runners._rank_frameworks(packages, "") == today + before
+    assert runners._rank_frameworks(packages, "2.4.0-tf") == before + today
+    assert runners._rank_frameworks(packages, "1.2.2") == before + today
+    assert runners._rank_frameworks({"keras"}, "3") == []
+    assert runners._rank_frameworks({"tf_keras", "tensorflow"}, "3") == before
 
 
 def test_the_users_back_end_comes_first(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    found = runners._candidates({"keras", "tensorflow", "torch"}, "3")
+    found = runners._rank_frameworks({"keras", "tensorflow", "torch"}, "3")
     assert found == [("keras", "torch"), ("keras", "tensorflow")]
 
 

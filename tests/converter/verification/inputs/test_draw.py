@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from converter.lower.keras.model import parse
-from converter.verification.inputs.draw import Hint, cases_from_file, draw, find_hints, plan_cases
+from converter.verification.inputs.draw import (
+    Hint,
+    cases_from_file,
+    draw_array,
+    find_hints,
+    plan_cases,
+)
 from formats.core.bundle import TensorSpec
 from formats.errors import UsageError
 
@@ -123,14 +129,14 @@ def test_an_embedding_bounds_its_tokens_whatever_their_dtype():
     assert (found.low, found.high, found.masked) == (0, 11, None)
     rng = np.random.default_rng(0)
     for dtype in ("int32", "float32"):
-        array = draw(rng, dtype, (50, 9), found)
+        array = draw_array(rng, dtype, (50, 9), found)
         assert array.dtype == dtype
         assert set(np.unique(array)) == set(range(11))
 
 
 def test_an_embedding_that_masks_gets_padding():
     found = hint_of(("Embedding", {"input_dim": 11, "output_dim": 2, "mask_zero": True}))
-    array = draw(np.random.default_rng(0), "int32", (3, 7), found)
+    array = draw_array(np.random.default_rng(0), "int32", (3, 7), found)
     assert array[0].all()
     assert array[1, :4].all()
     assert not array[1, 4:].any()
@@ -180,14 +186,14 @@ def test_not_behind_a_layer_that_computes():
     ],
 )
 def test_what_other_layers_expect(kind, config, low, high):
-    array = draw(np.random.default_rng(0), "float32", (200,), hint_of((kind, config)))
+    array = draw_array(np.random.default_rng(0), "float32", (200,), hint_of((kind, config)))
     assert low <= array.min() < array.max() <= high
     assert array.max() - array.min() > (high - low) / 5
 
 
 def test_words_are_those_of_the_vocabulary_and_one_that_is_not():
     known = {"vocabulary": ["cat", "dog"]}
-    array = draw(np.random.default_rng(0), "string", (40,), hint_of(("StringLookup", known)))
+    array = draw_array(np.random.default_rng(0), "string", (40,), hint_of(("StringLookup", known)))
     assert array.dtype.kind == "U"
     assert {"cat", "dog"} < set(array.tolist())
     assert len(set(array.tolist())) == 3
@@ -197,13 +203,13 @@ def test_words_are_those_of_the_vocabulary_and_one_that_is_not():
 
 
 def test_masking_masks_steps():
-    array = draw(np.random.default_rng(0), "float32", (2, 5, 3), hint_of(("Masking", {"mask_value": 9.0})))  # fmt: skip # noqa: E501
+    array = draw_array(np.random.default_rng(0), "float32", (2, 5, 3), hint_of(("Masking", {"mask_value": 9.0})))  # fmt: skip # noqa: E501
     assert (array[1, 3:] == 9).all()
     assert not (array[:, :3] == 9).any()
 
 
 def test_masks_are_zeros_and_ones():
-    array = draw(np.random.default_rng(0), "float32", (30, 6), Hint(is_mask=True))
+    array = draw_array(np.random.default_rng(0), "float32", (30, 6), Hint(is_mask=True))
     assert set(np.unique(array)) == {0, 1}
     assert array[:, 0].all()
 
@@ -232,7 +238,7 @@ def test_an_argument_called_mask_is_one():
      ("float16", "float16", -6, 6), ("bfloat16", "float32", -6, 6)],
 )  # fmt: skip
 def test_elements_of_every_dtype(dtype, kept, low, high):
-    array = draw(np.random.default_rng(0), dtype, (300,), Hint())
+    array = draw_array(np.random.default_rng(0), dtype, (300,), Hint())
     assert array.dtype == kept
     assert low <= float(array.min()) < float(array.max()) <= high
 
@@ -272,7 +278,7 @@ def test_sizes_that_alone_make_sense_and_numbers_that_fit():
 
 def test_unsigned_numbers_beyond_those_with_a_sign_are_drawn_exactly():
     words = (3, (1 << 64) - 1)
-    array = draw(np.random.default_rng(0), "uint64", (40,), Hint(words=words))
+    array = draw_array(np.random.default_rng(0), "uint64", (40,), Hint(words=words))
     assert {int(n) for n in array} == set(words)
 
 

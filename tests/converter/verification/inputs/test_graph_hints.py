@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from converter.lower.graph import Graph, Node, Spec
-from converter.verification.inputs.draw import draw
+from converter.verification.inputs.draw import draw_array
 from converter.verification.inputs.graph_hints import find_hints
 
 
@@ -89,7 +89,7 @@ SWITCHES = [
 @pytest.mark.parametrize(("name", "dtype", "shape", "expected"), SWITCHES)
 def test_switches_of_training_are_off(name, dtype, shape, expected):
     found = hint_of(dtype, name=name, shape=shape)
-    array = draw(np.random.default_rng(0), dtype, (), found)
+    array = draw_array(np.random.default_rng(0), dtype, (), found)
     assert (array.dtype.name, array.item(), found.is_scalar) == (dtype, expected, True)
 
 
