@@ -1,6 +1,6 @@
-"""Where the parts of a run were: what a runner answers, and whether that is where they should be.
+"""Placement of a run: where its nodes were, and whether that is the requested device.
 
-A runner whose question has a ``device`` (as its framework calls it: ``cuda:0``, ``GPU:0``) answers
+A runner whose question has a ``device`` (as its framework spells it: ``cuda:0``, ``GPU:0``) answers
 
     status      ``no device`` with ``error``, why, where its runtime has no such device or says that
                 it cannot use it; else as without a device
@@ -12,9 +12,9 @@ A runner whose question has a ``device`` (as its framework calls it: ``cuda:0``,
                 switches   what was set so that runs are comparable: tf32, deterministic, …
                 reason     why things were elsewhere, where that is known; need not be there
 
-and computes there, with TF32 only where the question's ``allow_tf32`` says so. What was asked to
-be on the device and was elsewhere is a fallback: silent in the framework, not here. What a graph
-itself wants on the CPU, as bookkeeping of shapes, counts like everything else.
+and computes there, with TF32 only if the question's ``allow_tf32`` is set. A node that was
+elsewhere is a fallback, which frameworks do not report. Nodes that a graph itself places on the
+CPU, such as those that compute shapes, count like all others.
 """
 
 from collections import Counter
@@ -31,11 +31,11 @@ LISTED = 200  # parts that a report names; it counts all of them
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """Where a source is to be run.
+    """The device that a model is requested to run on.
 
     Attributes:
         device: None for the CPU.
-        allow_tf32: Whether float32 may be computed with ten bits of mantissa.
+        allow_tf32: Whether float32 products may be rounded to TF32 (ten bits of mantissa).
     """
 
     device: Device | None = None

@@ -1,7 +1,7 @@
-"""Who runs a source: by the kind of its topology, the one place that says so.
+"""Table of the frameworks that run sources, by the kind of the source's topology.
 
-A `Source` is an artifact, and what its own framework is told to run it as. Where several
-signatures of it could be what a file was converted from, there is one for each.
+A `Source` is an artifact with all that its framework needs to run it. If a file may have been
+converted from several signatures, there is a `Source` for each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,11 +45,11 @@ VOCABULARY_BYTES = 1 << 20
 
 
 class Source(Protocol):
-    """An artifact, and how it is run.
+    """An artifact that its framework runs.
 
     Attributes:
-        graph: As lowered from it, before any pass; None where that has gaps.
-        has_layers: Whether layers say what its inputs stand for, and cast them.
+        graph: The lowered graph, before any pass; None if an op is not supported.
+        has_layers: Whether it has layers, which define the values of its inputs and cast them.
     """
 
     @property
@@ -185,7 +185,7 @@ Candidates = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """Who runs topologies of a kind.
+    """The framework that runs topologies of a kind.
 
     Attributes:
         name: What messages call it.

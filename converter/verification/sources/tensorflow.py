@@ -1,4 +1,4 @@
-"""A TensorFlow graph in TensorFlow itself: which signature a file is of, and who runs it.
+"""Runs of a TensorFlow graph in TensorFlow, and the signature that a file was converted from.
 
 The tensors that are fed and fetched are the signature's own, found in the source by its keys, so
 that a lowering that mistook them shows. A graph without a signature says nowhere what its outputs
@@ -48,13 +48,13 @@ BINARY, TEXT = "saved_model.pb", "saved_model.pbtxt"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What of a source a file's inputs and outputs are.
+    """Mapping of a file's inputs and outputs to those of its source.
 
     Attributes:
-        signature: Name of the source's, or empty.
+        signature: Name of the signature, or empty.
         feeds: For each input of the file, a key of the signature, or a tensor of the graph.
         fetches: The same for each output.
-        notes: What a reader should know of it.
+        notes: Remarks for the report.
         given: For each of the source's inputs, what the lowered graph calls it; where none of
             them is encoded, as the file has them in order.
         encoded: Of the source's inputs those that are bytes, and what stands for them in the file.

@@ -30,20 +30,20 @@ from formats.core.bundle import Bundle
 from formats.errors import CorruptError, UnsupportedError
 
 RUNNER = CHILDREN / "run_torch.py"
-STATE_DICT = "state_dict"  # what is run with a factory of the user's
+STATE_DICT = "state_dict"  # runs with a factory that the user names
 
 
 @dataclass(frozen=True, slots=True)
 class Torch:
-    """What torch is asked to run.
+    """A torch source, as its child process loads it.
 
     Attributes:
         path: The artifact.
         form: ``torchscript``, ``exported_program``, ``torch_modules`` or ``state_dict``.
-        dtypes: Of the converted graph's inputs, in order.
-        trust: Modules of the user's that classes may be taken from.
-        arch: Who makes the module that a state dict is of.
-        devices: That the program's code or graph names.
+        dtypes: Dtypes of the inputs of the converted graph, in order.
+        trust: Trusted modules with the classes of the source.
+        arch: Factory of the module that a state dict belongs to.
+        devices: Devices that the code or graph of the program names.
     """
 
     path: Path
