@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NO_COMPUTATION = ("of nothing", "tf_object_graph")  # kinds of topologies without any to lower
 TORCH = ("torchscript", "exported_program", "torch_modules")  # kinds of topologies
-ASKED = re.compile(r"takes --opset (\d+)")  # as gaps say it
+ASKED = re.compile(r"takes opset=(\d+)")  # as gaps say it
 
 
 def graphs_of(
@@ -60,14 +60,14 @@ def graphs_of(
         return _told(bundle, [graph], ()), [graph]
     names: list[str | None] = [*wanted] or _signatures(bundle)
     if only_one and len(wanted) > 1:
-        raise UsageError(f"{len(wanted)} signatures in one file", hint="Give -o a folder's name")
+        raise UsageError(f"{len(wanted)} signatures in one file", hint="Give out= a folder's name")
     left_out: list[LeftOut] = []
     graphs: list[Graph] = []
     failures: list[ConvertError] = []
     alike: dict[object, str] = {}
     for name in names:
         if only_one and graphs:
-            reason = "the output is one file, for one signature; --signature says which"
+            reason = "the output is one file, for one signature; signatures= says which"
             left_out.append(LeftOut(f"signature {name}", reason))
             continue
         try:

@@ -66,7 +66,7 @@ def read_steps(
         raise SafetyError(
             f"{len(findings)} safety findings, first: {findings[0].subject}",
             where=artifact.path,
-            hint="Without --strict-safety it converts; nothing of it is run",
+            hint="Without strict_safety=True it converts; nothing of it is run",
         )
     return match, bundle
 

@@ -16,7 +16,7 @@ class Format(NamedTuple):
     """One row: a module of this package with ``sniff(artifact)`` and ``read(artifact)``.
 
     Attributes:
-        id: What ``--from`` and manifests call it.
+        id: What ``format=`` and manifests call it.
         module: Name of the module in `formats`, imported when first needed.
         suffixes: Suffixes that make it worth trying first.
         reads: The variants it reads, as ``convert formats`` prints them.
@@ -108,7 +108,7 @@ def detect(artifact: Artifact, format_id: str | None = None) -> Match:
         by_id = {f.id: f for f in FORMATS}
         if format_id not in by_id:
             raise UsageError(f"unknown format {format_id!r}", expected=", ".join(by_id))
-        return Match(by_id[format_id], "--from")
+        return Match(by_id[format_id], "format=")
     suffix = artifact.path.suffix.lower()
     for row in sorted(FORMATS, key=lambda f: suffix not in f.suffixes):
         evidence = row.sniff(artifact)
@@ -130,7 +130,7 @@ def detect_graph(artifact: Artifact, format_id: str | None = None) -> Match:
     if evidence is None:
         what = format_id or detect(artifact).format.id
         raise UsageError(
-            f"--from-checkpoint with a source that is {what}",
+            f"checkpoint= with a source that is {what}",
             expected="a GraphDef or a meta graph (.pb, .pbtxt, .meta)",
             where=artifact.path,
         )

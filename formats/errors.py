@@ -125,7 +125,7 @@ class StorageError(ConvertError):
     def writing(cls, where: object, e: OSError) -> "StorageError":
         """Return the error for an operating system's failure to write ``where``."""
         full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        hint = "Free some space, or write elsewhere with -o" if full else None
+        hint = "Free some space, or write elsewhere: out=" if full else None
         return cls(f"cannot be written: {e.strerror}", where=where, hint=hint)
 
 

@@ -130,7 +130,7 @@ class Database:
         return StorageError(
             f"the ledger is damaged: {what}",
             where=self.path,
-            hint="Restore it from a copy; or move it away and run once with --force, which"
+            hint="Restore it from a copy; or move it away and run once with overwrite=True, which"
             " converts all again",
         )
 
@@ -141,7 +141,7 @@ class Database:
         if code in BUSY:
             found, hint = f"another program has it locked for {PATIENCE_SECONDS:.0f} s", None
         elif code in CLOSED:
-            found, hint = str(e), "--ledger FILE puts it elsewhere"
+            found, hint = str(e), "ledger=FILE puts it elsewhere"
         elif code == sqlite3.SQLITE_FULL:
             found, hint = str(e), "Free some space, and run it again to go on"
         else:

@@ -115,15 +115,15 @@ def check_request(request: Request) -> None:
         UnsupportedError: No writer has the opset.
     """
     if not request.destination:
-        raise UsageError("convert batch without -o", expected="-o DEST")
+        raise UsageError("no destination", expected="out= with a folder, s3://…, …")
     check_engine(request.engine)
     memory, seconds = request.needs.memory_bytes, request.needs.seconds
-    for option, value in (("--memory", memory), ("--timeout", seconds)):
+    for option, value in (("memory_bytes", memory), ("seconds", seconds)):
         if value is not None and not value > 0:
-            raise UsageError(f"{option} {value:g}", expected="more than zero")
+            raise UsageError(f"needs.{option}=", expected="more than zero")
     part, parts = request.shard
     if not 1 <= part <= parts:
-        raise UsageError(f"--shard {part}/{parts}", expected="I/N with I from 1 to N")
+        raise UsageError(f"shard={part}/{parts}", expected="I/N with I from 1 to N")
     check_options(request.options)
     links.check(
         request.link, is_local=scheme_of(request.destination) == "", target=request.options.to
@@ -173,7 +173,7 @@ def default_ledger(destination: str) -> Path:
     if scheme_of(destination) == "":
         folder = Path(os.path.abspath(destination))  # noqa: PTH100 - "..", too, has a name
         if not folder.name:
-            raise UsageError(f"-o {destination}", expected="a folder of its own")
+            raise UsageError(f"out={destination!r}", expected="a folder of its own")
         return folder.with_name(f"{folder.name}.ledger.sqlite")
     safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in destination)
     return Path(f"{safe}.ledger.sqlite")

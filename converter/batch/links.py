@@ -270,13 +270,13 @@ def check(kind: str | None, *, is_local: bool, target: str) -> None:
     if kind is None:
         return
     if kind not in KINDS:
-        raise UsageError(f"--link {kind}", expected=" or ".join(KINDS))
+        raise UsageError(f"link={kind!r}", expected=" or ".join(KINDS))
     if not is_local:
-        raise UsageError(f"--link {kind} with a destination elsewhere", expected="a local folder")
+        raise UsageError(f"link={kind!r} with a destination elsewhere", expected="a local folder")
     if target != "portable":
         raise UsageError(
-            f"--link {kind} with --to {target}",
-            expected="--to portable, whose manifests tell which files are the same",
+            f"link={kind!r} with to={target!r}",
+            expected="to='portable', whose manifests tell which files are the same",
         )
 
 
@@ -386,7 +386,7 @@ def _probe(folder: Path, kind: Kind) -> None:
             other = "; hardlink may do" if kind == "reflink" else ""
             raise UnsupportedError(
                 f"not supported: {kind}s, the file system has none", where=folder,
-                hint=f"Leave --link out{other}",
+                hint=f"Leave link= out{other}",
             )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ class Outputs:
             raise UsageError(
                 "the destination is the registry itself",
                 where=reference,
-                hint="Give -o a folder of its own; it may be inside the registry",
+                hint="Give out= a folder of its own; it may be inside the registry",
             )
         self._inside = self._place.startswith(root.rstrip("/") + "/")
 

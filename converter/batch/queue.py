@@ -130,7 +130,7 @@ def flush(ledger: Ledger, destination: Destination) -> None:
 def refused(job: Job) -> Outcome:
     """Return the outcome of a job in whose place something stands that is not ours."""
     where = Path(job.destination) / job.name if scheme_of(job.destination) == "" else job.name
-    error = StorageError("exists", where=where, hint="Move it away, or replace it: --force")
+    error = StorageError("exists", where=where, hint="Move it away, or replace it: overwrite=True")
     record = blank_record(job) | {
         "exit_code": error.exit_code,
         "error": {"type": type(error).__name__, "message": str(error)},

@@ -70,13 +70,13 @@ def version(database: Database) -> int:
         raise StorageError(
             "is a database of another program, and no ledger",
             where=database.path,
-            hint="--ledger FILE names another file",
+            hint="ledger=FILE names another file",
         )
     if found > VERSION:
         raise StorageError(
             f"the ledger has schema {found}; this convert knows {VERSION}",
             where=database.path,
-            hint="Use the newer convert that wrote it, or --ledger FILE for another one",
+            hint="Use the newer convert that wrote it, or ledger=FILE for another one",
         )
     return int(found)
 

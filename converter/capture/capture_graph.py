@@ -96,7 +96,7 @@ def capture_graph(source: Path, bundle: Bundle, request: CaptureRequest) -> Capt
     here = folder.path
     if form == "exported_program" and request.inputs:
         raise UsageError(
-            "an exported program records its inputs", where=source.name, hint="Leave --input away"
+            "an exported program records its inputs", where=source.name, hint="Leave inputs= away"
         )
     records = form == "exported_program"
     known = [] if request.inputs or records else examples.find_examples(source)
@@ -137,7 +137,7 @@ def _form(bundle: Bundle, request: CaptureRequest) -> str:
     if request.arch is None:
         raise UnsupportedError(
             "holds weights and no program",
-            hint="--arch package.module:factory names the factory of their module",
+            hint="arch='package.module:factory' names the factory of their module",
         )
     return STATE_DICT
 
@@ -195,8 +195,8 @@ def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) ->
         case "mismatch":
             factory = request.arch.factory if request.arch else ""
             raise UsageError(
-                f"--arch {factory} is not this state dict's: {error}", where=source.name,
-                hint="--arch-args gives the factory its arguments, as JSON",
+                f"arch={factory!r} is not this state dict's: {error}", where=source.name,
+                hint="arch.arguments= gives the factory its arguments",
             )  # fmt: skip
         case "inputs":
             kind = UsageError if request.inputs else UnsupportedError
@@ -207,11 +207,11 @@ def _refuse(source: Path, answer: Mapping[str, Any], request: CaptureRequest) ->
 
 
 def _input_options(answer: Mapping[str, Any]) -> str:
-    """Return command line options that declare a program's inputs, as an example."""
+    """Return the option that declares a program's inputs, as an example."""
     dtype, shape = answer["guess"]
     sizes = ",".join(map(str, shape))
     names = answer["parameters"] or ["input"]
-    return " ".join(f"--input {name}:{dtype}:{sizes}" for name in names)
+    return f"inputs={[f'{name}:{dtype}:{sizes}' for name in names]}"
 
 
 def _describe(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted]) -> None:
@@ -233,7 +233,7 @@ def _describe(graph: Graph, answer: Mapping[str, Any], trust: Sequence[Trusted])
             if not isinstance(symbol, str):
                 raise UnsupportedError(
                     f"torch's exporter fixed axis {axis} of {name!r} at {symbol}",
-                    hint=f"Give it that size in --input, in place of {wanted!r}",
+                    hint=f"Give it that size in inputs=, in place of {wanted!r}",
                 )
             renamed.setdefault(symbol, wanted)
     _rename_axes(graph, renamed)

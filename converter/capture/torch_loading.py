@@ -278,8 +278,8 @@ class Finder:
             value = getattr(importlib.import_module(module), name)
             if self.is_known(value):
                 return value
-        what = f"--trust {module.partition('.')[0]}"
-        what = "--trust MODULE=FILE.py, where its class is" if module == "__main__" else what
+        what = f"trust=[{module.partition('.')[0]!r}]"
+        what = "trust=['MODULE=FILE.py'], where its class is" if module == "__main__" else what
         raise RefusedError(f"needs {module}.{name}, which is nobody's that is known: {what}")
 
     def own(self, module: str, name: str) -> Any:

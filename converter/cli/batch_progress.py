@@ -16,6 +16,7 @@ from converter.batch.request import Request
 from converter.byte_sizes import readable_size
 from converter.cli import batch_reports
 from converter.cli.render import document
+from converter.cli.spelling import spell_flags
 from converter.cli.terminal import say
 from converter.jobs.job import GOOD
 from formats.errors import ConvertError, StorageError
@@ -184,7 +185,8 @@ def _line(event: Finished) -> str:
     text = f"{event.outcome.status:<11} {event.outcome.name}"
     error = record["error"]
     if isinstance(error, dict):
-        return f"{text}: exit {event.outcome.exit_code}: {error['message']}"
+        message = spell_flags(str(error["message"]))
+        return f"{text}: exit {event.outcome.exit_code}: {message}"
     if record["moved_from"]:
         text += f"  from {record['moved_from']}"
     if isinstance(reached, dict) and event.outcome.status == "done":

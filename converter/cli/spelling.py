@@ -7,7 +7,7 @@ from converter.cli.batch import REQUEST
 from converter.cli.parameters import ROWS
 
 # Options of single commands, which no table has.
-OWN = {"run": "--run", "fast": "--fast", "events": "--events", "report": "--report"}
+OWN = {"run": "--run", "fast": "--fast", "report": "--report", "out": "-o"}
 
 
 def spell_flags(text: str) -> str:
@@ -17,9 +17,14 @@ def spell_flags(text: str) -> str:
 
 
 def _flag(found: re.Match[str], flags: dict[str, str]) -> str:
-    value = found["text"] if found["text"] is not None else found["word"]
     flag = flags[found["name"]]
+    if found["list"] is not None:
+        return " ".join(f"{flag} {one}" for one in _QUOTED.findall(found["list"]))
+    value = found["text"] if found["text"] is not None else found["word"]
     return flag if value in (None, "", "True") else f"{flag} {value}"
+
+
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 @cache
@@ -29,15 +34,12 @@ def _flags() -> tuple[re.Pattern[str], dict[str, str]]:
     A field of a nested object may be named alone, unless a field of `Options` has that name.
     """
     flags = dict(OWN)
-    for row in sorted((*REQUEST, *ROWS), key=lambda row: "." not in row.field):
-        if row.flags:
-            flags[row.field.rpartition(".")[2]] = row.flag
-    # Of two rows of a field, the first one is that of `convert`.
-    flags |= {row.field: row.flag for row in (*REQUEST, *reversed(ROWS)) if row.flags}
+    rows = [row for row in (*ROWS, *REQUEST) if row.flags]
+    for row in sorted(rows, key=lambda row: "." in row.field):
+        flags.setdefault(row.field, row.flag)
+        flags.setdefault(row.field.rpartition(".")[2], row.flag)
     flags["arch"] = flags["arch.factory"]
-    flags["out"] = flags["destination"] = "-o"
     names = "|".join(re.escape(name) for name in sorted(flags, key=len, reverse=True))
-    # Not inside a word, a path, code or a quotation; the value ends where the word does.
-    return re.compile(
-        rf"(?<![\w.('\"/-])(?P<name>{names})=(?:'(?P<text>[^']*)'|(?P<word>[\w.:/\[\]*+-]*\w))?"
-    ), flags
+    # Not inside a word, a path or a quotation; a value ends where the word does.
+    value = r"'(?P<text>[^']*)'|\[(?P<list>'[^\]]*')\]|(?P<word>[\w.:/*+-]*\w)"
+    return re.compile(rf"(?<![\w.('\"/-])(?P<name>{names})=(?:{value})?"), flags

@@ -216,9 +216,9 @@ def open_destination(reference: str) -> Destination:
     except ValueError:
         fields = []
     if [f for f in fields if f is not None] != ["name"] or "/" in template or ":" in template:
-        raise UsageError(f"-o {reference}", expected=EXPECTED)
+        raise UsageError(f"out={reference!r}", expected=EXPECTED)
     if "{name}" not in template or "@" in template:
-        raise UsageError(f"-o {reference}", expected=EXPECTED)
+        raise UsageError(f"out={reference!r}", expected=EXPECTED)
     connect()
     return Registered(template)
 
@@ -297,7 +297,7 @@ def _ensure(client: "MlflowClient", target: str, of: str, *, force: bool) -> Non
         what = "not convert's" if found is None else f"for conversions of {found}"
         raise UsageError(
             f"models:/{target} is there, and is {what}",
-            hint="Choose another template, or add versions to it: --force",
+            hint="Choose another template, or add versions to it: overwrite=True",
         )
 
 

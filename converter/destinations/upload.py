@@ -33,7 +33,7 @@ def check_free(store: Store, name: str) -> None:
         raise UsageError(
             "exists",
             where=urls.join(store.url, name),
-            hint="Choose another -o, or replace it: --force",
+            hint="Choose another out=, or replace it: overwrite=True",
         )
 
 

@@ -22,12 +22,12 @@ def check(reference: str, *, force: bool) -> None:
     scheme = scheme_of(reference)
     if scheme in ("models", "runs"):
         raise UsageError(
-            f"-o {reference} for one artifact",
+            f"out={reference!r} for one artifact",
             expected="a path or a URL",
-            hint=f"convert batch SOURCE -o {reference}",
+            hint=f"`convert batch` takes out={reference!r}",
         )
     if not fits(name_of(reference)) or urls.parent(reference) == reference:
-        raise UsageError(f"-o {urls.masked(reference)}", expected="a name below a bucket")
+        raise UsageError(f"out={urls.masked(reference)!r}", expected="a name below a bucket")
     urls.check_writable(reference)
     store = open_store(urls.parent(reference))
     if not force:

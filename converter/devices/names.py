@@ -129,7 +129,7 @@ def parse_device(text: str) -> Device:
     kind = ALIASES.get(kind, kind)
     if match is None or kind not in KINDS:
         known = ", ".join(kind for kind in KINDS if kind != "cpu")
-        raise UsageError(f"--device {text}", expected=f"cuda:0, GPU:0, or another of: {known}")
+        raise UsageError(f"device={text!r}", expected=f"cuda:0, GPU:0, or another of: {known}")
     return Device(kind, int(match["index"] or 0))
 
 
@@ -204,14 +204,14 @@ def parse_torch_device(text: str | None) -> TorchDevice:
         hint = f"Perhaps {near[0]}" if near and near[0] != kind else None
         if kind == "meta":
             hint = "Tensors of the meta device have no elements"
-        raise UsageError(f"--device {text}", expected=expected, hint=hint)
+        raise UsageError(f"device={text!r}", expected=expected, hint=hint)
     if match["index"] is None:
         return TorchDevice(kind)
     index = int(match["index"]) if len(match["index"]) < 4 else MAX_TORCH_INDEX + 1
     max_index = 0 if kind in SINGLE else MAX_TORCH_INDEX
     if index > max_index:
         expected = f"an index up to {max_index}" if max_index else kind
-        raise UsageError(f"--device {text}", expected=expected)
+        raise UsageError(f"device={text!r}", expected=expected)
     return TorchDevice(kind, None if kind in SINGLE else index)
 
 
@@ -242,7 +242,7 @@ def parse_tensorflow_device(text: str | None) -> str:
     short = _SHORT.fullmatch(text)
     if short is None:
         raise UsageError(
-            f"--device {text}",
+            f"device={text!r}",
             expected="none, cpu, gpu, GPU:1 or /job:localhost/replica:0/task:0/device:GPU:1",
         )
     return f"/device:{short['kind'].upper()}:{int(short['index'] or 0)}"

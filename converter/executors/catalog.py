@@ -5,9 +5,9 @@ from importlib import import_module
 from typing import cast
 
 from converter.executors.engine import Executor, Settings
-from formats.errors import UsageError
+from converter.options import check_choice
 
-# What --engine says, and what it is.
+# Engines by name.
 ENGINES = {
     "processes": "crash-isolated children on this machine",
     "inline": "this process, one job after another, nothing isolated",
@@ -21,8 +21,7 @@ def check(engine: str) -> None:
     Raises:
         UsageError: There is not.
     """
-    if engine not in ENGINES:
-        raise UsageError(f"--engine {engine}", expected=", ".join(ENGINES))
+    check_choice("engine", engine, ENGINES)
 
 
 def open_executor(engine: str, settings: Settings) -> Executor:

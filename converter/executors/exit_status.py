@@ -40,7 +40,7 @@ def of_timeout(seconds: float, words: bytes) -> str:
     return str(
         DependencyError(
             f"took longer than {seconds:g} s and was stopped{_told(words)}",
-            hint="--timeout gives it longer",
+            hint="needs.seconds= gives it longer",
         )
     )
 
@@ -51,14 +51,14 @@ def of_memory(used: int, limit: int, words: bytes) -> str:
         DependencyError(
             f"took {readable_size(used)} of memory and was stopped{_told(words)}",
             expected=f"at most {readable_size(limit)}",
-            hint="--memory gives it more",
+            hint="needs.memory_bytes= gives it more",
         )
     )
 
 
 def _killed(words: bytes, *, oom: bool) -> tuple[End, str]:
     if oom:
-        hint = "--memory stops it in time, --jobs 1 leaves it more"
+        hint = "needs.memory_bytes= stops it in time, jobs=1 leaves it more"
         found = f"was killed (SIGKILL): the machine ran out of memory{_told(words)}"
         return "oom", str(DependencyError(found, hint=hint))
     hint = "Perhaps it was out of memory"

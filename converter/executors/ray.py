@@ -51,7 +51,7 @@ class Ray:
         self._log: IO[bytes] | None = None
         if find_spec("ray") is None:
             hint = 'pip install "model-convert[ray]", in the version that the cluster has'
-            raise DependencyError("--engine ray takes Ray, which is not installed", hint=hint)
+            raise DependencyError("engine='ray' takes Ray, which is not installed", hint=hint)
         _check_address(settings.address or os.environ.get("RAY_ADDRESS") or "auto")
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
@@ -146,20 +146,20 @@ class Ray:
 def _check_address(address: str) -> None:
     expected = "HOST:PORT of a cluster, or auto for the one on this machine"
     if address == "local":
-        raise UsageError("--address local", expected=expected, hint="convert starts no cluster")
+        raise UsageError("address='local'", expected=expected, hint="convert starts no cluster")
     if address.startswith("ray://"):
-        hint = "Run on a node of the cluster, with --address auto; ray job submit does that"
-        raise UnsupportedError(f"not supported: --address {address} (Ray Client)", hint=hint)
+        hint = "Run on a node of the cluster, with address='auto'; ray job submit does that"
+        raise UnsupportedError(f"not supported: address={address!r} (Ray Client)", hint=hint)
     if address == "auto" or "://" in address:
         return
     host, colon, port = address.rpartition(":")
     if not (host and colon and port.isdecimal()):
-        raise UsageError(f"--address {address}", expected=expected)
+        raise UsageError(f"address={address!r}", expected=expected)
 
 
 def _check_gpus(gpus: float) -> None:
     if gpus > 1 and gpus != int(gpus):
-        raise UsageError(f"--gpus {gpus:g}", expected="a part of one GPU, or whole ones")
+        raise UsageError(f"needs.gpus={gpus:g}", expected="a part of one GPU, or whole ones")
 
 
 def open_executor(settings: Settings) -> Executor:

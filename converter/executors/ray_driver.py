@@ -57,7 +57,7 @@ def join(line: Connection, address: str | None) -> None:
     try:
         ray.init(address=where, log_to_driver=False, logging_level=logging.CRITICAL)
     except ConnectionError as e:
-        hint = "Start one with ray start --head, or name it with --address HOST:PORT"
+        hint = "Start one with ray start --head, or name it with address=HOST:PORT"
         if where != "auto":  # something answers there
             hint = ON_REFUSAL
         raise DependencyError(

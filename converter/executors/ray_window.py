@@ -216,7 +216,7 @@ class Window:
                 f"the Ray cluster has taken no job for {self._settings.patience:g} s:"
                 f" each asks for {readable(asked_of(one.job))}",
                 expected=f"at most what a node has: {self._nodes()}",
-                hint="Ask for less with --gpus or --memory, or wait longer with --patience",
+                hint="Ask for less (needs.gpus=, needs.memory_bytes=), or wait longer (patience=)",
             )
 
     def _nodes(self) -> str:
@@ -279,7 +279,7 @@ def what_happened(error: Exception, exceptions: Any) -> tuple[Status, str]:
         kind = getattr(exceptions, name, None)
         if kind is not None and isinstance(error, kind):
             hint = (
-                "Give each job --memory, so that fewer run at a time"
+                "Give each job needs.memory_bytes=, so that fewer run at a time"
                 if status == "memory"
                 else None
             )

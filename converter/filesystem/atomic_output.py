@@ -77,7 +77,9 @@ def check_target(target: Path, *, force: bool) -> None:
     if not os.path.lexists(target):
         return
     if not force:
-        raise UsageError("exists", where=target, hint="Choose another -o, or replace it: --force")
+        raise UsageError(
+            "exists", where=target, hint="Choose another out=, or replace it: overwrite=True"
+        )
     if target.is_dir() and not target.is_symlink() and not _is_output(target):
         raise UsageError(
             "is a folder that convert did not write, and will not replace", where=target

@@ -18,8 +18,8 @@ GRAPHS = (".pb", ".pbtxt", ".meta", ".graphdef")  # the content decides, of thos
 LARGEST_GRAPH = 64 << 20  # bytes of one that is looked through
 MOST = 64  # checkpoints that are tried
 OWN_GRAPH = "the graph of a checkpoint beside it that has one of its own"
-SEVERAL = "a graph of several checkpoints beside it, of which --from-checkpoint takes one"
-OTHERS = "one of several graphs of the checkpoint beside it, of which --from-checkpoint takes one"
+SEVERAL = "a graph of several checkpoints beside it, of which checkpoint= takes one"
+OTHERS = "one of several graphs of the checkpoint beside it, of which checkpoint= takes one"
 
 
 @dataclass(slots=True)

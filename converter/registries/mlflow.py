@@ -122,7 +122,7 @@ class Models:
 
     def _one(self) -> Entry:
         if self._filters.query:
-            raise UsageError(f"--filter with {self._text}, which is one model")
+            raise UsageError(f"filters.query= with {self._text}, which is one model")
         with told(self._text):
             found = _resolved(self._client, self._named, self._text)
         if found.version is None:

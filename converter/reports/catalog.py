@@ -42,7 +42,7 @@ def check(path: Path) -> None:
         StorageError: It cannot stand there.
     """
     if path.suffix.lower() not in MODULES:
-        raise UsageError(f"--report {path}", expected=f"a file ending in {', '.join(MODULES)}")
+        raise UsageError(f"report={str(path)!r}", expected=f"a file ending in {', '.join(MODULES)}")
     file.check(path)
 
 

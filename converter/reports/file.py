@@ -18,11 +18,11 @@ def check(path: Path) -> None:
         StorageError: There is no folder that it could stand in.
     """
     if path.is_dir():
-        raise UsageError("--report: is a folder", expected="a file", where=path)
+        raise UsageError("report= is a folder", expected="a file", where=path)
     if not path.parent.is_dir():
-        raise StorageError("--report: there is no such folder", where=path.parent)
+        raise StorageError("report= is in no folder that exists", where=path.parent)
     if not os.access(path.parent, os.W_OK):
-        raise StorageError("--report: the folder cannot be written", where=path.parent)
+        raise StorageError("report= is in a folder that cannot be written", where=path.parent)
 
 
 def real(path: Path) -> Path:

@@ -151,7 +151,7 @@ def tolerance(options: Options, precision: str, outputs: Sequence[str]) -> Toler
         UsageError: A bound names an output that is not there.
     """
     how, known = options.comparison, {"", *outputs}
-    for option, given in (("--atol", how.atol), ("--rtol", how.rtol)):
+    for option, given in (("atol=", how.atol), ("rtol=", how.rtol)):
         for name in given:
             if name not in known:
                 raise UsageError(

@@ -130,7 +130,7 @@ class Placement:
         if len(self.elsewhere) > allowed:
             count = len(self.elsewhere)
             parts = "1 part was" if count == 1 else f"{count} parts were"
-            bound = f"--allow-cpu-nodes {count} would pass"
+            bound = f"allow_cpu_nodes={count} would pass"
             return f"{parts} on the CPU ({bound}): {self._named(self.elsewhere)}"
         return ""
 

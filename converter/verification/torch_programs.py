@@ -61,7 +61,7 @@ def verify_program(
         return GraphReport(
             "not run",
             f"the program does not record its inputs ({', '.join(unknown) or 'none'}): "
-            "--input NAME:DTYPE:SIZES says them",
+            "inputs=['NAME:DTYPE:SIZES'] declares them",
         )
     device = parse_torch_device(options.device)
     precision = coarsest_dtype({t.dtype.name for t in bundle.weights.values()})

@@ -5,13 +5,12 @@ To add a target: a module of this package with ``plan(bundle, graphs, artifact, 
 """
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from converter.devices import names
-from converter.options import Options, check
+from converter.options import Options, check, check_choice
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.errors import UsageError
@@ -26,7 +25,6 @@ SPECIFIC = {
     "device": None, "precision": None, "keep_structure": False, "arch": None, "inputs": (),
     "exporter": "auto", "include": (), "strip_prefix": "auto",
 }  # fmt: skip
-FLAGS = {"inputs": "--input"}
 NAMES = ("include", "strip_prefix")
 PROGRAM = ("arch", "inputs")
 
@@ -149,14 +147,8 @@ def find_target(name: str) -> Target:
     Raises:
         UsageError: There is none of that name; the message lists them, and a near match.
     """
-    if name in _BY_ID:
-        return _BY_ID[name]
-    near = get_close_matches(name.lower(), _BY_ID, n=1)
-    raise UsageError(
-        f"--to {name}",
-        expected=" or ".join(_BY_ID),
-        hint=f"Did you mean {near[0]}?" if near else None,
-    )
+    check_choice("to", name, _BY_ID)
+    return _BY_ID[name]
 
 
 def check_options(options: Options) -> Target:
@@ -174,21 +166,20 @@ def check_options(options: Options) -> Target:
         is_given = value != default and (name, value) != ("strip_prefix", "none")
         if is_given and name not in target.takes:
             takers = " or ".join(row.id for row in TARGETS if name in row.takes)
-            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
-            raise UsageError(f"{flag} with --to {target.id}", expected=f"--to {takers}")
+            raise UsageError(f"{name}= with to={target.id!r}", expected=f"to= with {takers}")
     if options.keep_structure and (options.include or options.strip_prefix != "auto"):
         raise UsageError(
-            "--include and --strip-prefix with --keep-structure", expected="neither: it keeps all"
+            "include= or strip_prefix= with keep_structure=True", expected="neither: it keeps all"
         )
     if "device" in (options.require, options.verify) and options.device in (None, "none"):
-        flag = f"--{'verify' if options.verify == 'device' else 'require'} device"
+        option = f"{'verify' if options.verify == 'device' else 'require'}='device'"
         if "device" not in target.takes:
             raise UsageError(
-                f"{flag} with --to {target.id}, whose output names no device",
-                hint="convert verify SOURCE OUT --device DEV compares what was written",
+                f"{option} with to={target.id!r}, whose output names no device",
+                hint="The command `verify` with device= compares what was written",
             )
-        raise UsageError(flag, expected="--device DEV")
+        raise UsageError(option, expected="device=DEV")
     if target.needs_device and options.device is None:
-        raise UsageError(f"--to {target.id}", expected="--device cpu, cuda, cuda:1, …")
+        raise UsageError(f"to={target.id!r}", expected="device= with cpu, cuda, cuda:1, …")
     target.check_device(options.device)
     return target

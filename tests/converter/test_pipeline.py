@@ -112,7 +112,7 @@ def test_an_existing_output_is_kept_without_force(source, tmp_path):
     out = tmp_path / "m.portable"
     converter.convert(source, out=out)
     before = tree(out)
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="overwrite=True"):
         converter.convert(source, out=out)
     assert tree(out) == before
     converter.convert(source, out=out, options=Options(overwrite=True))

@@ -133,6 +133,6 @@ def report(gaps: Sequence[Lack]) -> None:
     hint = None
     named = ("layer class", "activation '", "cell ")
     if any(gap.startswith(named) or "(Lambda " in gap for gap in counts):
-        hint = "--trust MODULE=PATH supplies lowerings, or Keras's own classes and functions"
+        hint = "trust=['MODULE=PATH'] supplies lowerings, or Keras's own classes and functions"
     kinds = tuple(Counter(gap.what for gap in gaps).items())
     raise UnsupportedError(f"{len(gaps)} gaps: {listed}", hint=hint, gaps=kinds)

@@ -219,7 +219,7 @@ def text_vectorization(
 def _split(op: Builder, x: Value) -> Value:
     """Cut texts at white space; shorter ones end in empty words."""
     if op.graph.opset < 20:
-        raise Gap("split 'whitespace', which takes --opset 20")
+        raise Gap("split 'whitespace', which takes opset=20")
     text = op.plain(op.squeeze(x, [-1]) if x.rank > 1 else x)
     parts = ("string", (*text.shape, None)), ("int64", text.shape)
     return op.node("StringSplit", [text], parts)[0]

@@ -111,7 +111,7 @@ def _model(entry: Mapping[str, Any], where: str) -> Model:
         raise UnsupportedError(
             f"model class {entry.get('class_name')} of {entry.get('module') or 'its author'}",
             where=where,
-            hint="--trust MODULE=PATH supplies the class",
+            hint="trust=['MODULE=PATH'] supplies the class",
         )
     config = entry["config"]
     if isinstance(config, list):  # Sequential of Keras before 2.2.3

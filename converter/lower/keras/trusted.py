@@ -335,16 +335,18 @@ def _supply(trusted: Trusted, *, legacy: bool) -> Supply:
             )
             if not (supply.lowerings or supply.classes or supply.functions):
                 raise UsageError(
-                    f"--trust {trusted.module}: has neither a lowering nor a layer or function",
+                    f"trust={trusted.module!r}: has neither a lowering nor a layer or function",
                     where=file,
                 )
             return supply
         if _lacks(answer) not in FRAMEWORKS:
             break
-    option = f"--trust {trusted.module}"
+    option = f"trust={trusted.module!r}"
     lacks = _lacks(answer)
     if trusted.path is None and lacks == trusted.module.split(".")[0]:
-        raise UsageError(f"{option}: there is no such module", expected=f"{option}=PATH")
+        raise UsageError(
+            f"{option}: there is no such module", expected=f"trust='{trusted.module}=PATH'"
+        )
     if lacks:
         hint = KERAS_EXTRA if lacks in FRAMEWORKS else None
         raise DependencyError(f"{option}: cannot be imported: {answer['error']}", hint=hint)

@@ -63,7 +63,7 @@ def lower(bundle: Bundle, *, opset: int | None = None, limits: Limits = DEFAULT)
     if opset not in (None, graph.opset):
         raise UnsupportedError(
             f"the source is written for opset {graph.opset}, not {opset}",
-            hint="Leave --opset away: operators of ONNX files stay as they are",
+            hint="Leave opset= away: operators of ONNX files stay as they are",
         )
     return graph
 

@@ -120,13 +120,13 @@ class _Model:
         if not declared:
             if signature is not None:
                 raise UsageError(
-                    f"--signature {signature}", expected="none: the source declares none"
+                    f"signatures=[{signature!r}]", expected="none: the source declares none"
                 )
             self._choose(0)
             return self._whole()
         name = default([*declared]) if signature is None else signature
         if name not in declared:
-            raise UsageError(f"--signature {name}", expected=", ".join(declared))
+            raise UsageError(f"signatures=[{name!r}]", expected=", ".join(declared))
         return self._declared(declared[name])
 
     def _choose(self, number: int) -> None:

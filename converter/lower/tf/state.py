@@ -130,7 +130,7 @@ class State:
             if found is None and name in self._weights:
                 found = self._weight(name)
         if found is None:
-            raise Gap("a variable without a value: --from-checkpoint PREFIX gives it one")
+            raise Gap("a variable without a value: checkpoint=PREFIX gives it one")
         return found
 
     def assign(self, variable: Variable, value: Value) -> None:

@@ -30,7 +30,7 @@ def _newer(op: Context, what: str) -> None:
         Gap: It has none.
     """
     if op.graph.opset < NEWER:
-        raise Gap(f"{what} takes --opset {NEWER}")
+        raise Gap(f"{what} takes opset={NEWER}")
 
 
 def _bytes(array: np.ndarray) -> list[bytes]:

@@ -155,7 +155,7 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
         return things[:1]
     if node.op in ("Add", "AddV2") and things[0].dtype == "string":  # type: ignore[union-attr]
         if op.graph.opset < TEXTS:
-            raise Gap(f"a text of several takes --opset {TEXTS}")
+            raise Gap(f"a text of several takes opset={TEXTS}")
         return [of_any_rank(op, "StringConcat", things, "string")]
     if node.op in SAME:
         kind = "bool" if SAME[node.op] in BOOLEAN else things[0].dtype  # type: ignore[union-attr]

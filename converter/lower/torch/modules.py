@@ -38,8 +38,8 @@ WRAPPED = frozenset(("dim", "device_ids", "output_device", "src_device_obj", "cl
 DEEPEST = 50  # Sequentials in Sequentials
 NEWEST = 1 << 20  # version of ops: that of today
 TRUST = (
-    "With torch installed, --trust module=path supplies it, "
-    "or --arch package.module:factory a new one"
+    "With torch installed, trust=['module=path'] supplies it, "
+    "or arch='package.module:factory' a new one"
 )
 
 

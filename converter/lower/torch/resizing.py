@@ -334,7 +334,7 @@ def grid_sampler(
     """Images sampled at points between -1 and 1."""
     newer = op.graph.opset >= 20
     if input.rank != 4 and not newer:
-        raise Gap("volumes sampled at points, which takes --opset 20")
+        raise Gap("volumes sampled at points, which takes opset=20")
     modes = ("linear", "nearest", "cubic") if newer else ("bilinear", "nearest", "bicubic")
     attributes: dict[str, Attribute] = {
         "mode": modes[interpolation_mode],

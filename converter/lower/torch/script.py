@@ -138,8 +138,8 @@ def _tell(walker: Walker, arguments: Arguments) -> None:
         gaps.add(found.op, found.reason, found.where)
     hint = None
     if arguments.learned:
-        said = " ".join(f"--input {_spelled(t.spec)}" for t in arguments.learned.values())
-        hint = f"Sizes that are known may help: {said}, with numbers for words"
+        said = [_spelled(t.spec) for t in arguments.learned.values()]
+        hint = f"Sizes that are known may help: inputs={said}, with numbers for words"
     raise UnsupportedError(gaps.message(), hint=hint, gaps=gaps.kinds())
 
 
@@ -171,7 +171,7 @@ def _number(op: Context, thing: Thing) -> Value:
 
 
 def _spelled(spec: TensorSpec) -> str:
-    """Return an input as ``--input`` takes it."""
+    """Return an input as text."""
     return f"{spec.name}:{spec.dtype}:{','.join(map(str, spec.shape or ()))}"
 
 

@@ -190,7 +190,7 @@ class Arguments:
         if unknown:
             known = ", ".join(self.names) or "none"
             raise UsageError(
-                f"--input {unknown[0]}: the program has no such argument", expected=known
+                f"inputs={unknown[0]!r}: the program has no such argument", expected=known
             )
         # What is left to its default, after the last that is not.
         while made and isinstance(made[-1], Missing):
@@ -209,7 +209,7 @@ class Arguments:
                 return self._made(walker, name, kind[9:-1], has_default=has_default)
             self.names.append(name)
             if not has_default:
-                walker.notes.setdefault(f"argument {name} is None; --input {name}:… gives it")
+                walker.notes.setdefault(f"argument {name} is None; inputs=['{name}:…'] gives it")
                 return None
             return Missing(name)
         if kind == "Tensor":
@@ -232,7 +232,7 @@ class Arguments:
             if not has_default:
                 raise UsageError(
                     f"argument {name} is a list of tensors, of which the program says no number",
-                    hint=f"Name each: --input {name}_0:{EXAMPLE} --input {name}_1:{EXAMPLE}",
+                    hint=f"Name each: inputs=['{name}_0:{EXAMPLE}', '{name}_1:{EXAMPLE}']",
                 )
         if has_default:
             return Missing(name)
@@ -256,7 +256,7 @@ class Arguments:
         try:
             value = walker.op.input(name, spec.dtype, shape)
         except ValueError as e:
-            raise UsageError(f"--input {name}: {e}") from e
+            raise UsageError(f"inputs={name!r}: {e}") from e
         for axis, n in enumerate(shape):
             if isinstance(n, str):
                 self.sizes.add(n)
@@ -276,10 +276,10 @@ class Arguments:
 
     def question(self, name: str, op: str) -> UsageError:
         """Return the error that asks for an argument's shape."""
-        asked = " ".join(f"--input {n}:{EXAMPLE}" for n in self.names if n not in self.wanted)
+        asked = [f"{n}:{EXAMPLE}" for n in self.names if n not in self.wanted]
         return UsageError(
             f"the program does not say what shape {name} has ({op} reads it, and takes several)",
-            hint=f"Say it, with words for sizes that vary: {asked or f'--input {name}:{EXAMPLE}'}",
+            hint=f"Say it, with words for sizes that vary: inputs={asked or [f'{name}:{EXAMPLE}']}",
         )
 
 

@@ -79,11 +79,11 @@ def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
     gaps = [*configuration.gaps, *store.gaps]
     if lost and not gaps:
         what = "weights that belong to no layer"
-        gaps.append(Lack(f"--to keras {what}", f"{what}: {', '.join(lost)}"))
+        gaps.append(Lack(f"to='keras' {what}", f"{what}: {', '.join(lost)}"))
     if gaps:
         hint = None
         if any(gap.text.startswith("layer class") for gap in gaps):
-            hint = "--trust MODULE=PATH lets classes of Keras 3 stand in the file as they are"
+            hint = "trust=['MODULE=PATH'] lets classes of Keras 3 stand in the file as they are"
         text = f"{len(gaps)} gaps: {'; '.join(map(str, gaps))}"
         raise UnsupportedError(
             text, hint=hint, gaps=tuple(Counter(gap.what for gap in gaps).items())

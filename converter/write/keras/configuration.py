@@ -96,7 +96,7 @@ class Configuration:
         try:
             return self._serialize_entry(layer, path)
         except Gap as gap:
-            what = f"--to keras {layer.class_name}: {gap}"
+            what = f"to='keras' {layer.class_name}: {gap}"
             self.gaps.append(Lack(what, f"{gap} ({'/'.join(path)})"))
             return _serialize("keras.layers", layer.class_name, {}, None)
 
@@ -171,7 +171,7 @@ class Configuration:
             keywords = {key: part for key, part in keywords.items() if part is not None}
             if "constants" in keywords:
                 text = f"constants of a call ({layer.class_name} {layer.name})"
-                self.gaps.append(Lack(f"--to keras {layer.class_name}: constants of a call", text))
+                self.gaps.append(Lack(f"to='keras' {layer.class_name}: constants of a call", text))
         return {
             "args": [_serialize_argument(model, part) for part in arguments],
             "kwargs": {key: _serialize_argument(model, part) for key, part in keywords.items()},

@@ -91,14 +91,14 @@ class Store:
             found = dict(self._find_paths(kind, layer.config, weights, place))
         except Gap as gap:
             text = f"{gap} ({layer.class_name} {'/'.join(path)})"
-            self.gaps.append(Lack(f"--to keras {layer.class_name}: {gap}", text))
+            self.gaps.append(Lack(f"to='keras' {layer.class_name}: {gap}", text))
             return
         if unused := set(weights.values()) - {
             name for made in found.values() for name in made.names
         }:
             text = f"weights without a place: {', '.join(sorted(unused))} "
             text += f"({layer.class_name} {'/'.join(path)})"
-            self.gaps.append(Lack(f"--to keras {layer.class_name}: weights without a place", text))
+            self.gaps.append(Lack(f"to='keras' {layer.class_name}: weights without a place", text))
         self.places |= found
 
     def _find_paths(

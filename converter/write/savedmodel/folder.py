@@ -130,7 +130,7 @@ def plan(
     del graphs  # the program is the source's own
     if bundle.metadata.format != "savedmodel":
         raise UnsupportedError(
-            f"--to savedmodel from {bundle.metadata.format}",
+            f"to='savedmodel' from {bundle.metadata.format}",
             expected="a SavedModel",
             where=artifact.path,
         )

@@ -236,7 +236,7 @@ def _plan_structure(bundle: Bundle, artifact: Artifact, storages: Storages) -> C
     """Plan a checkpoint of the source's own structure."""
     if bundle.metadata.format != "torch":
         raise UnsupportedError(
-            f"--keep-structure from {bundle.metadata.format}",
+            f"keep_structure=True from {bundle.metadata.format}",
             expected="one file of torch.save",
             where=artifact.path,
             hint="Without it, the weights become a state dict",

@@ -130,7 +130,7 @@ def plan(
     target = TARGETS[options.to]
     if bundle.metadata.format != target.format:
         raise UnsupportedError(
-            f"--to {options.to} from {bundle.metadata.format}",
+            f"to={options.to!r} from {bundle.metadata.format}",
             expected=target.article,
             where=artifact.path,
         )

@@ -86,7 +86,7 @@ class _Builder:
             raise UnsupportedError(
                 f"not supported: {len(gaps)} tensors of types that torch has not: "
                 f"{', '.join(gaps[:20])}{more}",
-                hint="--to portable keeps them",
+                hint="to='portable' keeps them",
             )
 
     def _find_obstacle(self, encoding: Encoding, inside: Mapping[str, object]) -> str:

@@ -137,7 +137,7 @@ def _choose_instances(place: Device, device: str) -> tuple[str, tuple[int, ...]]
     if place.kind == "cpu":
         return "KIND_CPU", ()
     if place.kind not in ("cuda", "tensorrt"):
-        raise UsageError(f"--device {device} with --to triton", expected="cpu, gpu or gpu:0")
+        raise UsageError(f"device={device!r} with to='triton'", expected="cpu, gpu or gpu:0")
     return "KIND_GPU", (place.index,) if ":" in device else ()
 
 

@@ -239,7 +239,7 @@ def test_filters_and_several_registries(registry, tmp_path):
 
 
 def test_an_engine_that_there_is_not(registry, tmp_path):
-    with pytest.raises(UsageError, match="--engine pigeons"):
+    with pytest.raises(UsageError, match="engine='pigeons'"):
         batch(tmp_path, engine="pigeons")
     assert not (tmp_path / "out").exists()
 
@@ -294,7 +294,9 @@ def test_what_stood_there_before_stays(registry, tmp_path, kind):
     for _ in range(2):  # it is looked at each time: it may be gone
         outcomes, summary = batch(tmp_path)[1:]
         assert summary.exit_code == 6
-        assert outcomes["a.portable"].record["error"]["message"].endswith("replace it: --force")
+        assert (
+            outcomes["a.portable"].record["error"]["message"].endswith("replace it: overwrite=True")
+        )
     if kind == "link":
         assert theirs.readlink() == before
     else:

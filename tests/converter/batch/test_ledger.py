@@ -280,9 +280,9 @@ def test_a_newer_ledger(path):
 
 
 def test_a_place_where_nothing_can_be(tmp_path):
-    with pytest.raises(StorageError, match="--ledger"):
+    with pytest.raises(StorageError, match="ledger="):
         Ledger(tmp_path / "absent" / "l.sqlite")
-    with pytest.raises(StorageError, match="--ledger"):
+    with pytest.raises(StorageError, match="ledger="):
         Ledger(tmp_path)
 
 

@@ -409,7 +409,7 @@ def test_a_destination_on_several_file_systems(mounted, dest, index):
     [
         ("softlink", True, "portable", "reflink or hardlink"),
         ("hardlink", False, "portable", "a local folder"),
-        ("hardlink", True, "onnx", "--to portable"),
+        ("hardlink", True, "onnx", "to='portable'"),
     ],
 )
 def test_what_has_no_links_is_refused(kind, is_local, target, says):

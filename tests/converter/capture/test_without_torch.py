@@ -41,4 +41,4 @@ def test_weights_alone_are_no_program():
     with pytest.raises(UnsupportedError) as caught:
         capture_graph(source, converter.read(source), CaptureRequest())
     assert caught.value.found == "holds weights and no program"
-    assert "--arch" in caught.value.hint
+    assert "arch=" in caught.value.hint

@@ -31,7 +31,7 @@ def registry(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["registry"], "-o DEST"),
+        (["registry"], "no destination; expected -o"),
         (["registry", "-o", "out", "--shard", "4/3"], "I/N"),
         (["registry", "-o", "out", "--shard", "0/3"], "I/N"),
         (["registry", "-o", "out", "--shard", "x"], "I/N"),

@@ -85,7 +85,7 @@ def test_variables_are_named_before_nodes_and_all_are_counted():
     assert found.mostly == "CPU:0"
     problem = found.problem(10)
     assert problem.startswith(
-        "11 parts were on the CPU (--allow-cpu-nodes 11 would pass): variable 'v' on CPU:0, node"
+        "11 parts were on the CPU (allow_cpu_nodes=11 would pass): variable 'v' on CPU:0, node"
     )
     assert problem.endswith("and 6 more")
     assert found.problem(11) == ""

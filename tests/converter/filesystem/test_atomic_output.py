@@ -49,7 +49,7 @@ def test_force_replaces_files_and_outputs_and_nothing_else(tmp_path):
     with staging(ours) as folder:
         (folder / "payload").mkdir()
         (folder / "payload" / "manifest.json").write_text("new")
-        with pytest.raises(UsageError, match="--force"):
+        with pytest.raises(UsageError, match="overwrite=True"):
             publish(folder / "payload", ours, force=False)
         publish(folder / "payload", ours, force=True)
     assert (ours / "manifest.json").read_text() == "new"

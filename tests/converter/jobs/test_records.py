@@ -109,7 +109,7 @@ def test_gaps_of_writing_keras_are_counted_as_well(tmp_path):
     unknown_layer(source)
     record = recorded(source, tmp_path, to="keras")
     assert record["exit_code"] == 4
-    assert record["gaps"][0]["what"].startswith("--to keras Denser: ")
+    assert record["gaps"][0]["what"].startswith("to='keras' Denser: ")
 
 
 def test_what_a_reduced_precision_costs(tmp_path):

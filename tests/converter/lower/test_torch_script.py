@@ -57,13 +57,13 @@ def test_an_embedding_wants_integers(tmp_path):
 
 
 def test_what_nothing_says_is_asked_for(tmp_path):
-    with pytest.raises(UsageError, match="--input x:float32:") as e:
+    with pytest.raises(UsageError, match=r"inputs=\['x:float32:") as e:
         lowered("branches-script", tmp_path)
     assert e.value.exit_code == 2
 
 
 def test_an_input_that_is_none_is_named(tmp_path):
-    with pytest.raises(UsageError, match="--input y") as e:
+    with pytest.raises(UsageError, match="inputs='y'") as e:
         lowered("branches-script", tmp_path, "y:float32:batch,3")
     assert e.value.expected == "x"
 

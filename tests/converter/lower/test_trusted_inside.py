@@ -94,7 +94,7 @@ def test_an_activation_that_nobody_has_is_named(spec):
             UnsupportedError, match=r"activation '.*mine' \(Activation a\)"
         ) as found:
             lower(bundle(entry("Activation", "a", activation=spec)), trust=trust)
-        assert "--trust MODULE=PATH" in found.value.hint
+        assert "trust=['MODULE=PATH']" in found.value.hint
 
 
 @pytest.mark.parametrize("kind", ["LeakyReLU", "my_package>LeakyReLU"])
@@ -206,7 +206,7 @@ def test_weights_that_keras_does_not_use_say_that_a_class_is_anothers():
     said = "layer class Flatten (a): Keras's own does not use its W [3], b [5]"
     assert said in str(caught.value)
     assert "Flatten (b)" not in str(caught.value)
-    assert "--trust MODULE=PATH" in caught.value.hint
+    assert "trust=['MODULE=PATH']" in caught.value.hint
 
 
 def test_weights_more_than_keras_has():

@@ -113,7 +113,7 @@ def test_what_nobody_supplies_is_named_with_place_and_arguments():
     assert "2 gaps: layer class Mine (own" in str(caught.value)
     assert "with units=3, note='nnn" in str(caught.value)
     assert len(str(caught.value)) < 500
-    assert "--trust MODULE=PATH" in caught.value.hint
+    assert "trust=['MODULE=PATH']" in caught.value.hint
 
 
 def test_an_authors_class_named_as_one_of_keras_is_not_taken_for_it():
@@ -321,7 +321,7 @@ def test_without_trust_the_weights_are_converted_and_the_gap_is_named(h5, tmp_pa
     assert run(["SOURCE", str(h5), "-o", str(out), "--verify", "weights"]) == 0
     (left_out,) = json.loads((out / "manifest.json").read_text())["left_out"]
     assert "layer class Scaled (s" in left_out["reason"]
-    assert "--trust" in left_out["reason"]
+    assert "trust=" in left_out["reason"]
     assert run(["SOURCE", str(h5), "--to", "onnx", "-o", str(tmp_path / "m.onnx")]) == 4
     assert "--trust MODULE=PATH" in capsys.readouterr().err
 

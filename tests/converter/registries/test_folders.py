@@ -163,8 +163,8 @@ def test_a_file_that_was_replaced_by_an_equal_one_has_another_token(tmp_path: Pa
 def test_a_graph_beside_its_checkpoint_is_no_artifact_of_its_own() -> None:
     entries, skipped = listed(FIXTURES / "tensorflow" / "joined")
     assert set(entries) == {"named", "objects", "other", "parts", "twins"}
-    assert "--from-checkpoint" in skipped["graph.pb"]
-    assert "--from-checkpoint" in skipped["graph.pbtxt"]
+    assert "checkpoint=" in skipped["graph.pb"]
+    assert "checkpoint=" in skipped["graph.pbtxt"]
 
 
 def test_a_frozen_graph_beside_a_checkpoint_is_one(tmp_path: Path) -> None:

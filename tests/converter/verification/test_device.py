@@ -97,7 +97,7 @@ def test_all_four_agree(verified):
         ("whole fallback", "nothing ran on CUDAExecutionProvider:0: node 'shared/"),
         (
             "partial fallback",
-            "on the CPU (--allow-cpu-nodes 1 would pass): node 'shared/",
+            "on the CPU (allow_cpu_nodes=1 would pass): node 'shared/",
         ),
         ("other device", "was on another device than CUDAExecutionProvider:0: node 'shared/"),
         ("no evidence", "does not say where it was"),

@@ -321,10 +321,10 @@ def test_inputs_are_asked_for(tmp_path):
     found = refusal(UnsupportedError, tmp_path / "m.pt")
     assert "it does not record its inputs" in found.found
     for name in ("ids", "scale", "mask"):
-        assert f"--input {name}:float32:batch,6" in found.hint
+        assert f"'{name}:float32:batch,6'" in found.hint
     torch.jit.script(zoo.Tagger()).save(tmp_path / "t.pt")
     found = refusal(UnsupportedError, tmp_path / "t.pt")
-    assert found.hint == "Say them: --input tokens:int64:batch,sequence"
+    assert found.hint == "Say them: inputs=['tokens:int64:batch,sequence']"
 
 
 def test_other_inputs(tmp_path):
@@ -341,14 +341,14 @@ def test_an_unknown_class(tmp_path):
     torch.save(programs.make(), tmp_path / "good.pt")
     torch.save(programs.Many(), tmp_path / "m.pt")
     source = tmp_path / "m.pt"
-    with pytest.raises(SafetyError, match=r"torch_programs\.Many.*--trust torch_programs"):
+    with pytest.raises(SafetyError, match=r"torch_programs\.Many.*trust=\['torch_programs"):
         capture_graph(source, converter.read(source), CaptureRequest())
 
 
 def test_no_factory(tmp_path):
     torch.save(programs.make().state_dict(), tmp_path / "m.pt")
     found = refusal(UnsupportedError, tmp_path / "m.pt")
-    assert "--arch" in found.hint
+    assert "arch=" in found.hint
     found = refusal(UnsupportedError, tmp_path / "m.pt", "x:float32:1,4", arch=Arch("nowhere:make"))
     assert "nowhere" in found.found
 

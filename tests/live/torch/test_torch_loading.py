@@ -110,7 +110,9 @@ def test_modules_of_torchs_own_are_loaded(tmp_path, make, is_zip):
 def test_classes_of_the_authors_own_need_trust(tmp_path):
     path = tmp_path / "m.pt"
     torch.save(torch_models.Heads(), path)
-    with pytest.raises(RefusedError, match=r"needs torch_models\.Heads.* --trust torch_models$"):
+    with pytest.raises(
+        RefusedError, match=r"needs torch_models\.Heads.* trust=\['torch_models'\]$"
+    ):
         load("torch_modules", path)
     trusted = [["torch_models", torch_models.__file__]]
     kept = sys.modules["torch_models"]
@@ -129,7 +131,7 @@ def test_a_class_of_main_is_looked_for_in_trusted_modules(tmp_path, monkeypatch)
     monkeypatch.setattr(torch_models.Tokens, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "Tokens", torch_models.Tokens, raising=False)
     torch.save(torch_models.Tokens(), path)
-    with pytest.raises(RefusedError, match=r"--trust MODULE=FILE\.py, where its class is"):
+    with pytest.raises(RefusedError, match=r"trust=\['MODULE=FILE\.py'\], where its class is"):
         load("torch_modules", path)
     loaded = load("torch_modules", path, [["torch_models", None]])
     assert type(loaded.module) is torch_models.Tokens

@@ -44,7 +44,7 @@ def test_other_words_are_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_torch_device(text)
     assert caught.value.exit_code == 2
-    assert f"--device {text}" in str(caught.value)
+    assert f"device={text!r}" in str(caught.value)
 
 
 def test_the_message_names_what_there_is() -> None:
