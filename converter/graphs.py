@@ -1,4 +1,4 @@
-"""What of a source's computation becomes graphs: one, or one for each signature.
+"""The graphs of a source: which of its signatures are lowered, and by whom.
 
 A signature that cannot be lowered is left out and named, as long as another one can; what was
 asked for by name must be lowered, or nothing is written.

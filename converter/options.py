@@ -1,4 +1,4 @@
-"""What a conversion may be told, and what of it contradicts itself.
+"""Options of a conversion, and the contradictions among them.
 
 Everything here is said before the source is opened; what a source makes impossible is said where
 that shows.

@@ -1,4 +1,4 @@
-"""What a user pointed at: a file, a folder, or the common prefix of a checkpoint's files.
+"""The files of one source: a file, a folder, or a checkpoint named by its prefix.
 
 Detection and readers ask the artifact for bytes and names; it opens each thing once. Sniffers must
 be cheap: they look at the head, a zip's directory, or a folder's listing.

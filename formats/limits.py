@@ -1,4 +1,4 @@
-"""What a source may ask of us before it counts as hostile."""
+"""Limits on what a source may demand before it is refused as hostile."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a file is when it is no model: told from its first bytes, with what to do about it."""
+"""Diagnosis of a file that is no known model, by its first bytes, with advice."""
 
 from formats.artifact import Artifact
 from formats.errors import UnknownFormatError

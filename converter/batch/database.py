@@ -173,7 +173,7 @@ def _connected(path: Path | None, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _is_local(path: Path) -> bool:
-    """Tell whether a file is on a disk of this machine alone, as far as the system says."""
+    """Return whether a file is on a disk of this machine alone, as far as the system says."""
     try:
         table = Path("/proc/self/mountinfo").read_bytes()
     except OSError:

@@ -254,7 +254,7 @@ class Ledger:
         self._db.execute("INSERT OR REPLACE INTO records VALUES(?, ?)", values)
 
     def is_unflushed(self, boot: str) -> bool:
-        """Tell whether anything that one machine has published may be in its memory only."""
+        """Return whether anything that one machine has published may be in its memory only."""
         statement = "SELECT EXISTS(SELECT 1 FROM outputs WHERE boot = ?)"
         return bool(self._db.execute(statement, (boot,)).fetchone()[0])
 
@@ -271,7 +271,7 @@ class Ledger:
             )
 
     def _is_ours(self, job: Job, outcome: Outcome, stands: Callable[[str], bool]) -> bool:
-        """Tell whether what stands in an output's place, if anything does, is by us."""
+        """Return whether what stands in an output's place, if anything does, is by us."""
         if outcome.status in GOOD:
             return True
         key = stored(job.name)

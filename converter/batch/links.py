@@ -161,7 +161,7 @@ class Links:
             os.close(here)
 
     def _replace(self, here: int, name: str, held: Held) -> bool:
-        """Replace a file by a link to the same in another bundle; tell whether nothing failed."""
+        """Replace a file by a link to the same in another bundle; return whether nothing failed."""
         # Known before it is looked for, and files become links to those that were known earlier:
         # two drivers at the same files never have them change places.
         key = stored(name), stored(held.file), held.digest
@@ -226,7 +226,7 @@ class Links:
         return None if row is None else Place(row[0], told(row[1]), told(row[2]))
 
     def _is(self, descriptor: int, status: os.stat_result, digest: str) -> bool:
-        """Tell whether an open file has a digest; it is hashed, and flushed, once in a run."""
+        """Return whether an open file has a digest; it is hashed, and flushed, once in a run."""
         if not stat.S_ISREG(status.st_mode):
             return False
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -316,7 +316,7 @@ def _identity(status: os.stat_result) -> str:
 def _hard(
     source: int, path: Path, made: Path, theirs: os.stat_result, mine: os.stat_result
 ) -> bool:
-    """Make a hard link; tell whether it is one to the file that was looked at."""
+    """Make a hard link; return whether it is one to the file that was looked at."""
     if _belongs(theirs) != _belongs(mine):  # who may read it would change
         return False
     try:

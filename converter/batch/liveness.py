@@ -43,7 +43,7 @@ class Pulse:
     seen: dict[str, tuple[float, float]] = field(default_factory=dict)  # id: its beat, our clock
 
     def lives(self, driver: Driver) -> bool:
-        """Tell whether a driver lives, as far as anyone can know."""
+        """Return whether a driver lives, as far as anyone can know."""
         if driver.machine == machine():
             return started(driver.pid) == driver.started
         now = time.monotonic()
@@ -75,7 +75,7 @@ def boot() -> str:
 
 
 def is_lost(place: str) -> bool:
-    """Tell whether what a machine had only in its memory is gone: it was started again since.
+    """Return whether what a machine had only in its memory is gone: it was started again since.
 
     Args:
         place: As `boot` said there; that of another machine is not known to be lost.

@@ -91,7 +91,7 @@ class _Taken:
         self._folders.update(_folders(seen))
 
     def allows(self, name: str) -> bool:
-        """Tell whether a name is no other's, and stands in no output nor around one."""
+        """Return whether a name is no other's, and stands in no output nor around one."""
         seen = seen_as(name)
         if seen in self._outputs or seen in self._folders:
             return False

@@ -106,7 +106,7 @@ class Worklist:
 
 
 def clear_up(ledger: Ledger, destination: Destination) -> bool:
-    """Remove what dead drivers and their workers left half-made; tell whether that is all gone.
+    """Remove what dead drivers and their workers left half-made; return whether that is all gone.
 
     Outputs that they published and never wrote down stay, and are known for ours.
     """

@@ -94,7 +94,7 @@ def _place(source: str) -> tuple[str, ...]:
 
 
 def _is_gone(source: str) -> bool:
-    """Tell whether there surely is nothing any more where a local source was."""
+    """Return whether there surely is nothing any more where a local source was."""
     try:
         for path in (source, f"{source}.index"):  # what checkpoints are called by is no file
             with suppress(FileNotFoundError, NotADirectoryError):

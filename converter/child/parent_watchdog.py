@@ -1,4 +1,4 @@
-"""What every child is started through: it runs a script, and ends when its parent does.
+"""Run a script as a child that ends when its parent does.
 
 ``python parent_watchdog.py SCRIPT [ARGUMENT]...``, with a pipe as standard input that the parent
 holds open and never writes to. Where the parent is gone, however it died, the system closes the

@@ -1,4 +1,4 @@
-"""A script in a child process: frameworks crash, hang, eat memory and print; none of it reaches us.
+"""Run a script in a child process with limits of time and memory.
 
 The protocol is a folder: ``question.json`` and arrays as .npy in, ``answer.json`` and arrays as
 .npy out. The child finds the folder as its argument and as its working folder, so that a module

@@ -1,4 +1,4 @@
-"""What the user trusts: modules whose code may run, in a child process and nowhere else.
+"""Modules that the user trusts: their code may run, in child processes only.
 
 A module is trusted by ``--trust MODULE[=PATH]`` and by nothing that an artifact says. It may
 register lowerings (see `converter.lower.keras.api`) and define classes of Keras's and functions;

@@ -1,4 +1,4 @@
-"""Outputs in a local folder: conversions write there themselves, and rename into place."""
+"""A local folder as destination: conversions write into it and rename atomically."""
 
 import os
 import tempfile
@@ -49,7 +49,7 @@ class Folder:
         return ""
 
     def stands(self, name: str) -> bool:
-        """Tell whether there is anything of that name, be it a dangling link."""
+        """Return whether there is anything of that name, be it a dangling link."""
         return os.path.lexists(self.path / name)
 
     def sweep(self, name: str) -> bool:

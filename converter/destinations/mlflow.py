@@ -1,4 +1,4 @@
-"""Outputs as versions of registered models in MLflow, apart from their sources' own models.
+"""MLflow as destination: outputs become versions of registered models of their own.
 
 ``models:/{name}_portable``: of each model another one, with a version for each of its versions.
 Consumers of the source that follow an alias, or the latest version, go on as before; who wants the
@@ -63,7 +63,7 @@ class Registered:
             self._follow()
 
     def harm(self, name: str, record: Mapping[str, Any]) -> str:
-        """Tell whether the version is gone, or has not the tags any more that it was given."""
+        """Return whether the version is gone, or has not the tags any more that it was given."""
         del name
         found = self._registered.get(str(record.get("output")))
         if found is None:
@@ -255,7 +255,7 @@ def _note(source: str, name: str, output: str, tags: Mapping[str, str]) -> dict[
 
 
 def _is_verified(job: Job, record: Mapping[str, Any]) -> bool:
-    """Tell whether as much was verified as was required, or as aliases take."""
+    """Return whether as much was verified as was required, or as aliases take."""
     reached = str(record["verification"]["reached"])
     return LEVELS.index(reached) >= LEVELS.index(job.options.require or USUAL_LEVEL)
 

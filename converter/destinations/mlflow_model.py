@@ -1,4 +1,4 @@
-"""The folder that MLflow registers: what was converted, and an `MLmodel` that says how to load it.
+"""The folder that MLflow registers: a converted model with its `MLmodel` file.
 
 Written by hand and not by MLflow, whose ONNX flavor would want the weights in memory, and onnx
 itself. Its loader hands ``model.onnx`` to onnxruntime where it lies and looks for `MLmodel` in that

@@ -1,4 +1,4 @@
-"""Versions of registered models: found again by their tags, uploaded, registered, taken back.
+"""Versions of registered models: found by their tags, uploaded, registered, deleted.
 
 There is no compare-and-set: two workers may register the same conversion. So whoever has
 registered looks once more, and takes back his own where there is an older one.

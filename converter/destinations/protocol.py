@@ -1,4 +1,4 @@
-"""What a destination does for a worker that made an output, and for the plan before it."""
+"""The protocol of destinations, for workers and for the planning of a batch."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -31,7 +31,7 @@ class Destination(Protocol):
         """
 
     def stands(self, name: str) -> bool:
-        """Tell whether anything is there that the output would replace, whosever it is.
+        """Return whether anything is there that the output would replace, whosever it is.
 
         Asked in the driver before a job and after a crash, so that an output which a killed run
         published and never recorded is known for ours. A place that tells so itself (of what it
@@ -39,7 +39,7 @@ class Destination(Protocol):
         """
 
     def sweep(self, name: str) -> bool:
-        """Remove what a killed worker left half-made of an output; tell whether that is all gone.
+        """Remove what a killed worker left half-made of an output; return whether that is all gone.
 
         What somebody living still writes stays.
         """

@@ -1,4 +1,4 @@
-"""A bundle of a source that was renamed or moved gets its source's new name, and nothing else new.
+"""Reuse a bundle whose source was renamed or moved: only its recorded source changes.
 
 It is taken over only where it is exactly what a conversion would make: its manifest tells that it
 was made of these very bytes, all its files are there, and the source's old name, where that has
@@ -22,7 +22,7 @@ GRAPH = ".onnx"
 
 
 def inherit(old: Path, target: Path, source: str, digest: str, *, force: bool) -> bool:
-    """Rename a bundle; tell whether that was done. Else it is where it was, as it was.
+    """Rename a bundle; return whether that was done. Else it is where it was, as it was.
 
     Args:
         old: The bundle.
@@ -84,7 +84,7 @@ def _manifest_of(bundle: Path, digest: str) -> dict[str, Any]:
 
 
 def _rename(manifest: dict[str, Any], bundle: Path, source: str) -> bool:
-    """Let a manifest name its source anew; tell whether the old name is nowhere else."""
+    """Let a manifest name its source anew; return whether the old name is nowhere else."""
     before = manifest["source"]["name"]
     manifest["source"]["name"] = source
     word = re.compile(rf"(?<!\w){re.escape(before)}(?!\w)")

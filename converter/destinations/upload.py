@@ -1,4 +1,4 @@
-"""An output on its way into a store: what tells that it is complete comes last.
+"""Upload an output into a store; the file that marks it complete goes last.
 
 A file is one put, which a store does whole or not at all. Of a folder the marker, such as
 `manifest.json`, is put when all else is there, and an old one is removed before anything is

@@ -1,4 +1,4 @@
-"""One output of one conversion, at a URL: made here, then uploaded."""
+"""Upload the output of a single conversion to a URL."""
 
 from pathlib import Path
 

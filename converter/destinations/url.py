@@ -1,4 +1,4 @@
-"""Outputs in an object store, or wherever else fsspec reaches: made here, then uploaded.
+"""An object store, or any file system of fsspec, as destination: made locally, then uploaded.
 
 Beside the outputs, ``.convert/NAME.json`` says of each one whose it is: before its upload that it
 is ours, so that what a killed run has left may be replaced; afterwards all that the ledger has of
@@ -55,7 +55,7 @@ class Remote:
         """Do nothing: what is uploaded is there."""
 
     def sweep(self, name: str) -> bool:
-        """Remove what a killed worker left of an upload; tell whether that is all gone."""
+        """Remove what a killed worker left of an upload; return whether that is all gone."""
         try:
             if self._store.stat(self._note(name)) is not None:
                 clear(self._store, name)

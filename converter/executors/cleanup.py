@@ -1,4 +1,4 @@
-"""What jobs leave that were ended: temporary files, and what they had begun to write."""
+"""Remove the temporary files and partial outputs of jobs that were ended."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What every executor promises: each job given has one outcome, and none costs another one."""
+"""The protocol of executors: each job has one outcome, and none affects another."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

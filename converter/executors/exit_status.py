@@ -1,4 +1,4 @@
-"""How a child ended, in words: the signal by name, where it was, and what it said last."""
+"""Describe how a child process ended: signal, stack frame, last output."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The fork server: one clean process that forks children for jobs, and watches over them.
+"""The fork server: a clean process that forks children for jobs and monitors them.
 
 ``python -P -m converter.executors.fork_server ORDERS WORDS LIFELINE``, three file descriptors. It
 is started, never forked, so that it has one thread and nothing of the driver's; what conversions
@@ -231,7 +231,7 @@ class ForkServer:
             os.close(child.orders_fd)
 
     def _hear(self, fd: int) -> bool:
-        """Take some of what a child says; tell whether there may be more."""
+        """Take some of what a child says; return whether there may be more."""
         child, buffer = self._by_fd[fd]
         try:
             some = os.read(fd, CHUNK_BYTES)

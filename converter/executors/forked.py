@@ -1,4 +1,4 @@
-"""The child that does jobs: made ready, put to work, and ended without a way back.
+"""The forked child that runs jobs: set up, run, exit.
 
 Most jobs are small, and to make a process for each costs more than they do. So a child takes
 another one where the last has left nothing behind: it was short, it neither died nor ran out of
@@ -129,7 +129,7 @@ def state() -> State | None:
 
 
 def _is_as(usual: State | None) -> bool:
-    """Tell whether this process is as it was, files apart that only garbage holds open."""
+    """Return whether this process is as it was, files apart that only garbage holds open."""
     if usual is None:
         return False
     now = state()

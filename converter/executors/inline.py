@@ -1,4 +1,4 @@
-"""Jobs one after another in this process: what a debugger wants, and what tests compare with."""
+"""Run jobs one after another in this process: for debuggers and for tests."""
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType

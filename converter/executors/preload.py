@@ -1,4 +1,4 @@
-"""What a fork server imports before its first child, so that no child has to.
+"""Modules that a fork server imports before its first child.
 
 Never a framework, nor onnxruntime: those have threads, and run only in children of children. What
 jobs need that is not here, each child imports for itself; a test looks that nothing of ours is.

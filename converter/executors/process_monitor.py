@@ -1,4 +1,4 @@
-"""What the system says of processes: their memory, their descendants, their deaths.
+"""Facts about processes from the system: memory, descendants, ends.
 
 Everything is read from ``/proc``; where there is none (macOS), children are still ended by group
 and by the watchdog, and only the limit of memory does not hold.
@@ -59,7 +59,7 @@ def processes() -> dict[int, Process]:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process runs; one whose end only waits to be heard of does not."""
+    """Return whether a process runs; one whose end only waits to be heard of does not."""
     one = process(pid)
     if one is not None:
         return not one.is_dead

@@ -1,4 +1,4 @@
-"""Crash-isolated children on this machine: a job that crashes, hangs or swells costs itself alone.
+"""Run jobs in crash-isolated child processes on this machine.
 
 A fork server does the work (`fork_server`); here is who gets which job, and who gets another try.
 Only what is no fault of the job's is tried again, ``Settings.retries`` times, and alone, so that a

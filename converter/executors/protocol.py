@@ -1,4 +1,4 @@
-"""What a driver and its fork server say to each other, in frames of our own.
+"""The messages between a driver and its fork server.
 
 Orders go down, word comes up; both ends are this version of this program. The server looks into
 neither more than it must: an order says what it has to watch, and holds the job as the child takes

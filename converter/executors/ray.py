@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster that is there already: one task each, wherever there is room for it.
+"""Run jobs on an existing Ray cluster: one task each, wherever resources are free.
 
 Ray itself is in a process of its own (`ray_driver`). Where a cluster dies, Ray ends the process
 that had joined it; and it writes to the terminal whatever it is told. Neither is for a program that

@@ -1,4 +1,4 @@
-"""The process that has joined a Ray cluster: it looks at the nodes, and keeps them busy.
+"""The process that joins a Ray cluster, watches its nodes and submits tasks.
 
 ``python -P -m converter.executors.ray_driver LINE PARENT``, a file descriptor and a pid. Jobs and
 outcomes go over the line (see `ray_orders`); when its other end is closed, all tasks are ended.

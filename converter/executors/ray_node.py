@@ -1,4 +1,4 @@
-"""What runs on a Ray cluster's nodes: a task does one job, in a child of its own.
+"""The Ray task on a node: one job, in a child process.
 
 The task's process is Ray's and does nothing of the job itself: what crashes, hangs or swells is a
 child, is named as with the engine ``processes``, and takes nobody along. Nothing here imports Ray.

@@ -1,4 +1,4 @@
-"""What a driver and its process in a Ray cluster say to each other.
+"""The messages between a driver and its process in a Ray cluster.
 
 Both ends are this version of this program; nothing of an artifact's is in it but names and records.
 """

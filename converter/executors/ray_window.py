@@ -1,4 +1,4 @@
-"""The tasks that a Ray cluster has at a time, and what comes of each.
+"""The tasks in flight on a Ray cluster, and the outcome of each.
 
 What Ray 2.60 does, and so what is done here: ``max_retries`` does not bound how often a task is run
 again that ran out of memory, so it is 0 and tries are counted here. A task that fits no node waits

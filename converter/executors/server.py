@@ -1,4 +1,4 @@
-"""A fork server as its driver sees it: started, given orders, listened to, stopped."""
+"""The client of a fork server: start it, send jobs, read outcomes, stop it."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""A few conversions of an artifact of our own, by a fork server before its first child.
+"""Warm up a fork server: convert a small artifact of our own before the first child is forked.
 
 Python runs what it has run before faster, and imports nothing twice; what a process has once made
 ready, its children find ready. It takes a fifth off each of them, and a fifth of a second here.
@@ -22,7 +22,7 @@ TENSORS = 6
 
 
 def practise(target: str, scratch: Path) -> bool:
-    """Convert what is at hand to a target; tell whether it went well, which changes nothing.
+    """Convert what is at hand to a target; return whether it went well, which changes nothing.
 
     Args:
         target: What the jobs to come convert to; one that needs a graph is not practised.

@@ -1,4 +1,4 @@
-"""One job from its reference to its published output, and everything that reports say of it.
+"""Run one job, from its reference to its published output and its record.
 
 Runs in whatever process an executor chose. It never raises: what goes wrong is the outcome. What
 takes the process itself down, its executor tells.
@@ -110,7 +110,7 @@ def _convert_staged(
 
 
 def _inherits(job: Job, staged: Staged, destination: Destination, record: dict[str, Any]) -> bool:
-    """Take over the output of a source that is gone, where this is the same; tell whether it is."""
+    """Reuse the output of a vanished source with the same digest; return whether there is one."""
     digest = _digest_of(staged, job)
     for known, old in job.heirlooms:
         if known == digest and (facts := destination.inherit(old, job, staged.path.name, digest)):

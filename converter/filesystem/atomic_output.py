@@ -1,4 +1,4 @@
-"""An output is whole or absent: built beside its target, then renamed into place.
+"""An output is whole or absent: it is built in a staging folder, then renamed into place.
 
 The staging folder lies in the target's own folder (a rename must not cross file systems), carries
 the target's name and is locked while its owner lives, so that the next run can tell an abandoned
@@ -45,7 +45,7 @@ def staging(target: Path) -> Iterator[Path]:
 
 
 def sweep(target: Path) -> bool:
-    """Remove staging folders of a target whose owners are gone; tell whether none is left."""
+    """Remove staging folders of a target whose owners are gone; return whether none is left."""
     left = [p for p in islice(_places(target), PLACES) if not directory_lock.remove_abandoned(p)]
     return not left
 

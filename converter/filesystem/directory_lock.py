@@ -1,4 +1,4 @@
-"""Folders that are locked while their owner lives: an abandoned one can be told, and removed.
+"""Folders locked while their owner lives; abandoned ones are detected and removed.
 
 A lock goes with the process that holds it, however that ends, so it needs no clock and no number
 of a process that may be another one's by now. Only who holds a folder's lock may remove it.
@@ -52,7 +52,7 @@ def make(places: Iterable[Path]) -> tuple[Path, int]:
 
 
 def remove_abandoned(folder: Path) -> bool:
-    """Remove a folder that nobody holds; tell whether nothing is there any more."""
+    """Remove a folder that nobody holds; return whether nothing is there any more."""
     try:
         lock = os.open(folder, FLAGS)
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def remove_abandoned(folder: Path) -> bool:
 
 
 def _is_at(lock: int, folder: Path) -> bool:
-    """Tell whether the folder of that name is still the one that is locked."""
+    """Return whether the folder of that name is still the one that is locked."""
     try:
         return os.path.samestat(os.fstat(lock), os.lstat(folder))
     except FileNotFoundError:

@@ -36,7 +36,7 @@ def fold_batchnorm(graph: Graph, weights: Mapping[str, Tensor]) -> None:
 
 
 def takes_factors(node: Node) -> bool:
-    """Tell whether a factor for each output channel can go into the kernel."""
+    """Return whether a factor for each output channel can go into the kernel."""
     grouped = node.attributes.get("group", 1) != 1
     return node.op_type == "Conv" or (node.op_type == "ConvTranspose" and not grouped)
 

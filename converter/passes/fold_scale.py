@@ -44,7 +44,7 @@ def fold_scale(graph: Graph, weights: Mapping[str, Tensor]) -> None:
 
 
 def _fits(graph: Graph, conv: Node, constant: str, node: Node) -> bool:
-    """Tell whether a constant has one number for all, or one for each channel, and no more axes."""
+    """Return whether a constant has one element, or one for each channel, and no other axes."""
     if constant not in graph.initializers or not takes_factors(conv):
         return False
     if any(name not in graph.initializers for name in conv.inputs[1:]):

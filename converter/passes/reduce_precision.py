@@ -200,7 +200,7 @@ class _Scope:
         return self.parent._is_native(name)
 
     def _constant_fits(self, name: str) -> bool:
-        """Tell whether a constant keeps its meaning: nothing too large, no epsilon made zero."""
+        """Return whether a constant keeps its meaning: nothing too large, no epsilon made zero."""
         if name not in self.own and self.parent is not None:
             return self.parent._constant_fits(name)
         if self.dtype != "float16":

@@ -1,4 +1,4 @@
-"""What a registry says of each thing in it, before anything is read."""
+"""An entry of a registry: one artifact, before anything of it is read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which entries of a registry are wanted: ``--include``, ``--exclude``, ``--filter``."""
+"""Filters of registry entries: include and exclude globs, and MLflow queries."""
 
 import re
 from collections.abc import Iterator
@@ -27,13 +27,13 @@ class Filters:
     apart: tuple[str, ...] = ()
 
     def wants(self, name: str) -> bool:
-        """Tell whether an entry of this name is wanted."""
+        """Return whether an entry of this name is wanted."""
         if self.shuts_out(name):
             return False
         return not self.include or _matches(self.include, name)
 
     def shuts_out(self, name: str) -> bool:
-        """Tell whether an entry, or all in a folder of this name, is excluded."""
+        """Return whether an entry, or all in a folder of this name, is excluded."""
         return bool(self.exclude) and _matches(self.exclude, name)
 
 

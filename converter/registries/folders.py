@@ -1,4 +1,4 @@
-"""Artifacts in local folders, found by content; a single artifact is a registry of one.
+"""Artifacts in local folders, found by content.
 
 What belongs together is said in `grouping`, what one artifact is in `looking`, which damaged files
 are artifacts nevertheless in `claims`. Hidden folders and caches are not looked into; a link is
@@ -165,7 +165,7 @@ class LocalFolder:
         return self._filters.wants(name) and self._glob.matches(name)
 
     def _wants_group(self, folder: str, called: str, group: Group) -> bool:
-        """Tell whether a group is wanted: a glob means it by any of its files, too."""
+        """Return whether a group is wanted: a glob means it by any of its files, too."""
         checkpoint = _below(folder, group.checkpoint) if group.checkpoint else called
         if not any(self._filters.wants(n or self.label) for n in (called, checkpoint)):
             return False
@@ -244,7 +244,7 @@ def stage(source: str, scratch: Path) -> Staged:
 
 
 def is_hidden(name: str) -> bool:
-    """Tell whether a name is none of the user's: hidden, or a ledger of ours."""
+    """Return whether a name is none of the user's: hidden, or a ledger of ours."""
     return (name.startswith(".") and name != ".metadata") or ".ledger.sqlite" in name
 
 

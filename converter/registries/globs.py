@@ -1,4 +1,4 @@
-"""Globs over paths: ``models/**/*.h5``. A folder that matches stands for all below it."""
+"""Glob patterns over paths: ``models/**/*.h5``; a matching folder includes all files in it."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def is_glob(reference: str) -> bool:
-    """Tell whether a reference has anything in it that makes it a glob."""
+    """Return whether a reference has anything in it that makes it a glob."""
     return _MAGIC.search(reference) is not None
 
 
@@ -36,18 +36,18 @@ class Glob:
         return cls(pattern, Path(*parts[:first]), patterns)
 
     def matches(self, name: str) -> bool:
-        """Tell whether a name relative to the base matches, or a folder that it is in does."""
+        """Return whether a name relative to the base matches, or a folder that it is in does."""
         if not self.parts:
             return True
         names = name.split("/")
         return any(self._fits(names[:i], 0) for i in range(1, len(names) + 1))
 
     def names(self, name: str) -> bool:
-        """Tell whether a name matches, itself and by more than ``*``."""
+        """Return whether a name matches, itself and by more than ``*``."""
         return bool(self.parts) and self._fits(name.split("/"), 0)
 
     def may_be_in(self, folder: str) -> bool:
-        """Tell whether anything in a folder may match."""
+        """Return whether anything in a folder may match."""
         if None in self.parts[:1] or not self.parts:
             return True
         names = folder.split("/")
@@ -59,7 +59,7 @@ class Glob:
         return True
 
     def _fits(self, names: list[str], at: int) -> bool:
-        """Tell whether all these names fit the parts from one on."""
+        """Return whether all these names fit the parts from one on."""
         if at == len(self.parts):
             return not names
         part = self.parts[at]

@@ -1,4 +1,4 @@
-"""Graphs of TensorFlow without their values, and the checkpoints beside them that have these.
+"""Pair TensorFlow graphs without values with the checkpoint in the same folder.
 
 A graph and a checkpoint are one artifact where exactly one checkpoint of the folder has a value of
 the right shape for each of its variables, and no other graph here is that checkpoint's. A ``.meta``

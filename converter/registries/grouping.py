@@ -1,4 +1,4 @@
-"""Which files of a folder are one artifact together, told from their names and a few heads.
+"""Group the files of a folder into artifacts, by names and a few headers.
 
 A SavedModel is a folder, a checkpoint a prefix, a sharded model its index: their files are never
 listed one by one. `divide` says what belongs together in one folder, what of it is left out and

@@ -1,4 +1,4 @@
-"""Models of an MLflow registry: of all registered ones, of one, one version, or a run's files.
+"""MLflow registries: all registered models, one model, one version, or a run's files.
 
 Works with clients and servers of both majors. What a version holds, its small `MLmodel` file says;
 of it the files of the model itself are fetched, and its input example. The rest of it stays where

@@ -1,4 +1,4 @@
-"""Files of MLflow's models, wherever their server keeps them: a bucket, itself, or this disk."""
+"""Files of MLflow models, wherever their server stores them: bucket, server or local disk."""
 
 import shutil
 import tempfile

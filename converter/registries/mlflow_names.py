@@ -1,4 +1,4 @@
-"""References to MLflow's models, and file names for the names that people give them."""
+"""References to MLflow models, and safe file names for them."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""MLflow's client, told to be quick and quiet; what it raises, as errors of ours.
+"""MLflow's client with short timeouts and no output; its errors become ours.
 
 Which server it is, MLflow itself knows: from ``MLFLOW_TRACKING_URI`` and ``MLFLOW_REGISTRY_URI``,
 as whom it is asked, from ``MLFLOW_TRACKING_TOKEN`` and the like. None of that is told it here, so

@@ -1,4 +1,4 @@
-"""MLflow model folders: what their `MLmodel` file says of the model, its inputs and an example.
+"""`MLmodel` files: flavor, signature, and input example of an MLflow model.
 
 Pure functions of the document and of what lies beside it, so that a folder on this disk and one on
 a tracking server are understood alike. Nothing is loaded, and neither MLflow nor pandas is needed:

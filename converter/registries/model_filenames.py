@@ -1,4 +1,4 @@
-"""What is said of a file that no format's sniffer takes: a damaged model, or no model at all.
+"""File names that claim to be models: a damaged one is reported, any other file is skipped.
 
 A damaged artifact must not vanish from a registry. Where a file's name claims a model, the file is
 an artifact that will fail and be named; where a name says little (``.bin``, ``.zip``), the content
@@ -36,7 +36,7 @@ _INTERRUPTED = ("an empty file", "zero bytes", "a Git LFS pointer", "an HTML pag
 
 
 def claims(name: str) -> bool:
-    """Tell whether the name of a file or folder says that it is a model."""
+    """Return whether the name of a file or folder says that it is a model."""
     lower = name.lower()
     if PurePosixPath(lower).suffix in _CLAIMING:
         return True
@@ -69,7 +69,7 @@ _TENSORS = (b"torch", b"numpy", b"tensorflow", b"keras", b"paddle", b"jax")
 
 
 def is_plain_pickle(artifact: Artifact, evidence: str) -> bool:
-    """Tell whether a file is a pickle in which nothing can be a tensor: a vocabulary, a list.
+    """Return whether a file is a pickle in which nothing can be a tensor: a vocabulary, a list.
 
     Args:
         artifact: Taken for a torch file.

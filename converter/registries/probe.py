@@ -1,4 +1,4 @@
-"""What one artifact on this disk is: its format by content, its size, and the state it is in."""
+"""Probe one local artifact: its format by content, its size, and a token of its state."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Local stand-ins for files that lie elsewhere, so that one set of rules looks at both.
+"""Sparse local copies of remote files, so that the same rules probe both.
 
 A stand-in has the name and the size of its file, the bytes that detection looks at, and a hole for
 all others: a listing and two ranges of each large file say what there is, and a terabyte of it
@@ -28,7 +28,7 @@ _ZIP_START, _ZIP_END, _ZIP64_END = b"PK\x03\x04", b"PK\x05\x06", b"PK\x06\x06"
 
 
 def fits(name: str) -> bool:
-    """Tell whether a blob's name can be a file's: keys of objects may be anything."""
+    """Return whether a blob's name can be a file's: keys of objects may be anything."""
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\0" in name:
         return False
@@ -91,7 +91,7 @@ def _edges(blob: Blob) -> list[Range]:
 
 
 def is_open(path: Path) -> bool:
-    """Tell whether what is in a stand-in is to be seen only in the file itself: a large tar."""
+    """Return whether what is in a stand-in is to be seen only in the file itself: a large tar."""
     if path.stat().st_size <= INDEX_BYTES:
         return False
     with path.open("rb") as file:

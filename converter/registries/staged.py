@@ -1,4 +1,4 @@
-"""A source that is a reference, as a local path for as long as one command takes."""
+"""Fetch a reference to a local path for the duration of one command."""
 
 import os
 import shutil

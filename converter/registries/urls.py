@@ -1,4 +1,4 @@
-"""Artifacts in object stores and wherever else fsspec reaches, found without fetching them.
+"""Artifacts in object stores and other fsspec file systems, found without fetching them.
 
 The store is listed, and what is there stands in for itself in a local folder (see `standins`):
 the rules of local folders say which of it are artifacts, of which files. A worker fetches those
@@ -113,7 +113,7 @@ class RemoteFolder:
         return folders.LocalFolder(path, self._filters, self._glob)
 
     def _is_near(self, name: str) -> bool:
-        """Tell whether a blob matches the glob, or lies where something that belongs to it may."""
+        """Return whether a blob matches the glob, or may belong to an artifact that does."""
         folder = name.rpartition("/")[0]
         return self._glob.matches(name) or not folder or self._glob.may_be_in(folder)
 

@@ -1,4 +1,4 @@
-"""What goes wrong with stores, in one line each: their libraries have an exception for every case.
+"""Errors of stores, described in one line, whatever library raised them.
 
 They are told by their names, so that none of those libraries is imported for it.
 """
@@ -76,7 +76,7 @@ def fault(e: BaseException, url: str) -> ConvertError:
 
 
 def is_passing(e: BaseException) -> bool:
-    """Tell whether the same may well succeed in a moment.
+    """Return whether the same may well succeed in a moment.
 
     Not so what cannot be connected to or does not answer: the libraries have tried that, several
     times each, for seconds or minutes.
@@ -92,7 +92,7 @@ def is_passing(e: BaseException) -> bool:
 
 
 def is_local(e: BaseException) -> bool:
-    """Tell whether it is this machine's disk that failed."""
+    """Return whether it is this machine's disk that failed."""
     return isinstance(e, OSError) and e.errno in _OURS
 
 

@@ -1,4 +1,4 @@
-"""A store of any URL that fsspec knows: s3, gs, abfs, hf, http, sftp, memory, ….
+"""A store for any URL that fsspec supports: s3, gs, abfs, hf, http, sftp, memory, ….
 
 Credentials and endpoints are the libraries' own matter: AWS_ENDPOINT_URL, AWS_PROFILE,
 GOOGLE_APPLICATION_CREDENTIALS and the like, and FSSPEC_* variables or ~/.config/fsspec for all of

@@ -1,4 +1,4 @@
-"""What a store does for registries and destinations: names below a URL, with bytes and a state.
+"""Object stores and remote file systems, with the few operations that are needed.
 
 Names are relative to the store's URL, with ``/`` between folders; "" is the URL itself. A store
 has no folders and no renaming: a name either has its bytes, all of them, or is not there.

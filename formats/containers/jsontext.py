@@ -1,4 +1,4 @@
-"""JSON from untrusted files: size, depth and numbers bounded, duplicate keys refused; and ours."""
+"""JSON: a parser for untrusted files with limits on size, depth and numbers, and a writer."""
 
 import json
 from collections import Counter

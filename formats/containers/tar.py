@@ -12,7 +12,7 @@ MAX_NAME = 4096
 
 
 def is_tar(head: bytes) -> bool:
-    """Tell whether bytes begin with a tar header."""
+    """Return whether bytes begin with a tar header."""
     return head[257:262] == b"ustar"
 
 

@@ -1,4 +1,4 @@
-"""Gathers the tensors of one source and names them all at the end.
+"""Collect the tensors of one source, and give them unique names at the end.
 
 Names depend on one another (`formats.core.names`), so a reader adds what it finds in the source's
 order, each with its candidate names, and gets the finished mappings from `Collector.finish`.

@@ -1,4 +1,4 @@
-"""Names of tensors: unique, printable, and the source's own as far as they can be.
+"""Unique and printable tensor names, as close to the source's as possible.
 
 The rule: each tensor brings candidates from the shortest readable one to the longest. It takes the
 first that no other tensor could take at the same step; tensors still equal after their last one

@@ -1,4 +1,4 @@
-"""A file being written, front to back: by the kernel where nobody else wants the bytes.
+"""An output file, written front to back; the kernel copies bytes that nothing else reads.
 
 `copy_file_range` keeps them out of this process. Where they are hashed on the way, or the file
 system cannot do that, they come out of shared blocks. Memory grows with the model in neither case.

@@ -1,4 +1,4 @@
-"""Where bytes live: a file, or a buffer in memory, and runs of either.
+"""Storage of bytes: a file or a buffer in memory, and spans of either.
 
 A `Span` is the currency of all readers: metadata is read through it, and a weight is one until it
 is written. Nothing here knows a format.
@@ -276,7 +276,7 @@ class Blocks:
                 self._block(file, index + 1)
 
     def _goes_on(self, span: Span) -> bool:
-        """Tell whether more of the run's blocks is wanted than this run, or has been."""
+        """Return whether more of the run's blocks is wanted than this run, or has been."""
         key = id(span.storage)
         with self._lock:
             end = self._ends.pop(key, None)

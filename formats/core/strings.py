@@ -1,4 +1,4 @@
-"""String tensors as two plain ones: all bytes, and where each string begins.
+"""String tensors as two numeric ones: all bytes, and the offset of each string.
 
 A logical tensor ``vocab`` of shape ``[3]`` becomes ``vocab.bytes`` (uint8) and ``vocab.offsets``
 (int64, one more than there are strings, row-major order), bound by an `Encoding` of kind

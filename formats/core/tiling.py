@@ -1,4 +1,4 @@
-"""One tensor out of boxes of it that are stored apart: partitioned variables.
+"""One tensor made of boxes that are stored apart: partitioned variables.
 
 A box is a tensor and where its first element sits. The joined tensor is made a block at a time,
 as it is walked; a run of whole rows is handed on as a span, so that splitting along the first
@@ -60,7 +60,7 @@ def join(dtype: DType, shape: tuple[int, ...], boxes: Sequence[Box], *, origin: 
 
 
 def _fill(shape: tuple[int, ...], split: Sequence[int], boxes: Sequence[Box]) -> bool:
-    """Tell whether each element lies in exactly one box.
+    """Return whether each element lies in exactly one box.
 
     How many boxes an element lies in is a sum of steps at their corners, +1 or -1 in turn; so the
     corners of all boxes must cancel out but for those of the whole. Takes time linear in them.

@@ -320,7 +320,7 @@ class Tensor:
             start = end
 
     def _is_plain(self, view: Strided) -> bool:
-        """Tell whether the view's bytes are the tensor's bytes."""
+        """Return whether the view's bytes are the tensor's bytes."""
         width = self.dtype.itemsize // self.dtype.parts
         if view.byteorder == "big" and width > 1:
             return False

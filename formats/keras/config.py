@@ -1,4 +1,4 @@
-"""What a Keras model's configuration says: topology, safety findings, replicas, inputs.
+"""Keras model configurations: topology, safety findings, replicas, inputs.
 
 The configuration is JSON and stays in the source's own words; nothing in it is imported, decoded
 or called. Keras 1 to 3 and tf.keras differ in its details and agree on ``class_name`` and

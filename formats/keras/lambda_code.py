@@ -1,4 +1,4 @@
-"""What the configuration of a Keras Lambda layer records of a Python function, read as data.
+"""Functions of Keras Lambda layers, as configurations record them, read as data.
 
 | written by | what stands under ``function``, ``output_shape`` or ``mask`` |
 |---|---|

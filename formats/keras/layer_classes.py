@@ -1,4 +1,4 @@
-"""Names of the layer classes that any Keras has shipped: what is not here is somebody's own.
+"""Names of the layer classes that any Keras version ships; all others are custom classes.
 
 Old configurations name a class and no module, so this list is all there is to tell them apart.
 Collected from ``dir(keras.layers)`` of Keras 1.2.2, 2.2.4 and 3.15.1 and tf_keras 2.21, with the

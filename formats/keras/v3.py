@@ -77,7 +77,7 @@ def _base(archive: ZipArchive) -> str | None:
 
 
 def _names_keras(archive: ZipArchive, name: str) -> bool:
-    """Tell whether a member is the metadata of a Keras archive."""
+    """Return whether a member is the metadata of a Keras archive."""
     try:
         return name in archive and b"keras_version" in archive.read(name, 1 << 16)
     except ConvertError:

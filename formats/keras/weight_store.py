@@ -205,5 +205,5 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def _numbered(entries: list[Entry]) -> bool:
-    """Tell whether the keys are 0, 1, 2, … as Keras's own layers write them."""
+    """Return whether the keys are 0, 1, 2, … as Keras's own layers write them."""
     return [e.key for e in entries] == [str(n) for n in range(len(entries))]

@@ -1,4 +1,4 @@
-"""`.keras` archives as today's Keras writes them: three stored members, weights last.
+"""A writer of `.keras` archives as the current Keras writes them: three stored members.
 
 The weights' store is laid out first, so that all sizes are known, and then streams through; memory
 does not grow with the model.

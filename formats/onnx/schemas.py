@@ -1,4 +1,4 @@
-"""ONNX's protobufs.
+"""Schema tables of ONNX's protobufs.
 
 Field numbers and names are those of onnx 1.23 (IR version 14); older files use a subset. A table,
 not generated code, because reading must not need the onnx package;

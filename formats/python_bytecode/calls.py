@@ -1,4 +1,4 @@
-"""What instructions do that call functions and make them.
+"""Meanings of the instructions that call and make functions.
 
 Before 3.6 the names of keywords lie between their values, and a function's defaults stand alone;
 from 3.11 on each call has a place for a method's first argument, which most leave empty.

@@ -1,4 +1,4 @@
-"""Python's byte-code, of any version that Keras ran on, into `formats.python_bytecode.steps`.
+"""Decode a function's bytecode, of any Python that Keras ran on, into version-neutral steps.
 
 A Lambda layer keeps its function as marshalled code, which does not say which version of Python
 wrote it. Each is tried (`formats.python_bytecode.opcodes`), and the right one is that in which

@@ -1,4 +1,4 @@
-"""What instructions do that move values about, jump, loop, enter and leave.
+"""Meanings of the instructions that move stack values, jump, loop, enter and leave blocks.
 
 Ways that only an exception takes are never followed: a ``with`` is the calls that it makes where
 nothing is raised, and `refuse_handlers` names the functions that catch something.

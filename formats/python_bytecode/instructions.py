@@ -1,4 +1,4 @@
-"""The bytes of a function's code, taken as those of one version of Python, into instructions.
+"""Disassemble the code bytes of one Python version into instructions.
 
 The version is not recorded. What cannot be code of the version that is tried raises `MisfitError`:
 unknown numbers, jumps into the middle of an instruction, notes that are not zero, and tables of

@@ -1,4 +1,4 @@
-"""Python's marshal format, as far as the code of a function is kept in it.
+"""A reader of Python's marshal format, as far as code objects use it.
 
 What a code object consists of changed over the years, and the bytes do not tell which Python wrote
 them: a `Layout` is tried. Nothing is run; a code object becomes a `CodeRecord`.

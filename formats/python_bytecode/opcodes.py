@@ -1,4 +1,4 @@
-"""What the bytes of a function's code mean by number, in each version of Python.
+"""Tables of opcodes and inline caches of each Python version.
 
 A table is that of the version before it with changes, but for those from 3.13 on, which numbered
 all anew. Instructions that the interpreter only makes while it runs are never written to a file,

@@ -1,4 +1,4 @@
-"""Follow a function's instructions along every way, and know what lies on the stack at each.
+"""Simulate the stack along every path through a function's instructions.
 
 CPython's stack holds more than values: empty places beside methods and before functions to call,
 names of keywords, variables set aside while a comprehension runs in place. Steps know none of

@@ -1,4 +1,4 @@
-"""Python's byte-code, of any version that Keras ran on, as steps that mean the same in all.
+"""Version-neutral steps of a function's bytecode.
 
 A Lambda layer keeps its function as marshalled code. Nothing here runs it: what is read is data,
 `Code`, whose steps say what the function would do to a stack.

@@ -1,4 +1,4 @@
-"""What instructions do that compute, take values apart and put them together.
+"""Meanings of the instructions that compute, pack and unpack values.
 
 Spec: Python/ceval.c of each version, and from 3.12 on Python/bytecodes.c
 https://github.com/python/cpython/blob/v3.14.0/Python/bytecodes.c
@@ -122,13 +122,13 @@ def compare(stack: Stack, number: int) -> None:
 
 @means("CONTAINS_OP")
 def contains(stack: Stack, number: int) -> None:
-    """Tell whether the one below is in the top, or is not."""
+    """Return whether the one below is in the top, or is not."""
     _compare(stack, 6 + stack.operand((0, 1), number), among=10)
 
 
 @means("IS_OP")
 def identical(stack: Stack, number: int) -> None:
-    """Tell whether two values are one, or are not."""
+    """Return whether two values are one, or are not."""
     _compare(stack, 8 + stack.operand((0, 1), number), among=10)
 
 

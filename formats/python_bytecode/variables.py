@@ -1,4 +1,4 @@
-"""What instructions do that read and write variables and attributes, and constants.
+"""Meanings of the instructions that load and store variables, attributes and constants.
 
 Spec: Python/ceval.c of each version, and from 3.12 on Python/bytecodes.c
 https://github.com/python/cpython/blob/v3.14.0/Python/bytecodes.c

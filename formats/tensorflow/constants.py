@@ -1,4 +1,4 @@
-"""Which constants of a TensorFlow graph are weights.
+"""Constants of a TensorFlow graph that are weights.
 
 Without variables beside them, all are. With variables, those of more than 16 elements: smaller
 ones (axes, shapes, paths) are the graph's business and stay in it, as do initial values of

@@ -1,4 +1,4 @@
-"""What can be told of a GraphDef without understanding its computation.
+"""A summary of a GraphDef: ops, devices, signatures; its computation is not interpreted.
 
 One walk over all nodes, those of its functions included, gives the histogram of ops, the devices,
 the constants, and the ops that would touch files, the network or Python if the graph were run.

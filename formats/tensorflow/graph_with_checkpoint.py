@@ -1,4 +1,4 @@
-"""A TensorFlow graph and a checkpoint, joined: the variables of the one have the other's values.
+"""A TensorFlow graph whose variables have the values of a separate checkpoint.
 
 The bundle is what `formats.tensorflow.savedmodel` makes of graph and variables in one folder:
 variables under their own names, constants of more than 16 elements as ``const/<node>``. The graph

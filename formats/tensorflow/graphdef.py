@@ -1,4 +1,4 @@
-"""TensorFlow graphs in files of their own: GraphDef and MetaGraphDef, binary or text.
+"""Files of TensorFlow graphs: GraphDef and MetaGraphDef, binary or text.
 
 The constants of a frozen graph are its weights, so every Const node's tensor is in the bundle:
 under the node's name, and those of the function library as ``function/node``. Variables of a graph

@@ -1,4 +1,4 @@
-"""TensorFlow's object graph: which object each entry of a checkpoint belongs to.
+"""TensorFlow's object graph: which object each checkpoint entry belongs to.
 
 A TrackableObjectGraph (under ``_CHECKPOINTABLE_OBJECT_GRAPH`` in a checkpoint) lists objects, the
 names by which they hold each other, and the checkpoint keys of their values. Keys follow the

@@ -1,4 +1,4 @@
-"""TensorFlow's protobufs: what a SavedModel, a GraphDef and a checkpoint are written in.
+"""Schema tables of TensorFlow's protobufs: SavedModel, GraphDef and checkpoints.
 
 Field numbers and names are those of TensorFlow 2.21 (and of `saved_metadata.proto` of tf_keras
 2.21, under ``keras.``); older releases used a subset. Tables, not generated code, because reading

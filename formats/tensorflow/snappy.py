@@ -1,4 +1,4 @@
-"""Snappy blocks, decompressed in Python: few checkpoint indexes are compressed at all.
+"""A decompressor of Snappy blocks, which few checkpoint indexes use.
 
 Spec: https://github.com/google/snappy/blob/1.2.1/format_description.txt (raw blocks, no framing).
 """

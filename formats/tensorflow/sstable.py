@@ -23,7 +23,7 @@ _MASK_DELTA = 0xA282EAD8  # a CRC of bytes that hold CRCs is weak, so stored one
 
 
 def has_magic(span: Span) -> bool:
-    """Tell whether the file ends like a table."""
+    """Return whether the file ends like a table."""
     return span.length >= FOOTER and span.read(span.length - len(MAGIC)) == MAGIC
 
 

@@ -67,12 +67,12 @@ def type_name(number: int) -> str:
 
 
 def is_numeric(number: int) -> bool:
-    """Tell whether tensors of a data type hold numbers."""
+    """Return whether tensors of a data type hold numbers."""
     return base_type(number) in _TYPES
 
 
 def is_quantised(number: int) -> bool:
-    """Tell whether a data type is one of TensorFlow's own quantised integers."""
+    """Return whether a data type is one of TensorFlow's own quantised integers."""
     return 11 <= base_type(number) <= 16 and base_type(number) != 14
 
 

@@ -1,4 +1,4 @@
-"""From a TensorFlow checkpoint's entries to named variables, the model's apart from training's.
+"""Named variables of a TensorFlow checkpoint, apart from the state of training.
 
 Names. In a name-based checkpoint (TF 1) a variable is called as its key says: ``dense/kernel``. In
 an object-based one it is called by its object path, the key without
@@ -197,7 +197,7 @@ def _name_group(key: str, entries: Mapping[str, Entry]) -> Group | None:
 
 
 def _is_variable(name: str, entries: Mapping[str, Entry]) -> bool:
-    """Tell whether a slot's name continues a variable's, which may lack the optimizer's scopes."""
+    """Return whether a slot's name continues a variable's, perhaps without optimizer scopes."""
     for _ in range(_MOST_SCOPES):
         if name in entries:
             return True

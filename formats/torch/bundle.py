@@ -1,4 +1,4 @@
-"""What every torch reader ends with: a tree of found tensors becomes a `Bundle`."""
+"""Make a `Bundle` of the tensors that a torch reader found."""
 
 from collections.abc import Iterable, Mapping
 

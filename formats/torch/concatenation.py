@@ -1,4 +1,4 @@
-"""Put chunks of one tensor together, a few rows at a time."""
+"""Concatenate the chunks of one tensor, a few rows at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The containers that torch has kept pickles and storages in, opened: zip, stream, tar, bare.
+"""Containers of pickles and storages, of every torch version: zip, stream, tar, bare pickle.
 
 Each way of reading gives the pickled value with its storages located; none reads their bytes.
 
@@ -301,7 +301,7 @@ def _small(archive: ZipArchive, name: str) -> str | None:
 
 
 def is_stream(head: bytes) -> bool:
-    """Tell whether bytes begin like what ``torch.save`` wrote before 1.6."""
+    """Return whether bytes begin like what ``torch.save`` wrote before 1.6."""
     return MAGIC_BYTES in head[:24] or head.startswith(MAGIC_TEXT)
 
 
@@ -409,7 +409,7 @@ def _place(ref: StorageRef, span: Span, at: int, where: str) -> int:
 
 
 def is_legacy_tar(head: bytes) -> bool:
-    """Tell whether bytes begin like a tar archive with one of the members that torch wrote."""
+    """Return whether bytes begin like a tar archive with one of the members that torch wrote."""
     return is_tar(head) and head[:100].rstrip(b"\0").removeprefix(b"./") in TAR_MEMBERS
 
 

@@ -1,4 +1,4 @@
-"""Distributed checkpoints: a folder of ``.metadata`` and ``*.distcp``, shards joined again.
+"""Distributed checkpoints: a folder of ``.metadata`` and ``*.distcp``, whose shards are joined.
 
 ``.metadata`` is a pickle that says which chunk of which tensor is where; each chunk is a torch
 file of its own inside a ``.distcp``. A tensor of one chunk is that chunk; others are put together

@@ -1,4 +1,4 @@
-"""What torch's own pickle globals stand for, as data: storages, tensors of every layout, devices.
+"""Torch's pickle globals as data: storages, tensors of every layout, devices.
 
 Each function here takes the place of one of torch's rebuild functions and notes what it was told.
 No bytes are touched; where a storage's bytes are is filled in by whoever reads the container.

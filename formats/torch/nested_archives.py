@@ -1,4 +1,4 @@
-"""Archives whose members are torch files: stable-baselines3, NeMo, and what people zip."""
+"""Archives whose members are torch files: stable-baselines3, NeMo, plain zips."""
 
 import base64
 import binascii

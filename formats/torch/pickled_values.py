@@ -1,4 +1,4 @@
-"""What is inside a value of a pickle: its children by name, its text, whether it is a tensor."""
+"""Values of a decoded torch pickle: their children by name, and whether they are tensors."""
 
 import base64
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def as_tensor(value: object) -> TensorValue | None:
 
 
 def is_module(record: Record) -> bool:
-    """Tell whether an object keeps tensors as `torch.nn.Module` does."""
+    """Return whether an object keeps tensors as `torch.nn.Module` does."""
     state = state_dict(record)
     return isinstance(state.get("_parameters"), dict) and isinstance(state.get("_modules"), dict)
 
@@ -130,7 +130,7 @@ def children(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _is_named_state(state: object) -> TypeGuard[tuple[object, str]]:
-    """Tell whether a state is ``(the object's own state, name of its TorchScript class)``."""
+    """Return whether a state is ``(the object's own state, name of its TorchScript class)``."""
     return isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], str)
 
 

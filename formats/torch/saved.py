@@ -1,4 +1,4 @@
-"""What ``torch.save`` writes, of every age: zips, streams, tar archives; and bare pickles."""
+"""Files of ``torch.save`` of every version: zips, streams, tar archives; and bare pickles."""
 
 from formats.artifact import Artifact
 from formats.containers.pickle.decoder import OPCODES

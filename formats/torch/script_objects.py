@@ -1,4 +1,4 @@
-"""The objects of a TorchScript archive: what `forward` finds under ``self``, tensors by origin.
+"""Objects of a TorchScript archive: attributes of ``self``, and the origin of each tensor.
 
 Reading a bundle keeps the tensors and the source text. Whoever follows the text also needs plain
 attributes (numbers, lists, strings, nested modules): they are decoded here, from the same pickle,

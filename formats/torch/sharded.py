@@ -1,4 +1,4 @@
-"""Torch files that are one model together: ``pytorch_model-*.bin`` with an index; HF folders."""
+"""Shards of one model: ``pytorch_model-*.bin`` with an index; Hugging Face folders."""
 
 import re
 from pathlib import PurePosixPath

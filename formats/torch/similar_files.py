@@ -1,4 +1,4 @@
-"""Small torch files that are alike: a distributed checkpoint has one for each chunk.
+"""Fast reading of many small torch files of the same structure: distributed checkpoints.
 
 The pickles of all chunks of one shape are the same bytes, so each is decoded once, and what it
 describes is given the storage of every file that has it.

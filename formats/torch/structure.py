@@ -1,4 +1,4 @@
-"""What a torch file holds, nesting and all, for whoever writes the same again.
+"""The whole nested content of a torch file, for a writer that keeps its structure.
 
 `torch_tree` keeps tensors under names and what else is plain data in JSON's terms. Here the value
 stays as the pickle has it: types that plain data tells apart no more (a frozen set and a set, a

@@ -1,4 +1,4 @@
-"""Turn tensors as pickles describe them into lazy tensors over the bytes they name.
+"""Lazy tensors over the bytes that a pickle's tensor records name.
 
 What no plain dtype can hold (quantised, sparse, nested, subclasses) becomes several tensors and an
 `Encoding` that says how they make one.

@@ -1,4 +1,4 @@
-"""Walk what a pickle held: find every tensor, and tell plain data from objects we do not know.
+"""Walk a decoded pickle: find tensors, and separate plain data from unknown objects.
 
 Names are the path that leads to a tensor, joined by dots: keys, attributes, positions. Inside a
 module the dictionaries that torch keeps its tensors in (``_parameters``, ``_buffers``,
@@ -240,7 +240,7 @@ class Tree:
         return path[:MAX_PATH], origin[:MAX_PATH]
 
     def _again(self, frame: Frame, key: str, path: str, value: object) -> bool:
-        """Deal with an object that another path led to before; tell whether that was all."""
+        """Deal with an object that another path led to before; return whether that was all."""
         known = self._done.get(id(value))
         if known is None:
             return False
@@ -388,7 +388,7 @@ class Tree:
             break  # states past the first do not occur
 
     def _is_attribute(self, owner: object, key: str) -> bool:
-        """Tell whether a tensor of a TorchScript object is no parameter or buffer of it."""
+        """Return whether a tensor of a TorchScript object is no parameter or buffer of it."""
         slots = self.slots.get(owner.cls) if isinstance(owner, Record) else None
         return slots is not None and key not in slots
 

@@ -1,4 +1,4 @@
-"""Files of ``torch.save``: a pickle, the storages it names, and the small records around them.
+"""A writer of ``torch.save`` files: a pickle, its storages, and the small records.
 
 The archive is laid out before anything is read, so that whoever compares what is written can
 follow close behind. Records stand in torch's order, under the folder that torch calls ``archive``

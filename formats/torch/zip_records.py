@@ -1,4 +1,4 @@
-"""Records of zip archives as torch's own writer lays them out, byte for byte.
+"""Zip records laid out as torch's own writer does, byte for byte.
 
 Every record is stored, and its data begins at a multiple of 64 bytes: an extra field ``FB`` pads
 the local header. Sizes and CRC follow the data in a descriptor, so a header never has to be

@@ -1,4 +1,4 @@
-"""The bytes of an HDF5 file: addresses, buffered small reads, bounded field access, checksums.
+"""Bounded access to the bytes of an HDF5 file: addresses, buffered small reads, checksums.
 
 Spec: "HDF5 File Format Specification Version 3.0"; section numbers in this package's comments
 (II.A, III.A.1, IV.A.2.d) are its own. All addresses in a file count from the base address, which

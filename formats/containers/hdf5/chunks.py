@@ -1,4 +1,4 @@
-"""Chunked HDF5 datasets: where each chunk is, and their elements in order.
+"""Chunked HDF5 datasets: chunk indexes, and elements in C order.
 
 A chunk index is read when the data are. Elements pass in boxes of bounded size, whatever the
 shape of the chunks: whole chunks where a run of chunks makes a run of elements, else a band of
@@ -144,7 +144,7 @@ class Chunked:
                 yield bytes(view[at : at + CHUNK])
 
     def _is_plain(self, cell: Cell, stored: Stored) -> bool:
-        """Tell whether no filter was applied to a chunk."""
+        """Return whether no filter was applied to a chunk."""
         if self.layout.plain_edges and any(
             (i + 1) * c > n for i, c, n in zip(cell, self.layout.chunk, self.shape, strict=True)
         ):

@@ -1,4 +1,4 @@
-"""HDF5's filters, undone: deflate, shuffle, Fletcher-32 and LZF.
+"""Decoders of HDF5's filters: deflate, shuffle, Fletcher-32 and LZF.
 
 N-bit, scale-offset, szip and the registered plug-ins (Blosc, LZ4, Zstandard, ...) are named and
 refused, and only once a dataset that needs them is read.

@@ -1,4 +1,4 @@
-"""HDF5's heaps and trees: where names, variable-length values and indexes are kept.
+"""HDF5's heaps and B-trees: names, variable-length values and indexes.
 
 Local heaps hold the link names of old groups, global heaps variable-length values, fractal heaps
 the links and attributes of new objects. Version 1 B-trees index old groups and chunks, version 2

@@ -1,4 +1,4 @@
-"""HDF5's messages: what an object header says of shape, element type, storage, and attributes.
+"""HDF5 object header messages: dataspace, datatype, layout, attributes.
 
 Section numbers are those of the specification (IV.A.2). A datatype says which `DType` its bytes
 are, where there is one; compounds, references and variable-length values have none and are read

@@ -1,4 +1,4 @@
-"""HDF5's object headers: the messages of an object, and the links and attributes they lead to.
+"""HDF5 object headers: messages of an object, its links and its attributes.
 
 A header of version 1 is a list of messages, one of version 2 has checksums; both go on in other
 blocks. Links and attributes are messages themselves, or, where there are many, lie in a fractal

@@ -1,4 +1,4 @@
-"""HDF5 files as runs of bytes: groups, contiguous datasets, and text attributes of both.
+"""A writer of HDF5 files: groups, contiguous datasets, and string attributes of both.
 
 Written as libhdf5 writes by default (superblock 0, groups as symbol tables), which every reader
 takes. All that is not data stands in front, its size known before any of it is written; datasets

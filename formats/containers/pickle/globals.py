@@ -1,4 +1,4 @@
-"""What the globals of a pickle are known for: harmless, unknown, or able to run code.
+"""A classification of pickle globals: harmless, unknown, or able to run code.
 
 The tables only decide what is *reported*; nothing is ever called, whatever they say. A function is
 told from a class by its name, as everybody writes them: classes are capitalised.
@@ -70,7 +70,7 @@ DANGEROUS_ROOTS = frozenset({
 
 
 def is_suspicious(name: str, *, new: bool) -> bool:
-    """Tell whether a callable should be reported when a pickle calls it.
+    """Return whether a callable should be reported when a pickle calls it.
 
     Args:
         name: Its dotted name.
@@ -90,6 +90,6 @@ def is_suspicious(name: str, *, new: bool) -> bool:
 
 
 def is_class_name(last: str) -> bool:
-    """Tell whether the last part of a dotted name is written like a class."""
+    """Return whether the last part of a dotted name is written like a class."""
     bare = last.lstrip("_")
     return bare[:1].isupper()

@@ -1,4 +1,4 @@
-"""A pickle with some of its texts and numbers changed, and every other byte as it was.
+"""Replace strings and integers in a pickle; every other byte stays.
 
 `Tracer` runs the decoder and remembers of each text, small number and tuple which bytes put it on
 the stack. Who knows what a value means asks for another in its place; texts that the memo shares

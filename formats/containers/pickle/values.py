@@ -1,4 +1,4 @@
-"""The values that a decoded pickle is made of, beside Python's own plain types.
+"""Values of a decoded pickle that are no plain Python types: globals, calls, persistent ids.
 
 None of them hashes or compares what an attacker nested: dict keys that could are `Odd`.
 """

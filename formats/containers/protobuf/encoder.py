@@ -1,4 +1,4 @@
-"""Messages as bytes: what was read from a text, in the wire format.
+"""Encode messages in the wire format.
 
 Spec: https://protobuf.dev/programming-guides/encoding/
 Fields are written in the order of their numbers and numbers packed, as protobuf's own writers do.

@@ -64,7 +64,7 @@ class Message:
         return field.default
 
     def has(self, name: str) -> bool:
-        """Tell whether a field is present (for repeated ones: not empty)."""
+        """Return whether a field is present (for repeated ones: not empty)."""
         self._fill()
         return name in self.__dict__
 

@@ -1,4 +1,4 @@
-"""Repeated numbers of a protobuf field, left where they are until someone walks them.
+"""Packed repeated numbers of a protobuf field, decoded when they are iterated.
 
 Spec: https://protobuf.dev/programming-guides/encoding/#packed
 """

@@ -1,4 +1,4 @@
-"""A protobuf message with some of its fields changed, and every other byte as it was.
+"""Replace fields of a protobuf message; every other byte stays.
 
 Spec: https://protobuf.dev/programming-guides/encoding/
 

@@ -1,4 +1,4 @@
-"""Protobuf's text format (``.pbtxt``, ``.prototxt``, ``checkpoint``), into the same messages.
+"""A parser of protobuf's text format (``.pbtxt``, ``.prototxt``, ``checkpoint``).
 
 Spec: https://protobuf.dev/reference/protobuf/textformat-spec/
 Taken as parsers of TensorFlow's age took it: separators are optional, ``< >`` is ``{ }``, an enum

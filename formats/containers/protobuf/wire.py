@@ -1,4 +1,4 @@
-"""The protobuf wire format: one level of a message into fields, by what its type's table says.
+"""The protobuf wire format: decode one level of a message by its type's table.
 
 Spec: https://protobuf.dev/programming-guides/encoding/
 Parts of `formats.containers.protobuf.messages`, which is what readers use. A file of up to `WHOLE`

@@ -1,4 +1,4 @@
-"""A zip archive with some members' content changed, and every other byte as it was.
+"""Replace the content of members of a zip archive; every other byte stays.
 
 What stands in front of the first change is one run of the source. Behind it, members move: their
 local headers are written again, with the padding that puts their data where torch would put them.

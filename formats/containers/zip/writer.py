@@ -1,4 +1,4 @@
-"""Records of zip archives whose members are stored, for who writes them one behind another.
+"""Local headers and the central directory of zip archives whose members are stored.
 
 Spec: APPNOTE.TXT 6.3.10, https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 A member's CRC is known once it was written: its local header is then written again over itself,
