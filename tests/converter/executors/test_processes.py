@@ -63,7 +63,8 @@ def message(outcome):
     return outcome.record["error"]["message"]
 
 
-def wait_until(condition, seconds=30.0):
+def wait_until(condition, seconds=120.0):
+    """Wait for an event; the bound is far beyond what a busy machine needs."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to that"
@@ -115,7 +116,7 @@ def test_timeouts(scratch):
     sources = ["hang", "deaf", "stopped", "close_all_and_hang"]
     begin = time.monotonic()
     *bad, good = run(scratch, *(job(s, seconds=0.5) for s in sources), job("fine x"), at_once=5)
-    assert time.monotonic() - begin < 60  # each of them hangs for 600
+    assert time.monotonic() - begin < 300  # each of them hangs for 600
     assert good.status == "done"
     for source, outcome in zip(sources, bad, strict=True):
         assert (outcome.status, outcome.exit_code) == ("timeout", 7)
@@ -136,7 +137,7 @@ def test_families_end_with_their_job(scratch, tmp_path):
             _, told, how = outcome.source.split()
             assert outcome.status == ends[how]
             pids = [int(pid) for pid in Path(told).read_text().split()]
-            assert not any(map(is_alive, pids)), how
+            wait_until(lambda pids=pids: not any(map(is_alive, pids)))
 
 
 def test_memory(scratch):
@@ -241,14 +242,17 @@ def test_a_server_killed_from_outside(scratch, tmp_path):
     """Its children go with it; what it had is done by another one."""
     marks = [tmp_path / f"mark{n}" for n in range(2)]
     jobs = [job(f"hang_once {m}", n) for n, m in enumerate(marks)]
-    alive = []
+    ended = []
     with Processes(Settings(2, scratch, retries=1), TASK, preloads=False) as executor:
 
         def kill():
             wait_until(lambda: all(m.exists() and m.read_text() for m in marks))
+            # A child may hang before the driver has heard that it began, and counts the attempt.
+            wait_until(lambda: sum(bool(t.pid) for t in list(executor._sent.values())) == 2)
+            pids = [int(m.read_text()) for m in marks]
             os.kill(executor._server.pid, signal.SIGKILL)
-            time.sleep(0.5)
-            alive.extend(m for m in marks if is_alive(int(m.read_text())))
+            wait_until(lambda: not any(map(is_alive, pids)))
+            ended.extend(pids)
 
         killer = Thread(target=kill)
         killer.start()
@@ -256,7 +260,7 @@ def test_a_server_killed_from_outside(scratch, tmp_path):
             o.name: o for o in executor.run([*jobs, *(job(f"fine {n}", n) for n in range(2, 9))])
         }
         killer.join()
-    assert not alive
+    assert len(ended) == 2
     assert {o.status for o in found.values()} == {"done"}
     assert [found[f"out{n}"].record["attempts"] for n in range(9)] == [2, 2] + [1] * 7
 
@@ -292,10 +296,10 @@ def test_a_driver_that_is_killed(scratch, tmp_path, number):
         wait_until(lambda: len(marks[1].read_text().split()) == 2)
         pids = [int(p) for m in marks[:2] for p in m.read_text().split()]
         driver.send_signal(number)
-        _, said = driver.communicate(timeout=30)
-    wait_until(lambda: not any(map(is_alive, pids)), 5.0)
-    wait_until(lambda: not list(scratch.iterdir()), 5.0)
-    wait_until(lambda: names(tmp_path) == ["family", "hang", "out2.begun", "scratch"], 5.0)
+        _, said = driver.communicate(timeout=120)
+    wait_until(lambda: not any(map(is_alive, pids)))
+    wait_until(lambda: not list(scratch.iterdir()))
+    wait_until(lambda: names(tmp_path) == ["family", "hang", "out2.begun", "scratch"])
     if number == signal.SIGINT:
         assert said.count("Traceback") == said.count("KeyboardInterrupt") == 1  # the driver's own
 
@@ -321,7 +325,7 @@ def test_fewer_files_than_it_takes(scratch):
         subprocess.run(
             ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", sys.executable, "-c", DRIVER,
              scratch, *["sleep 0.05"] * 30],
-            capture_output=True, text=True, timeout=100,
+            capture_output=True, text=True, timeout=300,
         )
         for files in (24, 9)
     )  # fmt: skip
