@@ -413,10 +413,6 @@ def main() -> None:
     charter = cast(Charter, unpacked(messages[0]))
     if charter.preloads:
         preload(charter.first)
-        if charter.is_long:
-            from converter.executors.warmup import practise
-
-            practise(charter.first.options.to, Path(charter.scratch))
     for name, value in charter.environment.items():
         if value is None:
             os.environ.pop(name, None)

@@ -25,6 +25,8 @@ ALWAYS = (
     "platform",
     "converter.environment",
     "converter.executors.worker",
+    "converter.write.background",
+    "converter.write.weight_files",
 )
 READERS = ("formats",)
 GRAPHS = (
@@ -61,7 +63,9 @@ def names(job: Job) -> Iterator[str]:
             yield "mlflow"  # which takes as long; where it is not skinny, pyarrow has a thread
     for package in READERS:
         yield from _whole(package)
-    if find_target(job.options.to).lowers:
+    target = find_target(job.options.to)
+    yield f"converter.write.{target.module}"
+    if target.lowers:
         yield "onnx"
         yield from WITH_GRAPHS
         for package in GRAPHS:

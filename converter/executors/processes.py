@@ -101,16 +101,13 @@ class Processes:
         while self._again and room:
             self._order(self._again.popleft())
             room -= 1
-        some = [Try(job) for job in islice(rest, room)]
-        for one in some:
-            self._order(one, is_long=len(some) == room)
+        for job in islice(rest, room):
+            self._order(Try(job))
 
-    def _order(self, one: Try, *, is_long: bool = True) -> None:
+    def _order(self, one: Try) -> None:
         if self._server is None:
             scratch = str(self._settings.scratch)
-            self._server = Server(
-                Charter(scratch, self._jobs, one.job, is_long, self._preloads, self._task)
-            )
+            self._server = Server(Charter(scratch, self._jobs, one.job, self._preloads, self._task))
         self._numbers += 1
         one.pid = 0
         self._sent[self._numbers] = one

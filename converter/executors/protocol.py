@@ -36,7 +36,6 @@ class Charter:
         scratch: Folder for temporary files.
         jobs: How many run at a time.
         first: A job like those to come: what it needs is imported once for all.
-        is_long: Whether there are so many that it is worth to practise before the first.
         preloads: Whether anything of a conversion's is imported; tests of other tasks do without.
         task: ``module:function``, called with the job and the folder; tests have others.
         environment: Variables that children have otherwise than the server; None for one that they
@@ -46,7 +45,6 @@ class Charter:
     scratch: str
     jobs: int
     first: Job
-    is_long: bool = False
     preloads: bool = True
     task: str = WORK
     environment: Mapping[str, str | None] = field(default_factory=dict)

@@ -82,8 +82,3 @@ class Registry(Protocol):
             StorageError: It cannot be listed.
             SourceError: There is no such thing.
         """
-
-
-def no_artifacts(reference: str) -> str:
-    """Return what is said of a registry with nothing in it."""
-    return f"{reference}: no artifact in it"

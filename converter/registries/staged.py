@@ -1,4 +1,4 @@
-"""Fetch a reference to a local path for the duration of one command."""
+"""What staging a source takes: a temporary folder, its registry's hints, errors that name it."""
 
 import os
 import shutil
@@ -11,33 +11,8 @@ from pathlib import Path
 
 from converter.filesystem import directory_lock
 from converter.options import Options
-from converter.registries.catalog import scheme_of, stage
 from converter.registries.entry import Staged
 from formats.errors import ConvertError, StorageError
-
-
-@contextmanager
-def local(source: str) -> Iterator[Path]:
-    """Yield a source as a path: itself, or fetched into a folder that is gone when the block ends.
-
-    Raises:
-        StorageError: It cannot be fetched.
-        SourceError: It is not there.
-    """
-    with fetched(source) as staged:
-        yield staged.path
-
-
-@contextmanager
-def fetched(source: str) -> Iterator[Staged]:
-    """Yield what `local` does, with what its registry knows of it."""
-    if scheme_of(source) in ("", "list"):
-        yield Staged(Path(source))
-        return
-    with temporary("convert-source") as folder:
-        staged = stage(source, folder)
-        with named(staged.path, source):
-            yield staged
 
 
 def hinted(options: Options, staged: Staged) -> Options:

@@ -9,7 +9,6 @@ from repository import FIXTURES, SUPPORT
 from converter.executors.catalog import open_executor
 from converter.executors.engine import Settings
 from converter.executors.processes import Processes
-from converter.executors.warmup import practise
 from converter.jobs.job import Job
 from converter.options import Options
 
@@ -64,7 +63,7 @@ def test_children_import_nothing_of_ours(tmp_path, monkeypatch, to):
     """The server has imported it, once; it has one thread; no framework is anywhere."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT), prepend=os.pathsep)
     options = Options(to=to, verify="weights")
-    sources = SOURCES[:4] * 3  # so many that the server practises
+    sources = SOURCES[:4] * 3
     jobs = [
         Job(str(FIXTURES / s), f"out{n}", str(tmp_path), options) for n, s in enumerate(sources)
     ]
@@ -74,11 +73,3 @@ def test_children_import_nothing_of_ours(tmp_path, monkeypatch, to):
             assert outcome.record["imported"] == []
             assert outcome.record["server_threads"] == 1
             assert outcome.record["foreign"] == []
-
-
-def test_practice(tmp_path):
-    """It works, and leaves nothing; where it cannot work, nothing happens."""
-    assert practise("safetensors", tmp_path)
-    assert practise("onnx", tmp_path)
-    assert not list(tmp_path.iterdir())
-    assert not practise("portable", tmp_path / "nowhere")

@@ -137,7 +137,7 @@ def test_families_end_with_their_job(scratch, tmp_path):
             _, told, how = outcome.source.split()
             assert outcome.status == ends[how]
             pids = [int(pid) for pid in Path(told).read_text().split()]
-            wait_until(lambda pids=pids: not any(map(is_alive, pids)))
+            assert not any(map(is_alive, pids)), how
 
 
 def test_memory(scratch):
