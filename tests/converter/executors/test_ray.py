@@ -142,7 +142,7 @@ def node(tmp_path, monkeypatch):
     """A process of Ray's, as far as a task sees: its temporary files, its fork server."""
     folder = tmp_path / "node"
     folder.mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT), prepend=os.pathsep)
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     station = ray_node.Station()
     monkeypatch.setattr(ray_node, "STATION", station)
