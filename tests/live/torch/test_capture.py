@@ -331,7 +331,7 @@ def test_other_inputs(tmp_path):
     torch.save(programs.make(), tmp_path / "m.pt")
     found = refusal(UsageError, tmp_path / "m.pt", "x:float32:n,4")
     assert (found.found, found.hint) == (
-        "it has no input 'x'", "Say them: --input input:float32:batch,4",
+        "it has no input 'x'", "Say them: inputs=['input:float32:batch,4']",
     )  # fmt: skip
     found = refusal(UsageError, tmp_path / "m.pt", "input:float32:batch,7")
     assert "it does not run on them" in found.found

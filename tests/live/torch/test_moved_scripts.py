@@ -174,7 +174,7 @@ def test_inputs_that_are_not_recorded_are_asked_for(tmp_path):
     result = convert(source, to="torchscript", out=out, options=Options(device="cpu"))
     assert result.verification.graph.status == "not run"
     assert (
-        "does not record its inputs (x): --input NAME:DTYPE:SIZES"
+        "does not record its inputs (x): inputs=['NAME:DTYPE:SIZES']"
         in result.verification.graph.reason
     )
 
