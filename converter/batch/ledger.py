@@ -8,16 +8,18 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from converter.batch import schema
 from converter.batch.database import Database
 from converter.batch.heartbeat import Heart
 from converter.batch.leases import FREE, UNRECORDED, Claims, Row, row_of
 from converter.batch.schema import COLUMNS, stored, told
+from converter.destinations.protocol import Recalled
 from converter.jobs.job import GOOD, Job, Outcome
+from converter.jobs.record import NewerRecordError, Record
 from formats.errors import StorageError
 
 LONGEST_ERROR = 500  # characters of it in a row; the record has all
@@ -88,39 +90,29 @@ class Ledger:
         ):
             yield row_of(row)
 
-    def rows_with_records(self) -> Iterator[tuple[Row, dict[str, Any]]]:
-        """Yield each row with all that is known of it, by name, one by one."""
+    def rows_with_records(self) -> Iterator[tuple[Row, Record]]:
+        """Yield each row with its record, by name, one by one."""
         for *row, text in self._db.select(
             f"SELECT {COLUMNS}, record FROM outputs JOIN records USING(name) ORDER BY outputs.name"  # noqa: S608 - constants
         ):
             yield row_of(row), self._decoded(text)
 
-    def record(self, name: str) -> dict[str, Any]:
-        """Return all that is known of an output; nothing, where it is not known."""
+    def record(self, name: str) -> Record | None:
+        """Return the record of an output; None where it is not known."""
         statement = "SELECT record FROM records WHERE name = ?"
         for (text,) in self._db.select(statement, (stored(name),)):
             return self._decoded(text)
-        return {}
+        return None
 
-    def duplicates(self) -> list[tuple[str, list[str]]]:
-        """Return weights that several outputs have: their digest and the names, the most first."""
-        found: dict[str, list[str]] = {}
-        for digest, name in self._db.select(
-            "SELECT json_extract(record, '$.weights_digest') AS weights, name"
-            " FROM outputs JOIN records USING(name) WHERE weights IS NOT NULL"
-            " AND status IN (SELECT value FROM json_each(?)) ORDER BY weights, name",
-            (json.dumps([*GOOD]),),
-        ):
-            found.setdefault(digest, []).append(told(name))
-        several = [(digest, names) for digest, names in found.items() if len(names) > 1]
-        return sorted(several, key=lambda one: (-len(one[1]), one[0]))
-
-    def _decoded(self, text: str) -> dict[str, Any]:
+    def _decoded(self, text: str) -> Record:
         try:
-            record = json.loads(text)
+            return Record.from_json(json.loads(text))
+        except NewerRecordError as e:
+            raise StorageError(
+                f"a record cannot be read: {e}", where=self.path, hint=schema.NEWER
+            ) from e
         except ValueError as e:
-            raise self._db.damaged(f"a record is no JSON: {e}") from e
-        return dict(record)
+            raise self._db.damaged(f"a record cannot be read: {e}") from e
 
     # -- names ------------------------------------------------------------------------------------
 
@@ -164,28 +156,27 @@ class Ledger:
                 others.add(told(name))
         return known, others
 
-    def adopt(self, notes: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Row]:
-        """Take over what a destination knows of outputs of one kind, and this ledger does not.
+    def adopt(self, recalled: Iterable[Recalled], kind: str) -> dict[str, Row]:
+        """Take over outputs of one kind that a destination knows and this ledger does not.
 
         Args:
-            notes: As `Destination.recall` has them.
+            recalled: As `Destination.recall` has them.
             kind: As in `named`.
 
         Returns:
             Rows by source.
         """
         found = {}
-        for note in notes:
-            name, record = note["name"], note["record"]
-            if name.endswith(kind):
-                found[note["source"]] = Row(
-                    name, note["source"], note["plan"], note["token"],
-                    record.get("source_digest") or "", "done", 0, "", ours=True,
+        for one in recalled:
+            if one.name.endswith(kind):
+                row = found[one.source] = Row(
+                    one.name, one.source, one.plan, one.token,
+                    one.record.source_digest or "", "done", 0, "", ours=True,
                 )  # fmt: skip
                 if self._heart is not None:
                     with self._db.transaction():
-                        self._name(name, note["source"], kind)
-                        self._write(found[note["source"]], record)
+                        self._name(one.name, one.source, kind)
+                        self._write(row, one.record)
         return found
 
     # -- what came of it --------------------------------------------------------------------------
@@ -210,38 +201,43 @@ class Ledger:
                     (stored(job.source), stored(job.token), time.time(), key),
                 )
                 record = self.record(job.name)
-                if record.get("source") != job.source:  # it is elsewhere now
-                    values = (json.dumps(record | {"source": job.source}), key)
-                    self._db.execute("UPDATE records SET record = ? WHERE name = ?", values)
+                if record is not None and record.source != job.source:  # it is elsewhere now
+                    self._write_record(job.name, replace(record, source=job.source))
             elif outcome.status == "moved":
                 self._move(job, outcome.record, boot)
             else:
-                error = outcome.record.get("error")
-                message = str(error.get("message", "")) if isinstance(error, dict) else ""
+                error = outcome.record.error
                 row = Row(
-                    job.name, job.source, str(outcome.record["plan"]), job.token,
-                    str(outcome.record.get("source_digest") or ""), outcome.status,
-                    outcome.exit_code, message[:LONGEST_ERROR],
+                    job.name, job.source, outcome.record.plan, job.token,
+                    outcome.record.source_digest or "", outcome.status, outcome.exit_code,
+                    "" if error is None else error.message[:LONGEST_ERROR],
                     ours=self._is_ours(job, outcome, stands), boot=boot,
                 )  # fmt: skip
                 self._write(row, outcome.record)
             self.claims.drop(job.name)
 
-    def _move(self, job: Job, told: Mapping[str, Any], boot: str) -> None:
-        """Write down an output that was another's: what was known of it, under its new name."""
-        old = str(told["moved_from"])
-        facts = {k: told[k] for k in ("source", "name", "output", "published", "moved_from")}
-        record = {**told, **self.record(old), **facts, "status": "done"}
+    def _move(self, job: Job, found: Record, boot: str) -> None:
+        """Write down an output that was another's: its record, under the new name."""
+        old = found.moved_from or job.name
+        record = replace(
+            self.record(old) or found,
+            source=found.source,
+            name=found.name,
+            output=found.output,
+            published=found.published,
+            moved_from=found.moved_from,
+            status="done",
+        )
         if old != job.name:
             for table in ("outputs", "records"):
                 self._db.execute(f"DELETE FROM {table} WHERE name = ?", (stored(old),))  # noqa: S608
         row = Row(
-            job.name, job.source, str(told["plan"]), job.token, str(told["source_digest"]),
+            job.name, job.source, found.plan, job.token, found.source_digest or "",
             "done", 0, "", ours=True, boot=boot,
         )  # fmt: skip
         self._write(row, record)
 
-    def _write(self, row: Row, record: Mapping[str, Any]) -> None:
+    def _write(self, row: Row, record: Record) -> None:
         self._db.execute(
             f"INSERT OR REPLACE INTO outputs VALUES(?,?,?,?,?,?,?,?,?,?,?,{NEXT},?)",
             (
@@ -250,7 +246,10 @@ class Ledger:
                 time.time(),
             ),
         )  # fmt: skip
-        values = (stored(row.name), json.dumps(record))
+        self._write_record(row.name, record)
+
+    def _write_record(self, name: str, record: Record) -> None:
+        values = (stored(name), json.dumps(record.to_json()))
         self._db.execute("INSERT OR REPLACE INTO records VALUES(?, ?)", values)
 
     def is_unflushed(self, boot: str) -> bool:

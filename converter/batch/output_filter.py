@@ -1,7 +1,6 @@
 """Outputs never become sources, wherever the destination is: beside a registry, or inside it."""
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -72,11 +71,3 @@ class Outputs:
         if any("/".join(parts[:n]) in self._names for n in range(1, len(parts) + 1)):
             return "an output of this batch"
         return None
-
-
-def _above(reference: str) -> str:
-    """Return the folder that everything is in that a reference, maybe a glob, can find."""
-    wild = re.search(r"[*?[]", reference)
-    if wild is None or os.path.lexists(reference):
-        return reference
-    return reference[: wild.start()].rpartition("/")[0] or ("/" if reference[0] == "/" else ".")

@@ -2,9 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from converter.batch.leases import Row
 from converter.batch.ledger import Ledger
@@ -15,6 +13,7 @@ from converter.batch.renamed_sources import Vanished
 from converter.batch.request import Request
 from converter.destinations.protocol import Destination
 from converter.jobs.job import GOOD, Job, plan_digest
+from converter.jobs.record import Record
 from converter.registries.catalog import open_registry
 from converter.registries.entry import Entry, Skipped
 from formats.errors import SourceError
@@ -141,7 +140,7 @@ def _harm(row: Row, ledger: Ledger, destination: Destination) -> str:
     """Tell why an output that is done counts no more; "" where it does."""
     if is_lost(row.boot):
         return "may not have reached the disk before this machine was started again"
-    return destination.harm(row.name, _Record(ledger, row.name))
+    return destination.harm(row.name, ledger.record(row.name) or Record(row.source, row.name))
 
 
 def _is_tried_again(row: Row, request: Request) -> bool:
@@ -152,27 +151,3 @@ def _part(source: str, parts: int) -> int:
     """Return the shard of an artifact: by its name alone, so that all drivers agree."""
     digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8]) % parts
-
-
-class _Record(Mapping[str, Any]):
-    """The record of an output, read from the ledger when first looked at: few places ask."""
-
-    def __init__(self, ledger: Ledger, name: str) -> None:
-        self._ledger = ledger
-        self._name = name
-        self._read: Mapping[str, Any] | None = None
-
-    @property
-    def _record(self) -> Mapping[str, Any]:
-        if self._read is None:
-            self._read = self._ledger.record(self._name)
-        return self._read
-
-    def __getitem__(self, key: str) -> Any:
-        return self._record[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._record)
-
-    def __len__(self) -> int:
-        return len(self._record)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from converter.batch.ledger import Ledger
 from converter.batch.liveness import boot
 from converter.batch.plan import Plan
 from converter.destinations.protocol import Destination
-from converter.jobs.job import GOOD, Job, Outcome, Status, blank_record
+from converter.jobs.job import GOOD, Job, Outcome, Status, new_record
+from converter.jobs.record import Record, RecordedError
 from converter.registries.catalog import scheme_of
 from formats.errors import StorageError
 
@@ -102,7 +104,8 @@ class Worklist:
 
     def _outcome(self, row: Row) -> Outcome:
         status: Status = row.status  # type: ignore[assignment]  # it was one when it was written
-        return Outcome(row.source, row.name, status, row.exit_code, self._ledger.record(row.name))
+        record = self._ledger.record(row.name) or Record(row.source, row.name)
+        return Outcome(row.source, row.name, status, row.exit_code, record)
 
 
 def clear_up(ledger: Ledger, destination: Destination) -> bool:
@@ -131,9 +134,10 @@ def refused(job: Job) -> Outcome:
     """Return the outcome of a job in whose place something stands that is not ours."""
     where = Path(job.destination) / job.name if scheme_of(job.destination) == "" else job.name
     error = StorageError("exists", where=where, hint="Move it away, or replace it: overwrite=True")
-    record = blank_record(job) | {
-        "exit_code": error.exit_code,
-        "error": {"type": type(error).__name__, "message": str(error)},
-        "started": round(time.time(), 3),
-    }
+    record = replace(
+        new_record(job),
+        exit_code=error.exit_code,
+        error=RecordedError(type(error).__name__, str(error)),
+        started=round(time.time(), 3),
+    )
     return Outcome(job.source, job.name, "failed", error.exit_code, record)

@@ -1,8 +1,8 @@
-"""The tables of a ledger, whose they are and of which version, and how texts stand in them.
+"""The tables of a ledger, their version, and how strings are stored in them.
 
-``names`` are given for good. ``outputs`` is small, and read whole for each plan; ``records``, all
-that reports say, is streamed. ``claims`` are of living drivers, or of dead ones where only they
-tell of an output.
+``names`` never change. ``outputs`` is small and is read whole for each plan; ``records`` holds what
+reports show and is streamed. ``claims`` belong to living drivers, or to dead ones where no row
+exists yet for the output.
 """
 
 from converter.batch.database import Database
@@ -10,6 +10,7 @@ from formats.errors import StorageError
 
 APPLICATION = 0x636E7674  # "cnvt", where SQLite files say whose they are
 VERSION = 1
+NEWER = "Use the newer convert that wrote it, or ledger=FILE for another one"
 SCHEMA = (
     """CREATE TABLE names(
         name TEXT PRIMARY KEY, source TEXT NOT NULL, kind TEXT NOT NULL, UNIQUE(source, kind)
@@ -76,7 +77,7 @@ def version(database: Database) -> int:
         raise StorageError(
             f"the ledger has schema {found}; this convert knows {VERSION}",
             where=database.path,
-            hint="Use the newer convert that wrote it, or ledger=FILE for another one",
+            hint=NEWER,
         )
     return int(found)
 

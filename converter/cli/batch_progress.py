@@ -55,7 +55,7 @@ def follow(
                             _list(plan)
                     case Finished():
                         summary.counts = event.counts
-                        _tell(log, {"event": "finished", **event.outcome.record})
+                        _tell(log, {"event": "finished", **event.outcome.record.to_json()})
                         shown.finished(event)
                     case Waiting():
                         holders = list(event.holders)
@@ -181,16 +181,15 @@ class _Lines:
 
 def _line(event: Finished) -> str:
     record = event.outcome.record
-    reached = record["verification"]
     text = f"{event.outcome.status:<11} {event.outcome.name}"
-    error = record["error"]
-    if isinstance(error, dict):
-        message = spell_flags(str(error["message"]))
+    if record.error is not None:
+        message = spell_flags(record.error.message)
         return f"{text}: exit {event.outcome.exit_code}: {message}"
-    if record["moved_from"]:
-        text += f"  from {record['moved_from']}"
-    if isinstance(reached, dict) and event.outcome.status == "done":
-        text += f"  {record['format']}, verified: {reached['reached']}, {record['seconds']} s"
+    if record.moved_from:
+        text += f"  from {record.moved_from}"
+    if event.outcome.status == "done":
+        verified = record.verification.reached
+        text += f"  {record.format}, verified: {verified}, {record.seconds} s"
     return text
 
 

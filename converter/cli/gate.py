@@ -14,10 +14,6 @@ from formats.errors import UsageError
 if TYPE_CHECKING:  # `--help` need not pay for these
     from converter.verification.bundle_check import CheckResult
 
-# What reports call a failure, by its exit code.
-FAULTS = {
-    1: "VerificationError", 3: "SourceError", 4: "UnsupportedError", 5: "SafetyError",
-}  # fmt: skip
 UNGATED = "has no record"  # how the gate's word on what is not ours begins
 
 
@@ -45,11 +41,11 @@ def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json
             catalog.check(path)
     begin = perf_counter()
     found: list[dict[str, Any]] = []
-    records: list[dict[str, Any]] = []
+    outputs: list[CheckResult] = []
     for checked in check_folder(folder, require):
         found.append(_plain(checked, folder))
         if reports:
-            records.append(_record(checked, folder))
+            outputs.append(checked)
         if not as_json:
             _say(checked, folder, require)
     summary = _summary(found, require, perf_counter() - begin)
@@ -60,7 +56,7 @@ def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json
     else:
         _say_summary(summary)
     if reports:
-        _report(folder, records, summary, reports)
+        _report(folder, outputs, summary, reports)
     return int(summary["exit_code"])
 
 
@@ -163,77 +159,18 @@ def _say_summary(summary: Mapping[str, Any]) -> None:
     say(f"checked     {verdict}; {summary['files']} files, {readable_size(size)}{rate}")
 
 
-def _record(checked: "CheckResult", folder: Path) -> dict[str, Any]:
-    """Return what reports say of an output: what its manifest keeps of the conversion."""
-    from converter.jobs.job import Job, blank_record
-    from converter.options import Options
-
-    name, manifest = _name(checked, folder), checked.manifest
-    about = manifest.get("source", {})
-    verification = manifest.get("verification", {})
-    weights = _object(verification.get("weights"))
-    message = "\n".join([*checked.problems, checked.reason]).strip()
-    graphs = [g for g in (manifest.get("graph"), *manifest.get("graphs", ())) if g]
-    return {
-        **blank_record(Job(str(about.get("name", "")), name, str(folder), Options())),
-        "output": str(checked.path),
-        "plan": "",
-        "status": "failed" if checked.exit_code else "done",
-        "exit_code": checked.exit_code,
-        "error": {"type": FAULTS.get(checked.exit_code, "ConvertError"), "message": message}
-        if checked.exit_code
-        else None,
-        "bytes": checked.nbytes,
-        **{
-            key: about[key]
-            for key in ("format", "variant", "framework", "recorded", "devices", "distribution")
-            if key in about
-        },
-        "source_digest": about.get("digest", {}).get("value"),
-        "tensors": weights.get("tensors", 0),
-        "weight_bytes": weights.get("bytes", 0),
-        "weights_digest": manifest.get("weights_digest", {}).get("value"),
-        "normalisations": manifest.get("normalisations", []),
-        "left_out": manifest.get("left_out", []),
-        "findings": about.get("findings", []),
-        "graphs": [
-            {
-                "signature": g.get("signature", ""),
-                "nodes": g.get("nodes"),
-                "opset": g.get("opset"),
-                "exporter": g.get("exporter"),
-            }
-            for g in graphs
-        ],
-        "verification": {
-            "reached": checked.reached,
-            "weights": weights or None,
-            "graphs": {
-                name: report
-                for name, report in (
-                    ("", verification.get("graph")),
-                    *verification.get("graphs", {}).items(),
-                )
-                if report
-            },
-        },
-        "seconds": round(checked.seconds, 4),
-        "tool": _object(manifest.get("environment")).get("tool"),
-    }
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _report(
     folder: Path,
-    records: Sequence[Mapping[str, Any]],
+    found: Sequence["CheckResult"],
     summary: Mapping[str, Any],
     reports: Sequence[Path],
 ) -> None:
+    if not reports:
+        return
     from converter.reports import catalog
+    from converter.reports.checked_outputs import record_of
 
+    records = [record_of(checked, _name(checked, folder)) for checked in found]
     for path in reports:
         report = catalog.Report(f"convert verify {folder}", lambda: iter(records), {}, summary)
         catalog.write(report, path)

@@ -2,15 +2,15 @@
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any
 
-from converter.destinations.protocol import GONE, Destination, differs
+from converter.destinations.protocol import GONE, Destination, Published, Recalled, differs
 from converter.destinations.reuse import inherit
 from converter.filesystem import atomic_output as publish
 from converter.jobs.job import Job
+from converter.jobs.record import Record
 from converter.registries.entry import Staged
 from formats.errors import InternalError, StorageError
 from formats.portable import MANIFEST
@@ -31,10 +31,10 @@ class Folder:
         except OSError as e:
             raise StorageError.writing(self.path, e) from e
 
-    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+    def harm(self, name: str, record: Record) -> str:
         """Tell what of an output is gone, or has another size than it was left with."""
         output = f"{self.path}/{name}"
-        files = record.get("published")
+        files = record.published
         if not files:  # an older convert kept no sizes
             whole = Path(output, MANIFEST) if name.endswith(".portable") else Path(output)
             return "" if whole.exists() else GONE
@@ -71,7 +71,7 @@ class Folder:
         finally:
             os.close(fd)
 
-    def recall(self, known: frozenset[str]) -> Iterable[Mapping[str, Any]]:
+    def recall(self, known: frozenset[str]) -> Iterable[Recalled]:
         """Return nothing: only the ledger tells whose the outputs are."""
         del known
         return ()
@@ -88,22 +88,21 @@ class Folder:
             raise StorageError.writing(target.parent, e) from e
         return target
 
-    def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
+    def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
         """Rename an output, and let its manifest say what its source is called now."""
         target = self.local(job.name, self.path)
         if not inherit(self.path / old, target, source, digest, force=job.options.overwrite):
-            return {}
-        return {"output": str(target), "published": _published(target)}
+            return None
+        return _published(target)
 
-    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
-        """Return where it is already, having noted its files."""
-        del job, staged
-        record["published"] = _published(made)
-        return str(made)
+    def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
+        """Return where it is already, with the sizes of its files."""
+        del job, staged, record
+        return _published(made)
 
 
-def _published(output: Path) -> dict[str, Any]:
-    return {name: [size, ""] for name, size in _sizes(str(output))}
+def _published(output: Path) -> Published:
+    return Published(str(output), {name: [size, ""] for name, size in _sizes(str(output))})
 
 
 def _sizes(output: str) -> Iterator[tuple[str, int]]:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from converter.destinations import mlflow_model, mlflow_register
 from converter.destinations.mlflow_register import KEY, TARGET
-from converter.destinations.protocol import GONE, Destination
-from converter.jobs.job import Job, blank_record
-from converter.options import LEVELS, Options
+from converter.destinations.protocol import GONE, Destination, Published, Recalled
+from converter.jobs.job import Job
+from converter.jobs.record import Record, RecordedVerification
+from converter.options import LEVELS
 from converter.registries.entry import Staged
 from converter.registries.mlflow import paged
 from converter.registries.mlflow_names import parse, reference, registered
@@ -62,14 +63,14 @@ class Registered:
         with told("models:/"):
             self._follow()
 
-    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+    def harm(self, name: str, record: Record) -> str:
         """Return whether the version is gone, or has not the tags any more that it was given."""
         del name
-        found = self._registered.get(str(record.get("output")))
+        found = self._registered.get(str(record.output))
         if found is None:
             return GONE
-        known = {"convert.source_digest": "source_digest", "convert.plan": "plan"}
-        lost = [tag for tag, key in known.items() if found.get(tag) != record.get(key)]
+        known = {"convert.source_digest": record.source_digest, "convert.plan": record.plan}
+        lost = [tag for tag, value in known.items() if found.get(tag) != value]
         return f"its tag {lost[0]} was changed" if lost else ""
 
     def stands(self, name: str) -> bool:
@@ -85,9 +86,9 @@ class Registered:
         del name
         return True
 
-    def recall(self, known: frozenset[str]) -> Iterable[Mapping[str, Any]]:
+    def recall(self, known: frozenset[str]) -> Iterable[Recalled]:
         """Return what tags tell of the versions that are conversions, the newest of each source."""
-        newest: dict[str, dict[str, Any]] = {}
+        newest: dict[str, Recalled] = {}
         order = sorted(self._registered.items(), key=lambda v: int(v[0].rpartition("/")[2]))
         for output, tags in order:
             source, name = tags.get(KEY[0], ""), tags.get(NAME, "")
@@ -105,23 +106,23 @@ class Registered:
             raise StorageError.writing(folder, e) from e
         return folder / PurePosixPath(name).name
 
-    def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
+    def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
         """Return nothing: what was put here stays where it is."""
         del old, job, source, digest
-        return {}
+        return None
 
-    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
+    def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
         """Register the output, where it is not registered yet; link it, and move aliases."""
         folder = mlflow_model.arrange(made, made.with_name("registered"))
         target, of = self._target(job, staged)
         is_verified = _is_verified(job, record)
         tags = {
             "convert.source_uri": job.source,
-            "convert.source_digest": str(record["source_digest"]),
+            "convert.source_digest": str(record.source_digest),
             "convert.digest": _digest(folder),
             "convert.plan": job.plan,
             "convert.format": job.options.to,
-            "convert.reached": str(record["verification"]["reached"]),
+            "convert.reached": record.verification.reached,
             VERIFIED: PASSED if is_verified else "skipped",
             "convert.tool_version": VERSION,
             TARGET: target,
@@ -145,10 +146,12 @@ class Registered:
                     if version.tags.get(key) != tags[key]:
                         client.set_model_version_tag(target, version.version, key, tags[key])
             output = reference(target, version.version)
+            warnings: tuple[str, ...] = ()
             if staged.facts.get("version") is not None:
                 _link(client, staged, job, output)
-                _move_aliases(client, staged, version, record, is_verified=is_verified)
-        return output
+                reached = None if is_verified else record.verification.reached
+                warnings = _move_aliases(client, staged, version, reached)
+        return Published(output, warnings=warnings)
 
     def _target(self, job: Job, staged: Staged) -> tuple[str, str]:
         """Return which registered model an output belongs to, and of what that one is.
@@ -232,32 +235,28 @@ def _plain(name: str) -> str:
     return registered(str(PurePosixPath(name).with_suffix("")))
 
 
-def _note(source: str, name: str, output: str, tags: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a ledger has of an output, as far as its tags have it."""
-    job = Job(source, name, "", Options(), token=tags.get(STATE, ""))
-    record = blank_record(job) | {
-        "output": output,
-        "plan": tags.get("convert.plan", ""),
-        "to": tags.get("convert.format", ""),
-        "status": "done",
-        "exit_code": 0,
-        "source_digest": tags.get("convert.source_digest"),
-        "tool": tags.get("convert.tool_version", ""),
-    }
-    record["verification"]["reached"] = tags.get("convert.reached", "none")
-    return {
-        "name": name,
-        "source": source,
-        "plan": record["plan"],
-        "token": job.token,
-        "record": record,
-    }
+def _note(source: str, name: str, output: str, tags: Mapping[str, str]) -> Recalled:
+    """Return what the tags of a version keep of a conversion."""
+    plan = tags.get("convert.plan", "")
+    record = Record(
+        source,
+        name,
+        output=output,
+        plan=plan,
+        to=tags.get("convert.format", ""),
+        status="done",
+        exit_code=0,
+        source_digest=tags.get("convert.source_digest"),
+        verification=RecordedVerification(tags.get("convert.reached", "none")),
+        tool=tags.get("convert.tool_version", ""),
+    )
+    return Recalled(name, source, plan, tags.get(STATE, ""), record)
 
 
-def _is_verified(job: Job, record: Mapping[str, Any]) -> bool:
-    """Return whether as much was verified as was required, or as aliases take."""
-    reached = str(record["verification"]["reached"])
-    return LEVELS.index(reached) >= LEVELS.index(job.options.require or USUAL_LEVEL)
+def _is_verified(job: Job, record: Record) -> bool:
+    """Return whether as much was verified as was required, or as aliases need."""
+    needed = job.options.require or USUAL_LEVEL
+    return LEVELS.index(record.verification.reached) >= LEVELS.index(needed)
 
 
 def _digest(folder: Path) -> str:
@@ -310,25 +309,28 @@ def _link(client: "MlflowClient", staged: Staged, job: Job, output: str) -> None
 
 
 def _move_aliases(
-    client: "MlflowClient",
-    staged: Staged,
-    version: "ModelVersion",
-    record: dict[str, Any],
-    *,
-    is_verified: bool,
-) -> None:
-    """Give a conversion the aliases that its source has, where it was verified."""
+    client: "MlflowClient", staged: Staged, version: "ModelVersion", reached: str | None
+) -> tuple[str, ...]:
+    """Give a conversion the aliases that its source has, if it is verified.
+
+    Args:
+        client: Of the server.
+        staged: The source.
+        version: The conversion.
+        reached: The level that is too low; None where the conversion is verified.
+
+    Returns:
+        Warnings.
+    """
     name, number = str(staged.facts["name"]), str(staged.facts["version"])
     aliases = [str(alias) for alias in client.get_model_version(name, number).aliases]
     if not aliases:
-        return
-    if not is_verified:
-        reached = record["verification"]["reached"]
-        record["warnings"].append(
-            f"alias {', '.join(sorted(aliases))} was not moved: verified is {reached} alone"
-        )
-        return
+        return ()
+    if reached is not None:
+        moved = ", ".join(sorted(aliases))
+        return (f"alias {moved} was not moved: verified is {reached} alone",)
     here = client.get_registered_model(version.name).aliases
     for alias in aliases:
         if str(here.get(alias)) != str(version.version):
             client.set_registered_model_alias(version.name, alias, version.version)
+    return ()

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from converter.jobs.record import Record
 from converter.lower.encoded import AS_INPUT
 from converter.registries.entry import Staged
 from converter.registries.mlmodel import FILE
@@ -47,9 +48,7 @@ def arrange(made: Path, folder: Path) -> Path:
         raise StorageError.writing(folder, e) from e
 
 
-def describe(
-    folder: Path, staged: Staged, record: Mapping[str, Any], told: Mapping[str, Any]
-) -> None:
+def describe(folder: Path, staged: Staged, record: Record, told: Mapping[str, Any]) -> None:
     """Write the files that MLflow reads.
 
     Args:
@@ -80,15 +79,15 @@ def describe(
         "flavors": _flavors(record, python, has_graph=has_graph),
         "utc_time_created": time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()),
         "metadata": {
-            "converted_from": record["source"],
+            "converted_from": record.source,
             "converted_by": f"model-convert {VERSION}",
-            "source_digest": record["source_digest"],
+            "source_digest": record.source_digest,
         },
         **told,
     }
     signature = staged.facts.get("signature")
     # What stands for bytes that are decoded are inputs that the source's signature has not.
-    is_another = any(n["name"].endswith(AS_INPUT) for n in record.get("normalisations", ()))
+    is_another = any(n["name"].endswith(AS_INPUT) for n in record.normalisations)
     if isinstance(signature, dict) and not is_another:
         document["signature"] = signature
     texts = {
@@ -104,9 +103,9 @@ def describe(
             raise StorageError.writing(folder / name, e) from e
 
 
-def _flavors(record: Mapping[str, Any], python: str, *, has_graph: bool) -> dict[str, Any]:
+def _flavors(record: Record, python: str, *, has_graph: bool) -> dict[str, Any]:
     """Return what the model is: MLflow's ONNX flavor where there is a graph, and ours."""
-    own = {"data": ".", "to": record["to"], "version": VERSION}
+    own = {"data": ".", "to": record.to, "version": VERSION}
     if not has_graph:
         return {OWN: own}
     return {

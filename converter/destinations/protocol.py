@@ -1,13 +1,49 @@
 """The protocol of destinations, for workers and for the planning of a batch."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from converter.jobs.job import Job
+from converter.jobs.record import Record
 from converter.registries.entry import Staged
 
 GONE = "is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An output where it belongs.
+
+    Attributes:
+        output: A reference to it.
+        facts: What `Destination.harm` needs later: for files, size and ETag by name.
+        warnings: What the user should know.
+    """
+
+    output: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """An output that the destination itself describes.
+
+    Attributes:
+        name: Of the output.
+        source: The job's.
+        plan: The job's.
+        token: The job's.
+        record: Of the conversion, as far as the destination keeps it.
+    """
+
+    name: str
+    source: str
+    plan: str
+    token: str
+    record: Record
 
 
 class Destination(Protocol):
@@ -20,14 +56,14 @@ class Destination(Protocol):
             StorageError: It cannot be made or written.
         """
 
-    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+    def harm(self, name: str, record: Record) -> str:
         """Tell how an output differs from what was left there; "" where it does not.
 
         It is asked for each output of a plan, and so looks at names and sizes, not into files.
 
         Args:
             name: Of the output.
-            record: What is known of it, with what `publish` has added.
+            record: Of the conversion, with the facts that `publish` returned.
         """
 
     def stands(self, name: str) -> bool:
@@ -51,11 +87,10 @@ class Destination(Protocol):
             StorageError: It does not get there.
         """
 
-    def recall(self, known: frozenset[str]) -> Iterable[Mapping[str, Any]]:
-        """Return what the place itself tells of outputs that are there, whole, and by us.
+    def recall(self, known: frozenset[str]) -> Iterable[Recalled]:
+        """Return our outputs that are there and whole, where the destination itself keeps notes.
 
-        Each has ``name``, ``source``, ``plan`` and ``token``, as jobs have them, and the
-        ``record``. A place that tells nothing returns nothing: the ledger has to.
+        A destination without notes returns nothing: the ledger alone knows.
 
         Args:
             known: Names that the ledger knows.
@@ -71,7 +106,7 @@ class Destination(Protocol):
             StorageError: Its folder cannot be made.
         """
 
-    def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
+    def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
         """Make an output of a source that is gone that of a job, whose source is the same.
 
         Args:
@@ -81,22 +116,18 @@ class Destination(Protocol):
             digest: Of it.
 
         Returns:
-            What `publish` would have told the record of it; nothing where it is not what it was
-            taken for, or where the place keeps each output where it was put: then the job is to
-            be done.
+            As `publish`; None where the output is not what it was taken for, or where the
+            destination renames nothing: then the job has to be done.
         """
 
-    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
+    def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
         """Put what was converted and verified where it belongs, whole or not at all.
 
         Args:
             made: As `local` said.
             job: Which.
             staged: Its source.
-            record: What is known of it; what `harm` will need is added as ``published``.
-
-        Returns:
-            A reference to it.
+            record: What is known of it.
 
         Raises:
             StorageError: It cannot be put there.

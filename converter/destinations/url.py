@@ -9,14 +9,16 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from converter.destinations.folder import Folder
-from converter.destinations.protocol import Destination
+from converter.destinations.protocol import Destination, Published, Recalled
 from converter.destinations.upload import check_free, clear, harm, upload
 from converter.jobs.job import Job
+from converter.jobs.record import Record
 from converter.registries.entry import Staged
 from converter.stores import urls
 from converter.stores.fsspec_store import open_store
@@ -41,9 +43,9 @@ class Remote:
         """See whether it can be written, by a word on what the notes are."""
         self._write(ABOUT, {"what": "notes of `convert batch` on the outputs beside this folder"})
 
-    def harm(self, name: str, record: Mapping[str, Any]) -> str:
+    def harm(self, name: str, record: Record) -> str:
         """Tell how the output differs from what was left, by one listing for all of them."""
-        files = record.get("published") or {}
+        files = record.published
         return harm(name, {k: (v[0], v[1]) for k, v in files.items()}, self._listing)
 
     def stands(self, name: str) -> bool:
@@ -72,12 +74,12 @@ class Remote:
             raise StorageError.writing(folder, e) from e
         return folder / PurePosixPath(name).name
 
-    def inherit(self, old: str, job: Job, source: str, digest: str) -> dict[str, Any]:
+    def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
         """Return nothing: what was put here stays where it is."""
         del old, job, source, digest
-        return {}
+        return None
 
-    def publish(self, made: Path, job: Job, staged: Staged, record: dict[str, Any]) -> str:
+    def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
         """Upload the output, and note what it is."""
         del staged
         note = self._note(job.name)
@@ -86,13 +88,13 @@ class Remote:
             check_free(self._store, job.name)
         about = {"name": job.name, "source": job.source, "plan": job.plan, "token": job.token}
         self._write(note, about | {"record": None})
-        record["published"] = upload(self._store, made, job.name, is_free=is_free)
+        files = upload(self._store, made, job.name, is_free=is_free)
         output = urls.join(self._store.url, job.name)
-        kept = dict(record) | {"status": "done", "exit_code": 0, "output": output}
-        self._write(note, about | {"record": kept})
-        return output
+        kept = replace(record, status="done", exit_code=0, output=output, published=files)
+        self._write(note, about | {"record": kept.to_json()})
+        return Published(output, files)
 
-    def recall(self, known: frozenset[str]) -> Iterator[dict[str, Any]]:
+    def recall(self, known: frozenset[str]) -> Iterator[Recalled]:
         """Yield the notes of outputs that are here, whole, and that a ledger does not know.
 
         Args:
@@ -108,8 +110,13 @@ class Remote:
             for data in self._store.read(some):
                 with suppress(ValueError, TypeError, KeyError, AttributeError, IndexError):
                     note = json.loads(data or b"")  # it may be anything
-                    if note["record"] and not self.harm(note["name"], note["record"]):
-                        yield note
+                    if not note["record"]:  # its upload did not end
+                        continue
+                    record = Record.from_json(note["record"])
+                    if not self.harm(note["name"], record):
+                        yield Recalled(
+                            note["name"], note["source"], note["plan"], note["token"], record
+                        )
 
     @staticmethod
     def _note(name: str) -> str:

@@ -17,12 +17,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from converter.executors import process_monitor
 from converter.executors.protocol import LENGTH, Order, Unframing, packed, unpacked
-from converter.jobs.job import Job, Outcome, Status, blank_record
+from converter.jobs.job import Job, Outcome, Status, new_record
+from converter.jobs.record import Record, RecordedError
 from formats.errors import ConvertError
 
 Task: TypeAlias = Callable[[Job, Path], Outcome]
@@ -186,7 +188,7 @@ def _order(orders: int) -> Order | None:
 
 def _answer(task: Task, job: Job, scratch: Path) -> tuple[bytes, bytes]:
     record = _record(task, job, scratch)
-    text = json.dumps(record).encode()
+    text = json.dumps(record.to_json()).encode()
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -194,21 +196,21 @@ def _answer(task: Task, job: Job, scratch: Path) -> tuple[bytes, bytes]:
     return SOMETHING_LEFT, text
 
 
-def _record(task: Task, job: Job, scratch: Path) -> dict[str, Any]:
+def _record(task: Task, job: Job, scratch: Path) -> Record:
     try:
-        return dict(task(job, scratch).record)
+        return task(job, scratch).record
     except MemoryError as e:
         return _failed(job, "memory", e)
     except Exception as e:  # noqa: BLE001 - `converter.executors.worker` raises nothing; what does is our bug
         return _failed(job, "failed", e)
 
 
-def _failed(job: Job, status: Status, error: Exception) -> dict[str, Any]:
+def _failed(job: Job, status: Status, error: Exception) -> Record:
     name = type(error).__name__
     text = str(error) if isinstance(error, ConvertError) else f"{name}: {error}"
     exit_code = 7 if status == "memory" else getattr(error, "exit_code", 70)
-    about = {"type": name, "message": text}
-    return blank_record(job) | {"status": status, "exit_code": exit_code, "error": about}
+    about = RecordedError(name, text)
+    return replace(new_record(job), status=status, exit_code=exit_code, error=about)
 
 
 def _write(fd: int, answer: bytes) -> None:

@@ -16,16 +16,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import TracebackType
-from typing import Any
 
 from converter.executors import cleanup
 from converter.executors.engine import Executor, Settings
 from converter.executors.protocol import WORK, Charter, Word
 from converter.executors.server import Server, ServerLostError
 from converter.jobs.job import Job, Outcome, Status, again, died
+from converter.jobs.record import Record
 
 QUEUED = 4  # jobs that a server has ready for each that runs
 LOST = "the process that ran it went away"
@@ -151,6 +151,8 @@ class Processes:
         suspects = sent[: self._jobs]
         self._again.extend(sent[self._jobs :])
         for one in suspects:
+            # Its child may have published the output before the news of its beginning was heard.
+            one.job = again(one.job)
             if len(sent) == 1 and not one.pid:  # it was begun, and nobody came to say so
                 one.begun += 1
                 one.began = time.monotonic()
@@ -204,11 +206,12 @@ def status_of(word: Word) -> Status:
 def _answered(one: Try, word: Word) -> Outcome:
     job = one.job
     try:
-        record: dict[str, Any] = json.loads(word.text)
+        record = Record.from_json(json.loads(word.text))
     except ValueError:  # something in that process wrote where it must not
         return _died(one, "crashed", "its answer is damaged", word.seconds)
-    record["attempts"] = one.begun
-    return Outcome(job.source, job.name, record["status"], record["exit_code"], record)
+    record = replace(record, attempts=one.begun)
+    status: Status = record.status  # type: ignore[assignment]  # it was one when it was sent
+    return Outcome(job.source, job.name, status, record.exit_code or 0, record)
 
 
 def _died(one: Try, status: Status, message: str, seconds: float) -> Outcome:

@@ -21,6 +21,7 @@ from converter.devices.names import KINDS, parse_device
 from converter.executors import ray_node
 from converter.executors.ray_protocol import Charter, Wanted
 from converter.jobs.job import Job, Outcome, Status, again, died
+from converter.jobs.record import RecordedError
 from formats.errors import ConvertError, DependencyError
 
 POLL_SECONDS = 0.2
@@ -194,16 +195,15 @@ class Window:
             one: The job.
             fault: What kept the node from doing it, where that is known better.
         """
-        record: dict[str, Any] = {**outcome.record}
-        record["attempts"] += one.tries - 1  # its children on the node are counted there
-        if one.host:
-            record["host"] = one.host
+        record = outcome.record
+        tries = record.attempts + one.tries - 1  # its children on the node are counted there
+        record = replace(record, attempts=tries, host=one.host or record.host)
         if outcome.status == "failed" and not one.sees_source and os.path.lexists(one.job.source):
             fault = unseen(one.job.source, one.host)
         if fault is not None:
-            record["error"] = {"type": type(fault).__name__, "message": f"{_on(one)}{fault}"}
-            record["exit_code"] = fault.exit_code
-        self._line.send(replace(outcome, record=record, exit_code=record["exit_code"]))
+            error = RecordedError(type(fault).__name__, f"{_on(one)}{fault}")
+            record = replace(record, error=error, exit_code=fault.exit_code)
+        self._line.send(replace(outcome, record=record, exit_code=record.exit_code or 0))
 
     def _check_progress(self) -> None:
         """Give up where nothing runs, and nothing has been heard for too long."""

@@ -1,7 +1,7 @@
 """Run one job, from its reference to its published output and its record.
 
-Runs in whatever process an executor chose. It never raises: what goes wrong is the outcome. What
-takes the process itself down, its executor tells.
+Runs in whatever process an executor chose. It never raises: an error is part of the outcome. The
+executor reports what takes the process itself down.
 """
 
 import os
@@ -17,10 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from converter.destinations.catalog import open_destination
-from converter.destinations.protocol import Destination
+from converter.destinations.protocol import Destination, Published
 from converter.events import Compared, Lowered, Opened, Step
 from converter.graphs import gaps_of
-from converter.jobs.job import Job, Outcome, Status, blank_record
+from converter.jobs.job import Job, Outcome, Status, new_record
+from converter.jobs.record import (
+    Record,
+    RecordedError,
+    RecordedGraph,
+    RecordedStep,
+    Unsupported,
+)
 from converter.pipeline import Conversion, steps
 from converter.registries.catalog import stage
 from converter.registries.entry import Staged
@@ -31,155 +38,176 @@ from formats.core import digests
 from formats.core.storage import File, Span
 from formats.errors import ConvertError
 
-LONGEST_GAP = 200  # characters of what a gap is called: some hold what a framework said
+LONGEST_UNSUPPORTED = 200  # characters of what is not supported: some hold what a framework said
+
+
+class _Draft:
+    """The record of the job that runs, as far as it is known."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+
+    def update(self, **changes: Any) -> None:
+        """Replace fields of the record."""
+        self.record = replace(self.record, **changes)
 
 
 def work(job: Job, scratch: Path) -> Outcome:
     """Convert one artifact.
 
     Args:
-        job: Which, and how.
-        scratch: Folder for temporary files; what is put there is removed again.
+        job: The artifact and how to convert it.
+        scratch: Folder for temporary files; everything put there is removed again.
     """
-    record = blank_record(job)
-    record |= {"started": round(time.time(), 3), "host": socket.gethostname()}
+    draft = _Draft(new_record(job))
+    draft.update(started=round(time.time(), 3), host=socket.gethostname())
     begin = time.perf_counter()
     status: Status = "failed"
+    exit_code = 0
     try:
         with _folder(scratch) as folder:
-            status = _convert(job, folder, record)
-        record["exit_code"] = 0
+            status = _convert(job, folder, draft)
     except ConvertError as e:
-        record["exit_code"] = e.exit_code
-        record["error"] = _described(e)
-        record["gaps"] = record["gaps"] or _counted(gaps_of(e))
+        exit_code = e.exit_code
+        unsupported = draft.record.unsupported or _counted(gaps_of(e))
+        draft.update(error=_described(e), unsupported=unsupported)
     except MemoryError as e:
-        status = "memory"
-        record["exit_code"] = 7
-        record["error"] = _described(e)
+        status, exit_code = "memory", 7
+        draft.update(error=_described(e))
     except Exception as e:  # noqa: BLE001 - one artifact's bug of ours costs that artifact
-        record["exit_code"] = 70
-        record["error"] = _described(e)
-    record["status"] = status
-    record["seconds"] = round(time.perf_counter() - begin, 4)
-    return Outcome(job.source, job.name, status, record["exit_code"], record)
+        exit_code = 70
+        draft.update(error=_described(e))
+    seconds = round(time.perf_counter() - begin, 4)
+    draft.update(status=status, exit_code=exit_code, seconds=seconds)
+    return Outcome(job.source, job.name, status, exit_code, draft.record)
 
 
-def _convert(job: Job, folder: Path, record: dict[str, Any]) -> Status:
-    """Convert, telling the record all that is learnt as it is learnt."""
+def _convert(job: Job, folder: Path, draft: _Draft) -> Status:
+    """Convert, and add to the draft each fact as soon as it is known."""
     destination = open_destination(job.destination)
     staged = stage(job.source, folder)
     if job.note:
-        record["warnings"].append(job.note)
+        draft.update(warnings=(job.note,))
     with named(staged.path, job.source):
         if not job.checkpoint:
-            return _convert_staged(job, staged, destination, folder, record)
-        beside = stage(job.checkpoint, folder).path
-        with named(beside, job.checkpoint):
-            staged = replace(staged, checkpoint=beside)
-            return _convert_staged(job, staged, destination, folder, record)
+            return _convert_staged(job, staged, destination, folder, draft)
+        checkpoint = stage(job.checkpoint, folder).path
+        with named(checkpoint, job.checkpoint):
+            staged = replace(staged, checkpoint=checkpoint)
+            return _convert_staged(job, staged, destination, folder, draft)
 
 
 def _convert_staged(
-    job: Job, staged: Staged, destination: Destination, folder: Path, record: dict[str, Any]
+    job: Job, staged: Staged, destination: Destination, folder: Path, draft: _Draft
 ) -> Status:
     if job.known_digest and _digest_of(staged, job) == job.known_digest:
-        record["source_digest"] = job.known_digest
+        draft.update(source_digest=job.known_digest)
         return "unchanged"
-    if job.heirlooms and _inherits(job, staged, destination, record):
+    if job.heirlooms and _inherit(job, staged, destination, draft):
         return "moved"
     options = hinted(job.options, staged)
     target = destination.local(job.name, folder)
     opened: Opened | None = None
     for event in steps(staged.path, target, options):
         if isinstance(event, Step):
-            _note(event, record)
+            _add_step(event, draft)
         elif isinstance(event, Opened):
             opened = event
-            _describe_source(event, record)
+            _describe_source(event, draft)
         elif isinstance(event, Lowered):
-            _describe_graphs(event, record)
+            _describe_graphs(event, draft)
         elif isinstance(event, Compared):
-            record["verification"]["graphs"][event.signature] = event.report
+            verification = draft.record.verification
+            graphs = {**verification.graphs, event.signature: event.report}
+            draft.update(verification=replace(verification, graphs=graphs))
         elif isinstance(event, Conversion) and opened is not None:
-            _describe_result(event, record)
+            _describe_result(event, draft)
             if event.digests is None:
-                record["source_digest"] = _files_digest(opened.files)
-            record["output"] = destination.publish(event.path or target, job, staged, record)
+                draft.update(source_digest=_files_digest(opened.files))
+            published = destination.publish(event.path or target, job, staged, draft.record)
+            _describe_published(published, draft)
     return "done"
 
 
-def _inherits(job: Job, staged: Staged, destination: Destination, record: dict[str, Any]) -> bool:
-    """Reuse the output of a vanished source with the same digest; return whether there is one."""
+def _inherit(job: Job, staged: Staged, destination: Destination, draft: _Draft) -> bool:
+    """Take over the output of a source that is gone, if the contents are the same.
+
+    Returns:
+        Whether an output was taken over.
+    """
     digest = _digest_of(staged, job)
     for known, old in job.heirlooms:
-        if known == digest and (facts := destination.inherit(old, job, staged.path.name, digest)):
-            record |= facts | {"source_digest": digest, "moved_from": old}
-            return True
+        if known == digest:
+            published = destination.inherit(old, job, staged.path.name, digest)
+            if published is not None:
+                _describe_published(published, draft)
+                draft.update(source_digest=digest, moved_from=old)
+                return True
     return False
 
 
-def _note(step: Step, record: dict[str, Any]) -> None:
+def _add_step(step: Step, draft: _Draft) -> None:
     if step.name == "warning":
-        record["warnings"].append(step.text)
-    record["steps"].append(
-        {
-            "name": step.name,
-            "text": step.text,
-            "seconds": None if step.seconds is None else round(step.seconds, 4),
-        }
+        draft.update(warnings=(*draft.record.warnings, step.text))
+    seconds = None if step.seconds is None else round(step.seconds, 4)
+    draft.update(steps=(*draft.record.steps, RecordedStep(step.name, step.text, seconds)))
+
+
+def _describe_source(opened: Opened, draft: _Draft) -> None:
+    about = opened.bundle.metadata
+    weights = opened.bundle.weights
+    draft.update(
+        format=opened.format,
+        evidence=opened.evidence,
+        variant=about.variant,
+        framework=about.framework,
+        recorded=dict(about.recorded),
+        devices=dict(about.devices),
+        distribution=dict(about.distribution),
+        findings=tuple(asdict(f) for f in about.findings),
+        bytes=sum(file.size for file in opened.files.values()),
+        tensors=len(weights),
+        weight_bytes=sum(t.nbytes for t in {t.identity: t for t in weights.values()}.values()),
     )
 
 
-def _describe_source(opened: Opened, record: dict[str, Any]) -> None:
-    about = opened.bundle.metadata
-    weights = opened.bundle.weights
-    record |= {
-        "format": opened.format,
-        "evidence": opened.evidence,
-        "variant": about.variant,
-        "framework": about.framework,
-        "recorded": dict(about.recorded),
-        "devices": dict(about.devices),
-        "distribution": dict(about.distribution),
-        "findings": [asdict(f) for f in about.findings],
-        "bytes": sum(file.size for file in opened.files.values()),
-        "tensors": len(weights),
-        "weight_bytes": sum(t.nbytes for t in {t.identity: t for t in weights.values()}.values()),
-    }
-
-
-def _describe_graphs(lowered: Lowered, record: dict[str, Any]) -> None:
+def _describe_graphs(lowered: Lowered, draft: _Draft) -> None:
     about = lowered.metadata
-    record |= {
-        "normalisations": [asdict(n) for n in about.normalisations],
-        "left_out": [x.plain() for x in about.left_out],
-        "graphs": [*lowered.graphs],
-        "gaps": _counted(gap for x in about.left_out for gap in x.gaps),
-    }
+    draft.update(
+        normalisations=tuple(asdict(n) for n in about.normalisations),
+        left_out=tuple(x.plain() for x in about.left_out),
+        graphs=tuple(RecordedGraph(**graph) for graph in lowered.graphs),  # type: ignore[arg-type]  # JSON
+        unsupported=_counted(gap for x in about.left_out for gap in x.gaps),
+    )
 
 
-def _counted(gaps: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
-    """Return gaps, each once, the most frequent first."""
+def _counted(found: Iterable[tuple[str, int]]) -> tuple[Unsupported, ...]:
+    """Return what is not supported, each once, the most frequent first."""
     counts: Counter[str] = Counter()
-    for what, n in gaps:
-        counts[what[:LONGEST_GAP]] += n
-    return [{"what": what, "count": n} for what, n in counts.most_common()]
+    for what, n in found:
+        counts[what[:LONGEST_UNSUPPORTED]] += n
+    return tuple(Unsupported(what, n) for what, n in counts.most_common())
 
 
-def _describe_result(result: Conversion, record: dict[str, Any]) -> None:
+def _describe_result(result: Conversion, draft: _Draft) -> None:
     equal = result.verification.weights
     if result.digests is not None:
-        record["source_digest"] = result.digests.source
+        draft.update(source_digest=result.digests.source)
     if result.digests is not None and result.digests.tensors:
         known, tensors = result.digests.tensors, result.bundle.weights
-        record["weights_digest"] = digests.of_weights(
+        digest = digests.of_weights(
             {n: (t.dtype.name, t.shape, known[n]) for n, t in tensors.items()}
         )
-    record["verification"] |= {
-        "reached": result.verification.level,
-        "weights": None if equal is None else {"tensors": equal.tensors, "bytes": equal.nbytes},
-    }
+        draft.update(weights_digest=digest)
+    weights = None if equal is None else {"tensors": equal.tensors, "bytes": equal.nbytes}
+    verification = draft.record.verification
+    reached = result.verification.level
+    draft.update(verification=replace(verification, reached=reached, weights=weights))
+
+
+def _describe_published(published: Published, draft: _Draft) -> None:
+    warnings = (*draft.record.warnings, *published.warnings)
+    draft.update(output=published.output, published=published.facts, warnings=warnings)
 
 
 def _digest_of(staged: Staged, job: Job) -> str:
@@ -199,10 +227,10 @@ def _files_digest(files: Mapping[str, File]) -> str:
     return portable.files_digest(found)["value"]
 
 
-def _described(error: BaseException) -> dict[str, str]:
+def _described(error: BaseException) -> RecordedError:
     notes = getattr(error, "__notes__", ())
     text = str(error) if isinstance(error, ConvertError) else f"{type(error).__name__}: {error}"
-    return {"type": type(error).__name__, "message": "\n".join([text, *notes])}
+    return RecordedError(type(error).__name__, "\n".join([text, *notes]))
 
 
 @contextmanager

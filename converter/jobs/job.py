@@ -6,13 +6,12 @@ and reports keep. Neither holds an open file, a connection or an exception.
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
+from converter.jobs.record import Record, RecordedError
 from converter.options import Options
 from converter.version import VERSION
-from formats.core.bundle import JSON
 
 # How a job ended. All but the first three are failures; "lost" is the machine's, not the
 # artifact's: the worker or its node went away, and the same job is worth another try.
@@ -83,14 +82,14 @@ class Outcome:
         name: The job's.
         status: In a word.
         exit_code: As `formats.errors` has them; 0 where it is good.
-        record: All that reports say of it (see `blank_record`).
+        record: All that reports say of it.
     """
 
     source: str
     name: str
     status: Status
     exit_code: int
-    record: Mapping[str, JSON]
+    record: Record
 
 
 def again(job: Job) -> Job:
@@ -108,53 +107,9 @@ def plan_digest(options: Options) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def blank_record(job: Job) -> dict[str, Any]:
-    """Return the record of a job of which nothing is known yet.
-
-    It has every key that a record has: those of the source (``format`` to ``distribution``) as the
-    readers tell them; ``gaps`` as ``{"what", "count"}``: what stopped the conversion, or left it
-    without a graph, in words that are the same for every model; ``graphs`` as ``{"signature",
-    "nodes", "opset", "exporter"}``; ``verification`` with each graph's comparison, by signature, as
-    manifests have it, that of a failure too, and with full precision as ``in fp16``; ``seconds``
-    in all and by step.
-    """
-    return {
-        "source": job.source,
-        "name": job.name,
-        "output": None,
-        "published": {},  # whatever a destination wants to know of it again
-        "moved_from": None,  # the name that the output had while its source was elsewhere
-        "plan": job.plan,
-        "to": job.options.to,
-        "status": "failed",
-        "exit_code": 70,
-        "error": None,  # {"type", "message"}
-        "bytes": None,
-        "format": None,
-        "variant": None,
-        "evidence": None,
-        "framework": None,
-        "recorded": {},
-        "devices": {},
-        "distribution": {},
-        "source_digest": None,
-        "weights_digest": None,
-        "tensors": 0,
-        "weight_bytes": 0,
-        "normalisations": [],
-        "left_out": [],
-        "gaps": [],
-        "findings": [],
-        "warnings": [],
-        "graphs": [],
-        "verification": {"reached": "none", "weights": None, "graphs": {}},
-        "steps": [],  # {"name", "text", "seconds"}
-        "seconds": 0.0,
-        "attempts": 1,
-        "started": None,  # seconds since the epoch
-        "host": None,
-        "tool": VERSION,
-    }
+def new_record(job: Job) -> Record:
+    """Return the record of a job of which nothing is known yet, and which has failed so far."""
+    return Record(job.source, job.name, plan=job.plan, to=job.options.to)
 
 
 def died(job: Job, status: Status, message: str, *, seconds: float, attempts: int = 1) -> Outcome:
@@ -167,11 +122,12 @@ def died(job: Job, status: Status, message: str, *, seconds: float, attempts: in
         seconds: How long it had run.
         attempts: How often it was tried.
     """
-    record = blank_record(job) | {
-        "status": status,
-        "exit_code": 7,
-        "error": {"type": "DependencyError", "message": message},
-        "seconds": round(seconds, 3),
-        "attempts": attempts,
-    }
+    record = replace(
+        new_record(job),
+        status=status,
+        exit_code=7,
+        error=RecordedError("DependencyError", message),
+        seconds=round(seconds, 3),
+        attempts=attempts,
+    )
     return Outcome(job.source, job.name, status, 7, record)

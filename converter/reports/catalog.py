@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+from converter.jobs.record import Record
 from converter.reports import file
 from formats.errors import UsageError
 
@@ -21,15 +22,15 @@ class Report:
 
     Attributes:
         title: Of the whole: the registries.
-        records: Of each artifact, in the order of names; made anew each time it is asked for, so
-            that they are never all in memory.
-        skipped: Reason to number of things that are no artifacts.
+        records: Of each artifact, in the order of names; read again at each call, so that
+            they are never all in memory.
+        skipped: Number of files that are no model, by reason.
         summary: Of the run: ``counts``, ``seconds``, ``exit_code`` and more as ``--json`` has them;
-            ``options``: what was asked; ``ended``: ``finished``, or why it came to no end.
+            ``options`` of the request; ``ended``: ``finished``, or what stopped it.
     """
 
     title: str
-    records: Callable[[], Iterable[Mapping[str, Any]]]
+    records: Callable[[], Iterable[Record]]
     skipped: Mapping[str, int]
     summary: Mapping[str, Any]
 

@@ -6,20 +6,18 @@ are packed, many artifacts in one gzip stream: a browser unpacks a block when on
 
 import gzip
 from base64 import b64encode
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from converter.jobs.record import Record
 from converter.reports.json_lines import strict
-from converter.reports.outcomes import failure, made_by, outcome
+from converter.reports.outcomes import failure, made_by, outcome, worst_difference
 
 BLOCK = 128  # artifacts whose details are packed together
 LONGEST_WORD = 200  # characters of a format, a version, a device, a gap
 SHOWN_ERROR = 240  # characters of an error in a row
 LONGEST = 4000  # characters of a text in the details
 MOST = 100  # entries of a list in the details; reports as JSON lines have all of them
-
-REDUCED = ("in fp16", "in bf16")  # ends of the names that comparisons with full precision have
 
 # What a row holds, in this order; `page/data.js` gives them these names again.
 COLUMNS = (
@@ -28,7 +26,7 @@ COLUMNS = (
 )  # fmt: skip
 INTERNED = ("outcome", "failure", "format", "made", "verified", "devices", "gaps")
 # Steps that the details show elsewhere.
-TOLD = ("warning", "normalised", "left out")
+SHOWN_ELSEWHERE = ("warning", "normalised", "left out")
 
 
 @dataclass(slots=True)
@@ -42,31 +40,31 @@ class Words:
         return self.numbers.setdefault(_short(text, LONGEST_WORD), len(self.numbers))
 
 
-def row(record: Mapping[str, Any], words: Words) -> list[Any]:
+def row(record: Record, words: Words) -> list[Any]:
     """Return an artifact's row."""
-    error = record["error"] or {"message": ""}
-    message = error["message"].removeprefix(f"{record['source']}: ")
+    message = "" if record.error is None else record.error.message
     return [
-        record["name"],
+        record.name,
         words.of(outcome(record)),
         words.of(failure(record)),
-        words.of(record["format"] or ""),
+        words.of(record.format or ""),
         words.of(made_by(record)),
-        [words.of(device) for device in record["devices"]],
-        words.of(record["verification"]["reached"]),
-        record["bytes"],
-        record["seconds"],
-        _worst(record["verification"]["graphs"]),
-        [words.of(gap["what"]) for gap in record["gaps"]],
-        _short(message, SHOWN_ERROR),
-        (record["weights_digest"] or "")[:16],
+        [words.of(device) for device in record.devices],
+        words.of(record.verification.reached),
+        record.bytes,
+        record.seconds,
+        worst_difference(record),
+        [words.of(one.what) for one in record.unsupported],
+        _short(message.removeprefix(f"{record.source}: "), SHOWN_ERROR),
+        (record.weights_digest or "")[:16],
     ]
 
 
-def details(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rest of what is known of an artifact, cut where it is very long."""
+def details(record: Record) -> dict[str, Any]:
+    """Return the other facts of an artifact, long texts and lists cut."""
+    facts = record.to_json()
     kept = {
-        key: record[key]
+        key: facts[key]
         for key in (
             "source", "output", "error", "exit_code", "status", "variant", "evidence", "recorded",
             "devices", "distribution", "source_digest", "weights_digest", "tensors", "weight_bytes",
@@ -74,14 +72,14 @@ def details(record: Mapping[str, Any]) -> dict[str, Any]:
             "started", "host",
         )
     }  # fmt: skip
-    kept["steps"] = [step for step in record["steps"] if step["name"] not in TOLD]
-    # Findings are said as warnings, too, while a conversion runs.
-    told = {f"{one['kind']}: {one['subject']} in {one['where']}" for one in record["findings"]}
-    kept["warnings"] = [text for text in record["warnings"] if text not in told]
-    found = record["verification"]
+    kept["steps"] = [step for step in facts["steps"] if step["name"] not in SHOWN_ELSEWHERE]
+    # Findings are reported as warnings, too, while a conversion runs.
+    known = {f"{one['kind']}: {one['subject']} in {one['where']}" for one in record.findings}
+    kept["warnings"] = [text for text in record.warnings if text not in known]
+    found = record.verification
     kept["verification"] = {
-        "weights": found["weights"],
-        "graphs": {name: one for name, one in found["graphs"].items() if one is not None},
+        "weights": found.weights,
+        "graphs": {name: one for name, one in found.graphs.items() if one is not None},
     }
     return {key: _cut(value) for key, value in kept.items() if value not in (None, [], {})}
 
@@ -89,21 +87,6 @@ def details(record: Mapping[str, Any]) -> dict[str, Any]:
 def packed(block: list[dict[str, Any]]) -> str:
     """Return details of several artifacts, packed, in letters that a page can hold."""
     return b64encode(gzip.compress(strict(block).encode(), 6, mtime=0)).decode()
-
-
-def _worst(graphs: Mapping[str, Any]) -> float | None:
-    """Return the largest difference of all outputs, in parts of their scales.
-
-    What a lower precision costs is not among them: it is no difference from the source.
-    """
-    found = [
-        measure["max_rel"]
-        for signature, report in graphs.items()
-        if report and not signature.endswith(REDUCED)
-        for measure in report["outputs"]
-        if measure["max_rel"] is not None
-    ]
-    return max(found, default=None)
 
 
 def _cut(value: Any) -> Any:

@@ -7,20 +7,21 @@ to run any script but these.
 """
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from time import time
-from typing import IO, Any
+from typing import IO
 
+from converter.jobs.record import Record
 from converter.reports.catalog import Report
 from converter.reports.file import replacing
 from converter.reports.html_data import BLOCK, COLUMNS, INTERNED, Words, details, packed, row
 from converter.reports.json_lines import strict
-from converter.reports.outcomes import GOOD
+from converter.reports.outcomes import is_converted
 from converter.reports.unsupported import Gaps
 from converter.version import VERSION
 
@@ -65,12 +66,12 @@ def _data(report: Report, file: IO[str]) -> None:
         file.write(f'<script type="text/plain" class="details">{packed([*map(details, block)])}')
         file.write("</script>\n")
         for record in block:
-            gaps.add(record["gaps"])
-            if record["weights_digest"]:
-                copies.setdefault(record["weights_digest"], []).append(total)
-                weighs[record["weights_digest"]] = record["weight_bytes"]
+            gaps.add(record.unsupported)
+            if record.weights_digest:
+                copies.setdefault(record.weights_digest, []).append(total)
+                weighs[record.weights_digest] = record.weight_bytes
             total += 1
-            converted += record["status"] in GOOD
+            converted += is_converted(record)
     shared = {
         "title": report.title,
         "written": round(time()),
@@ -96,8 +97,8 @@ def _data(report: Report, file: IO[str]) -> None:
     file.write("The rest of this page needs JavaScript.</p></noscript>\n")
 
 
-def _blocks(report: Report) -> Iterator[list[Mapping[str, Any]]]:
-    block: list[Mapping[str, Any]] = []
+def _blocks(report: Report) -> Iterator[list[Record]]:
+    block: list[Record] = []
     for record in report.records():
         block.append(record)
         if len(block) == BLOCK:

@@ -1,6 +1,6 @@
-"""Records as JSON lines: one artifact a line, with every key of `converter.jobs.job.blank_record`.
+"""Records as JSON lines: one artifact a line, with every key of `converter.jobs.record.Record`.
 
-Keys stand in the same order in every line. What is not finite is null: JSON has no such numbers.
+Keys are in the same order in every line. NaN and infinities, which JSON lacks, are null.
 """
 
 import json
@@ -19,7 +19,7 @@ def write(report: Report, path: Path) -> None:
     """
     with replacing(path) as file:
         for record in report.records():
-            file.write(strict(record) + "\n")
+            file.write(strict(record.to_json()) + "\n")
 
 
 def strict(value: Any) -> str:

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO
 from xml.sax.saxutils import escape, quoteattr
 
+from converter.jobs.record import Record, RecordedError
 from converter.reports.catalog import Report
 from converter.reports.file import real, replacing
-from converter.reports.outcomes import ARTIFACTS, GOOD, failure, made_by
+from converter.reports.outcomes import ARTIFACTS, failure, is_converted, made_by
 from converter.version import VERSION
 
 LONGEST = 100_000  # characters of one text; CI systems load the whole file
@@ -49,7 +50,7 @@ def write(report: Report, path: Path) -> None:
     with replacing(path) as file, ExitStack() as spooled:
         suites: dict[str, _Suite] = {}
         for record in report.records():
-            name = str(record["format"] or "unknown")
+            name = str(record.format or "unknown")
             if name not in suites:
                 text = spooled.enter_context(
                     TemporaryFile("w+", encoding="utf-8", dir=real(path).parent)
@@ -89,17 +90,17 @@ def _properties(report: Report) -> Iterator[str]:
     yield "</properties>\n"
 
 
-def _add(suite: _Suite, record: Mapping[str, Any], name: str) -> None:
+def _add(suite: _Suite, record: Record, name: str) -> None:
     suite.counts["tests"] += 1
-    suite.seconds += record["seconds"]
-    begun = [t for t in (suite.started, record["started"]) if t is not None]
+    suite.seconds += record.seconds
+    begun = [t for t in (suite.started, record.started) if t is not None]
     suite.started = min(begun, default=None)
     kind = _kind(record)
     text = suite.text
     about = {
         "classname": f"convert.{name}",
-        "name": record["name"],
-        "time": f"{record['seconds']:.3f}",
+        "name": record.name,
+        "time": f"{record.seconds:.3f}",
     }
     text.write(_tag("testcase", about))
     if kind is not None:
@@ -109,39 +110,39 @@ def _add(suite: _Suite, record: Mapping[str, Any], name: str) -> None:
     text.write(f"<system-out>{shown}</system-out>\n</testcase>\n")
 
 
-def _kind(record: Mapping[str, Any]) -> str | None:
-    if record["status"] in GOOD:
+def _kind(record: Record) -> str | None:
+    if is_converted(record):
         return None
-    if record["exit_code"] is None:
+    if record.exit_code is None:
         return "skipped"
-    return "failure" if record["exit_code"] in ARTIFACTS else "error"
+    return "failure" if record.exit_code in ARTIFACTS else "error"
 
 
-def _fault(kind: str, record: Mapping[str, Any]) -> Iterator[str]:
+def _fault(kind: str, record: Record) -> Iterator[str]:
     if kind == "skipped":
         yield _tag("skipped", {"message": "not begun"}, empty=True)
         return
-    error = record["error"] or {"type": "", "message": record["status"]}
-    first = error["message"].partition("\n")[0]
-    message = f"exit {record['exit_code']}, {failure(record)}: {first}"
-    about = {"message": message[:1000], "type": error["type"] or record["status"]}
+    error = record.error or RecordedError("", record.status)
+    first = error.message.partition("\n")[0]
+    message = f"exit {record.exit_code}, {failure(record)}: {first}"
+    about = {"message": message[:1000], "type": error.type or record.status}
     yield _tag(kind, about).rstrip("\n")
-    yield f"{_text(error['message'])}</{kind}>\n"
+    yield f"{_text(error.message)}</{kind}>\n"
 
 
-def evidence(record: Mapping[str, Any]) -> Iterator[str]:
+def evidence(record: Record) -> Iterator[str]:
     """Yield what is known of an artifact and of its conversion, line by line."""
-    yield f"source      {record['source']}"
-    if record["output"]:
-        yield f"output      {record['output']}"
+    yield f"source      {record.source}"
+    if record.output:
+        yield f"output      {record.output}"
     if made_by(record):
         yield f"made by     {made_by(record)}"
-    for step in record["steps"]:
-        time = "" if step["seconds"] is None else f"  ({step['seconds']} s)"
-        yield f"{step['name']:<11} {step['text']}{time}"
-    for gap in record["gaps"]:
-        yield f"gap         {gap['what']}, met {gap['count']} times"
-    for signature, found in record["verification"]["graphs"].items():
+    for step in record.steps:
+        time = "" if step.seconds is None else f"  ({step.seconds} s)"
+        yield f"{step.name:<11} {step.text}{time}"
+    for one in record.unsupported:
+        yield f"gap         {one.what}, met {one.count} times"
+    for signature, found in record.verification.graphs.items():
         for measure in found["outputs"]:
             verdict = "agrees" if measure["passed"] else "differs"
             of = f"{signature}: " if signature else ""
@@ -149,7 +150,7 @@ def evidence(record: Mapping[str, Any]) -> Iterator[str]:
                 f"{verdict:<11} {of}{measure['name']}: max abs {measure['max_abs']},"
                 f" max rel {measure['max_rel']}, allowed {measure['atol']} + {measure['rtol']} rel"
             )
-    yield f"verified    {record['verification']['reached']}"
+    yield f"verified    {record.verification.reached}"
 
 
 def _tag(element: str, attributes: Mapping[str, object], *, empty: bool = False) -> str:

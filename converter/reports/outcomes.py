@@ -1,7 +1,9 @@
-"""What exit codes and statuses are called where people read them."""
+"""Figures of one record that reports show, and the names of exit codes and statuses."""
 
 from collections.abc import Mapping
-from typing import Any
+
+from converter.jobs.job import GOOD
+from converter.jobs.record import Record
 
 # fmt: off
 CLASSES: Mapping[int, str] = {
@@ -17,39 +19,60 @@ CLASSES: Mapping[int, str] = {
 # fmt: on
 # Of these the artifact is to blame; of all others the machine, the request or this tool.
 ARTIFACTS = (1, 3, 4, 5)
-GOOD = ("done", "unchanged")
+# Ends of the names of comparisons with full precision.
+REDUCED = ("in fp16", "in bf16")
 
 
-def outcome(record: Mapping[str, Any]) -> str:
-    """Return what became of an artifact, in a word or two.
+def outcome(record: Record) -> str:
+    """Return the outcome of an artifact in a word or two.
 
-    ``converted``; ``with gaps``, where the weights are converted and a graph is left out for what
-    we do not do; ``failed`` and the other ways to end; ``pending``.
+    ``converted``; ``with gaps`` where the weights are converted and a graph is left out because an
+    op is not supported; else the status: ``failed``, ``pending`` and others.
     """
-    if record["status"] not in GOOD:
-        return str(record["status"])
-    return "with gaps" if record["gaps"] else "converted"
+    if not is_converted(record):
+        return record.status
+    return "with gaps" if record.unsupported else "converted"
 
 
-def failure(record: Mapping[str, Any]) -> str:
-    """Return the class of a failure, or nothing where there is none."""
-    code = record["exit_code"]
+def is_converted(record: Record) -> bool:
+    """Return whether the artifact has an output."""
+    return record.status in GOOD
+
+
+def failure(record: Record) -> str:
+    """Return the class of a failure; "" where there is none."""
+    code = record.exit_code
     if not code:
         return ""
     return CLASSES.get(code, f"exit {code}")
 
 
-def made_by(record: Mapping[str, Any]) -> str:
+def made_by(record: Record) -> str:
     """Return the framework and the version that the source recorded: ``keras 2.3.1``."""
-    framework = str(record["framework"] or "")
-    recorded = record["recorded"]
+    framework = record.framework or ""
+    recorded = record.recorded
     for key in _VERSIONS.get(framework, ()):
         if recorded.get(key) not in (None, "", "unknown"):
             return f"{framework} {recorded[key]}"
     return framework
 
 
-# In which of a source's own words its framework's version stands.
+def worst_difference(record: Record) -> float | None:
+    """Return the largest relative difference of all outputs from the source's.
+
+    Comparisons of a reduced precision with the full one are not among them.
+    """
+    found = [
+        measure["max_rel"]
+        for signature, report in record.verification.graphs.items()
+        if report and not signature.endswith(REDUCED)
+        for measure in report["outputs"]
+        if measure["max_rel"] is not None
+    ]
+    return max(found, default=None)
+
+
+# Keys of `Record.recorded` that hold the framework's version.
 _VERSIONS = {
     "keras": ("keras_version",),
     "tensorflow": ("tensorflow_version",),

@@ -6,10 +6,11 @@ it, unblocks most; of several the one that most blocked models have.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any
+
+from converter.jobs.record import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,11 @@ class Gaps:
     _counts: Counter[str] = field(default_factory=Counter)
     _together: Counter[frozenset[str]] = field(default_factory=Counter)
 
-    def add(self, gaps: Iterable[Mapping[str, Any]]) -> None:
-        """Note the gaps of one artifact."""
+    def add(self, unsupported: Iterable[Unsupported]) -> None:
+        """Count what one artifact has that is not supported."""
         counts: Counter[str] = Counter()
-        for gap in gaps:
-            counts[gap["what"]] += gap["count"]
+        for one in unsupported:
+            counts[one.what] += one.count
         if counts:
             self.blocked += 1
             self._models.update(counts.keys())

@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from converter.executors import process_monitor
 from converter.executors.worker import _folder, work
-from converter.jobs.job import Job, Outcome, blank_record
+from converter.jobs.job import Job, Outcome, new_record
 
 HANG = 600.0
 
@@ -29,7 +30,8 @@ def task(job: Job, scratch: Path) -> Outcome:
     word, _, rest = job.source.partition(" ")
     with _folder(scratch) as folder:
         found = globals()[f"_{word}"](rest, folder)
-    record = blank_record(job) | {"status": "done", "exit_code": 0, "found": found}
+    about = {"found": found}
+    record = replace(new_record(job), status="done", exit_code=0, published=about)
     return Outcome(job.source, job.name, "done", 0, record)
 
 
@@ -46,7 +48,7 @@ def watched_work(job: Job, scratch: Path) -> Outcome:
         ),
         "server_threads": len(list(server.iterdir())),
     }
-    record = {**outcome.record, **told}
+    record = replace(outcome.record, published={**outcome.record.published, **told})
     return Outcome(outcome.source, outcome.name, outcome.status, outcome.exit_code, record)
 
 

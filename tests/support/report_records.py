@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from converter.jobs.job import Job, blank_record, died
+from converter.jobs.job import Job, died, new_record
+from converter.jobs.record import Record
 from converter.options import Options
 from converter.reports.catalog import Report
 from converter.verification.compare import Array, Tolerance, compare
@@ -30,7 +31,7 @@ def job(name: str, **options: Any) -> Job:
     return Job(f"/registry/{name}", f"{name}.portable", "/out", Options(**options))
 
 
-BLANK = blank_record(job("", verify="weights"))
+BLANK = new_record(job("", verify="weights")).to_json()
 
 
 def good(name: str, number: int = 0, **changes: Any) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def some() -> list[dict[str, Any]]:
     verified = {"reached": "cpu", "weights": {"tensors": 4, "bytes": 900}}
     lost = died(job("lost.h5"), "lost", "its worker went away", seconds=2.0, attempts=3)
     crashed = died(job("crash.pt"), "crashed", "SIGSEGV", seconds=1.0)
-    waiting = blank_record(job("waiting.pt")) | {"status": "pending", "exit_code": None}
+    waiting = new_record(job("waiting.pt")).to_json() | {"status": "pending", "exit_code": None}
     records = [
         good("plain.pt", 1),
         good("copy.pt", 1, weights_digest=f"{2:064x}"),
@@ -129,7 +130,7 @@ def some() -> list[dict[str, Any]]:
             gaps=gaps(ParseExample=1)),
         bad("evil.pkl", 5, "names code outside itself"),
         bad("far.pt", 6, "s3://bucket: no route"),
-        dict(crashed.record), dict(lost.record), waiting,
+        crashed.record.to_json(), lost.record.to_json(), waiting,
         bad("bug.pt", 70, "a bug of convert"),
     ]  # fmt: skip
     return sorted(records, key=lambda record: record["name"])
@@ -184,11 +185,14 @@ def many(n: int) -> Iterator[dict[str, Any]]:
 
 
 def report_of(records: Any, title: str = "/registry", **summary: Any) -> Report:
-    """Return a report of records: a list of them, or a function that yields them."""
+    """Return a report of records as JSON: a list of them, or a function that yields them."""
     about = {"exit_code": 4, "seconds": 12.5, "ended": "finished", "counts": {}}
     about["options"] = {"to": "portable", "verify": "auto", "destination": "/out"}
     return Report(
-        title, records if callable(records) else lambda: records, {"no model": 3}, about | summary
+        title,
+        lambda: map(Record.from_json, records() if callable(records) else records),
+        {"no model": 3},
+        about | summary,
     )
 
 

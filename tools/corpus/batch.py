@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from converter.jobs.record import Record
 from converter.reports.outcomes import outcome
 from converter.reports.unsupported import Gaps
 
@@ -71,7 +72,7 @@ def tell(records: Sequence[dict[str, Any]], seconds: float) -> None:
     size = sum(r["bytes"] or 0 for r in records)
     print(f"{len(records)} artifacts, {size / 1e6:.1f} MB, {seconds:.1f} s")
     for title, counted in (
-        ("outcome", Counter(map(outcome, records))),
+        ("outcome", Counter(outcome(Record.from_json(r)) for r in records)),
         ("format", Counter(r["format"] for r in records)),
         ("verified", Counter(r["verification"]["reached"] for r in records)),
         ("graphs", Counter("with" if r["graphs"] else "without" for r in records)),
@@ -84,7 +85,7 @@ def tell(records: Sequence[dict[str, Any]], seconds: float) -> None:
         print(f"beside    {len(run)} outputs, largest difference {worst:.1e}")
     gaps = Gaps()
     for record in records:
-        gaps.add(record["gaps"])
+        gaps.add(Record.from_json(record).unsupported)
     print(f"gaps      block {gaps.blocked}; in the order to mend them:")
     for gap in gaps.ranked():
         print(f"  {gap.models:>3} models  {gap.unblocked:>3} free  {gap.what[:100]}")

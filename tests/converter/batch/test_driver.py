@@ -21,6 +21,7 @@ from converter.batch import driver, liveness, queue
 from converter.batch.driver import Finished, Waiting
 from converter.batch.ledger import Ledger
 from converter.destinations.folder import Folder
+from converter.destinations.protocol import Recalled
 from converter.filesystem import atomic_output
 from converter.options import Options
 from converter.registries.filters import Filters
@@ -137,8 +138,8 @@ def test_files_and_deep_folders_are_watched_as_bundles_are(tmp_path, to):
     options = Options(to=to)
     _, outcomes, _ = batch(tmp_path, options=options)
     (outcome,) = outcomes.values()
-    assert outcome.status == "done", outcome.record["error"]
-    inside = max(outcome.record["published"], key=len)
+    assert outcome.status == "done", outcome.record.error
+    inside = max(outcome.record.published, key=len)
     assert inside.count("/") == (1 if to == "savedmodel" else 0)
     os.truncate(tmp_path / "out" / outcome.name / inside, 1)
     plan, outcomes, _ = batch(tmp_path, options=options)
@@ -184,7 +185,7 @@ def test_storage_that_fails_is_tried_again_unasked(registry, tmp_path, monkeypat
         patch.setattr("converter.pipeline.publish", full)
         outcomes, summary = batch(tmp_path)[1:]
     assert summary.exit_code == 6
-    assert "Free some space" in outcomes["a.portable"].record["error"]["message"]
+    assert "Free some space" in outcomes["a.portable"].record.error.message
     assert [p.name for p in (tmp_path / "out").rglob("*") if p.is_file()] == []
     assert statuses(batch(tmp_path)[1]) == dict.fromkeys(outcomes, "done")
 
@@ -294,9 +295,8 @@ def test_what_stood_there_before_stays(registry, tmp_path, kind):
     for _ in range(2):  # it is looked at each time: it may be gone
         outcomes, summary = batch(tmp_path)[1:]
         assert summary.exit_code == 6
-        assert (
-            outcomes["a.portable"].record["error"]["message"].endswith("replace it: overwrite=True")
-        )
+        message = outcomes["a.portable"].record.error.message
+        assert message.endswith("replace it: overwrite=True")
     if kind == "link":
         assert theirs.readlink() == before
     else:
@@ -418,7 +418,7 @@ def test_a_source_that_changes_while_it_is_read(registry, tmp_path, monkeypatch)
     failed = [o for o in outcomes.values() if o.status == "failed"]
     assert len(failed) == 1
     assert failed[0].name == "a.portable"
-    assert "changed" in failed[0].record["error"]["message"]
+    assert "changed" in failed[0].record.error.message
     assert summary.exit_code == 3
     assert not (tmp_path / "out/a.portable").exists()
     assert statuses(batch(tmp_path)[1]) == {"a.portable": "done"}
@@ -597,20 +597,19 @@ def test_what_a_place_tells_is_not_done_again(registry, tmp_path, monkeypatch):
     batch(tmp_path)
     with Ledger(tmp_path / "out.ledger.sqlite", read_only=True) as ledger:
         notes = [
-            {"name": row.name, "source": row.source, "plan": row.plan, "token": row.token,
-             "record": record}
+            Recalled(row.name, row.source, row.plan, row.token, record)
             for row, record in ledger.rows_with_records()
-        ]  # fmt: skip
+        ]
     (tmp_path / "out.ledger.sqlite").unlink()
     monkeypatch.setattr(
-        Folder, "recall", lambda self, known: [n for n in notes if n["name"] not in known]
+        Folder, "recall", lambda self, known: [n for n in notes if n.name not in known]
     )
     (event,) = driver.run(asked(tmp_path), dry_run=True)
     assert (event.plan.todo, len(event.plan.done)) == ([], 3)
     assert not (tmp_path / "out.ledger.sqlite").exists()
     plan, outcomes, _ = batch(tmp_path)
     assert (outcomes, len(plan.done)) == ({}, 3)
-    assert set(rows(tmp_path)) == {note["name"] for note in notes}
+    assert set(rows(tmp_path)) == {note.name for note in notes}
 
 
 # -- power cuts -----------------------------------------------------------------------------------

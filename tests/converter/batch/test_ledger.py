@@ -1,12 +1,14 @@
 """The ledger: what is written stays, who is dead is known, and no other file is taken for one."""
 
 import contextlib
+import json
 import multiprocessing
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from repository import SUPPORT
 
 from converter.batch import database, liveness
 from converter.batch.ledger import Ledger
-from converter.jobs.job import Job, Outcome, blank_record
+from converter.jobs.job import Job, Outcome, new_record
+from converter.jobs.record import SCHEMA, RecordedError, Unsupported
 from converter.options import Options
 from formats.errors import StorageError
 
@@ -26,7 +29,7 @@ def job(name, token="t"):
 
 
 def outcome(one, status="done", exit_code=0, **about):
-    record = blank_record(one) | {"status": status, "exit_code": exit_code, **about}
+    record = replace(new_record(one), status=status, exit_code=exit_code, **about)
     return Outcome(one.source, one.name, status, exit_code, record)
 
 
@@ -53,7 +56,7 @@ def test_rows_come_back_as_they_were(path):
     with Ledger(path) as ledger:
         claim(ledger, odd.name, "b")
         ledger.settle(odd, outcome(odd, source_digest="d1"), stands=anything)
-        error = {"type": "X", "message": "m\udcff" * 400}
+        error = RecordedError("X", "m\udcff" * 400)
         ledger.settle(bytes_in_it, outcome(bytes_in_it, "failed", 3, error=error), stands=nothing)
     with Ledger(path, read_only=True) as ledger:
         first, second = ledger.rows()
@@ -61,10 +64,10 @@ def test_rows_come_back_as_they_were(path):
             odd.name, odd.source, "d1", True,
         )  # fmt: skip
         assert (second.source, second.token) == (bytes_in_it.source, bytes_in_it.token)
-        assert second.error == error["message"][:500]
-        assert ledger.record("b")["error"] == error
+        assert second.error == error.message[:500]
+        assert ledger.record("b").error == error
         assert [row.name for row, record in ledger.rows_with_records()] == [odd.name, "b"]
-        assert ledger.record("c") == {}
+        assert ledger.record("c") is None
     assert list(path.parent.iterdir()) == [path]  # no log is left beside it
 
 
@@ -77,7 +80,7 @@ def test_what_is_unchanged_keeps_its_record(path):
         ledger.settle(touched, outcome(touched, "unchanged"), stands=anything)
         (row,) = ledger.rows()
         assert (row.status, row.token, row.digest) == ("done", "later", "d")
-        assert ledger.record("a")["status"] == "done"
+        assert ledger.record("a").status == "done"
 
 
 def test_names_are_given_once(path):
@@ -258,8 +261,45 @@ def test_a_record_that_is_no_json(path):
         ledger.settle(job("a"), outcome(job("a")), stands=anything)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE records SET record = '{'")
-    with Ledger(path) as ledger, pytest.raises(StorageError, match="no JSON"):
+    with Ledger(path) as ledger, pytest.raises(StorageError, match="a record cannot be read"):
         ledger.record("a")
+
+
+def test_a_ledger_of_the_former_version_is_read_as_it_is(path):
+    """Its records have no schema, its tables are the same; written again, they have one."""
+    with Ledger(path) as ledger:
+        claim(ledger, "a")
+        error = RecordedError("SourceError", "damaged")
+        found = (Unsupported("TensorFlow op Svd", 2),)
+        ledger.settle(job("a"), outcome(job("a"), error=error, unsupported=found), stands=anything)
+        (expected,) = ledger.rows_with_records()
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        ((text,),) = db.execute("SELECT record FROM records")
+        former = json.loads(text)
+        assert former.pop("schema") == SCHEMA
+        assert former["gaps"] == [{"what": "TensorFlow op Svd", "count": 2}]
+        db.execute("UPDATE records SET record = ?", (json.dumps(former),))
+    with Ledger(path) as ledger:
+        assert [*ledger.rows_with_records()] == [expected]
+        moved = replace(job("a"), source="/elsewhere/a", token="later")
+        claim(ledger, "a", since=ledger.latest)
+        ledger.settle(moved, outcome(moved, "unchanged"), stands=anything)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        ((text,),) = db.execute("SELECT record FROM records")
+    assert (json.loads(text)["schema"], json.loads(text)["source"]) == (SCHEMA, "/elsewhere/a")
+
+
+@pytest.mark.parametrize("text", [f'{{"schema": {SCHEMA + 1}}}', "[]", '{"steps": 7}', "null"])
+def test_a_record_of_a_newer_version_or_of_another_shape_is_refused(path, text):
+    with Ledger(path) as ledger:
+        claim(ledger, "a")
+        ledger.settle(job("a"), outcome(job("a")), stands=anything)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE records SET record = ?", (text,))
+    with Ledger(path) as ledger, pytest.raises(StorageError, match="a record cannot be") as e:
+        ledger.record("a")
+    assert e.value.exit_code == 6
+    assert ("Use the newer convert" in str(e.value)) == text.startswith('{"schema"')
 
 
 def test_another_programs_database(path):

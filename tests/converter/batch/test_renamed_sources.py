@@ -82,10 +82,10 @@ def test_what_the_ledger_says_of_a_moved_output(registry, tmp_path):
     assert "a.portable" not in told
     row, record = told["b.portable"]
     assert (row.status, row.source) == ("done", str(registry / "b.safetensors"))
-    assert record["moved_from"] == "a.portable"
-    assert record["output"] == str(tmp_path / "out/b.portable")
+    assert record.moved_from == "a.portable"
+    assert record.output == str(tmp_path / "out/b.portable")
     for key in ("verification", "source_digest", "weights_digest", "format", "seconds"):
-        assert record[key] == first[key]
+        assert getattr(record, key) == getattr(first, key)
     os.truncate(tmp_path / "out/b.portable/manifest.json", 7)
     assert list(batch(tmp_path)[0].harmed) == ["b.portable"]
     write(registry / "a.safetensors", 0)  # another one of the old name has its name again

@@ -1,6 +1,7 @@
 """MLflow as a destination, before a stand-in; live/mlflow/test_batch.py has the real one."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -8,7 +9,8 @@ from mlflow_stand_in import Server
 
 from converter.destinations import mlflow_model, mlflow_register
 from converter.destinations.catalog import open_destination
-from converter.jobs.job import Job, blank_record
+from converter.jobs.job import Job, new_record
+from converter.jobs.record import Record, RecordedVerification
 from converter.options import Options
 from converter.registries.entry import Staged
 from formats.errors import StorageError, UsageError
@@ -35,14 +37,15 @@ def publish(server, folder, source="models:/a/1", *, reached="cpu", name="a/1.po
     made.mkdir(parents=True, exist_ok=True)
     for file in ("model.onnx", "model.safetensors"):
         (made / file).write_bytes(b"x")
-    record = blank_record(job) | {"source_digest": "5e"}
-    record["verification"]["reached"] = reached
+    record = replace(
+        new_record(job), source_digest="5e", verification=RecordedVerification(reached)
+    )
     facts = {}
     if source.startswith("models:/"):
         _, model, version = source.split("/")
         facts = {"registry": "mlflow", "name": model, "version": version, "signature": SIGNATURE}
-    output = destination.publish(made, job, Staged(made, facts=facts), record)
-    return output, record
+    published = destination.publish(made, job, Staged(made, facts=facts), record)
+    return published.output, replace(record, warnings=published.warnings)
 
 
 def files_of(server, output):
@@ -58,7 +61,7 @@ def test_a_conversion_becomes_a_version_of_another_model(server, tmp_path):
     tags = server.versions[-1].tags
     assert tags["convert.source_uri"] == "models:/a/1"
     assert tags["convert.source_digest"] == "5e"
-    assert tags["convert.plan"] == record["plan"]
+    assert tags["convert.plan"] == record.plan
     assert tags["convert.verification"] == "passed"
     assert server.versions[0].tags == {"convert.portable": output}
     files = files_of(server, output)
@@ -69,10 +72,10 @@ def test_a_conversion_becomes_a_version_of_another_model(server, tmp_path):
     assert document["signature"] == SIGNATURE
     assert document["metadata"]["converted_from"] == "models:/a/1"
     harm = open_destination(TEMPLATE).harm
-    assert harm("a/1.portable", record | {"output": output}) == ""
-    other = record | {"output": output, "plan": "other"}
+    assert harm("a/1.portable", replace(record, output=output)) == ""
+    other = replace(record, output=output, plan="other")
     assert harm("", other) == "its tag convert.plan was changed"
-    assert harm("", record | {"output": "models:/a_portable/2"}) == "is gone"
+    assert harm("", replace(record, output="models:/a_portable/2")) == "is gone"
 
 
 def test_the_same_conversion_is_registered_once(server, tmp_path):
@@ -128,11 +131,11 @@ def test_aliases_move_after_verification_alone(server, tmp_path):
         name="a_portable", aliases={}, tags={"convert.of": "a"})).aliases  # fmt: skip
     for reached, more in (("weights", {}), ("none", {}), ("cpu", {"require": "device"})):
         _, record = publish(server, tmp_path, reached=reached, **more)
-        assert "champion was not moved" in record["warnings"][0]
+        assert "champion was not moved" in record.warnings[0]
         assert aliases == {}
     first = len([v for v in server.versions if v.name == "a_portable"])
     _, record = publish(server, tmp_path, reached="weights", require="weights")
-    assert (aliases, record["warnings"]) == ({"champion": str(first + 1)}, [])
+    assert (aliases, record.warnings) == ({"champion": str(first + 1)}, ())
     # What was registered before it was verified has become good.
     output, _ = publish(server, tmp_path, reached="cpu")
     assert output == "models:/a_portable/1"
@@ -164,15 +167,14 @@ def test_a_lost_ledger_is_told_by_tags(server, tmp_path):
     output, record = publish(server, tmp_path)
     publish(server, tmp_path, "/data/x.h5", name="team/x.portable")
     notes = [*open_destination(TEMPLATE).recall(frozenset())]
-    assert [(n["name"], n["source"], n["token"]) for n in notes] == [
+    assert [(n.name, n.source, n.token) for n in notes] == [
         ("a/1.portable", "models:/a/1", "then"),
         ("team/x.portable", "/data/x.h5", "then"),
     ]
-    kept = notes[0]["record"]
-    assert kept.keys() == record.keys()
-    for key in ("plan", "source_digest", "to"):
-        assert kept[key] == record[key]
-    assert kept["output"] == output
+    kept = notes[0].record
+    for field in ("plan", "source_digest", "to"):
+        assert getattr(kept, field) == getattr(record, field)
+    assert kept.output == output
     assert len([*open_destination(TEMPLATE).recall(frozenset({"a/1.portable"}))]) == 1
     assert [*open_destination("models:/{name}_other").recall(frozenset())] == []
 
@@ -199,9 +201,10 @@ def test_without_a_graph_there_are_weights_alone(server, tmp_path):
     job = Job("models:/a/1", "a/1.safetensors", TEMPLATE, Options(to="safetensors"))
     made = destination.local(job.name, tmp_path)
     made.write_bytes(b"weights")
-    record = blank_record(job) | {"source_digest": "5e"}
+    record = replace(new_record(job), source_digest="5e")
     facts = {"registry": "mlflow", "name": "a", "version": "1"}
-    files = files_of(server, destination.publish(made, job, Staged(made, facts=facts), record))
+    published = destination.publish(made, job, Staged(made, facts=facts), record)
+    files = files_of(server, published.output)
     assert files["model.safetensors"] == b"weights"
     document = yaml.safe_load(files["MLmodel"])
     assert list(document["flavors"]) == ["model_convert"]
@@ -216,7 +219,7 @@ def test_a_bundle_is_tagged_with_its_own_digest(server, tmp_path):
     made.mkdir()
     digest = {"algorithm": "sha256", "value": "ab"}
     (made / "manifest.json").write_text(json.dumps({"digest": digest}))
-    record = blank_record(job) | {"source_digest": "5e"}
+    record = replace(new_record(job), source_digest="5e")
     facts = {"registry": "mlflow", "name": "a", "version": "1"}
     destination.publish(made, job, Staged(made, facts=facts), record)
     assert server.versions[-1].tags["convert.digest"] == "sha256:ab"
@@ -243,7 +246,7 @@ def test_a_source_is_not_converted_into_itself(server, tmp_path):
     made.mkdir()
     facts = {"registry": "mlflow", "name": "a", "version": "1"}
     with pytest.raises(UsageError, match="own model"):
-        destination.publish(made, job, Staged(made, facts=facts), blank_record(job))
+        destination.publish(made, job, Staged(made, facts=facts), new_record(job))
     assert len(server.versions) == 1
 
 
@@ -257,13 +260,14 @@ def test_failures_are_storage_errors(server, tmp_path):
     assert len(server.versions) == 2
     server.failing = {"search_model_versions"}
     with pytest.raises(StorageError):
-        open_destination(TEMPLATE).harm("", {"output": "models:/a_portable/1"})
+        open_destination(TEMPLATE).harm("", Record("", "", output="models:/a_portable/1"))
 
 
 def test_a_signature_whose_inputs_were_replaced_is_not_the_output_s(tmp_path):
     staged = Staged(tmp_path, facts={"signature": SIGNATURE})
-    record = blank_record(Job("models:/a/1", "a", TEMPLATE, Options(), token="then"))
+    record = new_record(Job("models:/a/1", "a", TEMPLATE, Options(), token="then"))
     for change, kept in (("wrapper module", True), ("serialized tf.Example as input", False)):
-        record["normalisations"] = [{"name": change, "count": 1, "detail": ""}]
-        mlflow_model.describe(tmp_path, staged, record | {"source_digest": "5e"}, {})
+        changes = ({"name": change, "count": 1, "detail": ""},)
+        changed = replace(record, normalisations=changes, source_digest="5e")
+        mlflow_model.describe(tmp_path, staged, changed, {})
         assert ("signature" in yaml.safe_load((tmp_path / "MLmodel").read_text())) is kept

@@ -49,7 +49,7 @@ def run(source, ledger, options=PORTABLE, out="s3://b/out", **more):
 def test_a_batch_into_a_store_is_one_into_a_folder(files, models, tmp_path):
     _, outcomes, summary = run(models, tmp_path / "l")
     assert summary.exit_code == 0
-    assert {o.record["output"] for o in outcomes.values()} == {
+    assert {o.record.output for o in outcomes.values()} == {
         "s3://b/out/a.portable",
         "s3://b/out/b.portable",
     }
@@ -173,7 +173,7 @@ def test_what_is_the_users_stays(files, models, tmp_path):
     files["b/out/a.portable"] = b"mine"
     _, outcomes, summary = run(models, tmp_path / "l")
     assert outcomes["a.portable"].exit_code == 2
-    assert "exists" in outcomes["a.portable"].record["error"]["message"]
+    assert "exists" in outcomes["a.portable"].record.error.message
     assert files["b/out/a.portable"] == b"mine"
     assert summary.exit_code == 2
     run(models, tmp_path / "l2", Options(verify="weights", overwrite=True))

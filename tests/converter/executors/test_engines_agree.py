@@ -38,7 +38,7 @@ def records(engine, folder):
         if p.is_file() and p.name != "manifest.json"  # it has the time
     }
     out.rename(folder / f"out-{engine}")
-    return [_plain(found[job.name].record) for job in jobs], written
+    return [_plain(found[job.name].record.to_json()) for job in jobs], written
 
 
 def _plain(record):
@@ -70,6 +70,6 @@ def test_children_import_nothing_of_ours(tmp_path, monkeypatch, to):
     with Processes(Settings(1, tmp_path), "planted:watched_work") as executor:
         for outcome in executor.run(jobs):
             assert outcome.status == "done"
-            assert outcome.record["imported"] == []
-            assert outcome.record["server_threads"] == 1
-            assert outcome.record["foreign"] == []
+            assert outcome.record.published["imported"] == []
+            assert outcome.record.published["server_threads"] == 1
+            assert outcome.record.published["foreign"] == []

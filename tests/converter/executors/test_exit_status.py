@@ -75,7 +75,7 @@ def test_killed_by_others(tmp_path, ends, retries, status):
         assert bool(executor._suspects) != is_last
         executor._suspects.clear()
     assert (outcome.status, outcome.exit_code) == (status, 7)
-    assert outcome.record["attempts"] == len(ends)
+    assert outcome.record.attempts == len(ends)
 
 
 def test_a_damaged_answer_is_a_crash(tmp_path):

@@ -58,9 +58,9 @@ def run(scratch, *jobs, retries=2, at_once=2):
 
 
 def message(outcome):
-    assert outcome.record["status"] == outcome.status
-    assert outcome.record["exit_code"] == outcome.exit_code
-    return outcome.record["error"]["message"]
+    assert outcome.record.status == outcome.status
+    assert outcome.record.exit_code == outcome.exit_code
+    return outcome.record.error.message
 
 
 def wait_until(condition, seconds=120.0):
@@ -102,13 +102,13 @@ def test_many_with_bad_ones_among_them(scratch):
     outcomes = run(scratch, *jobs, at_once=4)
     for n, outcome in enumerate(outcomes):
         if n not in places:
-            assert (outcome.status, outcome.record["found"]) == ("done", str(n))
+            assert (outcome.status, outcome.record.published["found"]) == ("done", str(n))
             continue
         source, status, code, said = places[n]
         assert (outcome.source, outcome.status, outcome.exit_code) == (source, status, code)
         assert re.search(said, message(outcome)), (source, message(outcome))
         tries = (3,) if source in ("kill", "group") else (1, 2) if status == "crashed" else (1,)
-        assert outcome.record["attempts"] in tries  # a crash behind other jobs is looked at alone
+        assert outcome.record.attempts in tries  # a crash behind other jobs is looked at alone
 
 
 def test_timeouts(scratch):
@@ -122,7 +122,7 @@ def test_timeouts(scratch):
         assert (outcome.status, outcome.exit_code) == ("timeout", 7)
         said = message(outcome)
         assert "took longer than 0.5 s and was stopped" in said
-        assert outcome.record["seconds"] >= 0.5
+        assert outcome.record.seconds >= 0.5
         if source in ("hang", "deaf"):
             assert f", in _{source} (" in said
 
@@ -161,8 +161,8 @@ def test_memory(scratch):
 def test_nothing_passes_from_job_to_job(scratch):
     with Processes(Settings(1, scratch), TASK, preloads=False) as executor:
         before, _, after = executor.run([job("state", 0), job("vandal", 1), job("state", 2)])
-    assert before.record["found"] == after.record["found"]
-    found = before.record["found"]
+    assert before.record.published["found"] == after.record.published["found"]
+    found = before.record.published["found"]
     assert found["planted"] is found["vandal"] is found["blas"] is None
     assert found["threads"] == 1
     assert found["fds"][:3] == [0, 1, 2]
@@ -175,7 +175,7 @@ def test_small_jobs_share_a_child_that_is_as_it_was(scratch):
     """Whoever changes its process, opens files or takes long is the last one in it."""
     sources = [*(f"pid {n}" for n in range(5)), "open_file", "pid 5", "long 0.6", "pid 6", "pid 7"]
     with Processes(Settings(1, scratch), TASK, preloads=False) as executor:
-        found = [o.record["found"] for o in executor.run(map(job, sources))]
+        found = [o.record.published["found"] for o in executor.run(map(job, sources))]
     before, between, after = set(found[:6]), set(found[6:8]), set(found[8:])
     assert not (before & between | between & after | before & after)
     assert len(before) < 6  # where the machine is busy, a small job takes long now and then
@@ -188,18 +188,18 @@ def test_a_crash_behind_other_jobs_is_looked_at_alone(scratch):
             key=lambda o: ["pid 0", "segv", "crash_behind_others"].index(o.source),
         )
     assert (good.status, bad.status, spoilt.status) == ("done", "crashed", "done")
-    assert bad.record["attempts"] == 2
+    assert bad.record.attempts == 2
     assert "SIGSEGV" in message(bad)
     with Processes(Settings(1, scratch), TASK, preloads=False) as executor:
         *_, last = executor.run(map(job, ["pid 0", "crash_behind_others"]))
-    assert (last.status, last.record["attempts"]) == ("done", 2)
+    assert (last.status, last.record.attempts) == ("done", 2)
 
 
 def test_what_a_job_printed_is_not_the_next_ones_last_words(scratch):
     jobs = [*(job(f"chatter {n}") for n in range(20)), job("hang", seconds=0.3)]
     with Processes(Settings(1, scratch), TASK, preloads=False) as executor:
         *before, last = executor.run(jobs)
-    assert len({o.record["found"] for o in before}) < len(before)
+    assert len({o.record.published["found"] for o in before}) < len(before)
     assert last.status == "timeout"
     assert "chatter" not in message(last)
 
@@ -212,7 +212,7 @@ def test_what_they_print_is_nobodys(scratch, capfd):
 
 def test_large_answers(scratch):
     first, *others = run(scratch, job(f"large {20 * MIB}"), *(job(f"fine {n}") for n in range(20)))
-    assert len(first.record["found"]) == 20 * MIB
+    assert len(first.record.published["found"]) == 20 * MIB
     assert all(o.status == "done" for o in others)
 
 
@@ -222,7 +222,7 @@ def test_large_answers(scratch):
 def test_killed_once_is_tried_again(scratch, tmp_path):
     found = run(scratch, job(f"kill_once {tmp_path / 'mark'}"), job("fine x"))
     assert [o.status for o in found] == ["done", "done"]
-    assert [o.record["attempts"] for o in found] == [2, 1]
+    assert [o.record.attempts for o in found] == [2, 1]
 
 
 def test_killed_and_not_tried_again_is_lost(scratch):
@@ -234,8 +234,8 @@ def test_a_server_that_dies_costs_only_who_kills_it(scratch):
     jobs = [job("sleep 0.1") for _ in range(6)] + [job("kill_server")] + [job("sleep 0.1")] * 6
     found = run(scratch, *jobs, at_once=4)
     assert [o.status for o in found] == ["done"] * 6 + ["lost"] + ["done"] * 6
-    assert found[6].record["attempts"] == 3
-    assert max(o.record["attempts"] for o in found if o.status == "done") == 2
+    assert found[6].record.attempts == 3
+    assert max(o.record.attempts for o in found if o.status == "done") == 2
 
 
 def test_a_server_killed_from_outside(scratch, tmp_path):
@@ -262,7 +262,7 @@ def test_a_server_killed_from_outside(scratch, tmp_path):
         killer.join()
     assert len(ended) == 2
     assert {o.status for o in found.values()} == {"done"}
-    assert [found[f"out{n}"].record["attempts"] for n in range(9)] == [2, 2] + [1] * 7
+    assert [found[f"out{n}"].record.attempts for n in range(9)] == [2, 2] + [1] * 7
 
 
 DRIVER = """
@@ -330,7 +330,7 @@ def test_fewer_files_than_it_takes(scratch):
         for files in (24, 9)
     )  # fmt: skip
     assert few.returncode == 0, few.stderr
-    assert few.stdout.count("'status': 'done'") == 30
+    assert few.stdout.count("status='done', exit_code=0, record=") == 30
     assert none.returncode
     assert "DependencyError" in none.stderr
     assert "cannot be run: Too many open files" in none.stderr

@@ -160,20 +160,20 @@ def test_a_node_keeps_its_fork_server_from_job_to_job(node):
     begun, outcome = convert(JOB)
     assert begun.host
     assert not begun.sees_source
-    assert (outcome.status, outcome.record["found"]) == ("done", "a")
+    assert (outcome.status, outcome.record.published["found"]) == ("done", "a")
     assert not list(node.iterdir())
     server = ray_node.STATION._executor._server
     assert convert(replace(JOB, source="segv"))[1].status == "crashed"
-    assert convert(replace(JOB, source="fine b"))[1].record["found"] == "b"
+    assert convert(replace(JOB, source="fine b"))[1].record.published["found"] == "b"
     assert ray_node.STATION._executor._server is server
 
 
 def test_a_node_hides_gpus_from_jobs_that_have_none(node, monkeypatch):
     job = replace(JOB, source="variable CUDA_VISIBLE_DEVICES")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    assert convert(job)[1].record["found"] == "-1"
+    assert convert(job)[1].record.published["found"] == "-1"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
-    assert convert(job, has_gpu=True)[1].record["found"] == "3"
+    assert convert(job, has_gpu=True)[1].record.published["found"] == "3"
 
 
 def test_a_sweep_removes_what_the_dead_left_and_nothing_else(node):

@@ -9,7 +9,8 @@ from repository import FIXTURES
 from safetensors.numpy import load_file
 
 from converter.executors.worker import work
-from converter.jobs.job import Job, blank_record
+from converter.jobs.job import Job, new_record
+from converter.jobs.record import Record
 from converter.options import Options
 
 
@@ -19,14 +20,15 @@ def recorded(source, tmp_path, **options):
     )
     (tmp_path / "out").mkdir(exist_ok=True)
     outcome = work(job, tmp_path)
-    assert [*outcome.record] == [*blank_record(job)]  # every key, in the order of all records
-    assert json.loads(json.dumps(outcome.record, allow_nan=False)) == outcome.record
+    record = outcome.record.to_json()
+    assert [*record] == [*new_record(job).to_json()]  # every key, in the order of all records
+    assert Record.from_json(json.loads(json.dumps(record, allow_nan=False))) == outcome.record
     assert pickle.loads(pickle.dumps(outcome)) == outcome
-    assert (outcome.record["status"], outcome.record["exit_code"]) == (
+    assert (outcome.record.status, outcome.record.exit_code) == (
         outcome.status,
         outcome.exit_code,
     )
-    return outcome.record
+    return record
 
 
 def test_of_a_good_model_its_graph_and_its_digests(tmp_path):

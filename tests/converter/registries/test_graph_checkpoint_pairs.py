@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_converted_apart_and_says_why(folder, tmp_path, che
     put(folder, "model.ckpt", like=checkpoint)
     assert look(folder) == ({"graph.pb": "", "model.ckpt": ""}, {})
     _, outcomes = run(folder, tmp_path)
-    warnings = outcomes["graph.portable"].record["warnings"]
+    warnings = outcomes["graph.portable"].record.warnings
     assert warnings == [f"no checkpoint beside it fits: model.ckpt {why}"]
     assert {o.status for o in outcomes.values()} == {"done"}
 
@@ -183,7 +183,7 @@ def test_from_a_store(folder, tmp_path, monkeypatch):
             ("s3://b/in/graph.pb", "s3://b/in/model.ckpt")
         ]
         (outcome,) = (e.outcome for e in events if isinstance(e, Finished))
-        assert outcome.status == "done", outcome.record["error"]
+        assert outcome.status == "done", outcome.record.error
     run(folder, tmp_path)
     for name in ("model.onnx", "model.safetensors"):
         far, near = (tmp_path / place / "graph.portable" / name for place in ("far", "out"))

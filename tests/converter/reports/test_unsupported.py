@@ -3,13 +3,14 @@
 from itertools import permutations
 from random import Random
 
+from converter.jobs.record import Unsupported
 from converter.reports.unsupported import Gaps
 
 
 def of(*models):
     found = Gaps()
     for model in models:
-        found.add([{"what": what, "count": 2} for what in model])
+        found.add([Unsupported(what, 2) for what in model])
     return found
 
 
@@ -28,7 +29,7 @@ def test_without_gaps_there_is_nothing():
 
 def test_a_gap_that_one_model_has_twice_blocks_one_model():
     found = Gaps()
-    found.add([{"what": "a", "count": 2}, {"what": "a", "count": 3}])
+    found.add([Unsupported("a", 2), Unsupported("a", 3)])
     (gap,) = found.ranked()
     assert (gap.models, gap.count, gap.unblocked) == (1, 5, 1)
 

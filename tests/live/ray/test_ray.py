@@ -295,16 +295,16 @@ ENDS = [
 def test_names_how_a_job_ended(mixed, name, status, code, attempts, said):
     outcome = mixed[name]
     record = outcome.record
-    assert (outcome.status, outcome.exit_code) == (status, code), record["error"]
-    assert (record["status"], record["exit_code"], record["attempts"]) == (status, code, attempts)
+    assert (outcome.status, outcome.exit_code) == (status, code), record.error
+    assert (record.status, record.exit_code, record.attempts) == (status, code, attempts)
     if said:
-        assert said in record["error"]["message"]
+        assert said in record.error.message
     else:
-        assert record["error"] is None
+        assert record.error is None
 
 
 def test_gives_parts_of_gpus_and_hides_them_from_others(mixed):
-    found = {name: outcome.record.get("found") for name, outcome in mixed.items()}
+    found = {name: outcome.record.published.get("found") for name, outcome in mixed.items()}
     assert found["gpu"] in {"0", "1", "2", "3"}
     assert found["no gpu"] == "-1"
     assert len(found["two gpus"].split(",")) == 2
@@ -326,7 +326,7 @@ def test_goes_on_without_a_node_that_is_taken_away(cluster, scratch, tmp_path):
         found = run(cluster, scratch, jobs, remove)
     finally:
         cluster.tell("add")
-    assert [(o.status, o.record["attempts"]) for o in found] == [("done", 2), ("done", 2)]
+    assert [(o.status, o.record.attempts) for o in found] == [("done", 2), ("done", 2)]
 
 
 # -- what a cluster cannot do ----------------------------------------------------------------------
