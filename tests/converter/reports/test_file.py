@@ -111,7 +111,7 @@ def test_links_in_circles_are_replaced(tmp_path, suffix):
         ("report.txt", UsageError, r"expected a file ending in \.jsonl, \.html, \.xml"),
         ("report", UsageError, "expected a file ending in"),
         ("folder.html", UsageError, "is a folder"),
-        ("nowhere/report.html", StorageError, "no such folder"),
+        ("nowhere/report.html", StorageError, "no folder that exists"),
     ],
 )
 def test_where_no_report_can_stand_is_said_before_the_batch(tmp_path, name, kind, said):
