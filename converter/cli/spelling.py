@@ -3,7 +3,7 @@
 import re
 from functools import cache
 
-from converter.cli.batch import REQUEST
+from converter.cli.batch_parameters import REQUEST
 from converter.cli.parameters import ROWS
 
 # Options of single commands, which no table has.

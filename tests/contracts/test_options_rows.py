@@ -7,7 +7,7 @@ import pytest
 
 from converter.batch.request import Request
 from converter.cli import app
-from converter.cli.batch import REQUEST, make_request
+from converter.cli.batch_parameters import REQUEST, make_request
 from converter.cli.parameters import ROWS, field_of, make_options, rows_of
 from converter.options import Arch, Comparison, Options
 

@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_converted_apart_and_says_why(folder, tmp_path, che
     assert look(folder) == ({"graph.pb": "", "model.ckpt": ""}, {})
     _, outcomes = run(folder, tmp_path)
     warnings = outcomes["graph.portable"].record.warnings
-    assert warnings == [f"no checkpoint beside it fits: model.ckpt {why}"]
+    assert warnings == (f"no checkpoint beside it fits: model.ckpt {why}",)
     assert {o.status for o in outcomes.values()} == {"done"}
 
 

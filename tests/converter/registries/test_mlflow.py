@@ -290,7 +290,7 @@ def test_a_server_that_goes_away_is_not_asked_for_ever(server):
     with pytest.raises(StorageError):
         found("models:/")
     asked = [call for call in server.calls if call[0] == "get_model_version_download_uri"]
-    assert len(asked) < 60
+    assert len(asked) < 100  # several are under way when the first one fails
 
 
 def test_waiting_is_short_unless_the_user_says_otherwise(server, monkeypatch):
