@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from converter.cli.rows import Fields, Row, below, top
+from converter.write.catalog import list_targets
 from formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ NAMES, NAME, FLAG, PATH = list[str] | None, str | None, bool, Path | None
 # fmt: off
 ROWS: tuple[Row, ...] = (
     Row("to", "--to", str, metavar="TARGET", default="portable", commands=BOTH,
-        help="portable, safetensors, onnx, keras, savedmodel, torch, torchscript, pt2 or triton."),
+        help=f"{list_targets()}."),
     Row("device", "--device", NAME, metavar="DEV", commands=BOTH,
         help="Device of the output: cpu, cuda, cuda:1, mps, …; of a SavedModel none (default), cpu, GPU:1, or a full name."),
     Row("device", "--device", NAME, metavar="DEV", commands=("verify",),

@@ -2,6 +2,8 @@
 
 To add a target: a module of this package with ``plan(bundle, graphs, artifact, options) -> Plan``
 (see `converter.write.plan`), and one row here. Nothing else in the project lists targets.
+
+``--help`` reads this table, so what it does not need is imported where it is used.
 """
 
 from collections.abc import Sequence
@@ -9,15 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from converter.devices import names
-from converter.options import Options, check, check_choice
-from formats.artifact import Artifact
-from formats.core.bundle import Bundle
-from formats.errors import UsageError
-
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
+    from converter.options import Options
     from converter.write.plan import Plan
+    from formats.artifact import Artifact
+    from formats.core.bundle import Bundle
 
 DEFAULT = "portable"
 # What only some targets take, each with the default that says nothing.
@@ -73,7 +72,7 @@ class Target(NamedTuple):
         )
 
     def plan(
-        self, bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
+        self, bundle: "Bundle", graphs: "Sequence[Graph]", artifact: "Artifact", options: "Options"
     ) -> "Plan":
         """Decide what becomes of every part of the source; no weight is read.
 
@@ -97,6 +96,8 @@ class Target(NamedTuple):
         Raises:
             UsageError: It names no device of this target.
         """
+        from converter.devices import names
+
         if self.parse_device:
             getattr(names, self.parse_device)(device)
 
@@ -141,17 +142,25 @@ TARGETS = (
 _BY_ID = {row.id: row for row in TARGETS}
 
 
+def list_targets() -> str:
+    """Return the ids of all targets, for people."""
+    *some, last = _BY_ID
+    return f"{', '.join(some)} or {last}"
+
+
 def find_target(name: str) -> Target:
     """Return the row of a target.
 
     Raises:
         UsageError: There is none of that name; the message lists them, and a near match.
     """
+    from converter.options import check_choice
+
     check_choice("to", name, _BY_ID)
     return _BY_ID[name]
 
 
-def check_options(options: Options) -> Target:
+def check_options(options: "Options") -> Target:
     """Return the target that options name, and check them, alone and against the target.
 
     Raises:
@@ -159,6 +168,9 @@ def check_options(options: Options) -> Target:
             not take one, or misses one.
         UnsupportedError: ``opset`` is none that is written.
     """
+    from converter.options import check
+    from formats.errors import UsageError
+
     target = find_target(options.to)
     check(options)
     for name, default in SPECIFIC.items():

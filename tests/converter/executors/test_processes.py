@@ -15,7 +15,7 @@ from repository import SUPPORT
 
 from converter.executors.engine import Settings
 from converter.executors.process_monitor import is_alive
-from converter.executors.processes import Processes
+from converter.executors.processes import Processes, Try
 from converter.jobs.job import Job, Needs
 from converter.options import Options
 from formats.errors import DependencyError, StorageError
@@ -346,3 +346,13 @@ def test_a_server_that_cannot_begin(scratch):
     missing = scratch / "nowhere"
     with Processes(Settings(1, missing), TASK) as executor, pytest.raises(StorageError):
         list(executor.run([job("fine x")]))
+
+
+def test_a_job_that_may_have_published_is_tried_again_with_overwrite(scratch):
+    """A child may publish before the news of its beginning is heard, and the server die then."""
+    executor = Processes(Settings(2, scratch), TASK, preloads=False)
+    begun, waiting = Try(job("fine")), Try(job("fine"))
+    executor._sent = dict(enumerate([begun, Try(job("fine")), waiting]))
+    assert not list(executor._lost("the server is gone"))
+    assert [one.job.options.overwrite for one in executor._suspects] == [True, True]
+    assert [one.job.options.overwrite for one in executor._again] == [False]

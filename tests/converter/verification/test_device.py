@@ -109,7 +109,7 @@ def test_all_four_agree(verified):
 )
 def test_what_is_planted_in_the_converted_model_is_caught(verified, fault, said):
     report = verified(fault)
-    assert (report.status, report.reached) == ("failed", None)
+    assert (report.status, report.reached) == ("failed", "none")
     assert report.reason.startswith("on cuda:0: ")
     assert said in report.reason
 
