@@ -11,8 +11,8 @@ class Step(NamedTuple):
     """A step that is done.
 
     Attributes:
-        name: ``detected``, ``read``, ``normalised``, ``lowered``, ``left out``, ``warning``,
-            ``written``, ``verified`` or ``planned``.
+        name: ``detected``, ``read``, ``renamed``, ``normalised``, ``lowered``, ``left out``,
+            ``warning``, ``written``, ``verified`` or ``planned``.
         text: Its result in words.
         seconds: How long it took, where that matters.
     """

@@ -15,7 +15,7 @@ from converter.events import Compared, Lowered, Opened, Progress, Step
 from converter.filesystem.atomic_output import check_target, publish, staging, sync_tree
 from converter.graphs import describe_graph, graph_facts, lower_optional, lower_required
 from converter.normalise.groups import select_groups
-from converter.normalise.prefixes import strip_prefixes
+from converter.normalise.prefixes import REMOVED, strip_prefixes
 from converter.notebook import render_table
 from converter.options import Options
 from converter.reading import read_steps
@@ -25,7 +25,7 @@ from converter.write import catalog as targets
 from converter.write.output_path import check_apart, default_output, settle_output
 from converter.write.plan import Digests
 from formats.artifact import Artifact
-from formats.core.bundle import Bundle, LeftOut
+from formats.core.bundle import Bundle, LeftOut, Normalisation
 from formats.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -172,9 +172,16 @@ def _describe(
         yield Step("warning", warning)
     yield Lowered([graph_facts(graph) for graph in graphs], about)
     for change in about.normalisations:
-        yield Step("normalised", f"{change.name}: {change.count}, {change.detail}")
+        yield _describe_change(change)
     if about.left_out:
         yield Step("left out", _describe_left_out(about.left_out))
+
+
+def _describe_change(change: Normalisation) -> Step:
+    if change.detail == REMOVED:
+        prefix = change.name.partition(" ")[2].removesuffix(".")
+        return Step("renamed", f"{change.count} tensors: removed `{prefix}.` from their names")
+    return Step("normalised", f"{change.name}: {change.count}, {change.detail}")
 
 
 def _describe_left_out(entries: Sequence[LeftOut]) -> str:

@@ -20,6 +20,7 @@ from itertools import takewhile
 from formats.core.bundle import Bundle, Normalisation
 from formats.errors import UsageError
 
+REMOVED = "taken off the names of tensors"  # as manifests say it
 LIGHTNING = "pytorch-lightning_version"
 ANYWHERE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 # Keys under which training scripts keep the model's state dict.
@@ -97,7 +98,7 @@ class _Renaming:
             reason = "kept: without it, two names would be equal"
             self.changes.append(Normalisation(what, 0, reason))
             return False
-        self.changes.append(Normalisation(what, count, "taken off the names of tensors"))
+        self.changes.append(Normalisation(what, count, REMOVED))
         self.current = new
         return True
 

@@ -26,7 +26,7 @@ COLUMNS = (
 )  # fmt: skip
 INTERNED = ("outcome", "failure", "format", "made", "verified", "devices", "gaps")
 # Steps that the details show elsewhere.
-SHOWN_ELSEWHERE = ("warning", "normalised", "left out")
+SHOWN_ELSEWHERE = ("warning", "normalised", "renamed", "left out")
 
 
 @dataclass(slots=True)

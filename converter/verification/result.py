@@ -133,12 +133,13 @@ class Verification:
         weights = self.weights
         reason = "--verify none" if tensors else "there are no tensors"
         passed = "the output was read again and compared bit for bit with the source"
+        status = "not run" if weights is None else "failed" if weights.different else "passed"
         reports = {name: _without_time(report.plain()) for name, report in self.graphs.items()}
         first, *others = signatures or ("",)
         return {
             "reached": self.level,
             "weights": {
-                "status": "not run" if weights is None else "passed",
+                "status": status,
                 "detail": reason if weights is None else passed,
                 "tensors": 0 if weights is None else weights.tensors,
                 "bytes": 0 if weights is None else weights.nbytes,

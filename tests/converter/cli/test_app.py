@@ -115,7 +115,7 @@ def test_defaults_come_from_a_file_and_give_way_to_options(source, tmp_path):
     assert run(source, "--out", "b.st", cwd=tmp_path).stdout == "b.st\n"
     (tmp_path / "c.toml").write_text('strip-prefix = "module."\ninclude = ["optimizer"]\n')
     done = run(source, "--config", "c.toml", "-o", "c", cwd=tmp_path)
-    assert "70, taken off" in done.stderr
+    assert "70 tensors: removed `module.`" in done.stderr
     (tmp_path / "d.toml").write_text('atol = ["a:1e-3", "0.5"]\nrtol = ["much"]\n')
     done = run(source, "--config", "d.toml", "-o", "d", cwd=tmp_path)
     assert (done.returncode, "--rtol much" in done.stderr) == (2, True)  # each is an option
