@@ -179,7 +179,7 @@ def _describe(
 
 def _describe_change(change: Normalisation) -> Step:
     if change.detail == REMOVED:
-        prefix = change.name.partition(" ")[2].removesuffix(".")
+        prefix = change.name.partition(" ")[2].strip("'\"").removesuffix(".")
         return Step("renamed", f"{change.count} tensors: removed `{prefix}.` from their names")
     return Step("normalised", f"{change.name}: {change.count}, {change.detail}")
 
