@@ -16,6 +16,7 @@ from converter.verification.bundle_check import check_folder, verified_level
 from converter.verification.report import DeviceReport, DeviceRun, GraphReport, graph_level
 from converter.verification.result import Verification, Weights, reached_level
 from converter.verification.verify import exit_code
+from formats.errors import ConvertError
 
 
 def on_device(status):
@@ -158,3 +159,29 @@ def test_a_written_bundle_and_its_record_have_the_level_of_the_conversion(tmp_pa
     (checked,) = check_folder(tmp_path / "out", None)
     assert done.verification.level == verify
     assert manifest["verification"]["reached"] == checked.reached == verify
+
+
+@pytest.mark.parametrize(
+    ("verify", "require", "weights", "graphs", "said"),
+    [
+        ("auto", None, "not compared", ("not run",), ""),
+        ("weights", None, "not compared", (), ""),
+        ("weights", "weights", "not compared", (), "nothing was compared"),
+        ("auto", "weights", "no tensors", (), "nothing was compared"),
+        ("auto", "weights", "not compared", ("cpu",), ""),
+        ("auto", "cpu", "equal", (), "as far as 'weights', and 'cpu' was asked for"),
+        ("cpu", None, "equal", ("cpu",), ""),
+        ("cpu", None, "equal", ("cpu", "not run"), "the graph was not compared"),
+        ("auto", "cpu", "equal", ("not run", "cpu"), "the graph was not compared"),
+        ("auto", "device", "equal", ("device", "device"), ""),
+        ("device", None, "equal", ("device", "no device"), "was not verified, as was asked"),
+    ],
+)
+def test_less_than_was_asked_for_is_an_error(verify, require, weights, graphs, said):
+    options = Options(verify=verify, require=require, device="cuda:0")
+    found = verification(weights, graphs)
+    if not said:
+        found.check(options)
+        return
+    with pytest.raises(ConvertError, match=said):
+        found.check(options)
