@@ -20,11 +20,7 @@ from pathlib import Path
 import numpy as np
 
 JOBS = 2
-# Of a record: what was found, made and proven, which no kill may change.
-LASTING = (
-    "source", "name", "plan", "to", "exit_code", "error", "format", "source_digest",
-    "weights_digest", "tensors", "weight_bytes", "gaps", "findings", "graphs", "verification",
-)  # fmt: skip
+TIMES = {"seconds", "started", "attempts", "host", "output", "steps"}  # that no two runs share
 
 
 def write_safetensors(path, seed, size=64):
@@ -88,18 +84,18 @@ class Place:
         }
 
     def rows(self):
-        """Return the ledger's rows by name, as far as no two runs may differ."""
+        """Return the ledger's rows by name, with nothing of times in them."""
         with closing(sqlite3.connect(self.ledger)) as db:
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             rows = db.execute(
-                "SELECT name, source, plan, token, digest, status, exit_code, error, record"
-                " FROM outputs JOIN records USING(name)"
+                "SELECT name, source, plan, token, digest, status, exit_code, error, ours, boot,"
+                " record FROM outputs JOIN records USING(name)"
             ).fetchall()
             assert db.execute("SELECT * FROM claims").fetchall() == []
             assert db.execute("SELECT * FROM drivers").fetchall() == []
         known = {}
         for name, *row, record in rows:
-            told = {k: json.loads(record)[k] for k in LASTING}
+            told = {k: v for k, v in json.loads(record).items() if k not in TIMES}
             known[name] = (*row, told)
         return known
 
