@@ -1,4 +1,4 @@
-"""Any model artifact, as exact, portable weights and graphs, without its framework.
+"""Convert model artifacts to exact, portable weights and graphs, without their frameworks.
 
 >>> import converter
 >>> result = converter.convert("model.pt", out="model.portable")  # doctest: +SKIP
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-# Importing the package costs nothing; each name imports its module when it is first used.
+# Names are imported lazily: each imports its module on first use.
 _HOMES = {
     "converter.api": ("convert", "convert_many", "diagnose", "diff", "inspect", "read", "verify"),
     "converter.options": ("Arch", "Comparison", "Options"),

@@ -1,4 +1,4 @@
-"""``python -m converter`` is ``convert``."""
+"""Run the ``convert`` command as ``python -m converter``."""
 
 from converter.cli import main
 

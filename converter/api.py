@@ -1,4 +1,4 @@
-"""The Python API: keywords for what `Options` holds, and references wherever paths are taken."""
+"""The Python API: `Options` as keywords; references are accepted wherever paths are."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,7 +56,7 @@ def as_trusted(given: "Iterable[Trusted | str] | str | None") -> tuple[Trusted, 
     """Return trusted modules; strings are ``MODULE`` or ``MODULE=PATH``.
 
     Raises:
-        UsageError: A string is malformed, or names a file that is not there.
+        UsageError: A string is malformed, or names a file that does not exist.
     """
     return tuple(
         module
@@ -65,7 +65,7 @@ def as_trusted(given: "Iterable[Trusted | str] | str | None") -> tuple[Trusted, 
     )
 
 
-# How keywords become fields of `Options`, where they may be given in shorter forms.
+# Parsers of keywords that accept shorter forms than the fields of `Options`.
 FIELDS: Mapping[str, Callable[[Any], object]] = {
     "inputs": as_inputs,
     "include": as_names,
@@ -75,7 +75,7 @@ FIELDS: Mapping[str, Callable[[Any], object]] = {
 
 
 def merge_options(options: Options | None, given: Mapping[str, Any]) -> Options:
-    """Return options with the keywords that were given.
+    """Return options updated with the given keywords.
 
     Raises:
         UsageError: A keyword and ``options`` give different values.
@@ -85,9 +85,9 @@ def merge_options(options: Options | None, given: Mapping[str, Any]) -> Options:
 
 
 def merge_fields(held: T, given: Mapping[str, Any], name: str) -> T:
-    """Return an object of options with some fields replaced.
+    """Return an options object with some fields replaced.
 
-    A field at its default counts as not given.
+    A field at its default counts as unset.
 
     Args:
         held: `Options`, or a `Comparison`.
@@ -95,7 +95,7 @@ def merge_fields(held: T, given: Mapping[str, Any], name: str) -> T:
         name: What messages call the object.
 
     Raises:
-        UsageError: It has other values, which are not the default.
+        UsageError: A field already has another value that is not the default.
     """
     default = type(held)()
     for field, value in given.items():
@@ -108,7 +108,7 @@ def merge_fields(held: T, given: Mapping[str, Any], name: str) -> T:
 
 
 def _takes_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Hand a function the keywords that were given, merged into its ``options``."""
+    """Wrap a function: merge its keyword arguments into its ``options`` argument."""
     keywords = signature(function).parameters.keys() & {field.name for field in fields(Options)}
 
     @wraps(function)
@@ -128,14 +128,14 @@ def convert_steps(
     dry_run: bool = False,
     keep: bool = False,
 ) -> "Iterator[Event]":
-    """Convert one artifact as `converter.pipeline.steps`, from and to references as well.
+    """Convert one artifact like `converter.pipeline.steps`, and accept references.
 
     Args:
         source: Path or reference.
         out: Path or URL; None for the source's name with the target's suffix.
-        options: Of the conversion.
+        options: Options of the conversion.
         dry_run: Write nothing.
-        keep: Keep a fetched source as long as its files are used.
+        keep: Keep a fetched source as long as its files are in use.
 
     Raises:
         ConvertError: As `converter.pipeline.steps`; or a reference cannot be read or written.
@@ -182,7 +182,7 @@ def convert(
 ) -> "Conversion":
     """Convert one artifact.
 
-    Each option is given once: as a keyword, or in ``options``, which has some more.
+    Set each option once: as a keyword, or in ``options``, which has additional ones.
 
     Args:
         source: File, folder or checkpoint prefix; or a reference: ``s3://…``, ``models:/name/3``.
@@ -194,7 +194,7 @@ def convert(
         verify: How far to verify: ``none``, ``weights``, ``cpu``, ``device``, or ``auto``, as far
             as this machine can.
         require: Level that must be reached: ``weights``, ``cpu`` or ``device``.
-        opset: ONNX opset; default: 18, or the lowest that the model needs.
+        opset: ONNX opset; default: 18, or the lowest higher one that the model needs.
         signatures: TensorFlow signatures to convert; default: all.
         inputs: Inputs of a torch program that does not record them, as specs or as
             ``"image:float32:batch,3,224,224"``.
@@ -207,16 +207,16 @@ def convert(
         on_event: Called with each event of `converter.events` as it happens.
 
     Returns:
-        What was written and verified.
+        The conversion: what was written and verified.
 
     Raises:
         UsageError: The options contradict each other, or the output exists.
         SourceError: The source is unreadable, damaged, unknown or over a limit.
         UnsupportedError: The source is valid, and cannot be converted to this target.
-        SafetyError: The source names code or files outside itself, and that was refused.
-        VerificationError: The output is not the source, or less was verified than required.
+        SafetyError: The source refers to code or to files outside itself, and was refused.
+        VerificationError: The output differs from the source, or less was verified than required.
         StorageError: The output cannot be written.
-        DependencyError: Something that is needed is not installed.
+        DependencyError: A required package is not installed.
     """
     from converter.events import Step
     from converter.pipeline import Conversion
@@ -248,21 +248,21 @@ def verify(
 
     Args:
         source: File, folder or checkpoint prefix; or a reference.
-        converted: What was written of it; or a reference.
-        device: Device where both are run as well, as ``cuda:0`` or ``GPU:0``.
-        atol: Absolute tolerance, of all outputs or by output; default: by dtype.
+        converted: The converted artifact; or a reference.
+        device: Device to run both on, in addition to the CPU: ``cuda:0`` or ``GPU:0``.
+        atol: Absolute tolerance, for all outputs or by output; default: by dtype.
         rtol: Relative tolerance, likewise.
         inputs: ``.npz`` file with one array for each input; default: random inputs.
         seed: Seed of random inputs.
         timeout: Seconds that each of the two runtimes may take.
-        options: Options that a conversion has as well: trusted modules, signatures, checkpoint, ….
+        options: Options shared with conversions: trusted modules, signatures, checkpoint, ….
 
     Returns:
         What was compared, and the level reached. A difference is a result, not an error.
 
     Raises:
-        SourceError: One of both is unreadable.
-        UsageError: The options are not for these artifacts, or contradict each other.
+        SourceError: One of the two artifacts is unreadable.
+        UsageError: The options do not apply to these artifacts, or contradict each other.
         DependencyError: A child process died, hung, or took too much memory.
     """
     comparison: dict[str, Any] = {
@@ -289,10 +289,10 @@ def _as_bounds(given: float | Mapping[str, float] | None) -> Mapping[str, float]
 
 
 def verify_artifacts(source: AnyPath, converted: AnyPath, options: Options) -> "Verification":
-    """Compare as `converter.verification.verify.verify`, references as well.
+    """Compare like `converter.verification.verify.verify`, and accept references.
 
     Raises:
-        ConvertError: As there; or a reference cannot be read.
+        ConvertError: As in that function; or a reference cannot be read.
     """
     from converter.verification.verify import verify as compare
 
@@ -307,21 +307,21 @@ def read(
     checkpoint: AnyPath | None = None,
     limits: Limits = DEFAULT,
 ) -> Bundle:
-    """Read any artifact; no framework is imported, and no code of the artifact is run.
+    """Read any artifact. No framework is imported, and no code of the artifact is run.
 
     Args:
         source: File, folder or checkpoint prefix; or a reference.
         format: Row id of `formats.catalog`; default: detected by content.
         checkpoint: Checkpoint with the values of a TensorFlow graph's variables.
-        limits: What the source may ask of this machine.
+        limits: Limits of reading.
 
     Returns:
-        A bundle whose weights are lazy: each is read from the source's files when it is asked for.
+        A bundle whose weights are lazy: each is read from the source's files on first access.
 
     Raises:
         SourceError: The source is unreadable, damaged, unknown or over a limit.
-        UnsupportedError: It is valid, and not supported yet.
-        SafetyError: It names files outside itself.
+        UnsupportedError: It is valid, but not supported yet.
+        SafetyError: It refers to files outside itself.
     """
     with Source(source) as fetched:
         artifact = Artifact(fetched.path, limits)
@@ -334,17 +334,17 @@ def read(
 def inspect(
     source: AnyPath | Bundle, *, format: str | None = None, limits: Limits = DEFAULT
 ) -> Inspection:
-    """Return what an artifact is, records and holds; no weight is read.
+    """Describe an artifact: format, recorded facts and contents. No weight is read.
 
     Args:
         source: File, folder or checkpoint prefix; a reference; or a bundle.
         format: Row id of `formats.catalog`; default: detected by content.
-        limits: What the source may ask of this machine.
+        limits: Limits of reading.
 
     Raises:
         SourceError: The source is unreadable, damaged, unknown or over a limit.
-        UnsupportedError: It is valid, and not supported yet.
-        SafetyError: It names files outside itself.
+        UnsupportedError: It is valid, but not supported yet.
+        SafetyError: It refers to files outside itself.
     """
     from converter import inspection
 
@@ -363,7 +363,7 @@ def diff(
     Args:
         a: File, folder or checkpoint prefix; a reference; or a bundle.
         b: Likewise.
-        limits: What each may ask of this machine.
+        limits: Limits of reading each.
 
     Returns:
         One comparison for each tensor.
@@ -371,7 +371,7 @@ def diff(
     Raises:
         VerificationError: Neither artifact holds a tensor, so nothing would be compared.
         SourceError: An artifact is unreadable, damaged, unknown or over a limit.
-        UnsupportedError: One is valid, and not supported yet.
+        UnsupportedError: One is valid, but not supported yet.
     """
     from converter import tensor_diff
 
@@ -391,7 +391,7 @@ def diagnose(
     fast: bool = False,
     limits: Limits = DEFAULT,
 ) -> "Diagnosis":
-    """Say why an artifact does not load here, or what is wrong with this machine.
+    """Diagnose why an artifact does not load here, or what is wrong with this machine.
 
     Args:
         source: File, folder or checkpoint prefix; a reference; None for the machine alone.
@@ -399,12 +399,12 @@ def diagnose(
         python: Python whose packages are examined; default: the running one.
         run: Confirm each prediction by calling the loader in its safe mode, in a child process.
         fast: Import no framework, not even in a child process.
-        limits: What the source may ask of this machine.
+        limits: Limits of reading.
 
     Raises:
         UsageError: The arguments contradict each other.
         SourceError: The source is unreadable, damaged, unknown or over a limit.
-        UnsupportedError: It is valid, and not supported yet.
+        UnsupportedError: It is valid, but not supported yet.
         DependencyError: ``python`` cannot be run.
     """
     from converter.doctor import diagnosis
@@ -436,32 +436,32 @@ def convert_many(
     fail_fast: bool = False,
     on_event: "Callable[[BatchEvent], object] | None" = None,
 ) -> "Iterator[Outcome]":
-    """Convert every artifact of folders, globs and registries; only what is missing or changed.
+    """Convert the artifacts of folders, globs and registries whose outputs are missing or outdated.
 
     Args:
-        sources: One or several: folder, glob, ``list:FILE``, ``s3://…``, ``models:/…``.
+        sources: One or more: folder, glob, ``list:FILE``, ``s3://…``, ``models:/…``.
         out: Folder, URL or ``models:/{name}_portable``.
         to: Target, a row of `converter.write.catalog`.
         options: Options of every conversion.
-        filters: Which artifacts; default: all.
+        filters: Which artifacts to convert; default: all.
         engine: ``processes``, ``inline`` or ``ray``.
-        jobs: How many conversions run at a time; default: the engine's choice.
+        jobs: Number of concurrent conversions; default: the engine's choice.
         needs: Cores, GPUs, memory in bytes and seconds of each conversion.
         address: Address of a Ray cluster.
-        ledger: File that records what is done; default: ``OUT.ledger.sqlite``, beside ``out``.
-        limit: How many artifacts at most.
-        retry_failed: Also retry what failed before and has not changed.
+        ledger: File that records finished work; default: ``OUT.ledger.sqlite``, next to ``out``.
+        limit: Maximum number of artifacts.
+        retry_failed: Also retry artifacts that failed before and have not changed.
         fail_fast: Stop at the first failure.
         on_event: Called with each event of `converter.batch.driver`: the plan, each artifact, the
             summary.
 
     Yields:
-        The outcome of each artifact that was to be converted, as it ends; failures, too.
+        The outcome of each planned artifact as it finishes, including failures.
 
     Raises:
         UsageError: The request contradicts itself.
         StorageError: The ledger or the destination cannot be used.
-        DependencyError: The engine cannot work.
+        DependencyError: The engine is unavailable.
     """
     from converter.batch import driver
     from converter.batch.request import Request

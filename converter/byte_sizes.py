@@ -1,4 +1,4 @@
-"""Format sizes for people (``97.8 MiB``) and parse theirs (``5GB``)."""
+"""Format sizes in bytes (``97.8 MiB``) and parse them (``5GB``)."""
 
 from formats.errors import UsageError
 
@@ -18,7 +18,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of ``500MB``, ``5GB``, ``2GiB`` or a plain number.
 
     Raises:
-        UsageError: ``text`` is no size.
+        UsageError: ``text`` is not a size.
     """
     number = text.rstrip("BKMGibkmg").strip()
     unit = text[len(number) :].strip().upper()

@@ -23,7 +23,7 @@ def describe_environment() -> dict[str, JSON]:
 
 @cache
 def _read_version(name: str) -> str:
-    """Return the version of a package from the name of its record, without importing it.
+    """Return a package's version from the name of its dist-info folder, without importing it.
 
     `importlib.metadata` takes 25 ms to import.
     Spec: https://packaging.python.org/en/latest/specifications/recording-installed-packages/

@@ -8,13 +8,13 @@ from formats.core.storage import File
 
 
 class Step(NamedTuple):
-    """A step that is done.
+    """A finished step.
 
     Attributes:
         name: ``detected``, ``read``, ``renamed``, ``normalised``, ``lowered``, ``left out``,
             ``warning``, ``written``, ``verified`` or ``planned``.
         text: Its result in words.
-        seconds: How long it took, where that matters.
+        seconds: Duration, where it matters.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
 
 class Lowered(NamedTuple):
-    """The source is lowered: its graphs, and what was changed and left out.
+    """The source is lowered: its graphs, and what was changed or left out.
 
     Attributes:
         graphs: ``signature``, ``nodes``, ``opset`` and ``exporter`` of each.
@@ -43,7 +43,7 @@ class Lowered(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A graph is compared with its source, whether it agrees or not.
+    """A graph has been compared with its source, whatever the result.
 
     Attributes:
         signature: Name of the signature; "" if the source has none.
@@ -55,7 +55,7 @@ class Compared(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The source is read; reports use it even if the conversion fails later.
+    """The source has been read; reports use it even if the conversion fails later.
 
     Attributes:
         format: Row id of the source's format.

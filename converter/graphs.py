@@ -1,7 +1,7 @@
-"""The graphs of a source: which of its signatures are lowered, and by whom.
+"""Lower the signatures of a source to graphs, and choose the exporter.
 
-A signature that cannot be lowered is left out and named, as long as another one can; what was
-asked for by name must be lowered, or nothing is written.
+A signature that cannot be lowered is left out and reported, as long as another one can be lowered.
+Signatures requested by name must be lowered, or nothing is written.
 """
 
 import re
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
     from converter.child.trust import Trusted
     from converter.lower.graph import Graph
 
-NO_COMPUTATION = ("of nothing", "tf_object_graph")  # kinds of topologies without any to lower
+NO_COMPUTATION = ("of nothing", "tf_object_graph")  # kinds of topologies without a computation
 TORCH = ("torchscript", "exported_program", "torch_modules")  # kinds of topologies
-ASKED = re.compile(r"takes opset=(\d+)")  # as gaps say it
+ASKED = re.compile(r"takes opset=(\d+)")  # phrase in messages of unsupported ops
 
 
 def graphs_of(
     bundle: Bundle, artifact: Artifact, options: Options, *, only_one: bool
 ) -> "tuple[Bundle, list[Graph]]":
-    """Return a source's graphs, the default one first, and the bundle with what was left out.
+    """Return a source's graphs, the default one first, and the bundle with the omissions recorded.
 
     Args:
         bundle: The model.
         artifact: Its files.
-        options: Opset, trusted modules, wanted signatures; of torch's programs who exports them,
-            and with which inputs.
-        only_one: Whether the output is one file: then only the first.
+        options: Opset, trusted modules and requested signatures; exporter and inputs of torch
+            programs.
+        only_one: Whether the output is a single file: then only the first graph is lowered.
 
     Raises:
-        UnsupportedError: None of them, or one that was asked for, can be lowered.
+        UnsupportedError: No signature can be lowered, or a requested one cannot.
         CorruptError: The topology is damaged.
-        UsageError: There is no such signature.
-        SafetyError: It would take code that nobody trusts.
-        DependencyError: It takes a framework that is not here, or that died.
+        UsageError: A requested signature does not exist.
+        SafetyError: Lowering would run untrusted code.
+        DependencyError: A required framework is not installed, or its process died.
     """
     opset, trust, wanted = options.opset or _least(options), options.trust, options.signatures
     if options.arch is not None or (bundle.topology and bundle.topology.kind in TORCH):
@@ -94,7 +94,7 @@ def graphs_of(
 def lower_required(
     bundle: Bundle, artifact: Artifact, options: Options, *, only_one: bool = False
 ) -> "tuple[Bundle, list[Graph]]":
-    """Return the graphs of a model whose placements and replicas are removed first.
+    """Remove placements and replicas of a model, and return its graphs.
 
     Raises:
         ConvertError: As `graphs_of`.
@@ -109,24 +109,24 @@ def lower_required(
 def lower_optional(
     bundle: Bundle, artifact: Artifact, options: Options
 ) -> "tuple[Bundle, list[Graph]]":
-    """Return the graphs, or a bundle that says why it has none: the weights are no worse for it.
+    """Return the graphs, or a bundle that records why there is none; its weights stay usable.
 
     Raises:
-        ConvertError: A graph was asked for, or trusted code failed.
+        ConvertError: A graph was requested, or trusted code failed.
     """
     if bundle.topology is None and options.arch is None:
         return bundle, []
     try:
         return lower_required(bundle, artifact, options)
     except (UnsupportedError, CorruptError, SafetyError, DependencyError, UsageError) as e:
-        # Usage is at fault where a trusted module is; of a torch program it lacks inputs.
+        # A UsageError means a faulty trusted module, or a torch program without inputs.
         if options.asks_for_graph or (isinstance(e, UsageError) and options.trust):
             raise
         return leave_out_graph(bundle, reason_of(e), gaps_of(e)), []
 
 
 def leave_out_graph(bundle: Bundle, reason: str, gaps: Gaps = ()) -> Bundle:
-    """Return a bundle whose metadata says why its computation is left out."""
+    """Return a bundle whose metadata records why its computation is left out."""
     kind = "of nothing" if bundle.topology is None else bundle.topology.kind
     entry = LeftOut(f"graph ({kind})", reason, () if kind in NO_COMPUTATION else gaps)
     metadata = replace(bundle.metadata, left_out=(*bundle.metadata.left_out, entry))
@@ -141,7 +141,7 @@ def describe_graph(graph: "Graph") -> str:
 
 
 def graph_facts(graph: "Graph") -> dict[str, JSON]:
-    """Return what reports say of a graph: ``signature``, ``nodes``, ``opset`` and ``exporter``."""
+    """Return ``signature``, ``nodes``, ``opset`` and ``exporter`` of a graph, for reports."""
     return {
         "signature": graph.signature,
         "nodes": len(graph.nodes),
@@ -151,14 +151,14 @@ def graph_facts(graph: "Graph") -> dict[str, JSON]:
 
 
 def _least(options: Options) -> int | None:
-    """Return the opset that a precision needs: before 22, convolutions are not of bfloat16."""
+    """Return the lowest opset for a precision: before 22, convolutions lack bfloat16."""
     return max(OPSETS) if options.precision == "bf16" else None
 
 
 def _of_torch(
     bundle: Bundle, artifact: Artifact, options: Options, opset: int
 ) -> "tuple[Bundle, Graph]":
-    """Lower a torch program ourselves, and where that has gaps have torch export it."""
+    """Lower a torch program natively; if it has unsupported ops, have torch export it."""
     gap: ConvertError | None = None
     if options.arch is None and options.exporter in ("auto", "native"):
         try:
@@ -193,11 +193,11 @@ def _of_torch(
 
 
 def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
-    """Lower a torch program, with inputs as a registry declares them where it records none."""
+    """Lower a torch program; if it records no inputs, use those that a registry declares."""
     hinted = options.hinted_inputs
     records = bundle.topology is not None and bundle.topology.kind == "exported_program"
     if hinted and not options.inputs and not records:
-        # One input is the one that there is, whatever a registry calls it.
+        # A single input matches whatever its name in the registry.
         given = (replace(hinted[0], name=""),) if len(hinted) == 1 else hinted
         with suppress(UnsupportedError, CorruptError, UsageError):
             return lower(bundle, opset, inputs=given)
@@ -207,7 +207,7 @@ def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
 def _lowered(
     bundle: Bundle, opset: int | None, trust: "Sequence[Trusted]", name: str | None
 ) -> "Graph":
-    """Lower with the usual operators, and where they do not reach with those that do."""
+    """Lower with the default opset; if operators are missing there, with the one that has them."""
     try:
         return lower(bundle, opset, trust, name)
     except UnsupportedError as e:
@@ -226,19 +226,19 @@ def _signatures(bundle: Bundle) -> list[str | None]:
 
 
 def reason_of(error: ConvertError) -> str:
-    """Return why something was left out, as its error says."""
+    """Return the reason for an omission from its error."""
     return error.found if error.hint is None else f"{error.found} ({error.hint})"
 
 
 def gaps_of(error: ConvertError) -> Gaps:
-    """Return what of ours is to blame: gaps that were counted, or else what is not supported."""
+    """Return the unsupported items of an error: those counted, or else the one that it names."""
     if isinstance(error, UnsupportedError) and not error.gaps:
         return ((error.found.removeprefix("not supported: "), 1),)
     return error.gaps
 
 
 def _told(bundle: Bundle, graphs: "Sequence[Graph]", left_out: Sequence[LeftOut]) -> Bundle:
-    """Say of graphs what they do not do as the source does."""
+    """Record in the bundle where graphs deviate from the source."""
     from converter.lower.encoded import AS_INPUT, described, roots
 
     changes: list[Normalisation] = []

@@ -1,4 +1,4 @@
-"""What an artifact is and holds, as plain data: nothing is converted and no weight is read."""
+"""Describe artifacts as plain data. Nothing is converted, and no weight is read."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ class TopologySummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Inspection:
-    """What an artifact is, records and holds.
+    """The description of an artifact: format, recorded facts and contents.
 
     Attributes:
         source: Path as given; "" for a bundle.
@@ -100,8 +100,8 @@ class Inspection:
         user: Plain data stored with the model.
         opaque: Path → class of objects that are neither tensors nor plain data.
         left_out: What a conversion leaves out, with the reason.
-        normalisations: Changes that reading made.
-        findings: What would run code if it were loaded naively.
+        normalisations: Changes made by reading.
+        findings: What would run code in an unsafe loader.
     """
 
     source: str
@@ -152,7 +152,7 @@ class Inspection:
 def inspect(
     source: str | Path | Bundle, *, format: str | None = None, limits: Limits = DEFAULT
 ) -> Inspection:
-    """Describe an artifact, or a bundle that was read already.
+    """Describe an artifact, or a bundle already read.
 
     Args:
         source: File, folder, checkpoint prefix, or bundle.
@@ -222,7 +222,7 @@ def _totals(tensors: Mapping[str, Tensor]) -> Totals:
 
 
 def _plain(value: Any) -> Any:
-    """Return dataclasses as dicts; other values stay as they are, however deep they are nested."""
+    """Return a value with dataclasses at any depth as dicts, and all else unchanged."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, TopologySummary):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-ROWS = 50  # shown of one table
+ROWS = 50  # shown per table
 
 
 def render_table(caption: str, rows: Iterable[Sequence[object]], header: Sequence[str] = ()) -> str:

@@ -1,7 +1,7 @@
-"""Options of a conversion, and the contradictions among them.
+"""Options of a conversion, and checks for contradictions among them.
 
-Everything here is said before the source is opened; what a source makes impossible is said where
-that shows.
+All checks here run before the source is opened; checks that depend on the source are made where it
+is read.
 """
 
 import re
@@ -25,11 +25,11 @@ PRECISIONS = ("fp16", "bf16")
 
 @dataclass(frozen=True, slots=True)
 class Arch:
-    """Who makes the module that a bare state dict is of.
+    """The factory that builds the nn.Module for a state dict.
 
     Attributes:
         factory: ``package.module:name``, a class or a function.
-        arguments: What it is called with, by name.
+        arguments: Its keyword arguments.
     """
 
     factory: str
@@ -38,18 +38,18 @@ class Arch:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a comparison of graphs may be told.
+    """Options of a comparison of graphs.
 
     Attributes:
-        atol: By output; the empty name stands for all others.
-        rtol: Likewise.
+        atol: Absolute tolerance by output; the empty name stands for all others.
+        rtol: Relative tolerance, likewise.
         inputs: A user's .npz, in place of random inputs.
-        seed: Of random inputs.
+        seed: Seed of random inputs.
         samples: Draws for each combination of sizes.
         allow_tf32: Whether a GPU may round products to TF32, on either side.
-        allow_cpu_nodes: How many nodes may run on the CPU where another device was asked for.
-        example: A registry's .npz, tried beside random inputs where it is of the model's inputs.
-        timeout: Seconds that each runtime may take.
+        allow_cpu_nodes: Number of nodes that may run on the CPU where another device is requested.
+        example: A registry's .npz, tried in addition to random inputs if it fits the model.
+        timeout: Time limit of each runtime, in seconds.
     """
 
     atol: Mapping[str, float] = field(default_factory=dict)
@@ -65,40 +65,40 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Options:
-    """What a conversion may be told. None means the default, which is written here once.
+    """Options of a conversion. None means the default.
 
     Attributes:
         to: A row of `converter.write.catalog`.
-        device: For which device: of ``torch``, ``torchscript`` and ``pt2`` torch's name for it
-            (``cpu``, ``cuda:1``, ``mps``), of ``savedmodel`` TensorFlow's (``none``, ``GPU:1``, or
-            a full name), of ``triton`` and ``onnx`` either.
-        precision: ``fp16`` or ``bf16`` for the floating point numbers of an ONNX graph; None keeps
-            them as they are.
-        keep_structure: Keep a torch checkpoint's own nesting, and all that is in it.
+        device: Device of the output. Targets ``torch``, ``torchscript`` and ``pt2`` take torch's
+            name (``cpu``, ``cuda:1``, ``mps``), ``savedmodel`` TensorFlow's (``none``, ``GPU:1``,
+            or a full name), ``triton`` and ``onnx`` either.
+        precision: ``fp16`` or ``bf16`` for the floating point values of an ONNX graph; None keeps
+            their dtypes.
+        keep_structure: Keep a torch checkpoint's own nesting, and all of its contents.
         format: Row id of the source's format; None detects it by content.
         checkpoint: Prefix, folder or file of the checkpoint with the values of a graph's variables.
-        arch: Who makes the module that a state dict is of.
+        arch: Factory that builds the nn.Module for a state dict.
         inputs: Inputs of a program that does not record them.
-        hinted_inputs: The same as a registry declares them, "" for a name that it does not. Where
-            nothing comes of them, it is as though they had not been.
-        exporter: Who makes a graph of a torch program: ``native`` is ours, ``export`` and
-            ``torchscript`` are torch's own; ``auto`` tries them in this order.
+        hinted_inputs: Inputs as a registry declares them, "" for an undeclared name. They are
+            ignored if the program cannot be lowered with them.
+        exporter: Exporter of torch programs: ``native`` is ours, ``export`` and ``torchscript`` are
+            torch's own; ``auto`` tries them in this order.
         include: Groups of training state to keep with the weights.
         strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
-        verify: How far to verify: ``none``, ``weights``, ``cpu``, ``device``, or ``auto``, the most
-            that this machine can do.
-        require: The least that must be verified, or the conversion fails.
-        comparison: How graphs are compared.
+        verify: How far to verify: ``none``, ``weights``, ``cpu``, ``device``, or ``auto``, the
+            highest level that this machine supports.
+        require: The lowest level of verification that does not fail the conversion.
+        comparison: Options of the comparison of graphs.
         max_shard_size: Largest safetensors file, in bytes or as "500MB", "5GB", "2GiB".
-        opset: Version of ONNX's operators; None for 18, or the least that has what a model needs.
-        signatures: Names of TensorFlow's signatures to convert; all, if there are none.
-        trust: Modules of the user's whose code may run, in child processes, where the source has
-            layers or modules that are not its framework's own.
-        strict_safety: Refuse a source that names code or files outside itself.
+        opset: ONNX opset; None for 18, or the lowest higher one with the operators of the model.
+        signatures: Names of TensorFlow signatures to convert; all, if empty.
+        trust: Modules of the user whose code may run, in child processes, if the source has
+            custom layers or modules.
+        strict_safety: Refuse a source that refers to code or to files outside itself.
         overwrite: Replace an existing output.
-        sync: Wait until the output is on the disk, not only in its cache. Without it, what
-            replaces an existing output still does: a power cut may cost the new output, of which
-            the source is still there, but never the old one.
+        sync: Wait until the output is on the disk, not only in its cache. Replacing an existing
+            output always waits: a power cut may cost the new output, whose source still exists,
+            but never the old one.
     """
 
     to: str = "portable"
@@ -126,7 +126,7 @@ class Options:
     limits: Limits = DEFAULT
 
     def __repr__(self) -> str:
-        """Return the fields that are not at their default."""
+        """Return the fields that differ from their defaults."""
         default = type(self)()
         given = ((f.name, getattr(self, f.name)) for f in fields(self))
         return f"Options({', '.join(f'{n}={v!r}' for n, v in given if v != getattr(default, n))})"
@@ -136,14 +136,14 @@ class Options:
         """Return ``max_shard_size`` in bytes.
 
         Raises:
-            UsageError: It is no size.
+            UsageError: It is not a size.
         """
         size = self.max_shard_size
         return size if isinstance(size, int) else parse_size(size)
 
     @property
     def asks_for_graph(self) -> bool:
-        """Whether more is said of the graph than that there may be one."""
+        """Whether any option explicitly requests a graph."""
         return bool(self.arch or self.inputs or self.exporter != "auto" or self.signatures)
 
 
@@ -151,10 +151,10 @@ AXIS = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
-    """Return the inputs that ``NAME:DTYPE:SIZE,SIZE,…`` describe; a name is a dynamic axis.
+    """Parse inputs of the form ``NAME:DTYPE:SIZE,SIZE,…``; a size that is a name is dynamic.
 
     Raises:
-        UsageError: One is malformed, or named twice.
+        UsageError: One is malformed, or a name occurs twice.
     """
     found: dict[str, TensorSpec] = {}
     for text in given:
@@ -174,10 +174,10 @@ def parse_inputs(given: Iterable[str]) -> tuple[TensorSpec, ...]:
 
 
 def check_choice(name: str, value: str, known: Iterable[str]) -> None:
-    """Refuse a value of an option that is not one of those known.
+    """Check that the value of an option is one of its choices.
 
     Raises:
-        UsageError: It is not; the message has a near match, and all that there are.
+        UsageError: It is not; the message has the closest match and lists all choices.
     """
     choices = list(known)
     if value in choices:
@@ -191,11 +191,11 @@ def check_choice(name: str, value: str, known: Iterable[str]) -> None:
 
 
 def check(options: Options) -> None:
-    """Refuse options that contradict each other, whatever the target.
+    """Check the options that do not depend on the target.
 
     Raises:
-        UsageError: They do, or one of them is none of those that there are.
-        UnsupportedError: ``opset`` is none that is written.
+        UsageError: Options contradict each other, or a value is not one of the choices.
+        UnsupportedError: ``opset`` is not supported.
     """
     check_choice("verify", options.verify, (*LEVELS, "auto"))
     check_choice("require", options.require or "weights", LEVELS[1:])

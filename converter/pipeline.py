@@ -1,7 +1,6 @@
-"""The road: read, normalise, lower, plan, write, verify, publish. It reads as that sentence.
+"""The conversion pipeline: read, normalise, lower, plan, write, verify, publish.
 
-`steps` yields what happened as it happens, and last the `Conversion`.
-Nothing here prints.
+`steps` yields events as they happen, and the `Conversion` last. Nothing here prints.
 """
 
 import os
@@ -39,15 +38,15 @@ class Conversion:
     """A finished conversion.
 
     Attributes:
-        path: What was written; None after a dry run, or where it was uploaded.
-        source: The artifact converted, as it was given.
-        bundle: What was written, its weights still in the source's files.
+        path: The output; None after a dry run or an upload.
+        source: The converted artifact, as given.
+        bundle: The bundle that was written; its weights are still in the source's files.
         format: Row of `formats.catalog` of the source.
-        evidence: Why the source was taken for that format.
-        verification: What was compared, and how far it was verified.
-        digests: Of the source's files and of its tensors, where they were taken on the way.
-        steps: What happened, in order.
-        url: Where it was uploaded.
+        evidence: Why the source was detected as that format.
+        verification: What was compared, and the level reached.
+        digests: Digests of the source's files and tensors, where they were computed.
+        steps: The finished steps, in order.
+        url: URL of the uploaded output.
     """
 
     path: Path | None
@@ -82,7 +81,7 @@ class Conversion:
 def steps(
     source: str | Path, out: str | Path | None, options: Options, *, dry_run: bool = False
 ) -> Iterator[Event]:
-    """Convert one artifact, yielding each step as it is done, and the result last.
+    """Convert one artifact; yield each finished step, and the result last.
 
     Raises:
         UsageError: The options contradict each other or the output exists.
@@ -90,7 +89,7 @@ def steps(
         UnsupportedError: Source, target or verification are not supported yet.
         SafetyError: ``strict_safety`` found something.
         StorageError: The output could not be written.
-        VerificationError: The output is not the source, or less was verified than required.
+        VerificationError: The output differs from the source, or less was verified than required.
     """
     target = targets.check_options(options)
     source, is_named = Path(source), out is not None
@@ -146,7 +145,7 @@ def _lower(
     *,
     only_one: bool,
 ) -> "Generator[Step, None, tuple[Bundle, Sequence[Graph]]]":
-    """Lower what the target has graphs of."""
+    """Lower the source if the target contains graphs."""
     begin = perf_counter()
     graphs: list[Graph] = []
     if target.graph == "required":
@@ -166,7 +165,7 @@ def _lower(
 def _describe(
     bundle: Bundle, warnings: Sequence[str], graphs: "Sequence[Graph]"
 ) -> Iterator[Step | Lowered]:
-    """Say what is planned: what is changed, and what is left out."""
+    """Yield the planned changes and omissions."""
     about = bundle.metadata
     for warning in warnings:
         yield Step("warning", warning)

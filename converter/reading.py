@@ -1,4 +1,4 @@
-"""Reading: any artifact into a device-neutral bundle of lazy weights."""
+"""Read any artifact into a device-neutral bundle of lazy weights."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -25,8 +25,8 @@ def read(
 
     Raises:
         SourceError: It is unreadable, damaged, unknown or over a limit.
-        UnsupportedError: It is valid, and not supported yet.
-        SafetyError: It names files outside itself.
+        UnsupportedError: It is valid, but not supported yet.
+        SafetyError: It refers to files outside itself.
     """
     values = None if checkpoint is None else Artifact(checkpoint, limits)
     return catalog.read(Artifact(source, limits), format, values)
@@ -35,15 +35,15 @@ def read(
 def read_steps(
     artifact: Artifact, options: Options
 ) -> Generator[Step | Opened, None, tuple[catalog.Match, Bundle]]:
-    """Detect a source's format, read it, and report what is suspicious about it.
+    """Detect a source's format, read it, and report suspicious content.
 
     Returns:
-        The format with its evidence, and the source as it was read.
+        The format with its evidence, and the bundle.
 
     Raises:
         SourceError: It is unreadable, damaged, unknown or over a limit.
-        UnsupportedError: It is valid, and not supported yet.
-        SafetyError: It names files outside itself, or ``strict_safety`` found something.
+        UnsupportedError: It is valid, but not supported yet.
+        SafetyError: It refers to files outside itself, or ``strict_safety`` found something.
     """
     begin = perf_counter()
     checkpoint = options.checkpoint
@@ -72,7 +72,7 @@ def read_steps(
 
 
 def describe_bundle(bundle: Bundle) -> str:
-    """Return a line about what was read: variant, tensors, bytes, recorded devices."""
+    """Return a one-line summary of a bundle: variant, tensors, bytes, recorded devices."""
     about = bundle.metadata
     total = sum(t.nbytes for t in {t.identity: t for t in bundle.weights.values()}.values())
     text = f"{about.variant}: {len(bundle.weights)} tensors, {readable_size(total)}"

@@ -1,8 +1,8 @@
-"""Sources and outputs that are references: fetched before they are read, uploaded once written.
+"""Fetch sources that are references before reading, and upload outputs after writing.
 
-A reference is a URL (``s3://bucket/model``) or an entry of a registry (``models:/name/3``); all
-else is a path. `converter.registries` and `converter.destinations` do the work; they are imported
-when there is a reference.
+A reference is a URL (``s3://bucket/model``) or an entry of a registry (``models:/name/3``);
+everything else is a path. `converter.registries` and `converter.destinations` do the work; they are
+imported only when there is a reference.
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def is_reference(text: str | os.PathLike[str]) -> bool:
-    """Return whether a source or an output is not a path."""
+    """Return whether a source or an output is a reference, not a path."""
     if not isinstance(text, str) or ":" not in text:
         return False
     from converter.registries.catalog import scheme_of
@@ -31,7 +31,7 @@ def is_reference(text: str | os.PathLike[str]) -> bool:
 
 
 def display_name(source: str | os.PathLike[str]) -> str:
-    """Return what messages call a source or an output: without the secrets that a URL may hold."""
+    """Return the name of a source or an output for messages, without secrets in URLs."""
     if not is_reference(source):
         return str(source)
     from converter.stores.urls import masked
@@ -49,10 +49,10 @@ def is_uploaded(out: str | os.PathLike[str] | None) -> bool:
 
 
 class Source:
-    """A source as a local path, for the time of a ``with`` block.
+    """A source as a local path; a context manager.
 
-    What was fetched is removed when the block ends; after `keep_with`, when the last of its files
-    is no longer used.
+    Fetched files are removed when the block ends, or after `keep_with` when the last of them is no
+    longer used.
 
     Attributes:
         path: The local path.
@@ -65,7 +65,7 @@ class Source:
         """Fetch a source that is a reference.
 
         Raises:
-            SourceError: It is not there.
+            SourceError: It does not exist.
             StorageError: It cannot be fetched.
             DependencyError: Its registry needs an extra that is not installed.
         """
@@ -101,7 +101,7 @@ class Source:
             error.where = self.name + str(error.where)[len(str(self.path)) :]
 
     def complete(self, options: Options) -> Options:
-        """Return options with the inputs, the example and the checkpoint that a registry knows."""
+        """Return options completed with inputs, example and checkpoint from the registry."""
         if self._staged is None:
             return options
         from converter.registries.staged import hinted
@@ -109,7 +109,7 @@ class Source:
         return hinted(options, self._staged)
 
     def keep_with(self, files: Iterable[File]) -> None:
-        """Keep what was fetched as long as its files: weights are read from them later."""
+        """Keep fetched data as long as these files are in use: weights are read from them later."""
         self._is_kept = True
         for file in files:
             file.owner = self
@@ -117,11 +117,11 @@ class Source:
 
 @contextmanager
 def output(out: str | os.PathLike[str] | None, *, overwrite: bool) -> Iterator[Path | None]:
-    """Yield a local path for an output, and upload what is there when the block ends well.
+    """Yield a local path for an output, and upload it when the block ends without an error.
 
     Raises:
         StorageError: It cannot be uploaded.
-        UsageError: Something is there, and ``overwrite`` is False.
+        UsageError: The destination exists, and ``overwrite`` is False.
     """
     if out is None or not is_reference(out):
         yield None if out is None else Path(out)

@@ -117,7 +117,7 @@ def compute_max_abs(a: Tensor, b: Tensor) -> float | None:
 
 
 def _compute_keys(weights: Mapping[str, Tensor]) -> dict[str, tuple[object, ...]]:
-    """Return dtype, shape and digest of each tensor."""
+    """Return the dtype, shape and digest of each tensor."""
     with ThreadPoolExecutor(cpu_count() or 1) as pool:
         computed = pool.map(digests.of_tensor, weights.values())
         return {

@@ -1,3 +1,3 @@
-"""The version of this tool: pyproject.toml and manifests take it from here."""
+"""The version of this tool; pyproject.toml and manifests read it from here."""
 
 VERSION = "0.1.0"

@@ -1,1 +1,1 @@
-"""Child processes, and the trusted code that runs in them and nowhere else."""
+"""Child processes, and the trusted code that runs only in them."""

@@ -1,9 +1,9 @@
 """Run a script as a child that ends when its parent does.
 
 ``python parent_watchdog.py SCRIPT [ARGUMENT]...``, with a pipe as standard input that the parent
-holds open and never writes to. Where the parent is gone, however it died, the system closes the
-pipe, and the child ends with all it has started. Plain, and nothing of the project: any Python runs
-it.
+holds open and never writes to. When the parent ends, for whatever reason, the system closes the
+pipe, and the child ends with all its descendants. This script imports nothing of the project, so
+that any Python can run it.
 """
 
 import os
@@ -14,7 +14,7 @@ import threading
 
 
 def watch(pipe: int) -> None:
-    """End this process and its group as soon as nobody holds the other end of the pipe."""
+    """End this process and its group as soon as the other end of the pipe is closed."""
     while os.read(pipe, 1):
         pass
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
@@ -23,9 +23,9 @@ def watch(pipe: int) -> None:
 
 
 def take_all() -> None:
-    """Take off the limit that a parent may have set itself: frameworks reserve what they never use.
+    """Remove the data limit that a parent may have set: frameworks reserve memory they never use.
 
-    What they do use is watched from outside.
+    The parent monitors the memory that they do use.
     """
     if sys.platform != "win32":
         import resource
@@ -35,14 +35,14 @@ def take_all() -> None:
 
 
 def main() -> None:
-    """Put the pipe where the script does not find it, and run the script."""
+    """Move the pipe away from standard input, and run the script."""
     take_all()
     pipe = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     threading.Thread(target=watch, args=(pipe,), daemon=True).start()
-    # This file's folder is no place to import from: its modules may be called like others'.
+    # Remove this file's folder from the path: its modules may shadow others of the same name.
     del sys.argv[0], sys.path[0]
     runpy.run_path(sys.argv[0], run_name="__main__")
 

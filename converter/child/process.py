@@ -1,9 +1,9 @@
 """Run a script in a child process with limits of time and memory.
 
 The protocol is a folder: ``question.json`` and arrays as .npy in, ``answer.json`` and arrays as
-.npy out. The child finds the folder as its argument and as its working folder, so that a module
-lying about where the user stands is never imported. What it prints is kept for the message of an
-error, and is else forgotten. It does not outlive us (see `converter.child.parent_watchdog`).
+.npy out. The child gets the folder as its argument and as its working directory, so that it never
+imports a module from the user's working directory. Its output is kept only for error messages. It
+does not outlive us (see `converter.child.parent_watchdog`).
 """
 
 import json
@@ -26,10 +26,10 @@ LOG = "log.txt"
 PYTHON_VARIABLE = "CONVERT_TENSORFLOW_PYTHON"  # another Python, which has TensorFlow or Keras
 TORCH_PYTHON_VARIABLE = "CONVERT_TORCH_PYTHON"  # another Python, which has torch
 LEASH = Path(__file__).with_name("parent_watchdog.py")
-MAX_ANSWER_BYTES = 256 << 20  # parsed, it takes several times as much
+MAX_ANSWER_BYTES = 256 << 20  # parsing takes several times as much memory
 POLL_SECONDS = 0.05
 
-# CPU only, one stable numeric mode, and silence.
+# CPU only, one stable numeric mode, no log output.
 ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "-1",
     "HIP_VISIBLE_DEVICES": "-1",
@@ -43,11 +43,11 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a child may use.
+    """Resource limits of a child.
 
     Attributes:
-        seconds: Until it is stopped.
-        memory_bytes: Resident, until it is stopped; None for nine tenths of what is free.
+        seconds: Time limit.
+        memory_bytes: Limit of resident memory; None for nine tenths of the free memory.
     """
 
     seconds: float = 900.0
@@ -67,13 +67,13 @@ def ask(
     """Run a script on a question in a folder, and return its answer.
 
     Args:
-        script: Of this package; plain, so that another Python can run it.
-        folder: Existing; a place for both sides' files.
-        question: Plain data.
-        what: What the child is, for messages.
-        allowance: What it may use.
+        script: A script of this package that any Python can run.
+        folder: Existing folder for the files of both sides.
+        question: Data that JSON can hold.
+        what: Name of the child in messages.
+        allowance: Limits of the child.
         python: The interpreter.
-        environment: Variables besides those of `ENVIRONMENT`; None for one as we have it ourselves.
+        environment: Variables in addition to `ENVIRONMENT`; None for our own value of a variable.
 
     Raises:
         DependencyError: It died, hung, took too much memory, or gave no answer.
@@ -105,10 +105,10 @@ def run(
 
     Args:
         command: Python, the script and its arguments.
-        folder: To run in, and to keep in what it prints.
-        what: What the child is, for messages.
-        allowance: What it may use.
-        environment: Variables besides those of `ENVIRONMENT`; None for one as we have it ourselves.
+        folder: Working directory, where its output is logged.
+        what: Name of the child in messages.
+        allowance: Limits of the child.
+        environment: Variables in addition to `ENVIRONMENT`; None for our own value of a variable.
 
     Raises:
         DependencyError: It cannot be started, died, hung, or took too much memory.
@@ -122,7 +122,7 @@ def run(
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                # What a framework leaves among temporary files goes with the folder.
+                # Temporary files that a framework leaves are removed with the folder.
                 env={**_variables(environment), "TMPDIR": str(folder.absolute())},
                 start_new_session=True,
             )
@@ -171,7 +171,7 @@ def _wait(child: "subprocess.Popen[bytes]", what: str, seconds: float, limit: in
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:
-    """End the child and whatever it has started."""
+    """Kill the child and its process group."""
     with suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(child.pid, signal.SIGKILL)
@@ -181,7 +181,7 @@ def _kill(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _resident_bytes(pid: int) -> int:
-    """Return what a process holds in memory; zero where the system does not say."""
+    """Return the resident memory of a process in bytes; 0 if unknown."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -190,7 +190,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _free_bytes() -> int | None:
-    """Return nine tenths of the memory that is free, where the system says how much is."""
+    """Return nine tenths of the free memory in bytes; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -1,8 +1,8 @@
 """Modules that the user trusts: their code may run, in child processes only.
 
-A module is trusted by ``--trust MODULE[=PATH]`` and by nothing that an artifact says. It may
-register lowerings (see `converter.lower.keras.api`) and define classes of Keras's and functions;
-all are looked for.
+A module is trusted only by ``--trust MODULE[=PATH]``, never by the contents of an artifact. It may
+register lowerings (see `converter.lower.keras.api`) and define Keras classes and functions; all of
+these are used.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]  # where the project's packages are
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """A module, as it is when it is first asked: what it has answered is not asked again.
+    """A trusted module, and a cache of its answers: each question is asked once.
 
     Attributes:
         module: Its name.
-        path: Its file, or the folder of a package; None for one that is installed.
-        answers: What children that ran it have answered, by their questions: a conversion asks
-            once to lower, and to verify.
+        path: Its file, or the folder of a package; None for an installed module.
+        answers: Answers of children that ran it, by question, shared by lowering and
+            verification.
     """
 
     module: str
@@ -35,10 +35,10 @@ class Trusted:
 
 
 def parse_trust(given: Iterable[str]) -> tuple[Trusted, ...]:
-    """Return the modules that ``MODULE[=PATH]`` name.
+    """Parse arguments of the form ``MODULE[=PATH]``.
 
     Raises:
-        UsageError: One is named otherwise, or twice, or is not there.
+        UsageError: An argument has another form, names a module twice, or its file is missing.
     """
     from formats.errors import UsageError
 
@@ -57,14 +57,14 @@ def parse_trust(given: Iterable[str]) -> tuple[Trusted, ...]:
 
 
 def plain(trusted: Sequence[Trusted]) -> list[list[str | None]]:
-    """Return modules as a question to a child can carry them."""
+    """Return modules as JSON for a question to a child."""
     return [[t.module, None if t.path is None else str(t.path)] for t in trusted]
 
 
 def load(module: str, path: str | None) -> ModuleType:
-    """Import a trusted module: only a child does this.
+    """Import a trusted module; called only in a child.
 
-    What lies beside a file may be imported by it.
+    A module from a file may import modules from the file's folder.
 
     Raises:
         Exception: Whatever its code raises.
@@ -85,7 +85,7 @@ def load(module: str, path: str | None) -> ModuleType:
 
 
 def digest(file: Path) -> str:
-    """Return the SHA-256 of a module's file; of a package, over names and files of its folder."""
+    """Return the SHA-256 of a module's file; for a package, of all names and files in it."""
     if file.name != "__init__.py":
         return hashlib.sha256(file.read_bytes()).hexdigest()
     whole = hashlib.sha256()
@@ -101,5 +101,5 @@ def _file_of(path: Path) -> Path:
 
 
 def public(module: ModuleType) -> dict[str, Any]:
-    """Return what a module calls its own by name: defined in it, or taken from a part of it."""
+    """Return the names and values of a module's namespace, without dunder names."""
     return {name: value for name, value in vars(module).items() if not name.startswith("__")}

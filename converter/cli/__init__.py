@@ -1,4 +1,4 @@
-"""The command line: what a person types and sees. The only code of the project that prints."""
+"""The command line interface: the only code of the project that prints."""
 
 import gc
 import os
@@ -6,15 +6,15 @@ import sys
 
 COMMANDS = frozenset({"batch", "inspect", "verify", "diff", "doctor", "formats", "ops"})
 GLOBAL = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
-DEFAULT = "SOURCE"  # stands for the main job in --help, and is put in front of its arguments
+DEFAULT = "SOURCE"  # name of the default command in --help, inserted before its arguments
 
 
 def main() -> None:
-    """Run the ``convert`` program and leave with its exit code."""
-    gc.disable()  # one command makes few cycles, and the searches for them take a fifth of its time
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts them, and we multiply nothing
+    """Run the ``convert`` program and exit with its exit code."""
+    gc.disable()  # one command makes few cycles, and collection takes a fifth of its time
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no products here need numpy's threads
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # `>&-`: else the next file that is opened stands in for it
+        if getattr(sys, name) is None:  # `>&-`: otherwise the next opened file takes its descriptor
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     arguments = sys.argv[1:]
     if arguments and arguments[0] not in COMMANDS | GLOBAL:
@@ -29,5 +29,5 @@ def main() -> None:
     except BrokenPipeError:  # `convert inspect … | head`
         code = 0
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    gc.freeze()  # or Python's own end searches once more
+    gc.freeze()  # otherwise Python collects once more at exit
     sys.exit(code)

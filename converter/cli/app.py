@@ -164,8 +164,8 @@ def run(arguments: list[str], program: typer.Typer | None = None) -> int:
     """Run the program and return its exit code; errors are printed, never raised.
 
     Args:
-        arguments: Its own.
-        program: Another one of ours than ``convert``.
+        arguments: Arguments of the command line.
+        program: Typer application to run; default: ``convert``.
     """
     verbose = "-v" in arguments or "--verbose" in arguments
     try:
@@ -185,7 +185,7 @@ def run(arguments: list[str], program: typer.Typer | None = None) -> int:
         return 130
     except MemoryError as e:
         return _report(e, 7, verbose)
-    except Exception as e:  # noqa: BLE001 - the last line of defence: a bug of ours, said as one
+    except Exception as e:  # noqa: BLE001 - last line of defence: reported as a bug of ours
         if hasattr(e, "format_message"):  # click's usage errors, wherever Typer keeps them
             return _say(f"{e.format_message()}\nTry `convert --help`", 2)
         return _report(e, 70, verbose)

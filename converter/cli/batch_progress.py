@@ -1,4 +1,4 @@
-"""A batch as it happens: the plan, a bar or a line for each artifact, the summary, reports."""
+"""Show the progress of a batch: plan, a bar or a line per artifact, summary, reports."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ from converter.jobs.job import GOOD
 from formats.errors import ConvertError, StorageError
 
 INTERRUPTED = 130
-HARMED = 10  # outputs of which it is said what has happened to them
+HARMED = 10  # damaged outputs that are described
 
 
 def follow(
@@ -69,7 +69,7 @@ def follow(
             summary.exit_code = INTERRUPTED
             _tell(log, {"event": "interrupted", **_summary(summary)})
         except ConvertError as e:
-            if plan is not None:  # what is known of it by now
+            if plan is not None:  # what is known of it so far
                 batch_reports.write(reports, plan, request, _summary(summary), ended=str(e))
             raise
     if plan is None:  # interrupted before there was one
@@ -99,7 +99,7 @@ def _list(plan: Plan) -> None:
 
 
 class _Lines:
-    """What is said on standard error: on a terminal a bar and the failures, else all."""
+    """Output on standard error: a bar and the failures on a terminal, else every line."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled

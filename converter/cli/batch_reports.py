@@ -1,4 +1,4 @@
-"""The reports of a batch, however it ended: of every artifact of its plan."""
+"""Write the reports of a batch on every artifact of its plan, however it ended."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ def write(
     """Write reports.
 
     Args:
-        paths: Where to; the suffix says what kind.
-        plan: What was to be done.
-        request: What was asked for.
-        summary: Of the run, as ``--json`` has it.
+        paths: Files to write; the suffix selects the format.
+        plan: The plan of the batch.
+        request: The request of the batch.
+        summary: Summary of the run, as in ``--json``.
         ended: How the run ended: ``finished``, ``interrupted``, ``dry run``, or what stopped it.
 
     Raises:
-        StorageError: One cannot be written, or the ledger not read.
+        StorageError: A report cannot be written, or the ledger cannot be read.
     """
     if not paths:
         return

@@ -1,15 +1,15 @@
-"""What a verification found, in lines for people and as one document for machines."""
+"""Print the result of a verification, as lines or as a JSON document."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from converter.cli.terminal import say
 
-if TYPE_CHECKING:  # `--help` need not pay for these
+if TYPE_CHECKING:  # keeps `--help` fast
     from converter.verification.report import DeviceReport, DeviceRun, GraphReport, Measure
     from converter.verification.result import Verification
 
-SHOWN = 20  # names of what differs, or is elsewhere
+SHOWN = 20  # names of tensors that differ, or of nodes on other devices
 
 
 def document(source: str, converted: str, found: "Verification") -> None:
@@ -31,7 +31,7 @@ def document(source: str, converted: str, found: "Verification") -> None:
 
 
 def lines(found: "Verification", require: str | None) -> None:
-    """Print what was found, and last how far that goes."""
+    """Print the findings, and last the level reached."""
     weights = found.weights
     if weights is None:
         say("weights     not compared: the converted artifact keeps none as the source has them")
@@ -94,7 +94,7 @@ def _measures(found: "Iterable[Measure]") -> None:
 
 def _device(report: "DeviceReport") -> None:
     tf32 = "allowed" if report.allow_tf32 else "off"
-    # What has failed there was said as the graph's own reason.
+    # Failures there are already in the graph's own reason.
     said = f": {report.reason}" if report.status == "not run" else f" (TF32 {tf32})"
     say(f"device      {report.device}: {report.status}{said}")
     for name, side in (("source", report.source), ("converted", report.converted)):
@@ -106,7 +106,7 @@ def _device(report: "DeviceReport") -> None:
 
 
 def _side(side: "DeviceRun") -> Iterator[str]:
-    """Yield lines on one of both models there."""
+    """Yield lines on one of the two models on the device."""
     if side.runtime is None or side.placement is None:
         yield f"{side.status}: {side.reason}"
     else:

@@ -1,4 +1,4 @@
-"""Defaults of options from ``--config FILE``, or from ``[tool.convert]`` in ./pyproject.toml."""
+"""Read defaults of options from ``--config FILE``, or ``[tool.convert]`` in ./pyproject.toml."""
 
 from collections.abc import Callable, Mapping
 from inspect import signature
@@ -8,16 +8,16 @@ from typing import Any
 from converter.cli.parameters import ROWS
 from formats.errors import UsageError
 
-# The author of the file is not the user: it cannot have code run.
+# The author of the file may not be the user: options that run code are excluded.
 REFUSED = frozenset(row.name for row in ROWS if not row.in_files)
-KEYS = {row.flag.lstrip("-").replace("-", "_"): row.name for row in ROWS}  # as flags spell them
-NOT_SHARED = {"include", "out"}  # of a conversion; in a batch they are globs and DEST
+KEYS = {row.flag.lstrip("-").replace("-", "_"): row.name for row in ROWS}  # spelled like the flags
+NOT_SHARED = {"include", "out"}  # they differ in a batch: globs and DEST
 
 
 def defaults(
     arguments: list[str], convert: Callable[..., None], batch: Callable[..., None]
 ) -> dict[str, Any] | None:
-    """Return defaults of the options of commands, by the command's name.
+    """Return the defaults of options by command name.
 
     Args:
         arguments: The command line, which may name a file.
@@ -78,5 +78,5 @@ def _names(command: Callable[..., None]) -> set[str]:
 
 
 def _is_text(command: Callable[..., None], name: str) -> bool:
-    """Return whether the option is one word, with commas."""
+    """Return whether the option is a single string, with commas."""
     return getattr(signature(command).parameters[name].annotation, "__origin__", None) is str

@@ -10,13 +10,13 @@ import typer
 from converter.cli.parameters import From, Json, Verbose
 from converter.cli.terminal import say
 
-if TYPE_CHECKING:  # nothing of the doctor is imported for `convert --help`
+if TYPE_CHECKING:  # keeps `convert --help` fast
     from converter.doctor.diagnosis import Diagnosis
     from converter.doctor.findings import Finding, Prediction
     from converter.doctor.host import Host, Package
     from converter.doctor.source import Source
 
-MESSAGE = 320  # characters of a loader's message on a terminal; --json has all of them
+MESSAGE = 320  # characters of a loader's message shown on a terminal; --json has the whole message
 LIBRARIES = ("cudart", "cudnn", "cublas", "nccl")  # those shown on a terminal
 SHOWN = 12  # lines of one list
 
@@ -180,7 +180,7 @@ def _describe_build(package: "Package") -> str:
 
 
 def _describe_devices(host: "Host", name: str) -> str:
-    """Return in words what the module of a package sees, if it was imported."""
+    """Describe the devices that a package's module sees, if it was imported."""
     from converter.doctor.probes.host import FRAMEWORKS
 
     module = next((module for module, names in FRAMEWORKS.items() if name in names), name)

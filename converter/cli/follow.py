@@ -1,4 +1,4 @@
-"""A conversion as it happens: steps on standard error, the result on standard output."""
+"""Show the progress of a conversion on standard error, and its result on standard output."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ def conversion(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Follow a conversion: a line for each step, then the path written."""
+    """Print a line for each step of a conversion, then the path of the output."""
     bar = _Bar(enabled=not quiet and not as_json and sys.stderr.isatty())
     done: list[Step] = []
     for event in events:

@@ -1,6 +1,6 @@
-"""``convert verify DIR``: whether outputs are what was written and verified, before they are used.
+"""``convert verify DIR``: check that outputs are unchanged since they were written and verified.
 
-Lines go to standard output, one for each output and one for each reason; the last one sums up.
+Lines go to standard output, one for each output and one for each reason; the last is a summary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,20 +11,20 @@ from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
 from formats.errors import UsageError
 
-if TYPE_CHECKING:  # `--help` need not pay for these
+if TYPE_CHECKING:  # keeps `--help` fast
     from converter.verification.bundle_check import CheckResult
 
-UNGATED = "has no record"  # how the gate's word on what is not ours begins
+UNGATED = "has no record"  # in the message on models that are not ours
 
 
 def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json: bool) -> int:
-    """Check all outputs in a folder, say what was found, and return the exit code.
+    """Check all outputs in a folder, print the results, and return the exit code.
 
     Raises:
-        SourceError: The folder cannot be looked at.
+        SourceError: The folder cannot be read.
         StorageError: A report cannot be written.
-        UsageError: There is no such level, or no report of such a suffix.
-        VerificationError: Nothing of ours lies in it.
+        UsageError: The level or the suffix of a report is unknown.
+        VerificationError: The folder contains no output of ours.
     """
     from time import perf_counter
 
@@ -61,13 +61,13 @@ def check(folder: Path, require: str | None, *, reports: Sequence[Path], as_json
 
 
 def only_two(flags: Sequence[str]) -> None:
-    """Refuse options that only a comparison with a source has.
+    """Refuse options that apply only to a comparison with a source.
 
     Args:
-        flags: Those that are given.
+        flags: The given flags among them.
 
     Raises:
-        UsageError: There are some.
+        UsageError: There is at least one.
     """
     if flags:
         raise UsageError(
@@ -140,7 +140,7 @@ def _say(checked: "CheckResult", folder: Path, require: str | None) -> None:
 
 
 def _again(checked: "CheckResult", require: str | None) -> str:
-    """Return the command that compares an output with its source once more."""
+    """Return the command that compares an output with its source again."""
     source = _source(checked) or {}
     device = " --device DEV" if require == "device" else ""
     name, digest = source.get("name"), source.get("digest")

@@ -1,8 +1,8 @@
-"""What pre-commit runs on the files of a commit: ``.pre-commit-hooks.yaml`` names these commands.
+"""Hooks that pre-commit runs on the files of a commit (see ``.pre-commit-hooks.yaml``).
 
 ``python -m converter.cli.hooks verify FILES...`` checks the bundles that the files belong to, as
-``convert verify DIR`` does; ``safety`` refuses models that name code or files outside themselves.
-Files of no bundle, and what is no model, pass.
+``convert verify DIR`` does; ``safety`` refuses models that refer to code or to outside files.
+Files outside bundles, and files that are not models, pass.
 """
 
 import sys
@@ -16,7 +16,7 @@ from converter.cli.app import run
 from converter.cli.terminal import say
 from formats.errors import ConvertError, SafetyError, UnknownFormatError
 
-# Files of these are pickles, and pickles are programs: what cannot be read is not let through.
+# These formats are pickles, and pickles are programs: unreadable ones are refused.
 PICKLES = (
     ".ckpt", ".dill", ".jit", ".joblib", ".pickle", ".pkl", ".pt", ".pth", ".ptl", ".th",
 )  # fmt: skip
@@ -62,7 +62,7 @@ def safety(files: Files) -> None:
 
 
 def _examine(file: Path) -> None:
-    """Raise SafetyError, or why nothing can be said, where a file is no model that is safe."""
+    """Raise SafetyError for an unsafe model, or the error of one that cannot be checked."""
     from formats import catalog
     from formats.artifact import Artifact
 
@@ -85,7 +85,7 @@ def _examine(file: Path) -> None:
 
 
 def _bundles(files: Iterable[Path]) -> list[Path]:
-    """Return the bundles that files belong to, each once."""
+    """Return the distinct bundles that files belong to."""
     from formats import portable
     from formats.artifact import Artifact
 
@@ -100,7 +100,7 @@ def _bundles(files: Iterable[Path]) -> list[Path]:
 
 
 def main() -> None:
-    """Run a hook, and leave with its exit code."""
+    """Run a hook, and exit with its exit code."""
     sys.exit(run(sys.argv[1:], app))
 
 

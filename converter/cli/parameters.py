@@ -1,6 +1,6 @@
-"""The options of a conversion, one row each; and those that every command declares itself.
+"""Table of the options of a conversion, and options that each command declares itself.
 
-A new option is its field in `converter.options`, its row here, and its use.
+To add an option, add a field in `converter.options` and a row here, and use it.
 """
 
 import json
@@ -39,17 +39,17 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show tracebacks 
 
 
 def split_commas(text: str) -> tuple[str, ...]:
-    """Return the words of a list with commas."""
+    """Return the items of a comma-separated list."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def as_tuple(given: list[str] | str | None) -> tuple[str, ...]:
-    """Return names as options hold them."""
+    """Return names as a tuple."""
     return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def parse_bounds(given: list[str] | None) -> dict[str, float]:
-    """Return tolerances by output; the empty name applies to all others.
+    """Parse tolerances by output; the empty name applies to all others.
 
     Raises:
         UsageError: One is not a number, or is negative.
@@ -67,10 +67,10 @@ def parse_bounds(given: list[str] | None) -> dict[str, float]:
 
 
 def parse_arch(factory: str | None = None, arguments: str | None = None) -> "Arch | None":
-    """Return the factory of a module, with its arguments.
+    """Parse the factory of a module and its arguments.
 
     Raises:
-        UsageError: One of them is malformed, or there are only arguments.
+        UsageError: One of them is malformed, or arguments are given without a factory.
     """
     from converter.options import Arch
 
@@ -91,14 +91,14 @@ def parse_arch(factory: str | None = None, arguments: str | None = None) -> "Arc
 
 
 def parse_inputs(given: list[str] | None) -> "tuple[TensorSpec, ...]":
-    """Return the inputs of a torch program (see `converter.options.parse_inputs`)."""
+    """Parse the inputs of a torch program (see `converter.options.parse_inputs`)."""
     from converter import options
 
     return options.parse_inputs(given or ())
 
 
 def parse_trust(given: list[str] | None) -> "tuple[Trusted, ...]":
-    """Return the trusted modules (see `converter.child.trust.parse_trust`)."""
+    """Parse the trusted modules (see `converter.child.trust.parse_trust`)."""
     from converter.child import trust
 
     return trust.parse_trust(given or ())
@@ -187,7 +187,7 @@ def rows_of(command: str) -> tuple[Row, ...]:
 
 
 def make_options(fields: Fields) -> "Options":
-    """Return options made of values by field; the fields that are not there have their defaults.
+    """Return options from values by field; missing fields have their defaults.
 
     Raises:
         UsageError: An architecture is malformed.
@@ -202,7 +202,7 @@ def make_options(fields: Fields) -> "Options":
 
 
 def flags_given(options: "Options", command: str) -> list[str]:
-    """Return the flags of options that are not at their default."""
+    """Return the flags of options that differ from their defaults."""
     from converter.options import Options
 
     default = Options()

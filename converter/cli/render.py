@@ -1,4 +1,4 @@
-"""What artifacts are and how they differ, for people and for machines, on standard output."""
+"""Print inspections, differences and tables on standard output, as text or JSON."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
 
-if TYPE_CHECKING:  # `inspect` and `formats` need not pay for these
+if TYPE_CHECKING:  # keeps `inspect` and `formats` fast
     from converter.inspection import Inspection, TensorInfo
     from converter.tensor_diff import TensorDiff
     from formats.catalog import Format
     from formats.core.bundle import TensorSpec
 
 LINES = 60  # tensors listed before `--weights` is needed
-LEVELS = 30  # of a tree; the rest of a longer name stands on one line
+LEVELS = 30  # levels of the tree; the rest of a deeper name is printed on one line
 
 
 def inspection(found: "Inspection", *, as_json: bool, every: bool) -> None:
-    """Print what an artifact is, records and holds.
+    """Print an inspection.
 
     Args:
         found: The inspection.
@@ -61,7 +61,7 @@ def inspection(found: "Inspection", *, as_json: bool, every: bool) -> None:
 
 
 def differences(found: "Sequence[TensorDiff]", *, as_json: bool) -> bool:
-    """Print a comparison, and return whether the weights are the same under the same names."""
+    """Print a comparison, and return whether all weights are equal under the same names."""
     counts: dict[str, int] = {}
     for d in found:
         counts[d.kind] = counts.get(d.kind, 0) + 1
@@ -80,7 +80,7 @@ def differences(found: "Sequence[TensorDiff]", *, as_json: bool) -> bool:
 
 
 def operations(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print a support matrix: name, arguments, what is computed."""
+    """Print a support matrix: names, arguments, and what is computed."""
     if as_json:
         document(list(rows))
         return
@@ -114,7 +114,7 @@ def document(value: "Mapping[str, Any] | list[Any]") -> None:
 
 
 def _tree(tensors: "Sequence[TensorInfo]", every: bool) -> None:
-    """Print names as a tree; a long list is cut in the middle unless every line is wanted."""
+    """Print names as a tree; a long list is cut in the middle unless ``every`` is set."""
     print()
     previous: list[str] = []
     shown = tensors if every or len(tensors) <= LINES else tensors[:LINES]

@@ -1,7 +1,7 @@
-"""Options of a command as rows of a table, collected into one object.
+"""Declare options of commands as rows of a table, and collect their values into one object.
 
-A row names the field that its value becomes. `collects` gives a command the options of a table
-and calls it with the object made of them.
+A row names the field that its value is stored in. `collects` adds the options of a table to a
+command, and calls it with the object built from them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,26 +14,26 @@ import typer
 
 from formats.errors import UsageError
 
-KEYWORD_ONLY = Parameter.KEYWORD_ONLY  # defaults may come before what has none
+KEYWORD_ONLY = Parameter.KEYWORD_ONLY  # parameters with defaults may precede those without
 Fields = Mapping[str, Any]  # values by field
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One option of the command line, or one argument.
+    """An option or an argument of the command line.
 
     Attributes:
-        field: Where the value goes; ``comparison.atol`` is a field of a nested object.
+        field: Field of the value; ``comparison.atol`` is a field of a nested object.
         flags: As in ``--jobs -j``; "" for an argument.
         type: What Typer reads: ``str | None``, ``list[str] | None``, ``bool``, …
         help: One or two sentences for ``--help``.
-        metavar: What stands for the value in ``--help``.
-        default: The value without the option, before it is parsed.
-        parse: Makes the field's value; None takes it as it is.
-        min: The least number.
-        key: The parameter's name, where it is not the flag's.
+        metavar: Placeholder of the value in ``--help``.
+        default: The default, before parsing.
+        parse: Converts the value to the field's; None keeps it unchanged.
+        min: Minimum of a number.
+        key: Name of the parameter, if it is not that of the flag.
         in_files: Whether a configuration file may set it.
-        commands: Those that have it, where several share a table.
+        commands: Commands that have it, where several share a table.
     """
 
     field: str
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def flag(self) -> str:
-        """The flag that messages name; the metavar of an argument."""
+        """The flag for messages; the metavar of an argument."""
         return self.flags.partition(" ")[0] or str(self.metavar)
 
     @property
@@ -68,7 +68,7 @@ class Row:
             return given
         try:
             return self.parse(given)
-        except UsageError as e:  # parsers know the text alone
+        except UsageError as e:  # parsers know only the string
             raise UsageError(f"{self.flag} {e.found}", expected=e.expected, hint=e.hint) from e
 
     def parameter(self) -> Parameter:
@@ -90,12 +90,12 @@ class Row:
 def collects(
     parameter: str, rows: Sequence[Row], make: Callable[[Fields], Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a table, in place of one of its parameters.
+    """Replace a parameter of a command by the options of a table.
 
     Args:
-        parameter: The parameter that gets the object.
+        parameter: The parameter that receives the object.
         rows: The options.
-        make: Makes the object of values by field.
+        make: Builds the object from values by field.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -109,7 +109,7 @@ def collects(
             made = make({row.field: row.value(given.pop(row.name)) for row in rows})
             command(**given, **{parameter: made})
 
-        # Typer reads both.
+        # Typer reads both attributes.
         collected.__signature__ = signature(command).replace(parameters=shown)  # type: ignore[attr-defined]
         collected.__annotations__ = {p.name: p.annotation for p in shown}
         return collected
@@ -118,16 +118,16 @@ def collects(
 
 
 def nested(prefix: str, rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the rows of an object as rows of what holds it."""
+    """Return the rows of a nested object with prefixed fields."""
     return tuple(replace(row, field=f"{prefix}.{row.field}") for row in rows)
 
 
 def below(prefix: str, fields: Fields) -> dict[str, Any]:
-    """Return the fields of a nested object, by their own names."""
+    """Return the fields of a nested object, without the prefix."""
     start = f"{prefix}."
     return {name[len(start) :]: value for name, value in fields.items() if name.startswith(start)}
 
 
 def top(fields: Fields) -> dict[str, Any]:
-    """Return the fields that are not of nested objects."""
+    """Return the fields that do not belong to nested objects."""
     return {name: value for name, value in fields.items() if "." not in name}

@@ -1,4 +1,4 @@
-"""Options in messages of the library, spelled as flags: ``opset=18`` becomes ``--opset 18``."""
+"""Spell options in messages of the library as flags: ``opset=18`` becomes ``--opset 18``."""
 
 import re
 from functools import cache
@@ -6,12 +6,12 @@ from functools import cache
 from converter.cli.batch_parameters import REQUEST
 from converter.cli.parameters import ROWS
 
-# Options of single commands, which no table has.
+# Options of single commands, which are in no table.
 OWN = {"run": "--run", "fast": "--fast", "report": "--report", "out": "-o"}
 
 
 def spell_flags(text: str) -> str:
-    """Return a message with the flags of the options that it names."""
+    """Return a message with its options spelled as flags."""
     pattern, flags = _flags()
     return pattern.sub(lambda found: _flag(found, flags), text)
 
@@ -29,7 +29,7 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 @cache
 def _flags() -> tuple[re.Pattern[str], dict[str, str]]:
-    """Return what an option looks like in a message, and its flag by name.
+    """Return a pattern of options in messages, and the flags by name.
 
     A field of a nested object may be named alone, unless a field of `Options` has that name.
     """
@@ -40,6 +40,6 @@ def _flags() -> tuple[re.Pattern[str], dict[str, str]]:
         flags.setdefault(row.field.rpartition(".")[2], row.flag)
     flags["arch"] = flags["arch.factory"]
     names = "|".join(re.escape(name) for name in sorted(flags, key=len, reverse=True))
-    # Not inside a word, a path or a quotation; a value ends where the word does.
+    # Not inside a word, a path or quotes; a value ends at the end of the word.
     value = r"'(?P<text>[^']*)'|\[(?P<list>'[^\]]*')\]|(?P<word>[\w.:/*+-]*\w)"
     return re.compile(rf"(?<![\w.('\"/-])(?P<name>{names})=(?:{value})?"), flags

@@ -1,14 +1,14 @@
-"""The way out to a terminal: what an artifact calls its parts can neither steer nor break it."""
+"""Print to a terminal safely: names from an artifact can neither control nor break it."""
 
 import sys
 from typing import TextIO
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """Print one line, with everything in it that is no plain printable text spelled out.
+    """Print one line, and escape everything that is not plain printable text.
 
-    A name from a hostile source may hold line breaks, escape sequences, marks that reverse the
-    direction of writing, or lone surrogates; and the terminal may not know all characters.
+    A name from a hostile source may contain line breaks, escape sequences, marks that reverse the
+    writing direction, or lone surrogates; and the terminal may not support all characters.
     """
     out = sys.stdout if file is None else file
     line = text if text.isprintable() else "".join(map(_spelled, text))

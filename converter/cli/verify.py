@@ -1,4 +1,4 @@
-"""``convert verify SOURCE CONVERTED``: a converted artifact against its source.
+"""``convert verify SOURCE CONVERTED``: compare a converted artifact with its source.
 
 The result goes to standard output. A folder alone is checked against its manifests.
 """
@@ -13,7 +13,7 @@ from converter.cli.parameters import Json, Verbose, flags_given, make_options, r
 from converter.cli.rows import collects
 from formats.errors import UsageError
 
-if TYPE_CHECKING:  # `--help` need not pay for these
+if TYPE_CHECKING:  # keeps `--help` fast
     from converter.options import Options
 
 

@@ -1,1 +1,1 @@
-"""Who runs jobs: this process, crash-isolated children, Ray. `catalog` has the table."""
+"""Executors: they run jobs in this process, in crash-isolated children or on Ray. See `catalog`."""

@@ -16,10 +16,10 @@ ENGINES = {
 
 
 def check(engine: str) -> None:
-    """Refuse an engine that there is none of.
+    """Refuse an unknown engine.
 
     Raises:
-        UsageError: There is not.
+        UsageError: There is no engine of that name.
     """
     check_choice("engine", engine, ENGINES)
 
@@ -28,8 +28,8 @@ def open_executor(engine: str, settings: Settings) -> Executor:
     """Return an executor.
 
     Raises:
-        UsageError: There is none of that name.
-        DependencyError: It takes an extra that is not installed, or cannot be reached.
+        UsageError: There is no engine of that name.
+        DependencyError: The engine needs an extra that is not installed, or cannot be reached.
     """
     check(engine)
     module = import_module(f"converter.executors.{engine}")

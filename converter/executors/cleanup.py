@@ -1,4 +1,4 @@
-"""Remove the temporary files and partial outputs of jobs that were ended."""
+"""Remove the temporary files and partial outputs of jobs that were stopped."""
 
 import shutil
 from pathlib import Path
@@ -10,11 +10,11 @@ from converter.registries.catalog import scheme_of
 
 
 def remove(job: Job, scratch: Path) -> None:
-    """Remove what a job left whose process is gone.
+    """Remove the files of a job whose process is gone.
 
     Args:
-        job: Which.
-        scratch: Folder of temporary files of all jobs; `converter.executors.worker` names theirs.
+        job: The job.
+        scratch: Temporary folder of all jobs; `converter.executors.worker` names the subfolders.
     """
     for folder in scratch.glob("job-*-*"):
         if not is_alive(int(folder.name.split("-")[1])):

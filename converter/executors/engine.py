@@ -11,14 +11,14 @@ from converter.jobs.job import Job, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an executor is told.
+    """Settings of an executor.
 
     Attributes:
-        jobs: How many run at a time; None for as many as there are cores, or as a cluster takes.
+        jobs: Jobs that run at a time; None for one per core, or as many as a cluster takes.
         scratch: Folder for temporary files, the executor's own; the caller removes it.
-        address: Of a cluster, or None for the one that the environment names.
-        retries: How often a job is tried again whose worker was lost.
-        patience: Seconds without any progress after which a cluster is given up.
+        address: Address of a cluster, or None for the one that the environment names.
+        retries: How often a job is retried after its worker was lost.
+        patience: Seconds without progress after which a cluster is given up.
     """
 
     jobs: int | None
@@ -29,12 +29,12 @@ class Settings:
 
 
 class Executor(Protocol):
-    """Runs jobs. A context manager: its end stops whatever still runs, and waits for that."""
+    """Runs jobs. A context manager: on exit it stops all running jobs and waits for their end."""
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Yield the outcome of each job as it ends, in any order.
 
-        Jobs are taken from ``jobs`` as there is room for them, and never raise.
+        Jobs are taken from ``jobs`` lazily, as there is room for them. A job never raises.
 
         Raises:
             DependencyError: The executor itself cannot work: no cluster, no process.

@@ -12,18 +12,18 @@ from formats.errors import DependencyError
 ROOT = Path(__file__).parents[2]
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
 DUMP = re.compile(r"^(Fatal Python error: .+|(Current thread|Thread|Stack) .*most recent call .*)$")
-# Those that wait for others: their callers say more.
+# Modules that only wait for other processes: the frames of their callers say more.
 WAITING = ("converter/executors", "converter/child/process.py", "converter/write/background.py")
 MAX_CHARACTERS = 300
 
 
 def of_status(status: int, words: bytes, *, oom: bool) -> tuple[End, str]:
-    """Return how a child ended that gave no answer, and did so by itself.
+    """Return how a child ended that gave no answer and was not stopped by us.
 
     Args:
-        status: As ``waitpid`` tells it.
-        words: The last of what it printed, and the trace that `faulthandler` left there.
-        oom: Whether the kernel ran out of memory meanwhile.
+        status: Status from ``waitpid``.
+        words: The end of its output, with the trace that `faulthandler` wrote there.
+        oom: Whether the kernel's OOM killer ran meanwhile.
     """
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -36,7 +36,7 @@ def of_status(status: int, words: bytes, *, oom: bool) -> tuple[End, str]:
 
 
 def of_timeout(seconds: float, words: bytes) -> str:
-    """Return what there is to say of a child that took too long."""
+    """Return the message for a child that exceeded its time limit."""
     return str(
         DependencyError(
             f"took longer than {seconds:g} s and was stopped{_told(words)}",
@@ -46,7 +46,7 @@ def of_timeout(seconds: float, words: bytes) -> str:
 
 
 def of_memory(used: int, limit: int, words: bytes) -> str:
-    """Return what there is to say of a child that took too much memory."""
+    """Return the message for a child that exceeded its memory limit."""
     return str(
         DependencyError(
             f"took {readable_size(used)} of memory and was stopped{_told(words)}",
@@ -66,7 +66,7 @@ def _killed(words: bytes, *, oom: bool) -> tuple[End, str]:
 
 
 def _told(words: bytes) -> str:
-    """Return where it was and what it said last, as the end of a clause."""
+    """Return the child's position and its last line of output, as the end of a clause."""
     lines = words.decode("utf-8", "replace").splitlines()
     start = next((i for i, line in enumerate(lines) if DUMP.match(line)), len(lines))
     text = _place(lines[start:])
@@ -77,7 +77,7 @@ def _told(words: bytes) -> str:
 
 
 def _place(trace: list[str]) -> str:
-    """Return the innermost function of ours in a trace, or the innermost at all."""
+    """Return the innermost of our functions in a trace; without one, the innermost function."""
     frames = [m.groups() for line in trace if (m := FRAME.match(line))]
     ours = [
         (path.relative_to(ROOT).as_posix(), line, name)

@@ -1,13 +1,13 @@
 """The fork server: a clean process that forks children for jobs and monitors them.
 
 ``python -P -m converter.executors.fork_server ORDERS WORDS LIFELINE``, three file descriptors. It
-is started, never forked, so that it has one thread and nothing of the driver's; what conversions
-need is imported once, and a child costs a few milliseconds. Frameworks are only in children of
-those children.
+is started, never forked, so that it has one thread and shares no state with the driver. The modules
+that conversions need are imported once, so that a child costs a few milliseconds. Frameworks run
+only in children of those children.
 
-It does all that concerns a running child itself: limits, deaths, what is left behind. So workers
-never wait for a driver that is writing its ledger. It ends with all its children where the driver
-closes the orders' pipe, or dies.
+It handles everything about a running child itself: limits, exit, cleanup. So workers never wait
+for a driver that is writing its ledger. It ends with all its children when the driver closes the
+orders pipe or dies.
 """
 
 import faulthandler
@@ -41,36 +41,35 @@ from converter.executors.protocol import (
 from converter.jobs.job import Job
 
 CHUNK_BYTES = 1 << 16
-LAST_BYTES = 8192  # of what a child prints
-ROUNDS = 64  # more than a pipe holds; what has its other end may write for ever
-TRACE_SECONDS = 0.2  # for a child to say where it is, before it is stopped
+LAST_BYTES = 8192  # kept of a child's output
+ROUNDS = 64  # reads of a pipe: more than it holds; a process at its other end may write for ever
+TRACE_SECONDS = 0.2  # for a child to print its stack trace before it is killed
 MEMORY_SECONDS = 0.05
-FORK_SECONDS, FORK_ROUNDS = 0.2, 50  # between tries to start a process, and how many
-SHARE_OF_TIME = 0.05  # that looking at all processes may take
-JOBS_OF_A_CHILD = 64  # at most: what they leave in memory goes with it
-UNDYING_SECONDS = 10.0  # after which one that waits for a dead disk is not waited for
+FORK_SECONDS, FORK_ROUNDS = 0.2, 50  # between attempts to start a process, and how many
+SHARE_OF_TIME = 0.05  # share of the time that reading all processes may take
+JOBS_OF_A_CHILD = 64  # at most: memory that they leak is freed with the child
+UNDYING_SECONDS = 10.0  # after which a killed child that hangs on a dead disk is given up
 
 
 @dataclass(slots=True)
 class Child:
-    """A process, and the job that it does.
+    """A child process and its current job.
 
     Attributes:
-        order: What it does.
-        pid: Of the child.
-        orders_fd: Where it takes further ones from.
-        answer_fd: Where its record comes from.
-        words_fd: Where all comes from that it prints.
-        began: When, by the monotonic clock.
-        ending: Why it is being stopped, where it is.
-        detail: What that took: seconds or bytes.
-        next_step: When something is to be done about it: it is told to say where it is, killed,
-            given up.
-        is_killed: Whether it was.
-        answer: What came of its record.
-        words: The last of what it printed.
-        jobs: How many it has been given.
-        is_over: Whether it has answered the last of them, and only has to end.
+        order: The order that it works on.
+        pid: Process id.
+        orders_fd: Pipe on which it receives further orders.
+        answer_fd: Pipe on which it sends its record.
+        words_fd: Pipe for its stdout and stderr.
+        began: Start of the job, by the monotonic clock.
+        ending: Why it is being stopped; None where it is not.
+        detail: Bytes of memory that it used when it exceeded its limit.
+        next_step: When to act next: ask for its stack trace, kill it, give it up.
+        is_killed: Whether it was killed.
+        answer: The part of its record received so far.
+        words: The end of its output.
+        jobs: Number of jobs that it has been given.
+        is_over: Whether it has answered its last job and only has to exit.
     """
 
     order: Order
@@ -90,7 +89,7 @@ class Child:
 
 
 class ForkServer:
-    """All that runs, and the loop that watches it."""
+    """All running children, and the loop that monitors them."""
 
     def __init__(self, orders: int, words: int, charter: Charter, unframing: Unframing) -> None:
         self._orders = orders
@@ -142,12 +141,12 @@ class ForkServer:
                     self._take_orders()
                 self._look()
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            pass  # the driver is gone, or has enough
+            pass  # the driver is gone, or has closed the pipe
         finally:
             self._end()
 
     def take(self, orders: Iterable[Order]) -> None:
-        """Take orders that came before there was a server."""
+        """Accept orders that were received before the server was created."""
         self._waiting.extend(orders)
 
     def _take_orders(self) -> None:
@@ -163,14 +162,14 @@ class ForkServer:
                 return
             try:
                 self._fork(self._waiting[0])
-            except OSError as e:  # no more processes, files or memory: perhaps soon
+            except OSError as e:  # out of processes, files or memory, perhaps only for now
                 self._refuse(e)
                 return
             self._waiting.popleft()
             self._refused = 0
 
     def _refuse(self, error: OSError) -> None:
-        """Wait a little, and not for ever where nothing runs that could make room."""
+        """Delay the next fork; report a failure after `FORK_ROUNDS` if no child is running."""
         self._refused += 1
         self._no_fork_before = time.monotonic() + FORK_SECONDS
         if self._refused > FORK_ROUNDS and not self._running:
@@ -209,18 +208,18 @@ class ForkServer:
         self._say(Word(child.order.number, "begun", 0.0, b"%d" % child.pid))
 
     def _go_on(self, child: Child) -> None:
-        """Give a child that has answered, and may do more, its next job; or let it end."""
+        """Give a child that has answered and is reusable its next job, or let it exit."""
         answer = forked.complete(child.answer)
         if answer is None or answer[:1] != forked.READY or child.ending is not None:
             return
         self._say(self._last_word(child, None, answer))
-        for _ in range(ROUNDS):  # what it printed is this job's, though it is read only now
+        for _ in range(ROUNDS):  # output still in the pipe belongs to this job
             if not self._hear(child.words_fd):
                 break
         child.answer.clear()
         child.words.clear()
         if self._waiting and child.jobs < JOBS_OF_A_CHILD:
-            with suppress(BrokenPipeError):  # it died just now, and that job with it
+            with suppress(BrokenPipeError):  # the child died just now; `_reap` reports the job
                 child.order = self._waiting.popleft()
                 child.jobs += 1
                 self._has_begun(child)
@@ -231,13 +230,13 @@ class ForkServer:
             os.close(child.orders_fd)
 
     def _hear(self, fd: int) -> bool:
-        """Take some of what a child says; return whether there may be more."""
+        """Read a chunk from a child's pipe; return whether there may be more."""
         child, buffer = self._by_fd[fd]
         try:
             some = os.read(fd, CHUNK_BYTES)
         except BlockingIOError:
             return False
-        if not some:  # it has closed its end
+        if not some:  # the child has closed its end
             self._deafen(fd)
             return False
         buffer += some
@@ -246,9 +245,10 @@ class ForkServer:
         return True
 
     def _hear_out(self, child: Child, fd: int) -> None:
-        """Take what a child has said, and close the pipe: what it left may have the other end.
+        """Read the rest of a child's pipe and close it.
 
-        A pipe that it closed itself is closed here too, and its number may be another child's.
+        Processes that the child left may keep the other end open. If the child closed the pipe
+        itself, it is closed here already, and its number may belong to another child's pipe.
         """
         for _ in range(ROUNDS):
             if self._by_fd.get(fd, (None,))[0] is not child or not self._hear(fd):
@@ -262,7 +262,7 @@ class ForkServer:
             os.close(fd)
 
     def _reap(self) -> None:
-        """Take note of every child that has ended."""
+        """Collect every child that has ended."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -276,11 +276,11 @@ class ForkServer:
             self._given_up.discard(pid)
 
     def _finish(self, child: Child, status: int | None) -> None:
-        """Say how a child ended, and remove what it left.
+        """Report how a child ended, and remove its files and orphans.
 
         Args:
-            child: Which.
-            status: As ``waitpid`` tells it; None for one that does not die.
+            child: The child.
+            status: Status from ``waitpid``; None for a child that does not die.
         """
         for fd in (child.answer_fd, child.words_fd):
             self._hear_out(child, fd)
@@ -314,11 +314,11 @@ class ForkServer:
             oom, self._oom_kills = kills > self._oom_kills, kills
             end, text = exit_status.of_status(status or 0, words, oom=oom)
             if end == "crashed" and child.jobs > 1:
-                end = "spoilt"  # perhaps by a job before
+                end = "spoilt"  # an earlier job in the same child may be the cause
         return Word(order.number, end, seconds, text.encode("utf-8", "replace"))
 
     def _patience(self) -> float | None:
-        """Return the milliseconds until something is due that nobody announces."""
+        """Return the poll timeout in milliseconds until the next timer; None for no timer."""
         due = min((child.next_step for child in self._running.values()), default=float("inf"))
         if any(c.order.memory_bytes and not c.is_over for c in self._running.values()):
             due = min(due, self._next_look)
@@ -329,7 +329,7 @@ class ForkServer:
         return max(0.0, due - time.monotonic()) * 1000 + 1
 
     def _look(self) -> None:
-        """See whether what runs keeps to its limits."""
+        """Enforce the limits of running children."""
         now = time.monotonic()
         for child in list(self._running.values()):
             if now >= child.next_step:
@@ -355,7 +355,7 @@ class ForkServer:
                 self._stop(child, "memory")
 
     def _stop(self, child: Child, why: End) -> None:
-        """Let a child say where it is, before it is killed."""
+        """Make a child print its stack trace before it is killed."""
         child.ending = why
         with suppress(ProcessLookupError):
             os.kill(child.pid, signal.SIGUSR1)
@@ -368,7 +368,7 @@ class ForkServer:
             child.is_killed = True
             process_monitor.kill(child.pid)
             child.next_step = now + UNDYING_SECONDS
-        else:  # it hangs in the kernel, and dies as soon as that lets go of it
+        else:  # it hangs in a system call and dies when that returns
             self._given_up.add(child.pid)
             self._finish(child, None)
 
@@ -376,7 +376,7 @@ class ForkServer:
         self._out += word(said)
 
     def _flush(self) -> None:
-        """Send what can be sent without waiting."""
+        """Send as much as possible without blocking."""
         while self._out:
             try:
                 sent = os.write(self._words, self._out[: CHUNK_BYTES * 4])
@@ -388,7 +388,7 @@ class ForkServer:
             self._poll.unregister(self._words)
 
     def _end(self) -> None:
-        """End every child, and remove what it left."""
+        """Kill all children, and remove their files."""
         for pid in self._running:
             process_monitor.kill(pid)
         for child in list(self._running.values()):
@@ -400,7 +400,7 @@ class ForkServer:
 
 
 def main() -> None:
-    """Serve whoever is at the other end of the pipes."""
+    """Serve the driver at the other end of the pipes."""
     orders, words, lifeline = map(int, sys.argv[1:4])
     for fd in (orders, words, lifeline):
         fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
@@ -425,7 +425,7 @@ def main() -> None:
     server = ForkServer(orders, words, charter, unframing)
     server.take(map(order_of, messages[1:]))
     gc.collect()
-    gc.freeze()  # children share what is never visited
+    gc.freeze()  # the collector does not touch frozen objects, so their pages stay shared
     server.run()
 
 

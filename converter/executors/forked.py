@@ -1,9 +1,9 @@
 """The forked child that runs jobs: set up, run, exit.
 
-Most jobs are small, and to make a process for each costs more than they do. So a child takes
-another one where the last has left nothing behind: it was short, it neither died nor ran out of
-memory, and the process is as it was before (see `State`). Whatever else it changed dies with it.
-The server's own ends of pipes are closed before any code of the job's runs.
+Most jobs are small, and a process for each costs more than the job. So a child takes another job
+if the last one left nothing behind: it was short, it neither died nor ran out of memory, and the
+process state is unchanged (see `State`). All other changes end with the child. The server's ends
+of the pipes are closed before any code of the job runs.
 """
 
 import gc
@@ -28,14 +28,14 @@ from converter.jobs.record import Record, RecordedError
 from formats.errors import ConvertError
 
 Task: TypeAlias = Callable[[Job, Path], Outcome]
-# What comes before the answer: the child ends; it ends and leaves processes; it takes another job.
+# First byte of an answer: the child exits; exits and leaves processes; can take another job.
 NOTHING_LEFT, SOMETHING_LEFT, READY = b"0", b"1", b"2"
-LIGHT_SECONDS = 0.5  # a job that took longer is worth a process of its own
-GROWTH_BYTES = 64 << 20  # resident, that a child may gain before it ends
+LIGHT_SECONDS = 0.5  # the child ends after a job that took longer
+GROWTH_BYTES = 64 << 20  # resident memory that a child may gain before it ends
 CHUNK_BYTES = 1 << 16
-OOM_SCORE = b"500"  # where memory runs out, the system shall end jobs before anything else
-# Of address space, above what a job may hold: pages are reserved that are never touched. What
-# grows slowly is stopped for what it holds; this turns one huge request into a MemoryError.
+OOM_SCORE = b"500"  # when memory runs out, the system shall kill jobs before anything else
+# Address space above the memory limit of a job, for pages that are reserved and never touched. Slow
+# growth is stopped by resident memory; this limit turns one huge request into a MemoryError.
 HEADROOM_BYTES = 256 << 20
 HANDLED = (signal.SIGALRM, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE)
 LIMITED = (
@@ -58,14 +58,14 @@ def be_the_child(
     close: Iterable[int],
     parent: int,
 ) -> None:
-    """Do one job, and others as they come, and end; this does not return.
+    """Run a job, and further jobs as they arrive, then exit; this does not return.
 
     Args:
-        task: What to do.
-        order: With what first, within what limits.
+        task: Function that runs a job.
+        order: The first job, with its limits.
         scratch: Folder for temporary files.
-        pipes: Where further orders come from, where records go, and all that is printed.
-        close: The server's own file descriptors.
+        pipes: Descriptors for further orders, for records, and for stdout and stderr.
+        close: The server's file descriptors, to be closed.
         parent: Pid of the server.
     """
     code = 1
@@ -99,7 +99,7 @@ def be_the_child(
 
 
 class State(NamedTuple):
-    """What a job could change of its process, other than its memory."""
+    """Process state that a job could change, other than memory."""
 
     folder: str
     mask: int
@@ -112,7 +112,7 @@ class State(NamedTuple):
 
 
 def state() -> State | None:
-    """Return the state of this process; None where it cannot be told."""
+    """Return the state of this process; None where it cannot be read."""
     try:
         mask = os.umask(0o77)
         os.umask(mask)
@@ -131,7 +131,7 @@ def state() -> State | None:
 
 
 def _is_as(usual: State | None) -> bool:
-    """Return whether this process is as it was, files apart that only garbage holds open."""
+    """Return whether the process state is unchanged, once files held by garbage are closed."""
     if usual is None:
         return False
     now = state()
@@ -142,7 +142,7 @@ def _is_as(usual: State | None) -> bool:
 
 
 def _prepare(words: int, close: Iterable[int], parent: int) -> None:
-    gc.disable()  # as the command line does: a job makes few cycles, and they end with the child
+    gc.disable()  # as the command line does: a job makes few cycles, freed when the child exits
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setpgid(0, 0)
@@ -162,23 +162,23 @@ def _prepare(words: int, close: Iterable[int], parent: int) -> None:
 
 
 def _limit(order: Order, now: tuple[int, int]) -> None:
-    if order.memory_bytes and not order.has_gpu:  # a GPU's driver reserves more than there is
+    if order.memory_bytes and not order.has_gpu:  # GPU drivers reserve more than physical memory
         most = process_monitor.data_bytes() + order.memory_bytes + HEADROOM_BYTES
         if now[1] == resource.RLIM_INFINITY or most < now[1]:
             resource.setrlimit(resource.RLIMIT_DATA, (most, now[1]))
 
 
 def send(orders: int, order: Order) -> None:
-    """Give a child that waits for it another order.
+    """Send another order to a waiting child.
 
     Raises:
-        BrokenPipeError: It is gone.
+        BrokenPipeError: The child is gone.
     """
     _write(orders, packed(order))
 
 
 def _order(orders: int) -> Order | None:
-    """Wait for another order; None where there is none for this child."""
+    """Wait for another order; return None if this child gets no more."""
     unframing = Unframing()
     while some := os.read(orders, CHUNK_BYTES):
         for message in unframing.feed(some):
@@ -220,7 +220,7 @@ def _write(fd: int, answer: bytes) -> None:
 
 
 def complete(answer: bytearray) -> bytes | None:
-    """Return an answer, its first byte telling what is left, where it came as a whole."""
+    """Return an answer with its first byte (`READY` etc.); None while it is incomplete."""
     head = LENGTH.size
     if len(answer) > head and len(answer) == head + LENGTH.unpack_from(answer)[0]:
         return bytes(answer[head:])

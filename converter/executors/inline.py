@@ -1,4 +1,4 @@
-"""Run jobs one after another in this process: for debuggers and for tests."""
+"""Run jobs one after another in this process, for debuggers and tests."""
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -9,7 +9,7 @@ from converter.jobs.job import Job, Outcome
 
 
 class Inline:
-    """No other process; a crash is a crash of the whole batch, and there are no limits."""
+    """Runs jobs without isolation: a crash ends the whole batch, and no limits are enforced."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -32,5 +32,5 @@ class Inline:
 
 
 def open_executor(settings: Settings) -> Executor:
-    """Return the executor; ``jobs`` and limits mean nothing to it."""
+    """Return the executor; it ignores ``jobs`` and limits."""
     return Inline(settings)

@@ -1,7 +1,7 @@
 """Modules that a fork server imports before its first child.
 
-Never a framework, nor onnxruntime: those have threads, and run only in children of children. What
-jobs need that is not here, each child imports for itself; a test looks that nothing of ours is.
+No framework and no onnxruntime: they start threads, and run only in children of children. Each
+child imports other modules itself; a test checks that none of our own modules is missing here.
 """
 
 import pkgutil
@@ -40,16 +40,16 @@ WITH_GRAPHS = ("numpy.random", "converter.write.graph_files", "converter.graphs"
 
 
 def preload(job: Job) -> None:
-    """Import what jobs like this one need."""
+    """Import the modules that jobs like this one need."""
     for name in names(job):
-        with suppress(Exception):  # an extra is missing or broken: the job that needs it says so
+        with suppress(Exception):  # an extra is missing or broken: the job that needs it reports it
             import_module(name)
     if any(url.partition(":")[0] in s3.SCHEMES for url in (job.source, job.destination)):
         s3.make_ready()
 
 
 def names(job: Job) -> Iterator[str]:
-    """Yield what to import, what others stand on first."""
+    """Yield the modules to import, dependencies first."""
     yield from ALWAYS
     for kind in KINDS:
         if scheme_of(job.source) in kind.schemes or kind.schemes == ("*",):
@@ -58,9 +58,9 @@ def names(job: Job) -> Iterator[str]:
     yield f"converter.destinations.{module_of(job.destination)}"
     for url in (job.source, job.destination):
         if "://" in url and (package := package_of(url)) is not None:
-            yield package  # of s3:// it takes a second
+            yield package  # for s3:// the import takes a second
         elif scheme_of(url) in MLFLOW and find_spec("pyarrow") is None:
-            yield "mlflow"  # which takes as long; where it is not skinny, pyarrow has a thread
+            yield "mlflow"  # takes as long; full mlflow imports pyarrow, which starts a thread
     for package in READERS:
         yield from _whole(package)
     target = find_target(job.options.to)

@@ -1,7 +1,7 @@
-"""Facts about processes from the system: memory, descendants, ends.
+"""Query and control processes of the system: memory, descendants, termination.
 
-Everything is read from ``/proc``; where there is none (macOS), children are still ended by group
-and by the watchdog, and only the limit of memory does not hold.
+Everything is read from ``/proc``. Without it (macOS), children are still ended by process group
+and by the watchdog; only the memory limit is not enforced.
 """
 
 import ctypes
@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PARENT_DEATH_SIGNAL, CHILD_SUBREAPER = 1, 36  # linux/prctl.h
-EXITING = 0x4  # PF_EXITING of linux/sched.h: it runs no code of its own any more
-ROUNDS, ROUND_SECONDS = 40, 0.005  # of looking for what dying processes leave
+EXITING = 0x4  # PF_EXITING of linux/sched.h: it no longer runs code of its own
+ROUNDS, ROUND_SECONDS = 40, 0.005  # of searching for orphans of dying processes
 
 
 class Process(NamedTuple):
-    """One process, as ``/proc/PID/stat`` has it."""
+    """One process, from ``/proc/PID/stat``."""
 
     parent: int
     resident_bytes: int
@@ -29,7 +29,7 @@ class Process(NamedTuple):
 
 
 def process(pid: int | str) -> Process | None:
-    """Return what there is to say of a process, or None where the system does not say.
+    """Return the facts about a process, or None where the system does not provide them.
 
     Spec: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
     """
@@ -39,7 +39,7 @@ def process(pid: int | str) -> Process | None:
         return None
     try:
         text = os.read(fd, 4096)
-        fields = text[text.rindex(b")") + 2 :].split()  # a name may hold anything
+        fields = text[text.rindex(b")") + 2 :].split()  # a name may contain any character
         is_dead = fields[0] in b"ZX" or bool(int(fields[6]) & EXITING)
         return Process(int(fields[1]), int(fields[21]) * PAGE_BYTES, is_dead)
     except (OSError, ValueError, IndexError):
@@ -49,7 +49,7 @@ def process(pid: int | str) -> Process | None:
 
 
 def processes() -> dict[int, Process]:
-    """Return all processes; none where the system does not say."""
+    """Return all processes by pid; empty where the system does not list them."""
     try:
         names = os.listdir("/proc")  # noqa: PTH208 - hundreds, and names are wanted
     except OSError:
@@ -59,7 +59,7 @@ def processes() -> dict[int, Process]:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs; one whose end only waits to be heard of does not."""
+    """Return whether a process runs; a zombie does not."""
     one = process(pid)
     if one is not None:
         return not one.is_dead
@@ -73,7 +73,7 @@ def is_alive(pid: int) -> bool:
 
 
 def descendants(roots: Iterable[int], known: Mapping[int, Process]) -> set[int]:
-    """Return the roots and everything that descends from them."""
+    """Return the roots and all their descendants."""
     children: dict[int, list[int]] = defaultdict(list)
     for pid, process in known.items():
         children[process.parent].append(pid)
@@ -88,7 +88,7 @@ def descendants(roots: Iterable[int], known: Mapping[int, Process]) -> set[int]:
 
 
 def resident_bytes() -> int:
-    """Return what this process holds in memory; 0 where the system does not say."""
+    """Return the resident memory of this process in bytes; 0 if unknown."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
     except (OSError, ValueError, IndexError):
@@ -96,7 +96,7 @@ def resident_bytes() -> int:
 
 
 def data_bytes() -> int:
-    """Return what this process has mapped for data, as ``RLIMIT_DATA`` counts it."""
+    """Return the bytes that this process has mapped for data, as ``RLIMIT_DATA`` counts them."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * PAGE_BYTES
     except (OSError, ValueError, IndexError):
@@ -104,7 +104,7 @@ def data_bytes() -> int:
 
 
 def threads() -> int:
-    """Return how many threads this process has; 1 where the system does not say."""
+    """Return the number of threads of this process; 1 if unknown."""
     try:
         return len(os.listdir("/proc/self/task"))  # noqa: PTH208
     except OSError:
@@ -112,19 +112,20 @@ def threads() -> int:
 
 
 def kill(pid: int) -> None:
-    """End a process and its group, which may be gone already."""
+    """Kill a process and its group, which may be gone already."""
     for end in (os.kill, os.killpg):
         with suppress(ProcessLookupError, PermissionError):
             end(pid, signal.SIGKILL)
 
 
 def kill_orphans(mine: Iterable[int]) -> None:
-    """End every child of this process that it did not start, with all their descendants.
+    """Kill every child of this process that it did not start, with all descendants.
 
-    What a job leaves behind falls to the server (see `adopt_orphans`), generation by generation.
+    The server inherits the processes that a job leaves (see `adopt_orphans`), generation by
+    generation.
 
     Args:
-        mine: The children that it did start and still wants.
+        mine: Children that this process started and keeps.
     """
     own, here = frozenset(mine), os.getpid()
     for _ in range(ROUNDS):
@@ -143,7 +144,7 @@ def kill_orphans(mine: Iterable[int]) -> None:
 
 
 def adopt_orphans() -> None:
-    """Be the parent of what this process's descendants leave behind.
+    """Make this process the parent of orphaned descendants.
 
     Spec: https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBREAPER.2const.html
     """
@@ -151,10 +152,10 @@ def adopt_orphans() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """End as soon as the parent does, however it does.
+    """End this process as soon as its parent ends, for whatever reason.
 
     Args:
-        parent: Who it was; it may be gone already.
+        parent: Pid of the parent, which may be gone already.
     """
     _prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
@@ -162,7 +163,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def out_of_memory_kills() -> int:
-    """Return how many processes the kernel has ended for want of memory, as far as it says."""
+    """Return the number of OOM kills by the kernel; 0 if unknown."""
     for path, key in (("/sys/fs/cgroup/memory.events", "oom_kill"), ("/proc/vmstat", "oom_kill")):
         with suppress(OSError, ValueError):
             for line in Path(path).read_text().splitlines():

@@ -1,14 +1,14 @@
 """Run jobs in crash-isolated child processes on this machine.
 
-A fork server does the work (`fork_server`); here is who gets which job, and who gets another try.
-Only what is no fault of the job's is tried again, ``Settings.retries`` times, and alone, so that a
-job which takes others down with it is found out:
+A fork server does the work (`fork_server`); this module schedules and retries jobs. A job is
+retried only if the failure may not be its own fault, ``Settings.retries`` times, and alone, so that
+a job which takes others down with it is identified:
 
-- a job that crashed in a child which had done others before is tried again in a fresh one;
-- a job whose server went away is tried again, and is ``lost`` in the end;
-- so is one that was killed (SIGKILL) by somebody else. A person, a scheduler or the kernel may have
-  done it. Killed again although it was alone, it is its own fault: ``memory`` where the kernel
-  says that it ran out of it, else ``crashed``, and not tried in later runs unless that is asked.
+- a job that crashed in a child which had run other jobs before is retried in a fresh child;
+- a job whose server died is retried, and is ``lost`` in the end;
+- so is a job that was killed (SIGKILL) from outside: by a person, a scheduler or the kernel. If it
+  is killed again while it runs alone, the fault is its own: ``memory`` where the kernel reports
+  that memory ran out, else ``crashed``, which later runs do not retry unless asked to.
 """
 
 import json
@@ -27,7 +27,7 @@ from converter.executors.server import Server, ServerLostError
 from converter.jobs.job import Job, Outcome, Status, again, died
 from converter.jobs.record import Record
 
-QUEUED = 4  # jobs that a server has ready for each that runs
+QUEUED = 4  # jobs queued at the server for each running one
 LOST = "the process that ran it went away"
 
 
@@ -36,9 +36,9 @@ class Try:
     """One job, and how often it was begun.
 
     Attributes:
-        job: Which.
-        begun: How often.
-        pid: Of the child that does it on the server that there is; 0 where none does.
+        job: The job.
+        begun: How often it was begun.
+        pid: Pid of the child of the current server that runs it; 0 where none does.
         began: When it was last begun, by the monotonic clock.
     """
 
@@ -49,15 +49,15 @@ class Try:
 
 
 class Processes:
-    """Runs jobs in children that are as new for each."""
+    """Runs each job in a child process that is fresh or unchanged."""
 
     def __init__(self, settings: Settings, task: str = WORK, *, preloads: bool = True) -> None:
-        """Keep what is asked; processes are started by the first job.
+        """Store the settings; processes are started by the first job.
 
         Args:
-            settings: As every executor has them.
-            task: What a child does with its job, ``module:function``.
-            preloads: Whether that is a conversion, whose parts are imported once for all.
+            settings: Settings of the executor.
+            task: Function that a child calls with its job, ``module:function``.
+            preloads: Whether the server imports the modules of a conversion once for all children.
         """
         self._settings = settings
         self._task = task
@@ -92,7 +92,7 @@ class Processes:
                     yield outcome
 
     def _send(self, rest: Iterator[Job]) -> None:
-        """Give orders, as many as the server shall have."""
+        """Send orders until the server's queue is full."""
         if self._suspects:
             if not self._sent:
                 self._order(self._suspects.popleft())
@@ -114,7 +114,7 @@ class Processes:
         self._server.send(self._numbers, again(one.job) if one.begun else one.job)
 
     def _take(self, word: Word) -> Outcome | None:
-        """Return the outcome that a word of the server's is, if it is one."""
+        """Handle a message of the server; return the outcome if the message holds one."""
         one = self._sent[word.number]
         if word.end == "begun":
             one.begun += 1
@@ -124,7 +124,7 @@ class Processes:
         del self._sent[word.number]
         if word.end == "answered":
             return _answered(one, word)
-        if word.end == "spoilt":  # in a child of its own it will show whose fault that was
+        if word.end == "spoilt":  # a retry in a fresh child shows whether the job is at fault
             self._suspects.append(one)
             return None
         if word.end in ("killed", "oom"):
@@ -132,7 +132,7 @@ class Processes:
         return _died(one, status_of(word), word.text.decode(), word.seconds)
 
     def _killed(self, one: Try, word: Word) -> Outcome | None:
-        """Try a job again that somebody has killed, unless it was alone with who did it."""
+        """Retry a job whose worker was SIGKILLed; give up if the OOM killer strikes again."""
         is_own_fault = word.end == "oom" and one.begun > 1
         if one.begun <= self._settings.retries and not is_own_fault:
             self._suspects.append(one)
@@ -144,16 +144,16 @@ class Processes:
         return _died(one, status, text, word.seconds)
 
     def _lost(self, what: str) -> Iterator[Outcome]:
-        """Sort what was with a server that is gone."""
+        """Requeue the jobs of a dead server; yield those without retries left as ``lost``."""
         self._stop()
         sent, self._sent = list(self._sent.values()), {}
-        # Jobs are begun in the order of their orders: these were, or perhaps were.
+        # Jobs are begun in the order in which they were sent: these were, or may have been.
         suspects = sent[: self._jobs]
         self._again.extend(sent[self._jobs :])
         for one in suspects:
-            # Its child may have published the output before the news of its beginning was heard.
+            # Its child may have published the output before the "begun" message was received.
             one.job = again(one.job)
-            if len(sent) == 1 and not one.pid:  # it was begun, and nobody came to say so
+            if len(sent) == 1 and not one.pid:  # it was begun, but the message was lost
                 one.begun += 1
                 one.began = time.monotonic()
             if one.begun <= self._settings.retries:
@@ -162,7 +162,7 @@ class Processes:
                 yield _died(one, "lost", what, time.monotonic() - one.began)
 
     def _stop(self) -> None:
-        """End the server, and remove what it may not have come to remove."""
+        """Stop the server, and remove files that it may have left."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()
@@ -188,14 +188,14 @@ def open_executor(settings: Settings) -> Executor:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def status_of(word: Word) -> Status:
-    """Return the status of a job that gave no answer and is not tried again."""
+    """Return the status of a job that gave no answer and is not retried."""
     if word.end == "oom":
         return "memory"
     if word.end in ("timeout", "memory", "crashed"):
@@ -207,10 +207,10 @@ def _answered(one: Try, word: Word) -> Outcome:
     job = one.job
     try:
         record = Record.from_json(json.loads(word.text))
-    except ValueError:  # something in that process wrote where it must not
+    except ValueError:  # some code in that process wrote to our pipe
         return _died(one, "crashed", "its answer is damaged", word.seconds)
     record = replace(record, attempts=one.begun)
-    status: Status = record.status  # type: ignore[assignment]  # it was one when it was sent
+    status: Status = record.status  # type: ignore[assignment]  # it was one when sent
     return Outcome(job.source, job.name, status, record.exit_code or 0, record)
 
 

@@ -1,9 +1,9 @@
 """The messages between a driver and its fork server.
 
-Orders go down, word comes up; both ends are this version of this program. The server looks into
-neither more than it must: an order says what it has to watch, and holds the job as the child takes
-it; a word holds the outcome's record as the child wrote it. Between two forks it so touches few of
-the pages that it shares with its children, each of which costs a copy.
+The driver sends orders, the server answers with words; both run the same version of this program.
+The server parses no more than it must: an order holds the limits to enforce, and the job as the
+bytes that the child takes; a word holds the record as the child wrote it. So between two forks it
+touches few of the pages that it shares with its children, each of which costs a copy.
 """
 
 import struct
@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 from converter.jobs.job import Job
 
-# What became of a child: "killed" is by SIGKILL and not by us, and "oom" the same while the kernel
-# ran out of memory; "spoilt" is a crash in a child that had done other jobs before.
+# What a word reports. "killed": SIGKILL, not sent by us; "oom": the same while the kernel ran out
+# of memory; "spoilt": a crash in a child that had run other jobs before.
 End = Literal[
     "ready", "begun", "answered", "crashed", "timeout", "memory", "killed", "oom", "spoilt"
 ]
@@ -30,16 +30,16 @@ WORK = "converter.executors.worker:work"
 
 @dataclass(frozen=True, slots=True)
 class Charter:
-    """What a server is told before any order.
+    """The configuration of a server, sent before any order.
 
     Attributes:
         scratch: Folder for temporary files.
-        jobs: How many run at a time.
-        first: A job like those to come: what it needs is imported once for all.
-        preloads: Whether anything of a conversion's is imported; tests of other tasks do without.
-        task: ``module:function``, called with the job and the folder; tests have others.
-        environment: Variables that children have otherwise than the server; None for one that they
-            do not have.
+        jobs: Number of jobs that run at a time.
+        first: A job like those to come: the modules that it needs are imported once for all.
+        preloads: Whether modules of a conversion are imported; tests of other tasks turn it off.
+        task: ``module:function``, called with the job and the folder; tests use others.
+        environment: Variables whose values in children differ from the server's; None for a
+            variable to unset.
     """
 
     scratch: str
@@ -51,14 +51,14 @@ class Charter:
 
 
 class Order(NamedTuple):
-    """One job to do.
+    """One job to run.
 
     Attributes:
-        number: That no other job of this server has.
-        seconds: Until it is stopped; infinite for no limit.
-        memory_bytes: Resident, until it is stopped; 0 for no limit.
-        has_gpu: Whether it uses one.
-        job: As `unpacked` makes a job of it.
+        number: Unique among the jobs of this server.
+        seconds: Time limit; infinite for none.
+        memory_bytes: Limit of resident memory; 0 for none.
+        has_gpu: Whether it uses a GPU.
+        job: The pickled job, for `unpacked`.
     """
 
     number: int
@@ -69,14 +69,14 @@ class Order(NamedTuple):
 
 
 class Word(NamedTuple):
-    """What a server says of one of its jobs.
+    """A server's message about one of its jobs.
 
     Attributes:
-        number: The order's; 0 of the server itself.
-        end: What there is to say.
-        seconds: How long it ran.
-        text: What happened, where it ended badly; the pid of a child that begins; the JSON of the
-            record where there is an answer.
+        number: The order's number; 0 for the server itself.
+        end: Kind of the message.
+        seconds: How long the job ran.
+        text: The error message of a job that ended badly; the pid of a child that begins; the JSON
+            of the record of an answer.
     """
 
     number: int
@@ -86,22 +86,22 @@ class Word(NamedTuple):
 
 
 def packed(thing: object) -> bytes:
-    """Return a charter or a job as bytes."""
+    """Pickle a charter, a job or an order."""
     return bytes(ForkingPickler.dumps(thing))
 
 
 def unpacked(some: bytes) -> object:
-    """Return what `packed` was given; not for bytes of anybody else's."""
+    """Unpickle bytes that `packed` made; unsafe for any others."""
     return ForkingPickler.loads(some)  # type: ignore[attr-defined,no-any-return,unused-ignore]
 
 
 def framed(some: bytes) -> bytes:
-    """Return a message as it goes over the line."""
+    """Return a message with its length prefix."""
     return LENGTH.pack(len(some)) + some
 
 
 def order(number: int, job: Job) -> bytes:
-    """Return the frame of an order."""
+    """Encode an order as a framed message."""
     needs = job.needs
     seconds = float("inf") if needs.seconds is None else needs.seconds
     head = ORDER.pack(number, seconds, needs.memory_bytes or 0, bool(needs.gpus))
@@ -109,24 +109,24 @@ def order(number: int, job: Job) -> bytes:
 
 
 def order_of(message: bytes) -> Order:
-    """Return the order that a message is."""
+    """Decode a message to an order."""
     number, seconds, memory_bytes, has_gpu = ORDER.unpack_from(message)
     return Order(number, seconds, memory_bytes, has_gpu, message[ORDER.size :])
 
 
 def word(said: Word) -> bytes:
-    """Return the frame of a word."""
+    """Encode a word as a framed message."""
     return framed(WORD.pack(said.number, ENDS.index(said.end), said.seconds) + said.text)
 
 
 def word_of(message: bytes) -> Word:
-    """Return the word that a message is."""
+    """Decode a message to a word."""
     number, end, seconds = WORD.unpack_from(message)
     return Word(number, ENDS[end], seconds, message[WORD.size :])
 
 
 class Unframing:
-    """Takes what comes over the line in whatever pieces."""
+    """Splits a byte stream, received in chunks of any size, into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -1,8 +1,8 @@
 """Run jobs on an existing Ray cluster: one task each, wherever resources are free.
 
-Ray itself is in a process of its own (`ray_driver`). Where a cluster dies, Ray ends the process
-that had joined it; and it writes to the terminal whatever it is told. Neither is for a program that
-keeps a ledger. That process ends, and takes its tasks with it, when this one does.
+Ray itself runs in a separate process (`ray_driver`), because it ends the process that joined a
+cluster when the cluster dies, and writes to the terminal regardless of its settings. Neither is
+acceptable in a program that keeps a ledger. That process ends with this one, and ends its tasks.
 """
 
 import os
@@ -25,24 +25,24 @@ from converter.jobs.job import Job, Outcome
 from formats.errors import ConvertError, DependencyError, UnsupportedError, UsageError
 
 MODULE = "converter.executors.ray_driver"
-STOP_SECONDS = 30.0  # for tasks to be ended, and what they leave to be removed
+STOP_SECONDS = 30.0  # to end tasks and remove their files
 LAST_BYTES = 4096
 
 
 class Ray:
-    """Gives jobs to the process that has joined the cluster."""
+    """Sends jobs to the process that has joined the cluster."""
 
     def __init__(self, settings: Settings, task: str = WORK) -> None:
-        """Keep what is asked; the cluster is joined with the first job.
+        """Store the settings; the cluster is joined with the first job.
 
         Args:
-            settings: As every executor has them.
-            task: What a child does with its job, ``module:function``.
+            settings: Settings of the executor.
+            task: Function that a child calls with its job, ``module:function``.
 
         Raises:
             DependencyError: Ray is not installed.
-            UsageError: The address is of no cluster.
-            UnsupportedError: It is Ray Client's.
+            UsageError: The address is not that of a cluster.
+            UnsupportedError: The address is for Ray Client.
         """
         self._settings = settings
         self._task = task
@@ -58,9 +58,9 @@ class Ray:
         """Yield the outcome of each job as it ends.
 
         Raises:
-            DependencyError: There is no such cluster, it went away, its nodes lack this program,
-                do not see local files, or take no job for ``Settings.patience`` seconds.
-            UsageError: Jobs need parts of several devices.
+            DependencyError: The cluster does not exist or went away, or its nodes lack this
+                program, do not see local files, or take no job for ``Settings.patience`` seconds.
+            UsageError: Jobs need a fractional number of GPUs above one.
         """
         rest = iter(jobs)
         first = next(rest, None)
@@ -101,12 +101,12 @@ class Ray:
             raise DependencyError(f"cannot be run: {e.strerror}", where=sys.executable) from e
         finally:
             theirs.close()
-        with suppress(OSError):  # dead at once: that shows where its word is waited for
+        with suppress(OSError):  # it died at once: `run` detects that when it receives
             line.send(charter)
         return line
 
     def _fault(self) -> DependencyError:
-        """Return what there is to say of the process, which ended without a word."""
+        """Return the error for a process that ended without a message."""
         code = self._process.wait() if self._process is not None else 0
         lines = []
         if self._log is not None:
@@ -129,7 +129,7 @@ class Ray:
         trace: TracebackType | None,
     ) -> None:
         if self._line is not None:
-            self._line.close()  # it ends of that
+            self._line.close()  # this makes the process end
         if self._process is not None:
             try:
                 self._process.wait(STOP_SECONDS)

@@ -1,7 +1,7 @@
 """The process that joins a Ray cluster, watches its nodes and submits tasks.
 
 ``python -P -m converter.executors.ray_driver LINE PARENT``, a file descriptor and a pid. Jobs and
-outcomes go over the line (see `ray_orders`); when its other end is closed, all tasks are ended.
+outcomes go over the line (see `ray_protocol`); when its other end is closed, all tasks are ended.
 """
 
 import logging
@@ -25,26 +25,26 @@ from converter.version import VERSION
 from formats.errors import ConvertError, DependencyError, InternalError, StorageError
 
 CONNECT_SECONDS = 10.0
-JOIN_SECONDS = 60.0  # where a cluster refuses, Ray may go on asking
-LOOK_SECONDS = 60.0  # for a node to start a process and look around
+JOIN_SECONDS = 60.0  # if a cluster refuses, Ray may retry for ever
+LOOK_SECONDS = 60.0  # for a node to start a process and run its checks
 SWEEP_SECONDS = 10.0
-WATCH_SECONDS = 1.0  # between looks at whether the driver lives
-ORPHAN_SECONDS = 30.0  # to end in order when it does not
+WATCH_SECONDS = 1.0  # between checks that the driver is alive
+ORPHAN_SECONDS = 30.0  # to shut down cleanly when it is not
 ON_REFUSAL = "Perhaps it wants a token: set RAY_AUTH_MODE=token, and have it in ~/.ray/auth_token"
 
 
-# -- joining, and looking at the nodes ------------------------------------------------------------
+# -- joining, and checking the nodes --------------------------------------------------------------
 
 
 def join(line: Connection, address: str | None) -> None:
     """Join a cluster; never start one.
 
     Args:
-        line: The driver's, which is told so where Ray does not come back.
-        address: Of the cluster, or None for the one that the environment names.
+        line: Connection to the driver, which gets the error if Ray does not return.
+        address: Address of the cluster, or None for the one that the environment names.
 
     Raises:
-        DependencyError: There is none, or it is of another version, or does not let us in.
+        DependencyError: There is no cluster, it has another version, or it refuses access.
     """
     import ray
 
@@ -63,14 +63,14 @@ def join(line: Connection, address: str | None) -> None:
         raise DependencyError(
             f"no Ray cluster can be joined: {line_of(e)}", where=where, hint=hint
         ) from e
-    except Exception as e:  # of many kinds: versions, tokens, addresses
+    except Exception as e:  # for many reasons: versions, tokens, addresses
         raise DependencyError(f"no Ray cluster can be joined: {line_of(e)}", where=where) from e
     finally:
         limit.cancel()
 
 
 def _give_up(line: Connection, where: str) -> None:
-    """Tell the driver that the cluster does not let us in, and end."""
+    """Report to the driver that the cluster refuses access, and exit."""
     found = f"the Ray cluster has not let us in for {JOIN_SECONDS:g} s"
     with suppress(OSError):
         line.send(DependencyError(found, where=where, hint=ON_REFUSAL))
@@ -78,7 +78,7 @@ def _give_up(line: Connection, where: str) -> None:
 
 
 def _check_answers(address: str) -> None:
-    """See whether there is anything: Ray itself tries for minutes."""
+    """Check that the address accepts connections: Ray itself retries for minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
@@ -91,10 +91,10 @@ def _check_answers(address: str) -> None:
 
 
 def look_around(charter: Charter) -> None:
-    """See whether each node that may get a job has this program, and sees local files.
+    """Check that each node that may get a job has this program and sees local files.
 
     Raises:
-        DependencyError: One has or does not.
+        DependencyError: A node does not.
     """
     job = charter.first
     asked = asked_of(job)
@@ -122,7 +122,7 @@ def look_around(charter: Charter) -> None:
 
 
 def sweep_nodes() -> None:
-    """Remove what tasks left on the nodes whose processes were killed."""
+    """Remove the files of killed tasks on all nodes."""
     import ray
 
     nodes = {n["NodeID"]: n["NodeManagerHostname"] for n in ray.nodes() if n["Alive"]}
@@ -132,7 +132,7 @@ def sweep_nodes() -> None:
 def _on_each(
     nodes: Mapping[str, str], seconds: float, function: Callable[..., Any], *given: Any
 ) -> list[tuple[str, Any]]:
-    """Call a function on each node, and return host and answer of those that gave one in time."""
+    """Call a function on each node; return the host and answer of those that answer in time."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -151,7 +151,7 @@ def _on_each(
     ready, rest = ray.wait(list(sent), num_returns=len(sent), timeout=seconds)
     answers = []
     for ref in ready:
-        with suppress(ray.exceptions.RayError):  # its node went away; so will its jobs
+        with suppress(ray.exceptions.RayError):  # its node went away and gets no jobs
             answers.append((sent[ref], ray.get(ref)))
     for ref in rest:
         ray.cancel(ref, force=True)
@@ -159,9 +159,10 @@ def _on_each(
 
 
 def _look(paths: list[str]) -> tuple[str, str, list[str]]:
-    """Return this node's version of the program, else why there is none, and paths not seen.
+    """Return the program's version on this node, else the error, and the paths not seen.
 
-    Runs on a node that may not have the program: it is sent as it is, and uses nothing of ours.
+    Runs on a node that may not have the program: Ray sends the function by value, so it uses no
+    other function of ours.
     """
     script = "import converter.version as v; print(v.VERSION)"
     ran = subprocess.run(  # noqa: S603 - Python itself
@@ -174,7 +175,7 @@ def _look(paths: list[str]) -> tuple[str, str, list[str]]:
 
 @contextmanager
 def _marked(destination: str) -> Iterator[str | None]:
-    """Yield a file in a local destination, by which nodes tell that folder from another one."""
+    """Yield a marker file in a local destination, by which nodes recognize the shared folder."""
     if scheme_of(destination):
         yield None
         return
@@ -193,11 +194,11 @@ def _marked(destination: str) -> Iterator[str | None]:
 
 
 def main() -> None:
-    """Do what comes over the line, until there is no more."""
+    """Run the jobs that arrive over the line, until there are no more."""
     line = Connection(int(sys.argv[1]))
     os.set_inheritable(line.fileno(), False)  # noqa: FBT003
     threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
-    with suppress(EOFError, ConnectionError, StoppedError):  # nobody is there to be told
+    with suppress(EOFError, ConnectionError, StoppedError):  # the driver no longer listens
         charter: Charter = line.recv()
         try:
             _serve(line, charter)
@@ -205,7 +206,7 @@ def main() -> None:
             raise
         except ConvertError as e:
             line.send(e)
-        except Exception as e:  # noqa: BLE001 - told where somebody sees it
+        except Exception as e:  # noqa: BLE001 - the driver reports it
             line.send(InternalError(f"{type(e).__name__}: {line_of(e)}"))
         else:
             line.send(None)
@@ -226,7 +227,7 @@ def _serve(line: Connection, charter: Charter) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process some time after the driver, whatever Ray is waiting for."""
+    """End this process some time after the driver, even if Ray blocks."""
     while os.getppid() == parent:
         time.sleep(WATCH_SECONDS)
     time.sleep(ORPHAN_SECONDS)

@@ -1,7 +1,8 @@
 """The Ray task on a node: one job, in a child process.
 
-The task's process is Ray's and does nothing of the job itself: what crashes, hangs or swells is a
-child, is named as with the engine ``processes``, and takes nobody along. Nothing here imports Ray.
+The task's process belongs to Ray and runs no part of the job itself. A job that crashes, hangs or
+exceeds its memory does so in a child, is reported as by the engine ``processes``, and affects no
+other job. Nothing here imports Ray.
 """
 
 import os
@@ -20,18 +21,18 @@ from converter.jobs.job import Job, Outcome
 from converter.registries.catalog import scheme_of
 from formats.errors import StorageError
 
-PLACES = 1024  # for folders of tasks that run on one node at a time
-# A task that has no GPU must not take one that another task was given: Ray lets it see all.
+PLACES = 1024  # folders for tasks that run on one node at a time
+# A task without a GPU must not use one that another task was given: Ray lets it see all.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A job is being done.
+    """Message that a job has begun.
 
     Attributes:
-        host: Where.
-        sees_source: Whether a source that is a path is there; true for one that is none.
+        host: Name of the node.
+        sees_source: Whether the source exists on the node; true for a source that is not a path.
     """
 
     host: str
@@ -39,21 +40,21 @@ class Begun:
 
 
 class Station:
-    """What a process of Ray's keeps from one job to the next: a fork server.
+    """The fork server that a Ray worker process keeps from one job to the next.
 
-    To start one takes a second, an artifact often a few milliseconds. It ends with the process.
+    Starting one takes a second, an artifact often a few milliseconds. It ends with the process.
     """
 
     def __init__(self) -> None:
         self._executor: Processes | None = None
-        self._place: Path | None = None  # of its temporary files; there are none between jobs
+        self._place: Path | None = None  # folder of its temporary files; absent between jobs
         self._visible: dict[str, str | None] = {}
 
     def run(self, job: Job, charter: Charter, *, has_gpu: bool) -> Outcome:
-        """Do one job in a child.
+        """Run one job in a child.
 
         Raises:
-            ConvertError: No child can be started, or it would have no place.
+            ConvertError: No child can be started, or its temporary folder cannot be made.
         """
         visible = {name: os.environ.get(name) if has_gpu else none for name, none in NO_GPU.items()}
         if visible != self._visible:
@@ -74,12 +75,12 @@ class Station:
         return outcome
 
     def _folder(self) -> tuple[Path, int]:
-        """Make the folder that the server knows, or one for a new server, and lock it."""
+        """Make and lock the current server's folder, or one for a new server."""
         try:
             if self._place is not None:
                 try:
                     return directory_lock.make([self._place])
-                except FileExistsError:  # it is another process's by now
+                except FileExistsError:  # another process has it now
                     self._close()
             self._place, lock = directory_lock.make(_places())
         except OSError as e:
@@ -97,15 +98,15 @@ STATION = Station()
 
 
 def convert(job: Job, charter: Charter, *, has_gpu: bool) -> Iterator[Begun | Outcome]:
-    """Do one job: yield that it is begun, and what came of it.
+    """Run one job; yield `Begun`, then its outcome.
 
     Args:
-        job: Which.
-        charter: What the executor was told.
-        has_gpu: Whether Ray has given the task one, or a part of one.
+        job: The job.
+        charter: Configuration of the executor.
+        has_gpu: Whether Ray has given the task a GPU, or a fraction of one.
 
     Raises:
-        ConvertError: Nothing can be run on this node.
+        ConvertError: No job can be run on this node.
     """
     is_path = scheme_of(job.source) == ""
     yield Begun(socket.gethostname(), not is_path or os.path.lexists(job.source))
@@ -113,7 +114,7 @@ def convert(job: Job, charter: Charter, *, has_gpu: bool) -> Iterator[Begun | Ou
 
 
 def sweep() -> None:
-    """Remove what tasks left on this node whose processes were killed."""
+    """Remove the files of killed tasks on this node."""
     for place in _places():
         directory_lock.remove_abandoned(place)
 
@@ -125,7 +126,7 @@ def _places() -> Iterator[Path]:
 
 @contextmanager
 def _environment(given: Mapping[str, str | None]) -> Iterator[None]:
-    """Have some variables set; what Ray has set is its own again after that."""
+    """Set environment variables for the block, then restore the values that Ray set."""
     before = {name: os.environ.get(name) for name in given}
     _set(given)
     try:

@@ -1,6 +1,6 @@
 """The messages between a driver and its process in a Ray cluster.
 
-Both ends are this version of this program; nothing of an artifact's is in it but names and records.
+Both ends run the same version of this program. Of artifacts, messages hold only names and records.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from converter.jobs.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Charter:
-    """What the process is told before anything else.
+    """The configuration of the process, sent first.
 
     Attributes:
-        settings: Of the executor.
-        first: A job like those to come: nodes are looked at with what it needs.
-        task: What a child does with its job, ``module:function``.
+        settings: Settings of the executor.
+        first: A job like those to come: nodes are checked for what it needs.
+        task: Function that a child calls with its job, ``module:function``.
     """
 
     settings: Settings
@@ -26,10 +26,10 @@ class Charter:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The cluster has room for jobs: a list of at most so many is waited for, empty for no more.
+    """Request for jobs; the answer is a list of at most ``jobs``, shorter when there are no more.
 
     Attributes:
-        jobs: How many.
+        jobs: Number of jobs that the cluster has room for.
     """
 
     jobs: int

@@ -1,10 +1,10 @@
 """The tasks in flight on a Ray cluster, and the outcome of each.
 
-What Ray 2.60 does, and so what is done here: ``max_retries`` does not bound how often a task is run
-again that ran out of memory, so it is 0 and tries are counted here. A task that fits no node waits
-for ever in silence, so there is a limit without progress. Pools lose what a worker had that died;
-`ray.wait` over a window of tasks does not. A task is a generator, whose first word is that it has
-begun: a job that takes hours is told from one that nobody takes.
+Reasons, from the behaviour of Ray 2.60: ``max_retries`` does not bound the retries of a task that
+ran out of memory, so it is 0 and tries are counted here. A task that fits no node waits for ever
+without a message, so there is a time limit without progress. Pools lose the jobs of a worker that
+died; `ray.wait` over a window of tasks does not. A task is a generator that first yields `Begun`,
+which distinguishes a job that takes hours from one that no node takes.
 """
 
 import os
@@ -26,25 +26,25 @@ from formats.errors import ConvertError, DependencyError
 
 POLL_SECONDS = 0.2
 END_SECONDS = 10.0  # for tasks to be gone
-COUNT_SECONDS = 5.0  # between looks at what the cluster has
-QUEUED = 2  # tasks for each core, so that none waits for us
-PAUSE_SECONDS = 1.0  # before a job is tried again, more each time: a dying node takes all it gets
-LONGEST = 400  # characters of what Ray says
+COUNT_SECONDS = 5.0  # between queries of the cluster's resources
+QUEUED = 2  # tasks for each core, so that no core is idle
+PAUSE_SECONDS = 1.0  # before a retry, times the tries: a dying node accepts every job it gets
+LONGEST = 400  # characters of a message from Ray
 
 
 class StoppedError(Exception):
-    """The driver has enough, or is gone."""
+    """The driver wants no more outcomes, or is gone."""
 
 
 @dataclass(slots=True, eq=False)
 class Try:
-    """One job, and how often it was given to the cluster.
+    """One job, and how often it was submitted to the cluster.
 
     Attributes:
-        job: Which.
-        tries: How often.
-        begun: When the last try was, by the monotonic clock.
-        host: Where it runs, as soon as it does.
+        job: The job.
+        tries: How often it was submitted.
+        begun: When the last try began, by the monotonic clock.
+        host: Node that runs it; "" before it begins.
         sees_source: Whether its source is on that node.
         due: When to try again, by the monotonic clock.
     """
@@ -58,10 +58,10 @@ class Try:
 
 
 class Window:
-    """The tasks that the cluster has, running or waiting for room."""
+    """The submitted tasks, running or waiting for resources."""
 
     def __init__(self, line: Connection, charter: Charter) -> None:
-        """Take the line; nothing is asked of it yet."""
+        """Store the line; nothing is received yet."""
         import ray
 
         self._ray = ray
@@ -77,11 +77,11 @@ class Window:
         self._size = 0
 
     def run(self) -> None:
-        """Do all jobs.
+        """Run all jobs.
 
         Raises:
-            StoppedError: The driver wants no more.
-            DependencyError: The cluster takes none.
+            StoppedError: The driver wants no more outcomes.
+            DependencyError: The cluster takes no jobs.
         """
         while True:
             self._fill()
@@ -94,7 +94,7 @@ class Window:
             self._check_progress()
 
     def _fill(self) -> None:
-        """Give the cluster as many tasks as it shall have."""
+        """Submit tasks until the window is full."""
         now = time.monotonic()
         while self._again and self._again[0].due <= now and len(self._flying) < self._room():
             self._submit(self._again.popleft())
@@ -130,7 +130,7 @@ class Window:
         self._flying[task.remote(job, self._charter, has_gpu="GPU" in asked)] = one
 
     def _ready(self) -> list[Any]:
-        """Return the tasks that have something to say, or some time later none."""
+        """Return the tasks that have yielded; wait at most `POLL_SECONDS` for the first."""
         if not self._flying:
             time.sleep(POLL_SECONDS)
             return []
@@ -142,14 +142,14 @@ class Window:
         return list(ready)
 
     def _take(self, generator: Any) -> None:
-        """Take what a task says."""
+        """Handle what a task has yielded."""
         one = self._flying[generator]
         self._progress = time.monotonic()
         try:
             word = self._ray.get(next(generator))
-        except StopIteration:  # it has said all, and its outcome was not among it
+        except StopIteration:  # it ended without an outcome
             word = None
-        except Exception as e:  # noqa: BLE001 - whatever it is, it is this job's
+        except Exception as e:  # noqa: BLE001 - any error is this job's
             del self._flying[generator]
             self._lost(one, e)
             return
@@ -164,13 +164,13 @@ class Window:
             self._end(died(one.job, "failed", f"the task gave {word!r:.80}", seconds=0.0), one)
 
     def _lost(self, one: Try, error: Exception) -> None:
-        """Sort a task that gave no outcome.
+        """Retry or fail a task that gave no outcome.
 
         Raises:
-            DependencyError: No other one will.
+            DependencyError: No other task will give one either.
         """
         if isinstance(error, self._ray.exceptions.LocalRayletDiedError):
-            # Not the node's that ran it, but the one through which this process gives tasks.
+            # Not the raylet of the node that ran it, but the one through which we submit tasks.
             raise DependencyError(
                 "Ray's own process on this machine (raylet) went away",
                 hint="Run the batch again when it is back: what is done is done",
@@ -188,15 +188,15 @@ class Window:
             self._end(outcome, one)
 
     def _end(self, outcome: Outcome, one: Try, fault: ConvertError | None = None) -> None:
-        """Tell the driver an outcome.
+        """Send an outcome to the driver.
 
         Args:
-            outcome: As the job's child had it, or as it looks from here.
+            outcome: From the job's child, or made here.
             one: The job.
-            fault: What kept the node from doing it, where that is known better.
+            fault: The error that kept the node from running it, where it is known.
         """
         record = outcome.record
-        tries = record.attempts + one.tries - 1  # its children on the node are counted there
+        tries = record.attempts + one.tries - 1  # attempts on the node are counted there
         record = replace(record, attempts=tries, host=one.host or record.host)
         if outcome.status == "failed" and not one.sees_source and os.path.lexists(one.job.source):
             fault = unseen(one.job.source, one.host)
@@ -206,7 +206,7 @@ class Window:
         self._line.send(replace(outcome, record=record, exit_code=record.exit_code or 0))
 
     def _check_progress(self) -> None:
-        """Give up where nothing runs, and nothing has been heard for too long."""
+        """Raise an error if no task runs and no message has arrived for too long."""
         now = time.monotonic()
         if any(one.host for one in self._flying.values()):
             self._progress = now
@@ -220,7 +220,7 @@ class Window:
             )
 
     def _nodes(self) -> str:
-        """Return what the cluster's nodes have, the largest first."""
+        """Return the resources of the cluster's nodes, the largest first."""
         nodes = [n["Resources"] for n in self._ray.nodes() if n["Alive"]]
         nodes.sort(key=lambda n: (n.get("GPU", 0), n.get("CPU", 0)), reverse=True)
         texts = [readable(n) for n in nodes]
@@ -228,13 +228,13 @@ class Window:
         return ", ".join(kinds[:5]) or "there is none"
 
     def end(self) -> None:
-        """End all tasks, and wait for that."""
+        """Cancel all tasks, and wait for their end."""
         for generator in self._flying:
             with suppress(Exception):
                 self._ray.cancel(generator, force=True)
         until = time.monotonic() + END_SECONDS
         for generator in self._flying:
-            with suppress(Exception):  # the end, in one way or another
+            with suppress(Exception):  # any error means that the task has ended
                 while time.monotonic() < until:
                     ready, _ = self._ray.wait([generator], timeout=until - time.monotonic())
                     if ready:
@@ -243,22 +243,22 @@ class Window:
 
 
 def asked_of(job: Job) -> dict[str, float]:
-    """Return what a job takes of a node, by the names that Ray has for it.
+    """Return the resources that a job requests from a node, by Ray's names.
 
-    A verification on a GPU takes one, though nobody said so: Ray would not let it see any.
+    A verification on a GPU requests one even if ``needs`` does not: otherwise Ray hides all GPUs.
     """
     needs, options = job.needs, job.options
     gpus = needs.gpus
     if not gpus and options.device is not None and "device" in (options.verify, options.require):
         device = parse_device(options.device)
         if KINDS[device.kind].torch == "cuda":
-            gpus = device.index + 1  # those that a task is given are counted from 0
+            gpus = device.index + 1  # a task's GPUs are counted from 0
     asked = {"CPU": needs.cpus, "GPU": gpus, "memory": float(needs.memory_bytes or 0)}
     return {name: amount for name, amount in asked.items() if amount}
 
 
 def readable(resources: Mapping[str, float]) -> str:
-    """Return what is asked for, or is there, for a person."""
+    """Format resources for messages."""
     texts = [f"{name} {resources[name]:g}" for name in ("CPU", "GPU") if resources.get(name)]
     if resources.get("memory"):
         texts.append(f"{readable_size(int(resources['memory']))} of memory")
@@ -266,7 +266,7 @@ def readable(resources: Mapping[str, float]) -> str:
 
 
 def what_happened(error: Exception, exceptions: Any) -> tuple[Status, str]:
-    """Return how a task ended that gave no outcome: lost, or failed where another try is no use."""
+    """Return the status and message of a task without outcome; ``failed`` if a retry is useless."""
     found: tuple[tuple[str, Status, str], ...] = (
         ("OutOfMemoryError", "memory", "Ray stopped it: the node ran out of memory"),
         ("NodeDiedError", "lost", "its node went away"),
@@ -301,7 +301,7 @@ def _on(one: Try) -> str:
 
 
 def line_of(error: BaseException) -> str:
-    """Return the line of an error that says most: the last one of a traceback."""
+    """Return an error's message on one line: the last line of a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[-1] if "Traceback" in str(error) and lines else " ".join(lines)
     return (text or type(error).__name__)[:LONGEST]

@@ -17,19 +17,19 @@ CHUNK_BYTES = 1 << 18
 STOP_SECONDS = 15.0
 CHILDREN_SECONDS = 2.0
 MODULE = "converter.executors.fork_server"
-# numpy starts threads for its BLAS, which a process that forks must not have. Children drop it.
+# numpy starts BLAS threads, which a process that forks must not have. Children reset the variable.
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class ServerLostError(Exception):
-    """The server is gone, and its children with it; what it said last is the argument."""
+    """The server and its children are gone; the argument is the last line of its output."""
 
 
 class Server:
-    """A fork server. A context manager: its end is the end of all its children."""
+    """A fork server process; `stop` ends it with all its children."""
 
     def __init__(self, charter: Charter) -> None:
-        """Start one; this does not wait until it is ready.
+        """Start the process; this does not wait until it is ready.
 
         Raises:
             DependencyError: No process can be started.
@@ -59,8 +59,8 @@ class Server:
         self._write(framed(packed(charter)))
 
     def _start(self, pipes: list[int]) -> "subprocess.Popen[bytes]":
-        # Orders go down, words come up; the lifeline is held open by the server and all its
-        # children, and tells their ends.
+        # Pipes for orders to the server and words from it. The lifeline is held open by the server
+        # and all its children, and closes when the last of them ends.
         its = pipes[0], pipes[3], pipes[5]
         return subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-P", "-m", MODULE, *map(str, its)],
@@ -74,11 +74,11 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the server."""
+        """Pid of the server."""
         return self._process.pid
 
     def send(self, number: int, job: Job) -> None:
-        """Give an order; where there is nobody to take it, `hear` tells."""
+        """Send an order; if the server is gone, `hear` raises."""
         self._write(order(number, job))
 
     def _write(self, some: bytes) -> None:
@@ -88,11 +88,11 @@ class Server:
                 rest = rest[os.write(self._orders_fd, rest) :]
 
     def hear(self) -> list[Word]:
-        """Wait for news, and return them.
+        """Wait for messages, and return them.
 
         Raises:
-            ServerLostError: There will be none.
-            DependencyError: The server could not even begin, or can start no process.
+            ServerLostError: The server is gone.
+            DependencyError: The server could not start, or can start no process.
         """
         while True:
             some = os.read(self._words_fd, CHUNK_BYTES)
@@ -112,15 +112,15 @@ class Server:
                 return news
 
     def _last_line(self) -> str:
-        """Return what it said last, as the end of a clause; mostly it says nothing."""
+        """Return the last line of the server's output, as the end of a clause; often empty."""
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
         return f": {lines[-1][:300]}" if lines else ""
 
     def stop(self) -> None:
-        """End it and all its children, and wait for that."""
+        """End the server and all its children, and wait for their end."""
         with suppress(OSError):
-            os.close(self._orders_fd)  # it ends of that; what it has to say is not waited for
+            os.close(self._orders_fd)  # this ends the server; its last messages are not read
         with suppress(OSError):
             os.close(self._words_fd)
         try:

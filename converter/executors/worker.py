@@ -1,7 +1,7 @@
 """Run one job, from its reference to its published output and its record.
 
-Runs in whatever process an executor chose. It never raises: an error is part of the outcome. The
-executor reports what takes the process itself down.
+Runs in the process that an executor chose. It never raises: an error is part of the outcome. The
+executor reports the end of the process itself.
 """
 
 import os
@@ -38,7 +38,7 @@ from formats.core import digests
 from formats.core.storage import File, Span
 from formats.errors import ConvertError
 
-LONGEST_UNSUPPORTED = 200  # characters of what is not supported: some hold what a framework said
+LONGEST_UNSUPPORTED = 200  # characters: some hold a framework's message
 
 
 class _Draft:
@@ -74,7 +74,7 @@ def work(job: Job, scratch: Path) -> Outcome:
     except MemoryError as e:
         status, exit_code = "memory", 7
         draft.update(error=_described(e))
-    except Exception as e:  # noqa: BLE001 - one artifact's bug of ours costs that artifact
+    except Exception as e:  # noqa: BLE001 - a bug of ours fails only this artifact
         exit_code = 70
         draft.update(error=_described(e))
     seconds = round(time.perf_counter() - begin, 4)
@@ -182,7 +182,7 @@ def _describe_graphs(lowered: Lowered, draft: _Draft) -> None:
 
 
 def _counted(found: Iterable[tuple[str, int]]) -> tuple[Unsupported, ...]:
-    """Return what is not supported, each once, the most frequent first."""
+    """Return the unsupported features with their counts, the most frequent first."""
     counts: Counter[str] = Counter()
     for what, n in found:
         counts[what[:LONGEST_UNSUPPORTED]] += n
@@ -211,7 +211,7 @@ def _describe_published(published: Published, draft: _Draft) -> None:
 
 
 def _digest_of(staged: Staged, job: Job) -> str:
-    """Return the digest of a source's files: of those that reading it opens."""
+    """Return the digest of the source files that reading it opens."""
     limits, checkpoint = job.options.limits, staged.checkpoint
     artifact = Artifact(staged.path, limits)
     beside = None if checkpoint is None else Artifact(checkpoint, limits)
@@ -235,9 +235,9 @@ def _described(error: BaseException) -> RecordedError:
 
 @contextmanager
 def _folder(scratch: Path) -> Iterator[Path]:
-    """Yield a folder for all temporary files of this process, those of libraries too."""
+    """Yield a folder for all temporary files of this process, including those of libraries."""
     before = os.environ.get("TMPDIR"), tempfile.tempdir
-    # Who ends this process knows its number, and so what it leaves.
+    # The name holds the pid, by which `cleanup` finds the folder when this process is killed.
     folder = Path(tempfile.mkdtemp(prefix=f"job-{os.getpid()}-", dir=scratch))
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     try:

@@ -1,1 +1,1 @@
-"""Files as the operating system keeps them: atomic output, locked folders."""
+"""File system operations: atomic output, locked folders."""

@@ -1,8 +1,8 @@
-"""An output is whole or absent: it is built in a staging folder, then renamed into place.
+"""Write outputs atomically: build them in a staging folder, then rename them into place.
 
-The staging folder lies in the target's own folder (a rename must not cross file systems), carries
-the target's name and is locked while its owner lives, so that the next run can tell an abandoned
-one and remove it.
+The staging folder is in the target's parent folder (a rename must not cross file systems), contains
+the target's name and is locked while its owner lives, so that the next run can detect and remove
+an abandoned one.
 """
 
 import errno
@@ -19,15 +19,15 @@ from converter.filesystem import directory_lock
 from formats.errors import StorageError, UsageError
 
 MARK = ".convert-"
-PLACES = 8  # staging folders of one target that are found again by their names alone
-# What a bundle may still hold that has lost its manifest.
+PLACES = 8  # staging folders of one target that have predictable names
+# Files of a bundle that has lost its manifest.
 _BUNDLED = re.compile(r"model[\w.-]*\.(?:safetensors|onnx|index\.json)|assets")
-LONGEST_NAME = 235  # bytes of a target's name that leave room for ours around it
+LONGEST_NAME = 235  # bytes of a target's name, which leave room for our prefix and suffix
 
 
 @contextmanager
 def staging(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside ``target``; it is gone when the block ends, however it ends.
+    """Yield an empty folder next to ``target``; it is removed when the block ends or raises.
 
     Raises:
         StorageError: The folder of the target is missing or cannot be written.
@@ -45,22 +45,22 @@ def staging(target: Path) -> Iterator[Path]:
 
 
 def sweep(target: Path) -> bool:
-    """Remove staging folders of a target whose owners are gone; return whether none is left."""
+    """Remove abandoned staging folders of a target; return whether none is left."""
     left = [p for p in islice(_places(target), PLACES) if not directory_lock.remove_abandoned(p)]
     return not left
 
 
 def _places(target: Path) -> Iterator[Path]:
-    """Yield where staging folders of a target may be, which is known without listing any folder.
+    """Yield the possible paths of a target's staging folders, without listing the parent folder.
 
-    A destination may hold many thousands of outputs, and each would list it.
+    A destination may hold many thousands of outputs, and each of them would list it.
     """
     name = target.name
     if len(os.fsencode(name)) > LONGEST_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     for n in range(PLACES):
         yield target.with_name(f".{name}{MARK}{n}")
-    while True:  # so many at once: these are found by nobody, should all be killed
+    while True:  # more at once: nobody finds these folders again if their owners are killed
         yield target.with_name(f".{name}{MARK}{os.urandom(4).hex()}")
 
 
@@ -68,9 +68,9 @@ def check_target(target: Path, *, force: bool) -> None:
     """Raise unless ``target`` is free, or is an output that ``force`` may replace.
 
     Raises:
-        UsageError: It exists and ``force`` is not given, or it is a folder that holds something
-            else than an output of ours.
-        StorageError: The folder it shall stand in is not there.
+        UsageError: It exists and ``force`` is false, or it is a folder that is not one of our
+            outputs.
+        StorageError: Its parent folder does not exist.
     """
     if not target.parent.is_dir():
         raise StorageError("there is no such folder", where=target.parent)
@@ -87,17 +87,17 @@ def check_target(target: Path, *, force: bool) -> None:
 
 
 def publish(payload: Path, target: Path, *, force: bool, sync: bool = True) -> None:
-    """Rename ``payload``, which lies in a staging folder, to ``target``.
+    """Rename ``payload``, which is in a staging folder, to ``target``.
 
     Args:
-        payload: What was made.
-        target: Where it belongs.
-        force: Whether an output that is there may be replaced.
-        sync: Wait until names are on the disk, too; of no use where files are not.
+        payload: The finished output.
+        target: Its final path.
+        force: Whether an existing output may be replaced.
+        sync: Whether to sync folder entries to disk; useless if the files are not synced.
 
     Raises:
-        UsageError: Something appeared at ``target`` meanwhile, and ``force`` is not given.
-        StorageError: The rename failed; the old output is where it was.
+        UsageError: Something appeared at ``target`` meanwhile, and ``force`` is false.
+        StorageError: The rename failed; the old output is unchanged.
     """
     check_target(target, force=force)
     aside = payload.with_name(payload.name + ".old")
@@ -125,7 +125,7 @@ def publish(payload: Path, target: Path, *, force: bool, sync: bool = True) -> N
 
 
 def sync_tree(folder: Path) -> None:
-    """Make the folders of a tree durable; their files were synced as they were written."""
+    """Sync the folders of a tree to disk; their files were synced when written."""
     for path, _, _ in os.walk(folder):
         _sync(Path(path))
 

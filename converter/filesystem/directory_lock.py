@@ -1,7 +1,7 @@
 """Folders locked while their owner lives; abandoned ones are detected and removed.
 
-A lock goes with the process that holds it, however that ends, so it needs no clock and no number
-of a process that may be another one's by now. Only who holds a folder's lock may remove it.
+The system releases a lock when its process ends, for whatever reason, so it needs no clock and no
+pid, which may have been reused. Only the holder of a folder's lock may remove the folder.
 """
 
 import fcntl
@@ -14,18 +14,18 @@ FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make(places: Iterable[Path]) -> tuple[Path, int]:
-    """Make and lock the first folder of several that no living process has.
+    """Make and lock the first folder that no living process holds.
 
-    What a dead one left there is removed before.
+    A folder that a dead process left there is removed first.
 
     Args:
-        places: Where it may be; they must not run out.
+        places: Candidate paths; they must not run out.
 
     Returns:
         The folder, and the descriptor that holds its lock: remove the folder before closing it.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The folder cannot be made.
     """
     for folder in places:
         if not remove_abandoned(folder):
@@ -36,13 +36,13 @@ def make(places: Iterable[Path]) -> tuple[Path, int]:
             continue
         try:
             lock = os.open(folder, FLAGS)
-        except FileNotFoundError:  # another process took it for abandoned
+        except FileNotFoundError:  # another process removed it as abandoned
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             pass  # it is being removed
-        except OSError:  # a file system without locks: the folder just outlives a kill
+        except OSError:  # a file system without locks: the folder is not removed after a kill
             return folder, lock
         else:
             if _is_at(lock, folder):
@@ -52,26 +52,26 @@ def make(places: Iterable[Path]) -> tuple[Path, int]:
 
 
 def remove_abandoned(folder: Path) -> bool:
-    """Remove a folder that nobody holds; return whether nothing is there any more."""
+    """Remove a folder that no process has locked; return whether the path is free now."""
     try:
         lock = os.open(folder, FLAGS)
     except FileNotFoundError:
         return True
-    except OSError:  # a file, a link, or somebody else's: not ours to remove
+    except OSError:  # a file, a link, or another user's folder: not ours to remove
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if _is_at(lock, folder):
             shutil.rmtree(folder, ignore_errors=True)
         return not os.path.lexists(folder)
-    except OSError:  # its owner lives, or the file system cannot tell
+    except OSError:  # its owner lives, or the file system has no locks
         return False
     finally:
         os.close(lock)
 
 
 def _is_at(lock: int, folder: Path) -> bool:
-    """Return whether the folder of that name is still the one that is locked."""
+    """Return whether the path still refers to the locked folder."""
     try:
         return os.path.samestat(os.fstat(lock), os.lstat(folder))
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""One artifact of many: the job, and the record of what came of it."""
+"""One artifact of a batch: its job, and the record of its conversion."""

@@ -1,6 +1,6 @@
-"""One artifact to convert, and what came of it: plain facts that pass between processes.
+"""Jobs and their outcomes: plain data that passes between processes.
 
-A `Job` says everything that a worker on any machine needs; an `Outcome` everything that the ledger
+A `Job` holds everything that a worker on any machine needs, an `Outcome` everything that the ledger
 and reports keep. Neither holds an open file, a connection or an exception.
 """
 
@@ -13,22 +13,22 @@ from converter.jobs.record import Record, RecordedError
 from converter.options import Options
 from converter.version import VERSION
 
-# How a job ended. All but the first three are failures; "lost" is the machine's, not the
-# artifact's: the worker or its node went away, and the same job is worth another try.
+# How a job ended. All but the first three are failures. "lost" is a failure of the machine, not of
+# the artifact: the worker or its node went away, and a retry may succeed.
 Status = Literal["done", "unchanged", "moved", "failed", "crashed", "timeout", "memory", "lost"]
 GOOD: frozenset[str] = frozenset({"done", "unchanged", "moved"})
-UNASKED = ("overwrite", "sync")  # options that change nothing in what is written
+UNASKED = ("overwrite", "sync")  # options that do not change the output
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a job takes of a machine.
+    """Resources that a job needs.
 
     Attributes:
-        cpus: Cores.
-        gpus: Devices, or parts of one.
-        memory_bytes: Resident, until the job is stopped; None for no limit.
-        seconds: Until it is stopped; None for no limit.
+        cpus: Number of cores.
+        gpus: Number of GPUs, or a fraction of one.
+        memory_bytes: Limit of resident memory; None for no limit.
+        seconds: Time limit; None for no limit.
     """
 
     cpus: float = 1.0
@@ -43,17 +43,18 @@ class Job:
 
     Attributes:
         source: The artifact, as any process finds it: an absolute path, a URL, ``models:/name/3``.
-        name: Of the output in the destination, with ``/`` between folders.
+        name: Name of the output in the destination, with ``/`` between folders.
         destination: Where outputs go: an absolute path or a URL.
-        options: Of the conversion.
-        token: What the registry says of the source's state (times, sizes, an ETag), or "".
-        known_digest: Of the source when it was last converted to this very output, or ""; where
-            it still has that digest, there is nothing to do.
-        needs: What it takes of a machine.
-        checkpoint: Of the values that a graph's variables have, as ``source`` is; or "".
-        note: A warning of the registry's, or "".
-        heirlooms: Outputs whose sources are gone, as digest of the source and name: where the
-            source is one of these under another name, its output is taken over.
+        options: Options of the conversion.
+        token: State of the source from the registry (times, sizes, an ETag), or "".
+        known_digest: Digest of the source when it was last converted to this output, or ""; if
+            it is unchanged, there is nothing to do.
+        needs: Resources that the job needs.
+        checkpoint: Reference, like ``source``, to a checkpoint with the values of a graph's
+            variables; or "".
+        note: A warning from the registry, or "".
+        heirlooms: Outputs whose sources are gone, as pairs of source digest and output name: if
+            the source has one of these digests, it was renamed, and its output is reused.
     """
 
     source: str
@@ -69,7 +70,7 @@ class Job:
 
     @property
     def plan(self) -> str:
-        """What is to be done, whatever with: a digest of the options and of the tool's version."""
+        """Digest of the options and of the tool's version, independent of the source."""
         return plan_digest(self.options)
 
 
@@ -78,11 +79,11 @@ class Outcome:
     """How a job ended.
 
     Attributes:
-        source: The job's.
-        name: The job's.
-        status: In a word.
-        exit_code: As `formats.errors` has them; 0 where it is good.
-        record: All that reports say of it.
+        source: Source of the job.
+        name: Name of the job's output.
+        status: How it ended.
+        exit_code: Exit code of `formats.errors`; 0 for success.
+        record: All facts for reports.
     """
 
     source: str
@@ -93,9 +94,9 @@ class Outcome:
 
 
 def again(job: Job) -> Job:
-    """Return a job that is tried once more: what stands in its output's place is the first try's.
+    """Return a job for a retry, which may overwrite the output of the first try.
 
-    For executors. A job is only ever begun where the place was free, or what it held was ours.
+    For executors. A job is begun only if its output path was free or held an output of ours.
     """
     return replace(job, options=replace(job.options, overwrite=True))
 
@@ -108,17 +109,17 @@ def plan_digest(options: Options) -> str:
 
 
 def new_record(job: Job) -> Record:
-    """Return the record of a job of which nothing is known yet, and which has failed so far."""
+    """Return the initial record of a job, with the status ``failed``."""
     return Record(job.source, job.name, plan=job.plan, to=job.options.to)
 
 
 def died(job: Job, status: Status, message: str, *, seconds: float, attempts: int = 1) -> Outcome:
-    """Return the outcome of a job whose worker could not tell it any more.
+    """Return the outcome of a job whose worker ended before it could report.
 
     Args:
-        job: Which.
+        job: The job.
         status: How it ended.
-        message: What happened to it, with the name of a signal and its last words.
+        message: What happened to it, with the signal's name and the last line of output.
         seconds: How long it had run.
         attempts: How often it was tried.
     """

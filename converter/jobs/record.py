@@ -1,7 +1,7 @@
-"""What is known of one conversion: the facts that ledger, reports, notes and tags derive from.
+"""The record of one conversion: the facts that ledger, reports, notes and tags derive from.
 
-A record is plain data that passes between processes and machines. Its JSON has one shape in the
-ledger, in reports as JSON lines and in notes beside outputs, with the version of that shape.
+A record is plain data that passes between processes and machines. Its JSON has the same schema,
+with a version, in the ledger, in reports as JSON lines and in notes next to outputs.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from typing import Any
 from converter.version import VERSION
 from formats.core.bundle import JSON
 
-SCHEMA = 1  # of the JSON; records of earlier versions have none, and the same keys
-KEYS = {"unsupported": "gaps"}  # fields that JSON calls otherwise
+SCHEMA = 1  # version of the JSON; earlier records have no version and the same keys
+KEYS = {"unsupported": "gaps"}  # fields that have another name in JSON
 
 
 class NewerRecordError(ValueError):
@@ -25,7 +25,7 @@ class RecordedError:
 
     Attributes:
         type: Name of the exception's class.
-        message: Its text, with its notes.
+        message: Its message, with its notes.
     """
 
     type: str
@@ -49,7 +49,7 @@ class RecordedGraph:
         signature: Its name; "" where the source has none.
         nodes: Number of its nodes.
         opset: Its ONNX opset.
-        exporter: What made it; "" for our own lowering.
+        exporter: The tool that made it; "" for our own lowering.
     """
 
     signature: str
@@ -63,8 +63,8 @@ class Unsupported:
     """An op, argument or dtype that is not supported.
 
     Attributes:
-        what: It, in the same words for every model.
-        count: How often the model has it.
+        what: Its description, the same for every model.
+        count: Number of occurrences in the model.
     """
 
     what: str
@@ -77,9 +77,9 @@ class RecordedVerification:
 
     Attributes:
         reached: ``none``, ``weights``, ``cpu`` or ``device``.
-        weights: Number and bytes of the tensors that are equal; None where none was compared.
-        graphs: Each graph's comparison, as manifests have it, by signature, failed ones included.
-            Comparisons with full precision are named ``in fp16``.
+        weights: Number and bytes of the equal tensors; None where none was compared.
+        graphs: Each graph's comparison, as in manifests, by signature, failed ones included.
+            Comparisons of reduced with full precision are named ``in fp16``.
     """
 
     reached: str = "none"
@@ -89,40 +89,40 @@ class RecordedVerification:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """All that reports say of a job.
+    """All facts about a job for reports.
 
     Attributes:
-        source: The job's.
-        name: The job's.
+        source: Source of the job.
+        name: Name of the job's output.
         output: Reference to the output; None where there is none.
-        published: What the destination compares the output with later.
+        published: Facts with which the destination later checks the output.
         moved_from: Name of the output while its source had another name.
         plan: Digest of the options and the tool's version.
         to: Target.
         status: How the job ended; ``pending`` where it has not begun.
-        exit_code: As `formats.errors` has them; None where the job has not begun.
-        error: What stopped it.
-        bytes: Size of the files of the source that were opened.
+        exit_code: Exit code of `formats.errors`; None where the job has not begun.
+        error: The error that stopped it.
+        bytes: Size of the source files that were opened.
         format: Row id of the source's format.
-        variant: As the reader says.
-        evidence: Why it was detected as that format.
-        framework: What wrote the source.
+        variant: Variant of the format, from the reader.
+        evidence: Why the format was detected.
+        framework: Framework that wrote the source.
         recorded: Versions and other facts that the source records.
         devices: Devices that the source records, with their counts.
         distribution: Strategy and replicas that the source records.
-        source_digest: Of the source's files.
-        weights_digest: Of the weights, independent of the container.
+        source_digest: Digest of the source's files.
+        weights_digest: Digest of the weights, independent of the container.
         tensors: Number of the source's tensors.
-        weight_bytes: Bytes of the source's weights, each storage once.
-        normalisations: What was changed, with counts, as in the manifest.
-        left_out: What is not in the output, with reasons, as in the manifest.
-        unsupported: What stopped the conversion, or left it without a graph; ``gaps`` in JSON.
-        findings: Of the reader: ``kind``, ``subject``, ``where``.
-        warnings: Texts.
-        graphs: Of the output.
+        weight_bytes: Bytes of the source's weights, each storage counted once.
+        normalisations: Changes to the source, with counts, as in the manifest.
+        left_out: Parts that are not in the output, with reasons, as in the manifest.
+        unsupported: Features that failed the conversion or cost it a graph; ``gaps`` in JSON.
+        findings: Findings of the reader: ``kind``, ``subject``, ``where``.
+        warnings: Warning messages.
+        graphs: Graphs of the output.
         verification: How far the output is verified.
-        steps: In the order in which they ended.
-        seconds: Wall time of all.
+        steps: Steps in the order in which they ended.
+        seconds: Total wall time.
         attempts: How often the job was begun.
         started: Seconds since the epoch.
         host: Name of the machine.
@@ -171,11 +171,11 @@ class Record:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Record":
-        """Read a record of this version or an earlier one; missing keys have defaults.
+        """Read a record of this version or an earlier one; missing keys get defaults.
 
         Raises:
             NewerRecordError: A newer convert wrote it.
-            ValueError: It is no record.
+            ValueError: It is not a record.
         """
         try:
             if value.get("schema", 0) > SCHEMA:

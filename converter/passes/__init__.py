@@ -1,4 +1,4 @@
-"""Graph passes: each is a function of a graph and the weights it names, and changes the graph."""
+"""Graph passes: each takes a graph and its weights, and changes the graph in place."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from formats.core.weights import Tensor
 
 # In this order, each with its reason.
 PASSES = (
-    recognise_lines,  # convolutions of lines as such: what follows them is then behind them
+    recognise_lines,  # 1-D convolutions, so that the nodes after them can be folded
     fold_constants,  # kernels in ONNX's layout, so that what follows sees initializers
     fold_scale,  # normalisations that are written as plain arithmetic, likewise
     fold_batchnorm,  # runtimes do it at load; here it halves the nodes and costs nothing
@@ -19,10 +19,10 @@ PASSES = (
 
 
 def run(graph: Graph, weights: Mapping[str, Tensor]) -> Graph:
-    """Return the graph after all passes: for an output that holds its weights itself.
+    """Run all passes on a graph whose output file holds its weights itself.
 
-    A graph that somebody else made stays as it is: the passes know the operators, and the versions
-    of them, that our own lowering writes.
+    Graphs from other exporters stay unchanged: the passes know only the operators, and their
+    versions, that our own lowering writes.
     """
     if graph.exporter:
         return graph

@@ -1,7 +1,7 @@
-"""A batch normalisation behind a convolution becomes part of it.
+"""Fold a batch normalisation into the convolution before it.
 
-conv(x, W) * f + (beta - mean * f) = conv(x, W * f) + b, with f = gamma / sqrt(variance + epsilon).
-The convolution is found as the producer of the tensor, wherever it stands among the nodes.
+`conv(x, W) * f + (beta - mean * f) = conv(x, W * f) + b`, `f = gamma / sqrt(variance + epsilon)`.
+The convolution is found as the producer of the tensor, wherever it is in the node list.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ from converter.lower.graph import Folded, Graph, Node, Spec, consumers
 from converter.passes.fold_constants import constant_of
 from formats.core.weights import Tensor
 
-CHANNEL_AXIS = {"Conv": 0, "ConvTranspose": 1}  # of the kernel: where output channels are
+CHANNEL_AXIS = {"Conv": 0, "ConvTranspose": 1}  # axis of the output channels in the kernel
 
 
 def fold_batchnorm(graph: Graph, weights: Mapping[str, Tensor]) -> None:
-    """Fold every BatchNormalization whose input is a convolution's and nobody else's."""
+    """Fold every BatchNormalization that is the only reader of a convolution's output."""
     producers = {name: node for node in graph.nodes for name in node.outputs}
     readers = consumers(graph)
     gone: set[int] = set()
@@ -36,7 +36,7 @@ def fold_batchnorm(graph: Graph, weights: Mapping[str, Tensor]) -> None:
 
 
 def takes_factors(node: Node) -> bool:
-    """Return whether a factor for each output channel can go into the kernel."""
+    """Return whether a factor per output channel can be folded into the kernel."""
     grouped = node.attributes.get("group", 1) != 1
     return node.op_type == "Conv" or (node.op_type == "ConvTranspose" and not grouped)
 

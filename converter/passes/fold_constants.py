@@ -1,6 +1,6 @@
-"""Operations on constants alone are done once, when the file is written.
+"""Fold operations on constants: they are computed when the file is written.
 
-The result is not kept: a kernel is read, transposed and gone before the next one is.
+Results are not kept: each kernel is read, transposed, written and released before the next one.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from converter.lower.graph import Folded, Graph, Node, Weight
 from formats.core.weights import DTYPES, Tensor, numpy_dtype
 
 Arrays = list[np.ndarray]
-BLOCK = 128  # rows transposed at once: a cache holds them, the whole kernel it does not
-CACHE = 1 << 20  # bytes of a kernel that are brought into order at once
+BLOCK = 128  # rows transposed at once: they fit into a cache, the whole kernel does not
+CACHE = 1 << 20  # bytes of a kernel that are reordered at once
 
 
 def fold_constants(graph: Graph, weights: Mapping[str, Tensor]) -> None:
@@ -27,7 +27,7 @@ def fold_constants(graph: Graph, weights: Mapping[str, Tensor]) -> None:
             continue
         spec = graph.specs[node.outputs[0]]
         shape = tuple(n for n in spec.shape if isinstance(n, int))
-        if len(shape) != len(spec.shape) or spec.dtype not in DTYPES:  # or it is of texts
+        if len(shape) != len(spec.shape) or spec.dtype not in DTYPES:  # or it has strings
             kept.append(node)
             continue
         makers = [constant_of(graph, weights, name) for name in node.inputs if name]
@@ -36,7 +36,7 @@ def fold_constants(graph: Graph, weights: Mapping[str, Tensor]) -> None:
 
 
 def constant_of(graph: Graph, weights: Mapping[str, Tensor], name: str) -> Callable[[], np.ndarray]:
-    """Return what makes an initializer's array."""
+    """Return a function that computes an initializer's array."""
     found = graph.initializers[name]
     if isinstance(found, Weight):
         return weights[found.tensor].numpy
@@ -62,9 +62,9 @@ def _folded(
 
 
 def transposed(x: np.ndarray, order: list[int]) -> np.ndarray:
-    """Return a contiguous transpose, in blocks where the two sides stride far apart."""
+    """Return a contiguous transpose, computed in blocks where the strides differ much."""
     rank = x.ndim
-    # [*spatial, in, out] -> [out, in, *spatial] is the one that costs: as a matrix first.
+    # [*spatial, in, out] -> [out, in, *spatial] is the expensive one: transpose as a matrix first.
     if rank >= 3 and order[:2] == [rank - 1, rank - 2] and order[2:] == list(range(rank - 2)):
         *spatial, inner, outer = x.shape
         rows = prod(spatial) * inner
@@ -120,7 +120,7 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Callable[[Node, Arrays]
 
 
 def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.dtype.kind != "f":  # ONNX cuts off towards zero
+    if a.dtype.kind != "f":  # ONNX truncates towards zero
         return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
     return np.asarray(a / b)
 

@@ -1,8 +1,8 @@
-"""Factors and offsets of channels behind a convolution become part of it.
+"""Fold factors and offsets of channels into the convolution before them.
 
-Keras 3, and TensorFlow 1 where it was told not to fuse, write a batch normalisation as plain
-arithmetic: x * (gamma / sqrt(variance + epsilon)) + (beta - mean * ...). A constant of one number,
-or of one for each channel, goes into the kernel (a factor) or the bias (an offset).
+Keras 3, and TensorFlow 1 without fusing, write a batch normalisation as plain arithmetic:
+`x * (gamma / sqrt(variance + epsilon)) + (beta - mean * ...)`. A scalar constant, or one with an
+element per channel, is folded into the kernel (a factor) or the bias (an offset).
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ DTYPES = ("float32", "float64")  # folding in fewer bits would round more than t
 
 
 def fold_scale(graph: Graph, weights: Mapping[str, Tensor]) -> None:
-    """Fold every Mul, Div, Add and Sub by constants whose other input is a convolution's alone."""
+    """Fold each Mul, Div, Add and Sub by a constant that is the only reader of a convolution."""
     producers = {name: node for node in graph.nodes for name in node.outputs}
     readers = consumers(graph)
     gone: set[int] = set()
@@ -27,7 +27,7 @@ def fold_scale(graph: Graph, weights: Mapping[str, Tensor]) -> None:
             continue
         for x, other in ((0, 1), (1, 0)):
             if other == 0 and node.op_type in ("Sub", "Div"):
-                continue  # a constant minus, or over, what was convolved
+                continue  # the constant is the minuend or the dividend
             conv = producers.get(node.inputs[x])
             if conv is None or id(conv) in gone or conv.op_type not in CHANNEL_AXIS:
                 continue
@@ -44,7 +44,7 @@ def fold_scale(graph: Graph, weights: Mapping[str, Tensor]) -> None:
 
 
 def _fits(graph: Graph, conv: Node, constant: str, node: Node) -> bool:
-    """Return whether a constant has one element, or one for each channel, and no other axes."""
+    """Return whether a constant has one element, or one per channel and no other axes."""
     if constant not in graph.initializers or not takes_factors(conv):
         return False
     if any(name not in graph.initializers for name in conv.inputs[1:]):

@@ -1,7 +1,7 @@
-"""A convolution or pooling of images of one row, made of a line and made one again, is of lines.
+"""Replace 2-D convolutions and poolings of one-row images by 1-D ones.
 
-TensorFlow has none of one dimension: Conv1D is ExpandDims, Conv2D and Squeeze. ONNX has them, and
-what stands behind is then behind the convolution, where it can be folded.
+TensorFlow has no 1-D convolution: Conv1D is ExpandDims, Conv2D and Squeeze. ONNX has it, and
+the nodes after the Squeeze then follow the convolution directly, where they can be folded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def recognise_lines(graph: Graph, weights: Mapping[str, Tensor]) -> None:
 def _replaced(
     graph: Graph, made: Mapping[str, Node], readers: Mapping[str, Sequence[Node]], node: Node
 ) -> list[Node]:
-    """Return what stands in a node's place."""
+    """Return the replacement of a node."""
     axis = _axis(graph, node) if node.op_type == "Squeeze" else None
     inner = made.get(node.inputs[0]) if axis is not None else None
     if axis is None or inner is None or inner.op_type not in OF_WINDOWS or inner.outputs[1:]:
@@ -59,7 +59,7 @@ def _replaced(
 def _line(
     graph: Graph, made: Mapping[str, Node], image: str, axis: int, name: str
 ) -> tuple[str, list[Node]] | None:
-    """Return the line that an image of one row is made of, and what brings it in order; or None."""
+    """Return the 1-D value that a one-row image is expanded from, and its transpose; or None."""
     outer = made.get(image)
     if outer is not None and outer.op_type == "Unsqueeze":
         return (outer.inputs[0], []) if _axis(graph, outer) == axis else None
@@ -81,7 +81,7 @@ def _line(
 
 
 def _axis(graph: Graph, node: Node) -> int | None:
-    """Return the one axis that is added or taken away."""
+    """Return the single axis that a node adds or removes."""
     found = graph.initializers.get(node.inputs[1]) if len(node.inputs) > 1 else None
     if not isinstance(found, np.ndarray) or found.size != 1:
         return None
@@ -91,7 +91,7 @@ def _axis(graph: Graph, node: Node) -> int | None:
 def _without(
     attributes: dict[str, Attribute], place: int, rank: int
 ) -> dict[str, Attribute] | None:
-    """Return what is said of the other spatial axis; None where this one is more than one row."""
+    """Return the attributes of the other spatial axis; None if this one has more than one row."""
     found = dict(attributes)
     for name in PER_AXIS:
         numbers = attributes.get(name)

@@ -1,9 +1,9 @@
-"""float32 becomes float16 or bfloat16 where it is asked for: never otherwise.
+"""Reduce float32 to float16 or bfloat16, only on request.
 
-Products are computed in the narrow type, and what only follows them, as long as all it reads is
-narrow as well. What sums, divides, exponentiates or counts stays float32, and so do the graph's
-own inputs and outputs: masks of -1e9, epsilons and positions keep their meaning. A value that both
-kinds of nodes read is cast once.
+Products are computed in the narrow type, and so are cheap nodes after them whose inputs are all
+narrow. Nodes that sum, divide, exponentiate or count stay float32, and so do the graph's own inputs
+and outputs: masks of -1e9, epsilons and positions keep their meaning. A value that both kinds of
+nodes read is cast once.
 
 Narrow kernels: https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md
 """
@@ -33,7 +33,7 @@ FOLLOWERS = frozenset({
     "Squeeze", "Unsqueeze", "Tile", "Pad", "Identity", "ScatterElements", "ScatterND",
     "DepthToSpace", "SpaceToDepth", "Resize", "ReverseSequence", "Trilu", "Dropout", "Compress",
 })
-# Of these, those for which GPUs have no kernel of bfloat16.
+# Those of them that have no bfloat16 kernel on GPUs.
 NOT_IN_BFLOAT16 = frozenset({
     "ConvTranspose", "Einsum", "LSTM", "GRU", "RNN", "Abs", "LeakyRelu", "PRelu", "Elu", "Selu",
     "Clip", "LogSoftmax", "InstanceNormalization", "GroupNormalization", "BatchNormalization",
@@ -41,23 +41,23 @@ NOT_IN_BFLOAT16 = frozenset({
     "SpaceToDepth", "Resize",
 })
 BFLOAT16_SINCE = {"Conv": 22, "HardSigmoid": 22, "HardSwish": 22, "Gelu": 20}
-# Inputs and outputs that are float32 whatever the others are.
+# Inputs and outputs that are always float32.
 FIXED_INPUTS = {"Resize": (1, 2), "BatchNormalization": (3, 4)}
 FIXED_OUTPUTS = {"LayerNormalization": (1, 2)}
 # fmt: on
 NARROW = {"fp16": "float16", "bf16": "bfloat16"}
 LARGEST, SMALLEST = 65504.0, 2.0**-14  # normal numbers of float16
-FEW = 16  # elements of a constant each of which means something
+FEW = 16  # constants with at most this many elements must keep each value's meaning
 
 
 @dataclass(slots=True)
 class Reduced:
-    """A graph whose products are narrow.
+    """A graph of reduced precision.
 
     Attributes:
-        graph: A new one.
-        narrow: Operator → how many nodes compute in the narrow type.
-        wide: Operator → how many that could, stay float32 for what they read.
+        graph: The new graph.
+        narrow: Operator → number of nodes that compute in the narrow type.
+        wide: Operator → number of nodes that could be narrow, but stay float32 for their inputs.
     """
 
     graph: Graph
@@ -71,11 +71,11 @@ def reduce_precision(
     """Return the graph with products in a narrow type.
 
     Args:
-        graph: In float32, after all other passes.
-        weights: The tensors that it names.
+        graph: The graph in float32, after all other passes.
+        weights: The tensors that it refers to.
         precision: ``fp16`` or ``bf16``.
-        emulate: Compute in float32 what would be narrow, and round it to the narrow type: for
-            runtimes without kernels of that.
+        emulate: Compute in float32 and round to the narrow type, for runtimes without narrow
+            kernels.
     """
     dtype = NARROW[precision]
     made = Reduced(graph)
@@ -85,7 +85,7 @@ def reduce_precision(
 
 
 class _Scope:
-    """One graph being rewritten; inner graphs have scopes of their own."""
+    """One graph being rewritten; subgraphs have scopes of their own."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class _Scope:
         self.specs = dict(graph.specs)
         self.initializers = dict(graph.initializers)
         self.narrow: dict[str, str] = {}  # name -> name of the same value, narrow
-        self.pending: set[str] = set()  # values that are only there narrow, so far
-        self.native: set[str] = set()  # values that were computed narrow
+        self.pending: set[str] = set()  # values that exist only in the narrow type so far
+        self.native: set[str] = set()  # values that were computed in the narrow type
         self.own = set(graph.inputs) | set(graph.initializers)
         self.fits: dict[str, bool] = {}
 
     def rewritten(self) -> Graph:
-        """Return the graph, narrow inside and as it was outside."""
+        """Return the graph, narrow inside, with unchanged inputs and outputs."""
         for node in self.graph.nodes:
             self.own.update(node.outputs)
             self._rewrite(node)
@@ -129,7 +129,7 @@ class _Scope:
     # -- values ----------------------------------------------------------------------------------
 
     def wide(self, name: str) -> str:
-        """Return a value as the graph had it."""
+        """Return the name of a value in its original dtype."""
         if name not in self.own and self.parent is not None:
             return self.parent.wide(name)
         if name in self.pending:
@@ -138,7 +138,7 @@ class _Scope:
         return name
 
     def half(self, name: str) -> str:
-        """Return a value of float32 narrow."""
+        """Return the name of a float32 value in the narrow type."""
         if name not in self.own and self.parent is not None:
             return self.parent.half(name)
         if name not in self.narrow:
@@ -171,7 +171,7 @@ class _Scope:
             self.nodes.append(Node("Cast", [name], [to], number, f"cast/{to}"))
 
     def _append_rounding(self, name: str, to: str) -> None:
-        """Make a narrow value, or one of float32 that is a number of the narrow type."""
+        """Append a cast to the narrow type, or a rounding of float32 to its values."""
         if self.kept_as == self.dtype:
             self._append_cast(name, to, self.dtype)
             return
@@ -200,7 +200,7 @@ class _Scope:
         return self.parent._is_native(name)
 
     def _constant_fits(self, name: str) -> bool:
-        """Return whether a constant keeps its meaning: nothing too large, no epsilon made zero."""
+        """Return whether a constant fits the narrow type: no overflow, and no epsilon becomes 0."""
         if name not in self.own and self.parent is not None:
             return self.parent._constant_fits(name)
         if self.dtype != "float16":

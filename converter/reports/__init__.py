@@ -1,1 +1,1 @@
-"""What a batch did, for people and for machines. `catalog` has the table."""
+"""Reports of a batch, for people and for machines. `catalog` has the table."""

@@ -1,6 +1,6 @@
-"""THE table of reports: which module writes which suffix.
+"""THE table of reports: the module that writes each suffix.
 
-A module has ``write(report, path)``, and replaces the file whole.
+A module has ``write(report, path)``, which replaces the file atomically.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,14 +18,14 @@ MODULES = {".jsonl": "json_lines", ".html": "html_page", ".xml": "junit_xml"}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What there is to report.
+    """The contents of a report.
 
     Attributes:
-        title: Of the whole: the registries.
-        records: Of each artifact, in the order of names; read again at each call, so that
-            they are never all in memory.
-        skipped: Number of files that are no model, by reason.
-        summary: Of the run: ``counts``, ``seconds``, ``exit_code`` and more as ``--json`` has them;
+        title: Title of the report: the registries.
+        records: Returns the record of each artifact, ordered by name; reads them at each call, so
+            that they are never all in memory.
+        skipped: Number of skipped non-model files, by reason.
+        summary: Facts of the run: ``counts``, ``seconds``, ``exit_code`` and more as in ``--json``;
             ``options`` of the request; ``ended``: ``finished``, or what stopped it.
     """
 
@@ -36,11 +36,11 @@ class Report:
 
 
 def check(path: Path) -> None:
-    """Refuse a file that no report is written to.
+    """Refuse a path to which no report can be written.
 
     Raises:
-        UsageError: Its suffix is none of ours, or it is a folder.
-        StorageError: It cannot stand there.
+        UsageError: Its suffix is not supported, or it is a folder.
+        StorageError: Its folder is missing or cannot be written.
     """
     if path.suffix.lower() not in MODULES:
         raise UsageError(f"report={str(path)!r}", expected=f"a file ending in {', '.join(MODULES)}")

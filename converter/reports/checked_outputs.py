@@ -12,10 +12,10 @@ ERRORS = {
 
 
 def record_of(checked: CheckResult, name: str) -> Record:
-    """Return the record of an output: what its manifest keeps of the conversion.
+    """Return the record of an output, from its manifest.
 
     Args:
-        checked: The output.
+        checked: The checked output.
         name: Its name in reports.
     """
     manifest = checked.manifest

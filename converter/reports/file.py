@@ -1,4 +1,4 @@
-"""A report's file: whole or absent, and the old one until the new one is whole."""
+"""Write report files atomically: the old file stays until the new one is complete."""
 
 import os
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from formats.errors import StorageError, UsageError
 
 
 def check(path: Path) -> None:
-    """Refuse a place where no file can stand: before a batch that takes hours, and not after it.
+    """Refuse a path that cannot be written, before a batch that takes hours rather than after it.
 
     Raises:
         UsageError: It is a folder.
-        StorageError: There is no folder that it could stand in.
+        StorageError: Its folder is missing or cannot be written.
     """
     if path.is_dir():
         raise UsageError("report= is a folder", expected="a file", where=path)
@@ -26,18 +26,18 @@ def check(path: Path) -> None:
 
 
 def real(path: Path) -> Path:
-    """Return where a path leads; of links that lead in circles, one of them."""
+    """Return a path with symlinks resolved; for a loop of links, one of them."""
     return Path(os.path.realpath(path))
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[str]]:
-    """Yield a file to write; what was at ``path`` is replaced when all of it is written.
+    """Yield a file to write; it replaces the one at ``path`` when the block ends.
 
     Raises:
-        StorageError: It cannot be written; what was there is as it was.
+        StorageError: It cannot be written; the old file is unchanged.
     """
-    path = real(path)  # a link stays one
+    path = real(path)  # replace the file that a link refers to, not the link
     with staging(path) as folder:
         made = folder / "report"
         try:

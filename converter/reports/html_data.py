@@ -1,7 +1,8 @@
-"""What the page holds of each record: a short row for its table, and the rest for when it opens.
+"""Data of the HTML report for each record: a short row for the table, and details shown on demand.
 
-Rows are arrays of what tables, filters and totals show, and are in the page as they are. Details
-are packed, many artifacts in one gzip stream: a browser unpacks a block when one of them is opened.
+Rows are arrays of the values that tables, filters and totals show, and are in the page as JSON.
+Details of many artifacts are packed in one gzip stream: the browser unpacks a block when one of its
+artifacts is opened.
 """
 
 import gzip
@@ -14,12 +15,12 @@ from converter.reports.json_lines import strict
 from converter.reports.outcomes import failure, made_by, outcome, worst_difference
 
 BLOCK = 128  # artifacts whose details are packed together
-LONGEST_WORD = 200  # characters of a format, a version, a device, a gap
+LONGEST_WORD = 200  # characters of a format, a version, a device, an unsupported feature
 SHOWN_ERROR = 240  # characters of an error in a row
-LONGEST = 4000  # characters of a text in the details
+LONGEST = 4000  # characters of a string in the details
 MOST = 100  # entries of a list in the details; reports as JSON lines have all of them
 
-# What a row holds, in this order; `page/data.js` gives them these names again.
+# Columns of a row, in order; `page/data.js` maps them back to these names.
 COLUMNS = (
     "name", "outcome", "failure", "format", "made", "devices", "verified", "bytes", "seconds",
     "error", "gaps", "message", "weights",
@@ -31,12 +32,12 @@ SHOWN_ELSEWHERE = ("warning", "normalised", "renamed", "left out")
 
 @dataclass(slots=True)
 class Words:
-    """Texts that many rows share, each by the number that stands for it in rows."""
+    """Strings that many rows share, by the number that represents them in rows."""
 
     numbers: dict[str, int] = field(default_factory=dict)
 
     def of(self, text: str) -> int:
-        """Return the number of a text."""
+        """Return the number of a string; add new strings."""
         return self.numbers.setdefault(_short(text, LONGEST_WORD), len(self.numbers))
 
 
@@ -61,7 +62,7 @@ def row(record: Record, words: Words) -> list[Any]:
 
 
 def details(record: Record) -> dict[str, Any]:
-    """Return the other facts of an artifact, long texts and lists cut."""
+    """Return the other facts of an artifact, with long strings and lists truncated."""
     facts = record.to_json()
     kept = {
         key: facts[key]
@@ -73,7 +74,7 @@ def details(record: Record) -> dict[str, Any]:
         )
     }  # fmt: skip
     kept["steps"] = [step for step in facts["steps"] if step["name"] not in SHOWN_ELSEWHERE]
-    # Findings are reported as warnings, too, while a conversion runs.
+    # Findings are also reported as warnings while a conversion runs.
     known = {f"{one['kind']}: {one['subject']} in {one['where']}" for one in record.findings}
     kept["warnings"] = [text for text in record.warnings if text not in known]
     found = record.verification
@@ -85,7 +86,7 @@ def details(record: Record) -> dict[str, Any]:
 
 
 def packed(block: list[dict[str, Any]]) -> str:
-    """Return details of several artifacts, packed, in letters that a page can hold."""
+    """Return details of several artifacts as gzipped JSON in base64."""
     return b64encode(gzip.compress(strict(block).encode(), 6, mtime=0)).decode()
 
 

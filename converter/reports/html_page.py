@@ -1,9 +1,9 @@
-"""One page that holds the whole report: it needs no network, no server and no other file.
+"""The HTML report: a single page that needs no network, no server and no other file.
 
-`page/` has its parts: the frame, the style, and the scripts in the order in which they run. What
-records say is data, never markup: it stands in the page as JSON in which no ``<`` is left, and the
-scripts put it on the page as text. The page's own policy forbids it to load or send anything, and
-to run any script but these.
+`page/` has its parts: the frame, the style, and the scripts in the order in which they run. Values
+from records are data, never markup: the page holds them as JSON without any ``<``, and the scripts
+insert them as text. The page's content security policy forbids it to load or send anything, and to
+run any other script.
 """
 
 from base64 import b64encode
@@ -29,7 +29,7 @@ SCRIPTS = (
     "data.js", "show.js", "state.js", "facets.js", "gaps.js", "plot.js", "artifact.js", "table.js",
     "page.js",
 )  # fmt: skip
-# As JSON they mean the same, and HTML's parser sees nothing of its own in them.
+# These escapes have the same meaning in JSON, and no meaning to an HTML parser.
 HARMLESS = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
@@ -55,7 +55,7 @@ def write(report: Report, path: Path) -> None:
 
 
 def _data(report: Report, file: IO[str]) -> None:
-    """Write the records as they come: rows and details of a block, and what they share at last."""
+    """Write the records block by block, rows and details; then the data that they share."""
     words, gaps = Words(), Gaps()
     total = converted = 0
     copies: dict[str, list[int]] = {}
@@ -114,7 +114,7 @@ def _json_script(name: str, value: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that UTF-8 can hold."""
+    """Return a string with lone surrogates escaped, so that it can be encoded as UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,6 +1,6 @@
-"""Records as JSON lines: one artifact a line, with every key of `converter.jobs.record.Record`.
+"""Records as JSON lines: one artifact per line, with every key of `converter.jobs.record.Record`.
 
-Keys are in the same order in every line. NaN and infinities, which JSON lacks, are null.
+Keys are in the same order in every line. NaN and infinities, which JSON cannot represent, are null.
 """
 
 import json

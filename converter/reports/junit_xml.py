@@ -1,7 +1,7 @@
-"""Records as JUnit's XML: what Jenkins, GitLab and GitHub's actions show of a build.
+"""Records as JUnit XML, for the test reports of Jenkins, GitLab and GitHub Actions.
 
 A suite is a format, a test an artifact. A failure is the artifact's fault, an error the machine's
-or ours; what nobody has begun is skipped. The evidence is each test's output.
+or ours; artifacts that were not begun are skipped. The evidence is each test's output.
 
 Spec: https://github.com/jenkinsci/xunit-plugin (src/main/resources/org/jenkinsci/plugins/xunit/
 types/model/xsd/junit-10.xsd), whose order of elements is kept.
@@ -24,14 +24,14 @@ from converter.reports.file import real, replacing
 from converter.reports.outcomes import ARTIFACTS, failure, is_converted, made_by
 from converter.version import VERSION
 
-LONGEST = 100_000  # characters of one text; CI systems load the whole file
-# What XML 1.0 cannot hold, escaped or not.
+LONGEST = 100_000  # characters of one element; CI systems load the whole file
+# Characters that XML 1.0 forbids, escaped or not.
 NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(slots=True)
 class _Suite:
-    """The tests of one format: counted, while their text waits in a file for the counts."""
+    """The tests of one format. Their XML is spooled to a file, because the counts precede it."""
 
     text: IO[str]
     counts: dict[str, int] = field(
@@ -131,7 +131,7 @@ def _fault(kind: str, record: Record) -> Iterator[str]:
 
 
 def evidence(record: Record) -> Iterator[str]:
-    """Yield what is known of an artifact and of its conversion, line by line."""
+    """Yield the facts about an artifact and its conversion, line by line."""
     yield f"source      {record.source}"
     if record.output:
         yield f"output      {record.output}"
@@ -165,5 +165,5 @@ def _text(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return a text with what XML cannot hold spelled as Python would."""
+    """Replace characters that XML forbids by Python escapes."""
     return NO_CHARACTER.sub(lambda found: ascii(found[0])[1:-1], text)

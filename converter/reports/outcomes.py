@@ -1,4 +1,4 @@
-"""Figures of one record that reports show, and the names of exit codes and statuses."""
+"""Values derived from one record for reports, and the names of exit codes and statuses."""
 
 from collections.abc import Mapping
 
@@ -17,14 +17,14 @@ CLASSES: Mapping[int, str] = {
     70: "bug of convert",
 }
 # fmt: on
-# Of these the artifact is to blame; of all others the machine, the request or this tool.
+# The artifact causes these; the machine, the request or this tool causes all others.
 ARTIFACTS = (1, 3, 4, 5)
-# Ends of the names of comparisons with full precision.
+# Suffixes of comparisons of reduced with full precision.
 REDUCED = ("in fp16", "in bf16")
 
 
 def outcome(record: Record) -> str:
-    """Return the outcome of an artifact in a word or two.
+    """Return the outcome of an artifact in one or two words.
 
     ``converted``; ``with gaps`` where the weights are converted and a graph is left out because an
     op is not supported; else the status: ``failed``, ``pending`` and others.
@@ -58,9 +58,9 @@ def made_by(record: Record) -> str:
 
 
 def worst_difference(record: Record) -> float | None:
-    """Return the largest relative difference of all outputs from the source's.
+    """Return the largest relative difference of any output from the source's output.
 
-    Comparisons of a reduced precision with the full one are not among them.
+    Comparisons of reduced with full precision are excluded.
     """
     found = [
         measure["max_rel"]

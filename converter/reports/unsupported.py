@@ -1,8 +1,8 @@
-"""Gaps across a registry: which of them block how many models, and in which order to fix them.
+"""Unsupported ops, arguments and dtypes of a registry: the models that they block, ranked.
 
-A model is blocked until all its gaps are gone, so the gap that most models have is not always the
-one whose end frees most. The order is a greedy one: at each step the gap that, with those before
-it, unblocks most; of several the one that most blocked models have.
+A model is blocked until all its unsupported features are implemented, so the most frequent feature
+is not always the one that unblocks most models. The ranking is greedy: each step takes the feature
+that, with those before it, unblocks most models; ties go to the one that most blocked models have.
 """
 
 from collections import Counter
@@ -15,13 +15,14 @@ from converter.jobs.record import Unsupported
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One gap of a registry.
+    """One unsupported feature of a registry.
 
     Attributes:
-        what: It.
-        models: How many artifacts have it.
-        count: How often it is met in all of them.
-        unblocked: How many artifacts have no gap left, once this one and those before it are gone.
+        what: Its description.
+        models: Number of artifacts that have it.
+        count: Number of its occurrences in all artifacts.
+        unblocked: Number of artifacts unblocked once this feature and those before it are
+            supported.
     """
 
     what: str
@@ -32,10 +33,10 @@ class Ranked:
 
 @dataclass(slots=True)
 class Gaps:
-    """The gaps of a registry, as records come by.
+    """The unsupported features of a registry, counted record by record.
 
     Attributes:
-        blocked: How many artifacts have any.
+        blocked: Number of artifacts with an unsupported feature.
     """
 
     blocked: int = 0
@@ -44,7 +45,7 @@ class Gaps:
     _together: Counter[frozenset[str]] = field(default_factory=Counter)
 
     def add(self, unsupported: Iterable[Unsupported]) -> None:
-        """Count what one artifact has that is not supported."""
+        """Count the unsupported features of one artifact."""
         counts: Counter[str] = Counter()
         for one in unsupported:
             counts[one.what] += one.count
@@ -55,7 +56,7 @@ class Gaps:
             self._together[frozenset(counts)] += 1
 
     def ranked(self) -> list[Ranked]:
-        """Return the gaps in the order in which to fix them."""
+        """Return the features in the order in which to implement them."""
         left = [set(gaps) for gaps in self._together]
         models = [*self._together.values()]
         having: dict[str, list[int]] = {what: [] for what in self._models}
@@ -76,7 +77,7 @@ class Gaps:
         while waiting:
             *_, what = heappop(waiting)
             if what in found:
-                continue  # it was worth more meanwhile
+                continue  # an outdated entry: its value grew meanwhile
             unblocked += frees[what]
             found[what] = Ranked(what, self._models[what], self._counts[what], unblocked)
             for number in having[what]:

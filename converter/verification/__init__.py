@@ -1,1 +1,1 @@
-"""Proof that an output is its source."""
+"""Verify that an output is equivalent to its source."""

@@ -1,12 +1,12 @@
-"""Check of bundles against their own manifests; it needs neither the source nor a framework.
+"""Check bundles against their own manifests, without the source or a framework.
 
 A bundle passes when each file of its manifest is there with the recorded size and digest, no other
 file is there, its graphs refer to files of the bundle only, and the verification that its manifest
 records reaches the required level. The level is computed again from the recorded comparisons, by
-the rule of `converter.verification.result`: a manifest that claims more is not believed.
+the rule of `converter.verification.result`: a higher level claimed by a manifest is not trusted.
 
-Nothing is run: that a graph computes what its source does follows from its digest. Models without
-a manifest fail, since nothing records their verification. Hidden files, and files that are no
+Nothing is run: an unchanged digest shows that a graph is still the verified one. Models without
+a manifest fail, since nothing records their verification. Hidden files, and files that are not
 models, are ignored.
 """
 
@@ -35,7 +35,7 @@ from formats.errors import (
 )
 from formats.onnx import files as onnx_files
 
-LONG = ("tensors", "topology", "encodings")  # keys of manifests that results leave out
+LONG = ("tensors", "topology", "encodings")  # keys of manifests omitted from results
 GRAPH_SUFFIX = ".onnx"
 SAVED_MODEL = {"saved_model.pb", "saved_model.pbtxt"}
 SIGNATURE = "model.sig"  # of OpenSSF Model Signing, over all other files
@@ -198,7 +198,7 @@ def check_output(found: Candidate, require: str | None) -> CheckResult:
             problems += _find_extra_files(path, manifest)
             problems += _check_manifest_digests(manifest)
             reached, reason = verified_level(manifest)
-            if not problems:  # files that are not those of the manifest are not read
+            if not problems:  # files that do not match the manifest are not read
                 portable.bundle_of(artifact, manifest)
                 problems += _check_graphs(path, manifest, opened)
         except (KeyError, TypeError, AttributeError, ValueError) as e:
@@ -211,7 +211,7 @@ def check_output(found: Candidate, require: str | None) -> CheckResult:
     finally:
         for file in (file for artifact in opened for file in artifact.opened.values()):
             file.close()
-    if code:  # its manifest is not to be trusted
+    if code:  # its manifest cannot be trusted
         manifest = {}
     if require is not None and not code and LEVELS.index(reached) < LEVELS.index(require):
         problems.append(f"verified as far as {reached}; required: {require}")
@@ -264,7 +264,7 @@ def _find_extra_files(path: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_manifest_digests(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the digests over a manifest's entries that no longer match them."""
+    """Yield the digests over a manifest's entries that do not match them."""
     tensors = {t["name"]: (t["dtype"], t["shape"], t["digest"]) for t in manifest["tensors"]}
     computed = {
         "weights_digest": digests.of_weights(tensors),

@@ -1,9 +1,9 @@
-"""The comparison of two models: a source and what was written of it, each run by its own runtime.
+"""Compare a source with its output, each run by its own runtime.
 
-Both are given the same inputs, in two batch sizes and two of every other free size. What cannot be
-compared is reported as not run, with the reason; it is never taken for success, nor for failure.
-Where outputs differ, or hardly depend on the inputs, layers are compared as well; where a device
-was asked for and both agree on the CPU, both are run there too.
+Both get the same inputs, in two batch sizes and two sizes of every other dynamic axis. What cannot
+be compared is reported as not run, with the reason; this is neither success nor failure. If outputs
+differ, or hardly depend on the inputs, layers are compared as well; if a device is requested and
+both agree on the CPU, both are run there too.
 """
 
 import tempfile
@@ -61,28 +61,28 @@ class Model(Protocol):
     def run(
         self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
     ) -> SourceRun | RunSkipped:
-        """Run it on cases, and return the outputs of layers too."""
+        """Run it on cases; return the outputs, and those of layers."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A source and what was written of it, and how they are compared.
+    """A source and its output, and how they are compared.
 
     Attributes:
         reference: The source.
-        candidate: What was written of it.
-        framework: Of the source, for messages.
-        runtime: Of the candidate, for messages.
-        specs: Of the inputs of both.
+        candidate: The output written from it.
+        framework: Framework of the source, for messages.
+        runtime: Runtime of the candidate, for messages.
+        specs: Specs of the inputs of both.
         outputs: Names of the outputs, in order.
-        plan: Of each case its alternatives, one of which the source must take.
-        tolerance: What may differ.
-        notes: What a reader of the report should know of both runs.
-        mismatch: Why the inputs are not the source's, given its run, or "".
-        locate: Compares layers in the case of a number, given the inputs of both sides; None where
-            that cannot be done.
-        has_more_outputs: Whether the source may give more outputs than it declares.
+        plan: Alternatives of each case, one of which the source must accept.
+        tolerance: Tolerance of the comparison.
+        notes: Remarks on both runs for the report.
+        mismatch: Returns why the inputs differ from the source's, given its run, or "".
+        locate: Compares layers in the case of an index, given the prepared inputs; None if
+            layers cannot be compared.
+        has_more_outputs: Whether the source may return more outputs than it declares.
     """
 
     reference: Model
@@ -99,7 +99,7 @@ class Pair:
     has_more_outputs: bool = False
 
     def with_outputs_of(self, run: SourceRun) -> "Pair":
-        """Return the pair with a name for each output that the source has given."""
+        """Return the pair with a name for each output that the source returned."""
         if not self.has_more_outputs:
             return self
         count = len(run.dtypes[run.chosen[0]])
@@ -107,21 +107,21 @@ class Pair:
         return replace(self, outputs=[*self.outputs[:count], *more])
 
 
-# -- what a user asks for --------------------------------------------------------------------------
+# -- options ---------------------------------------------------------------------------------------
 
 
 def allowance(options: Options) -> Allowance:
-    """Return what each child may use."""
+    """Return the limits of each child process."""
     return Allowance(options.comparison.timeout)
 
 
 def requested_device(options: Options) -> DeviceRequest | None:
-    """Return where both models are run besides the CPU, or None.
+    """Return the device to run both models on in addition to the CPU, or None.
 
-    A device is compared on where that was asked for, or where the device is here.
+    Models are compared on a device if that is requested, or if the device is available.
 
     Raises:
-        UsageError: It is no device's name.
+        UsageError: It is not the name of a device.
     """
     asked = "device" in (options.verify, options.require) or options.verify == "auto"
     device = options.device if asked else None
@@ -130,14 +130,14 @@ def requested_device(options: Options) -> DeviceRequest | None:
     except UsageError:
         if "device" in (options.verify, options.require):
             raise
-        return None  # only the target has a word for it
+        return None  # only the target has a name for it
 
 
 def allowed_cpu_nodes(options: Options) -> int:
-    """Return how many nodes may run on the CPU where another device was asked for.
+    """Return how many nodes may run on the CPU where another device is requested.
 
-    Unasked, what a runtime leaves on the CPU by design (strings, shapes) is counted, and is no
-    failure.
+    By default, nodes that a runtime leaves on the CPU by design (strings, shapes) are counted, but
+    are not a failure.
     """
     allowed = options.comparison.allow_cpu_nodes
     is_asked = "device" in (options.verify, options.require)
@@ -145,10 +145,10 @@ def allowed_cpu_nodes(options: Options) -> int:
 
 
 def tolerance(options: Options, precision: str, outputs: Sequence[str]) -> Tolerance:
-    """Return what may differ in models of a precision.
+    """Return the tolerance for models of a precision.
 
     Raises:
-        UsageError: A bound names an output that is not there.
+        UsageError: A bound names an output that does not exist.
     """
     how, known = options.comparison, {"", *outputs}
     for option, given in (("atol=", how.atol), ("rtol=", how.rtol)):
@@ -168,17 +168,17 @@ def plan_inputs(
     is_varied: bool = False,
     with_example: bool = False,
 ) -> list[list[Case]]:
-    """Return the user's inputs, or drawn ones.
+    """Return the user's inputs, or random ones.
 
     Args:
-        specs: Of the inputs.
-        hints: What is known of them, by name.
+        specs: Specs of the inputs.
+        hints: Hints on their values, by name.
         options: ``inputs``, ``seed``, ``samples`` and ``example`` of the comparison.
-        is_varied: Whether alternatives are drawn, of which the source takes one.
-        with_example: Whether a registry's example is tried besides.
+        is_varied: Whether to draw alternatives, one of which the source accepts.
+        with_example: Whether to try a registry's example, too.
 
     Raises:
-        UsageError: The user's inputs are not for this model.
+        UsageError: The user's inputs do not fit this model.
     """
     how = options.comparison
     if how.inputs is not None:
@@ -190,11 +190,11 @@ def plan_inputs(
     return [*(inputs.cases_from_example(how.example, specs) if with_example else ()), *plan]
 
 
-# -- what can be run -------------------------------------------------------------------------------
+# -- obstacles -------------------------------------------------------------------------------------
 
 
 def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> GraphReport | None:
-    """Return the report of a source that nothing here can or may run, or None."""
+    """Return the report of a source that cannot or must not be run here, or None."""
     kind = topology_kind(bundle, options.arch)
     if not kind:
         return GraphReport("not run", "the source records no computation")
@@ -216,18 +216,18 @@ def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> Grap
 
 
 def describe_findings(findings: Sequence[SafetyFinding]) -> str:
-    """Return the first of some findings, and how many more there are."""
+    """Return the first finding, and the number of further ones."""
     rest = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
     return f"{findings[0].kind}: {findings[0].subject}{rest}"
 
 
 def lacking_onnxruntime() -> GraphReport:
-    """Return the report where onnxruntime is not installed."""
+    """Return the report for a missing onnxruntime."""
     return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
 
 
 def report_skipped(run: RunSkipped, framework: str) -> GraphReport:
-    """Return the report of a model that no framework here runs."""
+    """Return the report of a model that no installed framework runs."""
     if run.is_missing:
         return GraphReport(
             "not run",
@@ -244,10 +244,10 @@ def report_skipped(run: RunSkipped, framework: str) -> GraphReport:
 
 
 def compare_models(pair: Pair, options: Options) -> GraphReport:
-    """Run a source and what was written of it on the same inputs, and compare what they compute.
+    """Run a source and its output on the same inputs, and compare their results.
 
     Returns:
-        A report; ``failed`` where outputs differ or nothing could be compared.
+        A report; ``failed`` if outputs differ or nothing could be compared.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
@@ -270,7 +270,7 @@ def _compare_in(
     if isinstance(there, RunSkipped):
         return report_skipped(there, pair.framework)
     pair = pair.with_outputs_of(there)
-    # What the source took of alternatives, the candidate must take as well.
+    # The candidate must accept the same alternatives as the source.
     ours = select_cases(theirs, there.chosen, "candidate")
     here = pair.candidate.run(ours)
     if isinstance(here, RunSkipped):
@@ -368,7 +368,7 @@ def _describe_unstable(pair: Pair, unstable: frozenset[int], there: SourceRun) -
 
 
 def _case_to_look_into(report: GraphReport, chosen: Sequence[int]) -> int | None:
-    """Return the number of a case in which layers must be compared, or None."""
+    """Return the index of a case in which layers must be compared, or None."""
     wanted = [m for m in report.outputs.values() if not m.passed or m.says_little]
     if not wanted:
         return None
@@ -378,7 +378,7 @@ def _case_to_look_into(report: GraphReport, chosen: Sequence[int]) -> int | None
 
 
 def _with_layers(report: GraphReport, found: LayerComparison) -> GraphReport:
-    """Return a report with what the comparison of layers adds to it."""
+    """Return a report with the result of the comparison of layers."""
     report = replace(report, layers=found.equal, first_difference=found.difference)
     if found.difference is None and found.measured and are_empty(report.outputs):
         names = ", ".join(map(repr, report.outputs))

@@ -57,7 +57,7 @@ def find_first_difference(
         prepared: The inputs.
         case: Index of the case to run.
         tolerance: Tolerance of the comparison.
-        allowance: For each child.
+        allowance: Limits of each child process.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
@@ -107,7 +107,7 @@ def _is_equal_or_empty(measure: Measure) -> bool:
 def _find_folded_layers(graph: Graph, trace: Trace, shown: set[str]) -> tuple[str, ...]:
     """Return the layers that are folded into this one.
 
-    Their nodes lie between this layer's value and the values that the file has.
+    Their nodes are between this layer's value and the values in the file.
     """
     makers = {name: node for node in graph.nodes for name in node.outputs}
     hidden = _by_value(graph.traces, shown)

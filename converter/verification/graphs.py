@@ -1,4 +1,4 @@
-"""ONNX files against their sources: onnxruntime runs the file, its own framework the source."""
+"""Compare ONNX files with their sources: onnxruntime runs the file, a framework the source."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,14 +38,14 @@ def verify_graph(
 
     Args:
         source: The artifact.
-        bundle: As read from it.
+        bundle: The bundle read from it.
         model_onnx: The ONNX file; its external data lies in the same folder.
-        options: Of the conversion: tolerances, inputs, device.
-        signature: Which of the source's the file was converted from; by default whichever has
+        options: Options of the conversion: tolerances, inputs, device.
+        signature: Signature of the source that the file was converted from; default: the one with
             inputs and outputs of the file's names.
 
     Returns:
-        A report; ``failed`` where outputs differ or nothing could be compared.
+        A report; ``failed`` if outputs differ or nothing could be compared.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
@@ -119,7 +119,7 @@ def _mismatch(file: OnnxInterface, there: SourceRun, *, cast_by_layers: bool) ->
 
 
 def _notes(file: OnnxInterface, there: SourceRun) -> list[str]:
-    """Return what the figures do not show."""
+    """Return remarks on the runs for the report."""
     notes = []
     by_name = {name: (dtype, shape) for name, dtype, shape in there.inputs}
     for spec in file.inputs:

@@ -1,7 +1,7 @@
-"""Written `.keras` files against their sources: both run by Keras, each in a child of its own.
+"""Compare written `.keras` files with their sources; Keras runs each in its own child process.
 
-The source runs in the Keras of its age where that is here, the file in the current one. Outputs are
-named as the graph's would be, after the layers that they come from.
+The source runs in its own Keras version if that is installed, the file in the current one. Outputs
+are named like those of a graph, after the layers that compute them.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, UnsupportedError
 from formats.keras.variable_names import safe
 
-CURRENT = "3"  # the version that a written file is of
+CURRENT = "3"  # Keras version of written files
 DEFAULT = Options()
 
 
@@ -45,16 +45,16 @@ def verify_keras(
 
     Args:
         source: The artifact.
-        bundle: As read from it.
+        bundle: The bundle read from it.
         written: The `.keras` file.
-        options: Of the conversion: tolerances, inputs, device.
+        options: Options of the conversion: tolerances, inputs, device.
 
     Returns:
-        A report; ``failed`` where outputs differ, or the current Keras does not load the file.
+        A report; ``failed`` if outputs differ, or the current Keras does not load the file.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
-        UsageError: The user's inputs or tolerances are not for this model.
+        UsageError: The user's inputs or tolerances do not fit this model.
     """
     if obstacle := find_obstacle(bundle, options, needs_onnx=False):
         return obstacle
@@ -110,7 +110,7 @@ def _first_difference(
     case: int,
     bounds: Tolerance,
 ) -> LayerComparison:
-    """Return the first layer, as the source calls them, whose output differs in a case."""
+    """Return the first layer, by its name in the source, whose output differs in a case."""
     classes = {"/".join(path): layer.class_name for path, layer in layers_of(model)}
     current = {"/".join(p): "/".join(map(safe, p)) for p, _ in layers_of(model)}
 
@@ -122,7 +122,7 @@ def _first_difference(
     if isinstance(there, RunSkipped) or isinstance(here, RunSkipped):
         return LayerComparison()
     last_equal, equal = None, 0
-    for path, calls in there.layers.items():  # in the order in which they ran
+    for path, calls in there.layers.items():  # in execution order
         others = here.layers.get(current[path], ())
         if len(others) != len(calls):
             continue  # other steps make it today
@@ -149,7 +149,7 @@ def _inputs(model: Model) -> list[TensorSpec]:
 
 
 def _output_names(model: Model) -> list[str]:
-    """Return what a graph's outputs are called: after their layers, each otherwise."""
+    """Return the names of a graph's outputs: the unique names of their layers."""
     used = {reference.layer for reference in references(model.inputs)}
     names: list[str] = []
     for reference in references(model.outputs):

@@ -1,7 +1,7 @@
-"""The interface of an ONNX file, and how to make more of its values outputs.
+"""Read the interface of an ONNX file, and expose more of its values as outputs.
 
-Fields that are appended to the bytes of a protobuf message are merged into it. So a model gets more
-outputs without being decoded, written again or copied.
+Fields appended to the bytes of a protobuf message are merged into it, so outputs can be added to a
+model without decoding, rewriting or copying it.
 """
 
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
     """Read the interface of an ONNX file.
 
     Raises:
-        SourceError: It is no ONNX file, or damaged.
+        SourceError: It is not an ONNX file, or is damaged.
     """
     artifact = Artifact(path, limits)
     bundle = onnx_files.read(artifact)
@@ -63,10 +63,10 @@ def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
 
 
 def expose_values(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:
-    """Return the bytes to append to a model for more outputs, and the names of these by value.
+    """Return the bytes that add outputs to a model, and the names of these outputs by value.
 
     Args:
-        names: Names of values that are no outputs yet.
+        names: Names of values that are not outputs yet.
         widened: Names of values, outputs or not, that are cast to float32.
     """
     graph = Message()

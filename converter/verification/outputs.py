@@ -1,6 +1,6 @@
-"""An output that was just written, compared with its source: graphs by running both.
+"""Compare a newly written output with its source: graphs by running both.
 
-What is run, and by whom, follows from the format of the output.
+The format of the output determines what is run, and in which runtime.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -28,16 +28,16 @@ def compare_output(
     format: str,
     options: Options,
 ) -> Generator[Compared | Step, None, Verification]:
-    """Run a source and what was written of it on the same inputs, where both runtimes are here.
+    """Run a source and its output on the same inputs, if both runtimes are installed.
 
     Args:
         source: The artifact.
-        bundle: As its plan was made of.
-        plan: What was written.
-        written: Where.
-        weights: What the comparison of weights has found.
-        format: The row of `formats.catalog` that the output is of.
-        options: Of the conversion.
+        bundle: The bundle that the plan is based on.
+        plan: The plan of the output.
+        written: Path of the output.
+        weights: Result of the comparison of weights.
+        format: The output's row of `formats.catalog`.
+        options: Options of the conversion.
 
     Raises:
         VerificationError: The outputs differ.
@@ -66,7 +66,7 @@ def _compare_graphs(
     source: Path, bundle: Bundle, files: Sequence[GraphFile], options: Options
 ) -> Generator[Compared | Step, None, dict[str, GraphReport]]:
     """Compare each graph with the source's signature that it was lowered from."""
-    from converter.verification.graphs import verify_graph  # it brings numpy
+    from converter.verification.graphs import verify_graph  # it imports numpy
 
     reports = {}
     for file in files:
@@ -81,7 +81,7 @@ def _compare_graphs(
 def _compare_precision(
     files: Sequence[GraphFile], options: Options
 ) -> Generator[Compared | Step, None, dict[str, GraphReport]]:
-    """Compare each graph of reduced precision with the same in full precision."""
+    """Compare each graph of reduced precision with its full-precision version."""
     from converter.passes.reduce_precision import NARROW
     from converter.verification.precision import verify_precision
 
@@ -108,23 +108,23 @@ def compare_program(
     planned: Bundle | None = None,
     signature: str | None = None,
 ) -> Mapping[str, GraphReport]:
-    """Compare a source with its own program, as it was written again.
+    """Compare a source with an output in its own program format.
 
     Args:
         source: The artifact.
-        bundle: As read from it.
+        bundle: The bundle read from it.
         written: The output.
         format: One of `PROGRAMS`.
-        options: Of the conversion.
-        planned: The output as it was planned, where that is known.
-        signature: Of a SavedModel, the one to compare; all, where there is none.
+        options: Options of the conversion.
+        planned: The plan of the output, if known.
+        signature: Signature of a SavedModel to compare; default: all.
 
     Returns:
         A report by signature.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
-        UsageError: The user's inputs or tolerances are not for this model.
+        UsageError: The user's inputs or tolerances do not fit this model.
     """
     if format == "keras":
         from converter.verification.keras_files import verify_keras

@@ -68,7 +68,7 @@ CPU = DeviceRequest()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something of a run, and where it was."""
+    """A part of a run (node, variable, …), and its device."""
 
     what: str
     name: str
@@ -83,13 +83,13 @@ class Placement:
     """Where the parts of a run were.
 
     Attributes:
-        device: Where they should be.
-        how: How it is known.
-        counts: What → place → how many.
-        elsewhere: Those that were not on the device.
-        facts: Of the device.
-        switches: What was set for the run.
-        reason: Why things were elsewhere, where that is known.
+        device: The requested device.
+        how: Source of the placement, as in the answer.
+        counts: Kind of part → place → number of parts.
+        elsewhere: Parts that were not on the device.
+        facts: Facts about the device.
+        switches: Settings of the run.
+        reason: Why parts were elsewhere, if known.
     """
 
     device: str
@@ -142,7 +142,7 @@ class Placement:
         return ", ".join(map(str, first[:NAMED])) + rest
 
     def plain(self) -> dict[str, JSON]:
-        """Return it as JSON's types."""
+        """Return it as JSON types."""
         return {
             "device": self.device,
             "how": self.how,

@@ -1,7 +1,7 @@
-"""Graphs of reduced precision against the same graphs in full precision, both in onnxruntime.
+"""Compare graphs of reduced precision with their full-precision versions, both in onnxruntime.
 
-The source is compared with the full one, to the noise of float32; what was lost on purpose is
-measured here, and held against what so few bits are expected to lose.
+The source is compared with the full-precision graph, to the noise of float32. The loss due to the
+reduction is measured here, and compared with the expected rounding errors of the narrow dtype.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ DEFAULT = Options()
 
 
 class _Reduced:
-    """A graph of reduced precision, which a CPU may take from another file than a device."""
+    """A graph of reduced precision; CPU and device may use different files."""
 
     def __init__(self, on_cpu: OnnxSource, on_device: OnnxSource) -> None:
         self._on_cpu, self._on_device = on_cpu, on_device
@@ -50,18 +50,18 @@ def verify_precision(
     on_device: Path | None = None,
     options: Options = DEFAULT,
 ) -> GraphReport:
-    """Compare two graphs that differ in nothing but their precision.
+    """Compare two graphs that differ only in their precision.
 
     Args:
         full: The ONNX file in full precision.
-        reduced: The other; its inputs and outputs are of the same names and dtypes.
-        graph: The full one, which says what its inputs stand for.
-        dtype: The narrow one: what its roundings may lose is allowed (`compare.RELATIVE`).
-        on_device: What runs on a device, where CPUs take another file: by default ``reduced``.
-        options: Of the conversion: inputs, and the device, if any.
+        reduced: The other file; its inputs and outputs have the same names and dtypes.
+        graph: The full-precision graph, which describes its inputs.
+        dtype: The narrow dtype, which sets the tolerance (`compare.RELATIVE`).
+        on_device: The file to run on a device, if CPUs need another one; default: ``reduced``.
+        options: Options of the conversion: inputs, and the device, if any.
 
     Returns:
-        A report; ``source`` is who ran the full one.
+        A report; ``source`` is the runtime of the full-precision graph.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.

@@ -1,4 +1,4 @@
-"""What a verification found, as frozen facts, and as plain data for manifests and ``--json``."""
+"""Results of a verification, as frozen records and as plain data for manifests and ``--json``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,8 +17,8 @@ class Runtime:
 
     Attributes:
         name: ``onnxruntime``, ``keras``, ``tf_keras``.
-        version: Its own.
-        device: Where its outputs were made, in its own words.
+        version: Its version.
+        device: Device that computed its outputs, as it names it.
         versions: Versions of Python, the backend and numpy.
     """
 
@@ -33,29 +33,29 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One output against what it should be.
+    """The difference between an output and its expected value.
 
     Attributes:
-        name: Of the output, or of a layer.
-        dtype: Of the source's.
-        shape: Of the source's, in the case with the worst difference.
-        elements: How many were compared, over all cases.
-        scale: Largest finite magnitude of the source's.
-        max_abs: Largest difference.
-        max_rel: That difference in parts of ``scale``.
-        cosine: Of the angle between both as vectors; the least of all cases.
-        worst_index: Where the largest difference is.
-        worst_case: In which case.
-        expected: The source's element there.
-        found: The converted one's.
-        smallest_atol: The least atol that would pass with an rtol of zero.
-        smallest_rtol: The least rtol that would pass with an atol of zero.
-        atol: What was allowed, at the worst case's scale.
-        rtol: Likewise.
-        decades: How many elements differ by how much, in parts of ``scale``: not at all; by less
-            than 1e-9; by each power of ten from there to 1; by 1 and more, or beyond all numbers.
-        says_little: Whether it hardly depends on the inputs, so that it hides what goes before.
-        problems: Why it failed, one text for each kind of reason; empty where it passed.
+        name: Name of the output or layer.
+        dtype: Dtype in the source.
+        shape: Shape in the source, in the case with the worst difference.
+        elements: Number of compared elements, over all cases.
+        scale: Largest finite magnitude in the source.
+        max_abs: Largest absolute difference.
+        max_rel: That difference as a fraction of ``scale``.
+        cosine: Cosine similarity of both as vectors; the minimum over all cases.
+        worst_index: Index of the largest difference.
+        worst_case: Case of the largest difference.
+        expected: Element of the source there.
+        found: Element of the converted model there.
+        smallest_atol: The smallest atol that would pass with an rtol of zero.
+        smallest_rtol: The smallest rtol that would pass with an atol of zero.
+        atol: Allowed atol, at the worst case's scale.
+        rtol: Allowed rtol, likewise.
+        decades: Histogram of the differences as fractions of ``scale``: zero; below 1e-9; each
+            power of ten from there to 1; 1 and more, or not finite.
+        says_little: Whether it hardly depends on the inputs, so that it hides earlier differences.
+        problems: Why it failed, one string for each kind of reason; empty if it passed.
     """
 
     name: str
@@ -80,16 +80,16 @@ class Measure:
 
     @property
     def passed(self) -> bool:
-        """Whether it is what it should be."""
+        """Whether it has no problems."""
         return not self.problems
 
 
 @dataclass(frozen=True, slots=True)
 class CaseReport:
-    """One set of inputs that both sides were given.
+    """One set of inputs of both models.
 
     Attributes:
-        name: What measures call it.
+        name: Name of the case in measures.
         inputs: Name → (dtype, shape).
     """
 
@@ -102,11 +102,11 @@ class LayerDifference:
     """The first layer whose output differs.
 
     Attributes:
-        layer: Its name, after those of the models it is in.
-        class_name: The source's.
-        measure: How much its output differs.
-        merged: Layers whose work the same nodes do, and which no value of their own shows.
-        last_equal: The layer before it in the source's order that still agrees.
+        layer: Its name, prefixed by the names of the models that contain it.
+        class_name: Name of its class in the source.
+        measure: The difference of its output.
+        merged: Layers folded into the same nodes, which have no value of their own.
+        last_equal: The last layer before it, in the source's order, that still agrees.
     """
 
     layer: str
@@ -126,7 +126,7 @@ def graph_level(status: str, device: str | None) -> str | None:
     """Return the level that the comparison of a graph reaches.
 
     Args:
-        status: Of the comparison on the CPU and, if there was one, on the device.
+        status: Status of the comparison on the CPU and, if there was one, on the device.
         device: Status of the comparison on a device; None if there was none.
 
     Returns:
@@ -141,15 +141,15 @@ def graph_level(status: str, device: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """One of both models on the device.
+    """The run of one of the two models on the device.
 
     Attributes:
-        status: ``failed`` where it ran, but not, or not all of it, on the device; the converted
-            model also where it runs on the CPU only. ``not run`` where its runtime has no such
-            device; the source also where its own framework does not run it there.
-        reason: Why it is so; empty where it passed.
+        status: ``failed`` if it ran, but not completely on the device; for the converted model
+            also if it runs on the CPU only. ``not run`` if its runtime has no such device; for
+            the source also if its own framework does not run it there.
+        reason: Reason of the status; empty if it passed.
         runtime: Runtime that ran it.
-        placement: Where its parts were.
+        placement: Placement of its parts.
     """
 
     status: Status
@@ -158,7 +158,7 @@ class DeviceRun:
     placement: Placement | None = None
 
     def plain(self) -> dict[str, JSON]:
-        """Return it as JSON's types."""
+        """Return it as JSON types."""
         return {
             "status": self.status,
             "reason": self.reason,
@@ -169,21 +169,21 @@ class DeviceRun:
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """A converted model and its source on a device and on the CPU, all on the same inputs.
+    """Comparison of a converted model and its source on a device and on the CPU, on equal inputs.
 
     Attributes:
-        status: ``passed`` where the converted model was on the device, wholly but for what was
-            allowed, and computes there what both models compute elsewhere.
-        reason: Why it failed, or was not run; empty where it passed.
-        device: As it was asked for.
-        allow_tf32: Whether products might be rounded to TF32.
-        allow_cpu_nodes: How many parts of each side might be on the CPU.
-        source: The source there. It may be ``not run`` where the report has passed: then the
-            converted model was compared with the source on the CPU alone.
-        converted: The converted model there.
-        pairs: ``A ~ B`` → output → how far A is from B. That of the two on the CPU, which decides
-            whether they are equivalent, is the report's that this one belongs to.
-        seconds: How long it took.
+        status: ``passed`` if the converted model ran on the device, except for the allowed nodes,
+            and its outputs there agree with those of both models elsewhere.
+        reason: Why it failed, or was not run; empty if it passed.
+        device: The requested device.
+        allow_tf32: Whether products could be rounded to TF32.
+        allow_cpu_nodes: Number of parts of each model that could be on the CPU.
+        source: The run of the source. It may be ``not run`` although the report has passed: then
+            the converted model was compared with the source on the CPU only.
+        converted: The run of the converted model.
+        pairs: ``A ~ B`` → output → the difference of A and B. The comparison of both models on the
+            CPU, which decides on equivalence, is in the `GraphReport` that contains this one.
+        seconds: Duration.
     """
 
     status: Status
@@ -198,11 +198,11 @@ class DeviceReport:
 
     @property
     def max_rel(self) -> float:
-        """The largest difference of all pairs, in parts of the output's scale."""
+        """The largest difference of all pairs, as a fraction of the output's scale."""
         return max((m.max_rel for pair in self.pairs.values() for m in pair.values()), default=0.0)
 
     def plain(self) -> dict[str, JSON]:
-        """Return the report as JSON's types; what is not finite is null."""
+        """Return the report as JSON types; non-finite numbers are null."""
         return {
             "status": self.status,
             "reason": self.reason,
@@ -220,25 +220,25 @@ class DeviceReport:
 
 @dataclass(frozen=True, slots=True)
 class GraphReport:
-    """A converted graph against the source, each in its own runtime.
+    """Comparison of a converted graph with the source, each in its own runtime.
 
     Attributes:
-        status: ``not run`` is neither good nor bad: ``reason`` says why, and what would change it.
-        reason: Why it failed, or was not run; empty where it passed.
-        lacking: The command that would install what was lacking, where something was.
+        status: ``not run`` is neither success nor failure: ``reason`` has the cause and the remedy.
+        reason: Why it failed, or was not run; empty if it passed.
+        lacking: The command that installs a missing package, if one is missing.
         source: Runtime of the source.
         converted: Runtime of the graph.
-        seed: Of the inputs; None where the user gave them.
+        seed: Seed of the inputs; None for inputs of the user.
         cases: The inputs.
-        skipped: Inputs that the source's own framework refused, and in what words.
+        skipped: Inputs that the source's own framework refused, with its messages.
         outputs: One measure for each output of the graph.
-        first_difference: Where outputs differ, and the layer could be found.
-        layers: How many layers' outputs were compared too and are the same; that is done where
-            outputs differ, or say little.
+        first_difference: The first differing layer, if outputs differ and it could be found.
+        layers: Number of layers whose outputs were compared too and are equal; layers are compared
+            if outputs differ or hardly depend on the inputs.
         notes: Further remarks on the runs.
-        seconds: How long it took.
-        device: The same on a device, where one was asked for and both agree on the CPU. Where that
-            has failed, so has this report; where it was not run, this one stands without it.
+        seconds: Duration.
+        device: The comparison on a device, if one is requested and both agree on the CPU. If it
+            failed, this report has failed; if it was not run, this report does not depend on it.
     """
 
     status: Status
@@ -258,23 +258,23 @@ class GraphReport:
 
     @property
     def max_rel(self) -> float:
-        """The largest difference of all outputs, in parts of the output's scale."""
+        """The largest difference of all outputs, as a fraction of the output's scale."""
         return max((m.max_rel for m in self.outputs.values()), default=0.0)
 
     @property
     def reached(self) -> str | None:
-        """Level that it reaches: ``device``, ``cpu``, ``none`` if it failed, None if not run."""
+        """The level reached: ``device``, ``cpu``, ``none`` if it failed, None if not run."""
         return graph_level(self.status, None if self.device is None else self.device.status)
 
     def with_device(self, found: DeviceReport) -> "GraphReport":
-        """Return this report with what was found on a device."""
+        """Return this report with the comparison on a device."""
         if found.status != "failed":
             return replace(self, device=found)
         reason = f"on {found.device}: {found.reason}"
         return replace(self, status="failed", reason=reason, device=found)
 
     def plain(self) -> dict[str, JSON]:
-        """Return the report as JSON's types; what is not finite is null."""
+        """Return the report as JSON types; non-finite numbers are null."""
         first = self.first_difference
         return {
             "status": self.status,
@@ -312,7 +312,7 @@ class GraphReport:
 
 
 def runtime_plain(runtime: Runtime | None) -> JSON:
-    """Return a runtime as JSON's types."""
+    """Return a runtime as JSON types."""
     if runtime is None:
         return None
     return {
@@ -324,7 +324,7 @@ def runtime_plain(runtime: Runtime | None) -> JSON:
 
 
 def measure_plain(measure: Measure) -> JSON:
-    """Return a measure as JSON's types; what is not finite is null."""
+    """Return a measure as JSON types; non-finite numbers are null."""
     return {
         "name": measure.name,
         "passed": measure.passed,

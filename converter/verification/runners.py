@@ -1,4 +1,4 @@
-"""Runs of a source in Keras and of a graph in onnxruntime, each in a child process.
+"""Run a source in Keras and a graph in onnxruntime, each in a child process.
 
 The child runs in this Python, or in the one that ``CONVERT_TENSORFLOW_PYTHON`` names: TensorFlow
 may have an environment of its own. So may onnxruntime, whose builds for GPUs and CPUs exclude each
@@ -210,7 +210,7 @@ def run_keras(
             what=framework,
             allowance=allowance,
             python=python,
-            # What tf.keras is to modules of the user's.
+            # The module that user code imports as tf.keras.
             environment={
                 "KERAS_BACKEND": backend,
                 **LEGACY.get(framework, {}),

@@ -1,8 +1,8 @@
-"""SavedModels placed on another device against their sources: both run by TensorFlow.
+"""Compare SavedModels placed on another device with their sources; TensorFlow runs both.
 
-What is compared is what they compute, without devices; and then, where one is asked for, on that
-device: the source put there by us, the other as it places itself. Each signature is run on the same
-inputs, each side in a child of its own.
+Both are compared without device placements first. If a device is requested, they are then compared
+on it: the source is placed there by us, the output as its own placements say. Each signature is run
+on the same inputs, each model in its own child process.
 """
 
 from collections.abc import Mapping
@@ -45,18 +45,19 @@ def verify_savedmodel(
 
     Args:
         source: The artifact.
-        bundle: As read from it.
-        written: The folder of the other.
-        changes: What was changed in it, as far as that is known.
-        options: Of the conversion: tolerances, inputs, device.
-        signature: The one to compare; all, where there is none.
+        bundle: The bundle read from it.
+        written: The folder of the written SavedModel.
+        changes: Changes made to it, if known.
+        options: Options of the conversion: tolerances, inputs, device.
+        signature: The signature to compare; default: all.
 
     Returns:
-        A report for each signature with outputs; or one, under no name, of why there is none.
+        A report for each signature with outputs; or a single one, under "", with the reason why
+        there is none.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
-        UsageError: The user's inputs, tolerances or signature are not this model's.
+        UsageError: The user's inputs, tolerances or signature do not fit this model.
     """
     if reason := why_incomparable(changes):
         return {"": GraphReport("not run", reason)}
@@ -93,11 +94,11 @@ def _compare_signature(
     )
     graph = _lower(bundle, signature.name)
     if graph is not None and graph.encoded:
-        # Bytes that hold something are made of what they decode to.
+        # Encoded bytes are built from the arrays that they decode to.
         specs = [_spec(graph, name) for name in graph.inputs]
         binding = with_encoded(binding, graph, binding.feeds)
     before = TensorFlowSource(source, bundle, allowance(options), binding, graph)
-    # On a device it must be by itself: as what was written for it says.
+    # On a device, its own recorded placements must put it there.
     after = TensorFlowSource(written, rewritten, allowance(options), binding, graph, as_placed=True)
     precision = coarsest_dtype({s.dtype for s in graph.specs.values()}) if graph else "float32"
     pair = Pair(
@@ -115,14 +116,14 @@ def _compare_signature(
 
 
 def _spec(graph: Graph, name: str) -> TensorSpec:
-    """Return an input of a graph as a signature would have it."""
+    """Return the spec of a graph's input."""
     spec = graph.specs[name]
     sizes = tuple(f"{name}/{i}" if n is None else n for i, n in enumerate(spec.shape))
     return TensorSpec(name, spec.dtype, None if spec.unranked else sizes)
 
 
 def _lower(bundle: Bundle, signature: str) -> Graph | None:
-    """Return the signature's graph, which says what its inputs stand for."""
+    """Return the lowered graph of a signature, which describes its inputs; or None."""
     try:
         return lower(bundle, signature=signature)
     except (CorruptError, UnsupportedError):

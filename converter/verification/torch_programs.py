@@ -1,4 +1,4 @@
-"""Torch programs moved to another device against their sources: both run by torch.
+"""Compare torch programs moved to another device with their sources; torch runs both.
 
 On the CPU both run as they are where they name no other device, else moved there. On the device,
 where it is here, the output runs as it is, and the source moved there.
@@ -68,7 +68,7 @@ def verify_program(
     try:
         hints = graph_hints.find_hints(lower(bundle, inputs=specs))
     except (CorruptError, UnsupportedError):
-        hints = {}  # torch decides which inputs it takes
+        hints = {}  # torch decides which inputs it accepts
     outputs = bundle.signatures[0].outputs if bundle.signatures else ()
     moved = [] if device.kind == "cpu" else ["on the CPU, the output was run moved back there"]
     pair = Pair(

@@ -1,4 +1,4 @@
-"""What comparisons of graphs found, as steps of a conversion."""
+"""Report comparisons of graphs as steps of a conversion."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from formats.errors import VerificationError
 
 
 def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
-    """Say what a comparison found.
+    """Yield the result of a comparison.
 
     Raises:
         VerificationError: The outputs differ.
@@ -42,10 +42,10 @@ def _judged_there(report: DeviceReport) -> Step:
 
 
 def judged_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iterator[Step]:
-    """Say what reducing the precision of a graph has cost.
+    """Yield the error introduced by reducing the precision of a graph.
 
     Raises:
-        VerificationError: More than it may.
+        VerificationError: It exceeds the tolerance.
     """
     if report.status == "failed":
         hint = "bf16 has float32's range" if dtype == "float16" else None

@@ -1,9 +1,8 @@
-"""A converted artifact against its source: weights bit by bit, graphs by running both.
+"""Compare a converted artifact with its source: weights bit by bit, graphs by running both.
 
-Weights are compared where the converted artifact keeps them under the source's names, or under
-those that the target ``keras`` gives them. A graph, a `.keras` file, a SavedModel or a torch
-program is run, and so is the source; with a device, both are run there too, and must have been
-there.
+Weights are compared if the converted artifact keeps them under the source's names, or under those
+of the target ``keras``. A graph, a `.keras` file, a SavedModel or a torch program is run, and so is
+the source. If a device is requested, both are run there too, and their placement is checked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ from formats.errors import UnsupportedError, UsageError
 GRAPH, MANIFEST, TRITON = "model.onnx", "manifest.json", "config.pbtxt"
 KEEPS_NAMES = ("portable", "safetensors")  # formats that hold the source's tensors as they are
 OF_TORCH = ("torchscript", "torch-export")
-LIKE_THE_SOURCE = ("torch", *OF_TORCH)  # formats that do so where the source is of the same
+LIKE_THE_SOURCE = ("torch", *OF_TORCH)  # formats that do so if the source has the same format
 DEFAULT = Options()
 
 
@@ -37,17 +36,17 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
     """Compare a converted artifact with its source.
 
     Args:
-        source: What was converted.
-        converted: An ONNX or `.keras` file, or whatever else was written of the source.
+        source: The source.
+        converted: An ONNX or `.keras` file, or any other output of the conversion.
         options: Tolerances and inputs of the comparison, ``checkpoint``, ``signatures`` (at most
             one), ``device``, ``require``, trusted modules and inputs.
 
     Returns:
-        What was compared, and how far it is verified. Graphs are named by their files.
+        What was compared, and the level reached. Graphs are named by their files.
 
     Raises:
-        SourceError: One of both is unreadable.
-        UsageError: The options are not for these artifacts.
+        SourceError: One of the two artifacts is unreadable.
+        UsageError: The options do not apply to these artifacts.
         DependencyError: A child died, hung, or took too much memory.
     """
     check(options)
@@ -59,7 +58,7 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
     bundle = read(source, checkpoint=options.checkpoint, limits=options.limits)
     files = _graph_files(converted)
     if converted.is_dir() and files and not (converted / MANIFEST).exists():
-        form = "onnx"  # one file for each signature, or an entry of Triton's
+        form = "onnx"  # one file for each signature, or a Triton entry
     else:
         form = catalog.detect(Artifact(converted, options.limits)).format.id
     weights = _compare_weights(bundle, converted, form, options)
@@ -67,11 +66,11 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
 
 
 def exit_code(found: Verification, require: str | None) -> int:
-    """Return the exit code of a verification: 0, 1 where it failed, 7 where something is missing.
+    """Return the exit code of a verification: 0, 1 if it failed, 7 if something is missing.
 
     Args:
-        found: What was verified.
-        require: The least that must be verified, or None.
+        found: The verification.
+        require: The required level, or None.
     """
     if found.failed:
         return 1
@@ -84,7 +83,7 @@ def exit_code(found: Verification, require: str | None) -> int:
 
 
 def _graph_files(converted: Path) -> list[Path]:
-    """Return the ONNX files that an artifact is, or holds, the default one first."""
+    """Return the ONNX files of an artifact, the default one first."""
     if (converted / TRITON).is_file():
         return sorted(converted.glob(f"*/{GRAPH}"))
     if converted.is_dir():
@@ -96,7 +95,7 @@ def _graph_files(converted: Path) -> list[Path]:
 def _compare_weights(
     bundle: Bundle, converted: Path, format: str, options: Options
 ) -> Weights | None:
-    """Compare the weights, where the converted artifact keeps them as the source has them."""
+    """Compare the weights if the converted artifact keeps them under the source's names."""
     if format == "keras":
         return _compare_variables(bundle, converted, options)
     is_alike = format in LIKE_THE_SOURCE and format == bundle.metadata.format
@@ -111,12 +110,12 @@ def _compare_weights(
 
 
 def _compare_variables(bundle: Bundle, converted: Path, options: Options) -> Weights | None:
-    """Compare a `.keras` file's variables with those that the source would be written with."""
+    """Compare a `.keras` file's variables with those that we would write for the source."""
     try:
         model = strip_prefixes(select_groups(bundle, ()), "auto")
         wanted = archive.plan_file(model, options.trust).variables
     except UnsupportedError:
-        return None  # the file is somebody else's: its variables have their own paths
+        return None  # not written by us: its variables have other paths
     found = archive.read_again(converted)
     if not wanted or not any(path in found for path in wanted):
         return None
@@ -139,7 +138,7 @@ def _compare_graphs(
     files: Sequence[Path],
     options: Options,
 ) -> Mapping[str, GraphReport]:
-    """Return a report for each of a converted artifact's graphs, by its file."""
+    """Return a report for each graph of a converted artifact, by file name."""
     signature = next(iter(options.signatures), None)
     if files:
         top = converted if converted.is_dir() else converted.parent
@@ -165,7 +164,7 @@ def _compare_graphs(
 
 
 def _named_device(converted: Path, format: str, options: Options) -> str:
-    """Return the device of a torch program: the one asked for, or the one that it names itself."""
+    """Return the device of a torch program: the requested one, or the one that it names."""
     if options.device not in (None, "none"):
         return parse_device(str(options.device)).torch
     recorded = catalog.read(Artifact(converted, options.limits), format).metadata.devices

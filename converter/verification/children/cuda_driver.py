@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of a device, asked by ctypes; plain, for the runners beside it.
+"""Query NVIDIA's driver about a device, through ctypes; plain, for the runners next to it.
 
 Versions as the driver itself counts them: 13000 is CUDA 13.0.
 Spec: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html

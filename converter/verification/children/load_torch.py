@@ -73,7 +73,7 @@ class Modules:
     def watched(
         self, paths: list[str], tensors: list[Any], save: Callable[[str, int, Any], None]
     ) -> None:
-        """Run it, and hand on what submodules return."""
+        """Run it, and pass on the outputs of submodules."""
         if self.kinds is not None:
             return  # what is inside of a ScriptModule stays there
 
@@ -152,14 +152,14 @@ class Program:
                 yield "buffer", name, place(value.device)
 
     def random(self) -> set[str]:
-        """Return the operations that draw numbers."""
+        """Return the operations that draw random numbers."""
         targets = {f"torch.ops.{n.target}" for n in self.program.graph.nodes if n.op != "output"}
         return {target for target in targets if RANDOM.fullmatch(target)}
 
     def watched(
         self, paths: list[str], tensors: list[Any], save: Callable[[str, int, Any], None]
     ) -> None:
-        """Run it node by node, and hand on what those return."""
+        """Run it node by node, and pass on the outputs of the nodes."""
         wanted = set(paths)
 
         class Watch(self.torch.fx.Interpreter):  # type: ignore[misc, name-defined]
@@ -194,7 +194,7 @@ def filled(kind: str, left: list[Any]) -> Any:
 
 
 def split(text: str) -> list[str]:
-    """Return the parts of a list of types."""
+    """Split a list of types."""
     parts, depth = [""], 0
     for c in text:
         depth += (c in "[(") - (c in ")]")

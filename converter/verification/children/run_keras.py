@@ -128,11 +128,11 @@ def first_that_runs(
 
 
 class Framework:
-    """Keras 3 on whatever it stands on, or tf_keras: what differs between the two.
+    """Keras 3 on any backend, or tf_keras: the differences between the two.
 
     Attributes:
         device: Where the last output that was looked at had been made.
-        broadcast: Terms that were added as other back ends add them: see `is_mistaken`.
+        broadcast: Terms that were added as other backends add them: see `is_mistaken`.
     """
 
     def __init__(self, name: str) -> None:
@@ -163,7 +163,7 @@ class Framework:
         return not self.is_legacy and self.keras.backend.backend() == "tensorflow"
 
     def broadcast_additions(self) -> None:
-        """Have all additions broadcast, as those of Keras's other back ends do."""
+        """Have all additions broadcast, as those of Keras's other backends do."""
         numpy: Any = importlib.import_module("keras.src.backend.tensorflow.numpy")
         tensorflow, keras, own = self.tensorflow(), self.keras, numpy.add
 
@@ -331,7 +331,7 @@ def is_mistaken(x: list[Any], term: list[Any]) -> bool:
 
     Since 3.7 it takes a term with one axis longer than 1 for a bias, and adds it along the last
     axis, or else the second, by size only: [1, 4, 1, 1] to the columns of [N, 4, H, 4]. Compiled
-    with a convolution it does not, nor on other back ends.
+    with a convolution it does not, nor on other backends.
     https://github.com/keras-team/keras/pull/20386
     """
     long = [axis for axis, n in enumerate(term) if n is None or n > 1]
@@ -341,7 +341,7 @@ def is_mistaken(x: list[Any], term: list[Any]) -> bool:
     if size is None or size not in (x[1], x[-1]):
         return False
     if -axis <= len(x) and x[axis] not in (1, size):
-        return False  # it broadcasts along no axis: as the back end has it, or not at all
+        return False  # it broadcasts along no axis: as the backend has it, or not at all
     taken = -1 if x[-1] == size else 1 - len(x)
     return axis != taken or len(term) > len(x)
 

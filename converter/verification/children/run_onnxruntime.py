@@ -122,7 +122,7 @@ class Place:
     Attributes:
         provider: Its name.
         options: What it is told.
-        name: What its place is called: with the number of the device, where it has one.
+        name: Name of its place, with the index of the device if it has one.
     """
 
     def __init__(self, onnxruntime: Any, question: dict[str, Any], folder: Path) -> None:
@@ -180,7 +180,7 @@ class Place:
         return found
 
     def answer(self) -> dict[str, Any]:
-        """Return where all was; or that it could be nowhere else."""
+        """Return the placement of all nodes, or that they could be nowhere else."""
         cuda = beside("cuda_driver")
         is_nvidia = self.provider in (CUDA, "TensorrtExecutionProvider")
         found: dict[str, Any] = {
@@ -239,7 +239,7 @@ def run(
 
 
 def fed(array: "np.ndarray[Any, Any]", kind: str) -> "np.ndarray[Any, Any]":
-    """Return an input as onnxruntime wants it."""
+    """Return an input in the form that onnxruntime accepts."""
     return array.astype(object) if kind == "tensor(string)" else array
 
 

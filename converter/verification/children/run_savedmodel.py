@@ -21,7 +21,7 @@ OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 class RefusedError(Exception):
-    """Running the graph would touch files, or run code that is none of TensorFlow's."""
+    """Running the graph would access files, or run code that is not TensorFlow's."""
 
 
 def chosen_meta_graph(question: dict[str, Any]) -> tuple[Any, list[str], str]:
@@ -220,7 +220,7 @@ def functions_of(node: Any) -> Iterator[str]:
 
 
 def base(name: str) -> str:
-    """Return the node of a tensor or of a control edge."""
+    """Return the node name of a tensor or a control edge."""
     return name.removeprefix("^").partition(":")[0]
 
 

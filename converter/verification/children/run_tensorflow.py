@@ -474,7 +474,7 @@ class Runner:
 
 
 def encoded(text: Any) -> bytes:
-    """Return a text as TensorFlow has it."""
+    """Return a string as TensorFlow encodes it."""
     return str(text).encode("utf-8", "surrogateescape")
 
 

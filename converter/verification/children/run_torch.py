@@ -102,7 +102,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def versions(torch: Any, np: Any) -> dict[str, str]:
-    """Return the versions of what computes."""
+    """Return the versions of the packages that compute."""
     found = {"torch": torch.__version__, "numpy": np.__version__}
     if torch.version.cuda and torch.cuda.is_available():
         found |= {"cuda": torch.version.cuda, "cudnn": str(torch.backends.cudnn.version())}
@@ -110,7 +110,7 @@ def versions(torch: Any, np: Any) -> dict[str, str]:
 
 
 def set_switches(torch: Any, *, allow_tf32: bool) -> dict[str, Any]:
-    """Make runs comparable, and return what was set for that."""
+    """Make runs comparable, and return the settings for that."""
     torch.set_grad_enabled(False)
     torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
     torch.backends.cuda.matmul.allow_tf32 = allow_tf32
@@ -161,7 +161,7 @@ class Runner:
         return [[name, said or dtype, shape] for name, dtype, (said, shape) in rows]
 
     def notes(self) -> list[str]:
-        """Return what was done otherwise than torch does it by itself."""
+        """Return deviations from torch's own behaviour."""
         kept = "the source keeps state between runs: each began with what is stored"
         return [*self.source.notes, *([kept] if self.keeps_state else [])]
 
@@ -212,7 +212,7 @@ class Runner:
         return found
 
     def different(self, a: list[tuple[Any, str]], b: list[tuple[Any, str]]) -> set[int]:
-        """Return the numbers of outputs that two runs do not share."""
+        """Return the indices of outputs that differ between two runs."""
         if len(a) != len(b):
             return set(range(max(len(a), len(b))))
         pairs = enumerate(zip(a, b, strict=True))

@@ -1,4 +1,4 @@
-"""What the parts of encoded inputs must be like, for there to be bytes that hold them."""
+"""Hints for the parts of encoded inputs, so that bytes exist that decode to them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from converter.lower.encoded import Encoded, Part
 from converter.lower.fingerprints import fingerprint
 from converter.verification.inputs.encoding import GRAIN, USUAL_RATE, WORDS
 
-COLOURS = 3  # channels of pictures that may have any number
+COLOURS = 3  # channels of images with any number of channels
 SAMPLES_DRAWN = (16000, 12800)
 FRAME = 1  # of moving pictures
 

@@ -1,4 +1,4 @@
-"""Bytes that decode to given arrays: examples, pictures and sounds, for the source to be fed.
+"""Encode arrays as bytes that decode to them (examples, images, audio), to feed the source.
 
 What a graph takes in place of an input of bytes (`converter.lower.encoded`) is drawn, or is a
 user's; TensorFlow is given bytes that hold the same, and runs its own parsers and decoders. Every
@@ -36,7 +36,7 @@ from converter.lower.encoded import (
 from converter.lower.fingerprints import fingerprint
 from formats.errors import UsageError
 
-USUAL_RATE = 16000  # of sounds whose rate nothing reads
+USUAL_RATE = 16000  # sample rate of audio if nothing reads the rate
 GRAIN = 1 << 15  # steps from 0 to 1 of a 16-bit sample
 FAST = 1  # zlib's level
 WORDS = (
@@ -56,8 +56,8 @@ def encode(several: Sequence[Encoded], arrays: Arrays) -> dict[str, np.ndarray]:
     """Return the source's inputs of bytes, as arrays of objects.
 
     Args:
-        several: All that are encoded, those within others too.
-        arrays: What the graph's inputs are given, by name.
+        several: All encoded inputs, including nested ones.
+        arrays: Arrays of the graph's inputs, by name.
 
     Raises:
         UsageError: The arrays are of no bytes: they contradict each other, or the format.
@@ -84,7 +84,7 @@ def _texts(one: Encoded, by_name: Mapping[str, Encoded], arrays: Arrays) -> np.n
 
 
 def _count(one: Encoded, given: Arrays) -> int:
-    """Return how many texts arrays are of.
+    """Return the number of strings that arrays encode.
 
     Raises:
         UsageError: Some have more rows than others.
@@ -220,7 +220,7 @@ def _text(value: object) -> bytes:
     return str(value or "").encode("utf-8", "surrogateescape")
 
 
-# -- pictures --------------------------------------------------------------------------------------
+# -- images ----------------------------------------------------------------------------------------
 
 
 def _picture(row: _Row) -> bytes:
@@ -239,7 +239,7 @@ def _picture(row: _Row) -> bytes:
 
 
 def write_png(levels: np.ndarray) -> bytes:
-    """Return a picture [height, width, channels] of uint8 or uint16 as a PNG file."""
+    """Return an image [height, width, channels] of uint8 or uint16 as a PNG file."""
     height, width, channels = levels.shape
     if channels not in COLOURS:
         raise UsageError(f"a picture of {channels} channels", expected="1 to 4")
@@ -257,7 +257,7 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 
 def write_bmp(levels: np.ndarray) -> bytes:
-    """Return a picture [height, width, 3 or 4] of uint8 as a BMP file, its lines from the top."""
+    """Return an image [height, width, 3 or 4] of uint8 as a BMP file, rows from the top."""
     height, width, channels = levels.shape
     if channels not in (3, 4):
         raise UsageError(f"a picture of {channels} channels", expected="3 or 4")
@@ -268,7 +268,7 @@ def write_bmp(levels: np.ndarray) -> bytes:
     return struct.pack("<2sI2HI", b"BM", 54 + len(data), 0, 0, 54) + sizes + data
 
 
-# -- sounds, numbers, texts ------------------------------------------------------------------------
+# -- audio, numbers, strings -----------------------------------------------------------------------
 
 
 def _sound(row: _Row) -> bytes:
@@ -281,10 +281,10 @@ def _sound(row: _Row) -> bytes:
 
 
 def write_wav(samples: np.ndarray, rate: int) -> bytes:
-    """Return a sound [samples, channels] from -1 to 1 as a WAV file.
+    """Return audio [samples, channels] from -1 to 1 as a WAV file.
 
     Raises:
-        UsageError: It is of other numbers than 16-bit samples.
+        UsageError: Its values are not multiples of a 16-bit step.
     """
     steps = samples.astype("f8") * GRAIN
     if not np.array_equal(steps, np.rint(steps)) or np.abs(steps + 0.5).max(initial=0) > GRAIN:
@@ -342,10 +342,10 @@ def _base64(row: _Row) -> bytes:
 
 
 def _hashed(one: Encoded, numbers: np.ndarray) -> np.ndarray:
-    """Return texts that have given fingerprints.
+    """Return strings that have given fingerprints.
 
     Raises:
-        UsageError: There is one of which we know no text.
+        UsageError: No string is known for a fingerprint.
     """
     known = {fingerprint(word.encode()): word.encode() for word in (*WORDS, *one.words)}
     found = np.empty(numbers.size, object)

@@ -1,1 +1,1 @@
-"""A source as something that can be run: in Keras, TensorFlow, torch or onnxruntime."""
+"""Run sources in Keras, TensorFlow, torch or onnxruntime."""

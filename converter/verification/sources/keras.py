@@ -1,7 +1,7 @@
 """Table of the frameworks that run sources, by the kind of the source's topology.
 
-A `Source` is an artifact with all that its framework needs to run it. If a file may have been
-converted from several signatures, there is a `Source` for each.
+A `Source` is an artifact with everything that its framework needs to run it. If a file may have
+been converted from several signatures, there is a `Source` for each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,17 +59,17 @@ class Source(Protocol):
     def has_layers(self) -> bool: ...  # noqa: D102
 
     def hints(self) -> Mapping[str, Hint]:
-        """Return what is known of its inputs, by their names in the file."""
+        """Return hints on its inputs, by their names in the file."""
         ...
 
     def run(
         self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
     ) -> SourceRun | RunSkipped:
-        """Run it on cases, and return the outputs of layers too."""
+        """Run it on cases; return the outputs, and those of layers."""
         ...
 
     def notes(self, run: SourceRun) -> list[str]:
-        """Return what a reader should know of how it was run."""
+        """Return remarks on the run for the report."""
         ...
 
 
@@ -85,7 +85,7 @@ class KerasSource:
     has_layers: bool = True
 
     def hints(self) -> Mapping[str, Hint]:
-        """Return what its layers say of its inputs; a class of its author's says nothing."""
+        """Return the hints from its layers; a model of a custom class has none."""
         topology = self.bundle.topology
         content = None if topology is None or self.graph is None else topology.content
         if not isinstance(content, Mapping) or not is_model(content):
@@ -95,7 +95,7 @@ class KerasSource:
     def run(
         self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
     ) -> SourceRun | RunSkipped:
-        """Run it in whichever Keras loads it."""
+        """Run it in the first Keras version that loads it."""
         about = self.bundle.metadata
         version = about.recorded.get("keras_version", "")
         return run_keras(
@@ -104,7 +104,7 @@ class KerasSource:
         )  # fmt: skip
 
     def notes(self, run: SourceRun) -> list[str]:
-        """Return what a reader should know of how it was run."""
+        """Return remarks on the run for the report."""
         return notes_on_keras(self.bundle, run)
 
 
@@ -113,8 +113,8 @@ class TensorFlowSource:
     """A graph that TensorFlow runs.
 
     Attributes:
-        as_placed: Whether the devices that its own nodes name hold on a device: what was written
-            for one must be there by itself.
+        as_placed: Whether the placements of its own nodes are kept on a device: an output written
+            for a device must run there by itself.
     """
 
     path: Path
@@ -126,7 +126,7 @@ class TensorFlowSource:
     as_placed: bool = False
 
     def hints(self) -> Mapping[str, Hint]:
-        """Return what the lowered graph does with its inputs."""
+        """Return the hints from the lowered graph."""
         return (
             {}
             if self.graph is None
@@ -143,7 +143,7 @@ class TensorFlowSource:
         )  # fmt: skip
 
     def notes(self, run: SourceRun) -> list[str]:
-        """Return what a reader should know of how it was run."""
+        """Return remarks on the run for the report."""
         return [*run.notes, *self.binding.notes]
 
 
@@ -152,7 +152,7 @@ class TorchSource:
     """A program, a pickled module, or a state dict with its factory, that torch runs.
 
     Attributes:
-        graph: Where it is not lowered by us, as the file has it: without a layer's name.
+        graph: The lowered graph; if it is not lowered by us, that of the file, without layer names.
     """
 
     allowance: Allowance
@@ -162,7 +162,7 @@ class TorchSource:
     has_layers: bool = False
 
     def hints(self) -> Mapping[str, Hint]:
-        """Return what the file does with its inputs: torch decides whether it takes them."""
+        """Return the hints from the file's graph; torch decides whether it accepts the inputs."""
         graph = self.file or self.graph
         return {} if graph is None else graph_hints.find_hints(graph)
 
@@ -173,7 +173,7 @@ class TorchSource:
         return torch_source.run_torch(self.asked, prepared, self.allowance, layers=layers, on=on)
 
     def notes(self, run: SourceRun) -> list[str]:
-        """Return what a reader should know of how it was run."""
+        """Return remarks on the run for the report."""
         return [*run.notes]
 
 
@@ -188,9 +188,10 @@ class Framework:
     """The framework that runs topologies of a kind.
 
     Attributes:
-        name: What messages call it.
-        may_be_here: Whether it may be found: cheap, and before anything is prepared for it.
-        candidates: What a file may be compared with, the likeliest first; or why with nothing.
+        name: Its name in messages.
+        may_be_here: Returns whether it may be installed; a cheap check before preparing inputs.
+        candidates: Returns the sources that a file may come from, the most likely first; or why
+            there is none.
     """
 
     name: str
@@ -232,7 +233,7 @@ def _torch(
     try:
         graph = _lowered(bundle, specs=options.inputs or file.inputs)
     except UsageError:
-        graph = None  # its inputs go by other names, or there are others
+        graph = None  # its inputs have other names, or are different
     return [TorchSource(_allowance(options), asked, graph or read, read)]
 
 
@@ -261,13 +262,13 @@ def _allowance(options: Options) -> Allowance:
 
 
 def _as_written(file: OnnxInterface) -> Graph | None:
-    """Return the graph that a file holds."""
+    """Return the graph of a file, or None if it cannot be read."""
     if file.path is None:
         return None
     try:
         return onnx_lowering.lower(onnx_files.read(Artifact(file.path)))
     except (SourceError, UnsupportedError):
-        return None  # it can be compared, and less be known of its inputs
+        return None  # it can still be compared, with less known of its inputs
 
 
 def _lowered(
@@ -276,15 +277,15 @@ def _lowered(
     signature: str | None = None,
     specs: Sequence[TensorSpec] = (),
 ) -> Graph | None:
-    """Return the source's graph, which says what its layers are called in the file."""
+    """Return the source's graph, which maps its layers to values of the file."""
     try:
         return lower(bundle, trust=trust, signature=signature, inputs=specs)
     except (CorruptError, UnsupportedError):
-        return None  # the file is somebody else's: it can be compared, and no layer be named
+        return None  # not written by us: it can be compared, without names of layers
 
 
 def vocabulary(bundle: Bundle) -> list[str]:
-    """Return words that the source's lookups know."""
+    """Return the vocabulary of the source's lookups."""
     words: list[str] = []
     for name, span in bundle.assets.items():
         if "vocab" in name:
@@ -294,7 +295,7 @@ def vocabulary(bundle: Bundle) -> list[str]:
 
 
 def notes_on_keras(bundle: Bundle, run: SourceRun) -> list[str]:
-    """Return what a reader should know of how a Keras model was run."""
+    """Return remarks on the run of a Keras model for the report."""
     wanted = bundle.metadata.recorded.get("keras_version", "")
     if wanted.startswith(("1.", "2.")) and run.runtime.name == "keras":
         other = (

@@ -1,4 +1,4 @@
-"""An ONNX file as a source: onnxruntime runs it, as it runs what it is converted to."""
+"""Run an ONNX file as a source, in onnxruntime."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from converter.verification.runners import (
 )
 from formats.core.bundle import Bundle
 
-# What draws other numbers each time; a Dropout does where it is told to train.
+# Operators with random outputs; Dropout only in training mode.
 RANDOM = ("RandomNormal", "RandomUniform", "Bernoulli", "Multinomial", "Dropout")
 
 
@@ -40,13 +40,13 @@ class OnnxSource:
     has_layers: bool = False
 
     def hints(self) -> Mapping[str, Hint]:
-        """Return what the graph does with its inputs."""
+        """Return the hints from the graph."""
         return {} if self.graph is None else graph_hints.find_hints(self.graph)
 
     def run(
         self, prepared: PreparedInputs, layers: Sequence[str] = (), on: DeviceRequest = CPU
     ) -> SourceRun | RunSkipped:
-        """Run it in onnxruntime: of each case the first alternative that it takes."""
+        """Run it in onnxruntime, with the first accepted alternative of each case."""
         del layers  # it has none
         there = "" if on.device is None else "onnxruntime fails there: "
         outputs = {spec.name: spec.dtype for spec in self.own.outputs}
@@ -100,7 +100,7 @@ class OnnxSource:
         outputs: Mapping[str, str],
         on: DeviceRequest,
     ) -> frozenset[int]:
-        """Return the numbers of outputs that are others when they are computed again."""
+        """Return the indices of outputs that differ when they are computed again."""
         if not self.random:
             return frozenset()
         run_onnx(self.path, prepared, cases, outputs, self.allowance, prefix="again", on=on)
@@ -113,7 +113,7 @@ class OnnxSource:
         return frozenset(found)
 
     def notes(self, run: SourceRun) -> list[str]:
-        """Return what a reader should know of how it was run."""
+        """Return remarks on the run for the report."""
         return [*run.notes]
 
 
@@ -123,11 +123,11 @@ def source_of(
     """Return a file as a source, or why it is not run.
 
     Args:
-        path: The artifact: a file, or a folder that has one.
-        bundle: As read from it.
-        file: What it was converted to.
-        allowance: For each child.
-        graph: As lowered from it, where it could be.
+        path: The artifact: a file, or a folder that contains one.
+        bundle: The bundle read from it.
+        file: Interface of the converted file.
+        allowance: Limits of each child process.
+        graph: The graph lowered from it, if it could be lowered.
     """
     for spec in file.inputs:
         if spec.dtype not in ELEMENT_TYPES:

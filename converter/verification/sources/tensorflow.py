@@ -1,8 +1,8 @@
-"""Runs of a TensorFlow graph in TensorFlow, and the signature that a file was converted from.
+"""Run TensorFlow graphs in TensorFlow, and find the signature that a file was converted from.
 
-The tensors that are fed and fetched are the signature's own, found in the source by its keys, so
-that a lowering that mistook them shows. A graph without a signature says nowhere what its outputs
-are: there, and only there, the lowered graph tells.
+The fed and fetched tensors are the signature's own, found in the source by its keys, so that
+errors of the lowering are found. A graph without a signature does not declare its outputs: only in
+this case they are taken from the lowered graph.
 """
 
 import base64
@@ -42,7 +42,7 @@ RUNNER = CHILDREN / "run_tensorflow.py"
 SAVED_MODEL = "savedmodel"  # row id of the format
 DEFAULT_SIGNATURE = "serving_default"
 SHARD = re.compile(r"\.data-\d{5}-of-\d{5}$")
-FED = "fed"  # what files of inputs begin with that are not as the graph has them
+FED = "fed"  # prefix of the files of inputs that are encoded for the source
 BINARY, TEXT = "saved_model.pb", "saved_model.pbtxt"
 
 
@@ -55,9 +55,9 @@ class Binding:
         feeds: For each input of the file, a key of the signature, or a tensor of the graph.
         fetches: The same for each output.
         notes: Remarks for the report.
-        given: For each of the source's inputs, what the lowered graph calls it; where none of
-            them is encoded, as the file has them in order.
-        encoded: Of the source's inputs those that are bytes, and what stands for them in the file.
+        given: Name of each of the source's inputs in the lowered graph; if none is encoded, the
+            file's inputs in order.
+        encoded: The source's inputs that are encoded bytes, with their parts in the file.
     """
 
     signature: str
@@ -73,14 +73,14 @@ def may_have_tensorflow() -> bool:
     return bool(os.environ.get(PYTHON_VARIABLE)) or bool(importlib.util.find_spec("tensorflow"))
 
 
-# -- which signature -----------------------------------------------------------------------------
+# -- the signature -------------------------------------------------------------------------------
 
 
 def signatures_of(bundle: Bundle, file: OnnxInterface, wanted: str | None) -> list[str]:
-    """Return the signatures that a file may be of, the likeliest first; none where there are none.
+    """Return the signatures that a file may come from, the most likely first.
 
     Raises:
-        UsageError: The one that is wanted is not there.
+        UsageError: The requested signature does not exist.
     """
     known = [s for s in bundle.signatures if s.outputs]  # a GraphDef declares inputs at most
     known.sort(key=lambda s: s.name != DEFAULT_SIGNATURE)
@@ -99,7 +99,7 @@ def signatures_of(bundle: Bundle, file: OnnxInterface, wanted: str | None) -> li
 
 
 def output_names(signature: Signature) -> list[str]:
-    """Return what a graph's outputs are called: as the keys, but for those of inputs."""
+    """Return the names of a graph's outputs: the signature's keys, renamed if an input has one."""
     taken = {spec.name for spec in signature.inputs}
     names: list[str] = []
     for spec in signature.outputs:
@@ -115,7 +115,7 @@ def output_names(signature: Signature) -> list[str]:
 def bind_signature(
     bundle: Bundle, file: OnnxInterface, graph: Graph | None, name: str
 ) -> Binding | GraphReport:
-    """Return what a file's inputs and outputs are in the source; or why nothing can be compared."""
+    """Map a file's inputs and outputs to the source; or return why nothing can be compared."""
     inputs, outputs = _names(file)
     is_encoded = graph is not None and bool(graph.encoded) and set(graph.inputs) == set(inputs)
     if not name:
@@ -142,12 +142,12 @@ def bind_signature(
 
 
 def with_encoded(binding: Binding, graph: Graph, given: Sequence[str]) -> Binding:
-    """Return a binding of which some feeds are bytes.
+    """Return a binding in which some feeds are encoded bytes.
 
     Args:
-        binding: Of all the source's inputs.
-        graph: As lowered: it says what they decode to.
-        given: What it calls the source's inputs, in order.
+        binding: Binding of all the source's inputs.
+        graph: The lowered graph, which describes what they decode to.
+        given: Names of the source's inputs in the graph, in order.
     """
     notes = [f"{one.input!r} is fed as {one.kind}" for one in roots(graph.encoded)]
     return replace(
@@ -194,13 +194,13 @@ def run_tensorflow(
 
     Args:
         source: The artifact.
-        bundle: As read from it.
-        binding: What to feed and to fetch.
+        bundle: The bundle read from it.
+        binding: The tensors to feed and to fetch.
         prepared: The inputs.
-        allowance: For the child.
-        layers: Nodes whose outputs are wanted too.
-        on: Where to run it.
-        as_placed: Whether the devices that its own nodes name hold, and none is given to the rest.
+        allowance: Limits of the child process.
+        layers: Nodes whose outputs are returned too.
+        on: Device to run on.
+        as_placed: Whether to keep the placements of its own nodes, and place no others.
 
     Raises:
         DependencyError: The child died, hung, or took too much memory.
@@ -250,10 +250,10 @@ def run_tensorflow(
 
 
 def _encoded(binding: Binding, prepared: PreparedInputs) -> dict[str, Any]:
-    """Write what the source is fed, where some of that is bytes; return what to tell of it.
+    """Write the source's feeds if some are encoded bytes; return entries of the question.
 
     Raises:
-        UsageError: No bytes decode to the arrays that are given.
+        UsageError: No bytes decode to the given arrays.
     """
     if not binding.encoded:
         return {"inputs": prepared.names}
@@ -273,8 +273,8 @@ def _encoded(binding: Binding, prepared: PreparedInputs) -> dict[str, Any]:
 
 
 def _declared(binding: Binding, prepared: PreparedInputs, said: Sequence[Any]) -> list[Any]:
-    """Return name, dtype and shape of the file's inputs, as far as the source says them."""
-    # It says what its tensors are called; here they have the names of the file's inputs.
+    """Return name, dtype and shape of the file's inputs, as far as the source declares them."""
+    # The source reports its own names; they are replaced by those of the file's inputs.
     given = binding.given or prepared.names
     found = {name: (dtype, shape) for name, (_, dtype, shape) in zip(given, said, strict=True)}
     parts = {p.name: (p.dtype, None) for one in binding.encoded for p in one.parts}
@@ -282,7 +282,7 @@ def _declared(binding: Binding, prepared: PreparedInputs, said: Sequence[Any]) -
 
 
 def _place(source: Path, bundle: Bundle, folder: Path) -> dict[str, Any]:
-    """Return where the source is, as the child loads it."""
+    """Return the path, form and options with which the child loads the source."""
     source = source.absolute()
     if bundle.metadata.format == SAVED_MODEL:
         return {"form": "SavedModel", "source": str(_folder(source, folder)), "is_text": False}
@@ -294,7 +294,7 @@ def _place(source: Path, bundle: Bundle, folder: Path) -> dict[str, Any]:
 
 
 def _graph(bundle: Bundle) -> Span:
-    """Return the bytes of a GraphDef or MetaGraphDef, as they were read."""
+    """Return the bytes of a GraphDef or MetaGraphDef."""
     content = bundle.topology.content if bundle.topology is not None else None
     spans = content if isinstance(content, Mapping) else {}
     return next(s for name, s in spans.items() if name != "object_graph" and isinstance(s, Span))
@@ -305,7 +305,7 @@ def _path(span: Span) -> Path | None:
 
 
 def _checkpoint(bundle: Bundle, graph: Path) -> str | None:
-    """Return the prefix of the checkpoint that variables of a graph are read from, if any."""
+    """Return the prefix of the checkpoint with a graph's variables, if any."""
     for tensor in bundle.weights.values():
         path = _path(tensor.data.span) if isinstance(tensor.data, Strided) else None
         if path is not None and path != graph:
@@ -315,7 +315,7 @@ def _checkpoint(bundle: Bundle, graph: Path) -> str | None:
 
 
 def _folder(source: Path, scratch: Path) -> Path:
-    """Return a folder that TensorFlow loads; a file of another name gets one around it."""
+    """Return a folder that TensorFlow loads; a file with another name is linked into a new one."""
     if source.is_dir():
         return source
     if source.name == BINARY:

@@ -1,8 +1,8 @@
-"""A torch source in torch itself: a program, a pickled module, or a state dict and its factory.
+"""Run a torch source in torch: a program, a pickled module, or a state dict and its factory.
 
-The Python that has torch is ours, or the one that ``CONVERT_TORCH_PYTHON`` names. The child loads
-the artifact with torch's own loader, so that a reader of ours that mistook it shows. A program that
-names another device than it is to run on is run from a copy that was moved there: see `moved`.
+The child runs in this Python, or in the one that ``CONVERT_TORCH_PYTHON`` names. It loads the
+artifact with torch's own loader, so that errors of our reader are found. A program that names
+another device than the requested one is run from a copy moved there: see `move_to_device`.
 """
 
 import importlib.util
@@ -60,14 +60,14 @@ def may_have_torch() -> bool:
 
 
 def topology_kind(bundle: Bundle, arch: Arch | None) -> str:
-    """Return what a source is to torch: the kind of its topology; with a factory, a state dict."""
+    """Return the form of a source: ``state_dict`` with a factory, else the kind of its topology."""
     if bundle.topology is None:
         return STATE_DICT if arch is not None else ""
     return bundle.topology.kind
 
 
 def named_devices(bundle: Bundle) -> frozenset[str]:
-    """Return the devices that a program names itself: of its tensors torch takes another."""
+    """Return the devices that a program's code names; torch can remap only those of its tensors."""
     if bundle.topology is None:
         return frozenset()
     summary = bundle.topology.summary
@@ -85,12 +85,12 @@ def _keys(value: object) -> list[str]:
 
 
 def move_to_device(asked: Torch, device: str, folder: Path) -> tuple[Torch, tuple[str, ...]]:
-    """Return what is run where a program names other devices: a copy that was moved, and a note.
+    """Return the program to run and notes: a moved copy if the program names other devices.
 
     Args:
         asked: The source.
-        device: To run it on, as torch calls it.
-        folder: For the copy.
+        device: Device to run it on, as torch names it.
+        folder: Folder of the copy.
     """
     elsewhere = sorted(asked.devices - {device, device.removesuffix(":0")})
     if not elsewhere:
@@ -103,7 +103,7 @@ def move_to_device(asked: Torch, device: str, folder: Path) -> tuple[Torch, tupl
         if not path.exists():
             move_program(Artifact(asked.path), asked.form, device, path)
     except (UnsupportedError, CorruptError):
-        return asked, ()  # torch says what is wrong with it
+        return asked, ()  # torch will report what is wrong with it
     note = f"the source names {', '.join(elsewhere)}: it was run moved to {device}"
     return replace(asked, path=path), (note,)
 
@@ -119,11 +119,11 @@ def run_torch(
     """Run a source in torch on every case.
 
     Args:
-        asked: What to run.
+        asked: The source.
         prepared: The inputs.
-        allowance: For the child.
-        layers: What is wanted too: paths of submodules, or names of a program's nodes.
-        on: Where to run it.
+        allowance: Limits of the child process.
+        layers: Paths of submodules, or names of a program's nodes, whose outputs are returned too.
+        on: Device to run on.
 
     Raises:
         DependencyError: The child died, hung, or took too much memory.
