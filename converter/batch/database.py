@@ -47,7 +47,7 @@ class Database:
         self.path = path
         self._lock = RLock()
         try:
-            self._connection = _connected(path, read_only=read_only)
+            self._connection = _connect(path, read_only=read_only)
         except sqlite3.Error as e:
             raise self._fault(e) from e
 
@@ -154,7 +154,7 @@ def _primary(e: sqlite3.Error) -> int:
     return int(getattr(e, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _connected(path: Path | None, *, read_only: bool) -> sqlite3.Connection:
+def _connect(path: Path | None, *, read_only: bool) -> sqlite3.Connection:
     if path is None:
         name = ":memory:"
     elif read_only:

@@ -131,7 +131,7 @@ def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded
     loader: Callable[[Any, Mapping[str, Any], str], Loaded] = {
         "torchscript": _script,
         "exported_program": _exported,
-        "torch_modules": _pickled,
+        "torch_modules": _load_pickle,
         "state_dict": _with_factory,
     }[question["form"]]
     loaded = loader(torch, question, device)
@@ -173,9 +173,9 @@ def _tensors(program: Any) -> Iterator[Any]:
 # -- pickled modules -----------------------------------------------------------------------------
 
 
-def _pickled(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+def _load_pickle(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
     os.environ.update(OFFLINE)
-    finder = Finder(torch, _trusted(question))
+    finder = Finder(torch, _import_trusted(question))
     value = torch.load(
         question["source"],
         map_location=device,
@@ -307,7 +307,7 @@ def _is_scalar(name: str) -> bool:
     return bool(re.fullmatch(r"(float|int|uint|complex)\d+|bool_?|generic|number", name))
 
 
-def _trusted(question: Mapping[str, Any]) -> dict[str, Any]:
+def _import_trusted(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user's trusted modules, imported, by name."""
     found: dict[str, Any] = {}
     for module, path in question.get("trusted") or ():
@@ -332,7 +332,7 @@ def built(torch: Any, question: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: It creates something else.
     """
-    trusted = _trusted(question)
+    trusted = _import_trusted(question)
     said = question["arch"]
     name, _, path = said["factory"].partition(":")
     found: Any = trusted[name] if name in trusted else importlib.import_module(name)

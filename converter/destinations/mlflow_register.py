@@ -103,7 +103,7 @@ def register(
         origin: Of the source.
         describe: Returns the folder, finished with what the server decided of it.
     """
-    with _uploaded(client, target, tags, origin, describe) as (source, more):
+    with _upload(client, target, tags, origin, describe) as (source, more):
         made = client.create_model_version(target, source, tags=dict(tags), **more)
     oldest = existing(client, target, tags)
     if oldest is None or oldest.version == made.version:
@@ -114,7 +114,7 @@ def register(
 
 
 @contextmanager
-def _uploaded(
+def _upload(
     client: "MlflowClient",
     target: str,
     tags: Mapping[str, str],

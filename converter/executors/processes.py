@@ -129,7 +129,7 @@ class Processes:
             return None
         if word.end in ("killed", "oom"):
             return self._killed(one, word)
-        return _died(one, status_of(word), word.text.decode(), word.seconds)
+        return _report_death(one, status_of(word), word.text.decode(), word.seconds)
 
     def _killed(self, one: Try, word: Word) -> Outcome | None:
         """Retry a job whose worker was SIGKILLed; give up if the OOM killer strikes again."""
@@ -141,7 +141,7 @@ class Processes:
         if one.begun > 1 and status == "lost":
             status = "crashed"
             text += f" ({one.begun} times)"
-        return _died(one, status, text, word.seconds)
+        return _report_death(one, status, text, word.seconds)
 
     def _lost(self, what: str) -> Iterator[Outcome]:
         """Requeue the jobs of a dead server; yield those without retries left as ``lost``."""
@@ -159,7 +159,7 @@ class Processes:
             if one.begun <= self._settings.retries:
                 self._suspects.append(one)
             else:
-                yield _died(one, "lost", what, time.monotonic() - one.began)
+                yield _report_death(one, "lost", what, time.monotonic() - one.began)
 
     def _stop(self) -> None:
         """Stop the server, and remove files that it may have left."""
@@ -208,11 +208,11 @@ def _answered(one: Try, word: Word) -> Outcome:
     try:
         record = Record.from_json(json.loads(word.text))
     except ValueError:  # some code in that process wrote to our pipe
-        return _died(one, "crashed", "its answer is damaged", word.seconds)
+        return _report_death(one, "crashed", "its answer is damaged", word.seconds)
     record = replace(record, attempts=one.begun)
     status: Status = record.status  # type: ignore[assignment]  # it was one when sent
     return Outcome(job.source, job.name, status, record.exit_code or 0, record)
 
 
-def _died(one: Try, status: Status, message: str, seconds: float) -> Outcome:
+def _report_death(one: Try, status: Status, message: str, seconds: float) -> Outcome:
     return died(one.job, status, message, seconds=seconds, attempts=one.begun)

@@ -105,7 +105,7 @@ def look_around(charter: Charter) -> None:
         for node in ray.nodes()
         if node["Alive"] and all(node["Resources"].get(k, 0) >= v for k, v in asked.items())
     }
-    with _marked(job.destination) as mark:
+    with _mark_destination(job.destination) as mark:
         paths = [mark] if mark else []
         if scheme_of(job.source) == "" and os.path.lexists(job.source):
             paths.append(job.source)
@@ -174,7 +174,7 @@ def _look(paths: list[str]) -> tuple[str, str, list[str]]:
 
 
 @contextmanager
-def _marked(destination: str) -> Iterator[str | None]:
+def _mark_destination(destination: str) -> Iterator[str | None]:
     """Yield a marker file in a local destination, by which nodes recognize the shared folder."""
     if scheme_of(destination):
         yield None

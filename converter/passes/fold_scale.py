@@ -65,7 +65,7 @@ def _flat(graph: Graph, weights: Mapping[str, Tensor], name: str) -> Callable[[]
     return lambda: make().reshape(-1)
 
 
-def _multiplied(
+def _multiply(
     graph: Graph, weights: Mapping[str, Tensor], conv: Node, constant: str, node: Node
 ) -> None:
     axis = CHANNEL_AXIS[conv.op_type]
@@ -117,4 +117,4 @@ def _initialized(
     return name
 
 
-FOLDS = {"Mul": _multiplied, "Div": _multiplied, "Add": _added, "Sub": _added}
+FOLDS = {"Mul": _multiply, "Div": _multiply, "Add": _added, "Sub": _added}

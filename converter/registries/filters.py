@@ -38,7 +38,7 @@ class Filters:
 
 
 def _matches(globs: tuple[str, ...], name: str) -> bool:
-    pattern = _compiled(globs)
+    pattern = _compile(globs)
     return any(pattern.match(part) for part in _with_parents(name))
 
 
@@ -50,6 +50,6 @@ def _with_parents(name: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _compiled(globs: tuple[str, ...]) -> "re.Pattern[str]":
+def _compile(globs: tuple[str, ...]) -> "re.Pattern[str]":
     both = [variant for g in globs for variant in {g, g.replace("**/", "")}]
     return re.compile("|".join(translate(g.rstrip("/") or g) for g in both))

@@ -40,7 +40,9 @@ def join(path: str, found: Division) -> None:
     names = [n for n in found.files if n.lower().endswith(GRAPHS)]
     if not checkpoints or not names:
         return
-    graphs = [graph for name in names if (graph := _tried(path, name, checkpoints)) is not None]
+    graphs = [
+        graph for name in names if (graph := _try_checkpoints(path, name, checkpoints)) is not None
+    ]
     claimed = [group.paths for graph in graphs for group in graph.fitting]
     for graph in graphs:
         if not graph.fitting:
@@ -59,7 +61,7 @@ def join(path: str, found: Division) -> None:
             found.add(replace(joined, checkpoint=group.paths[0]))
 
 
-def _tried(path: str, name: str, checkpoints: Sequence[Group]) -> _Graph | None:
+def _try_checkpoints(path: str, name: str, checkpoints: Sequence[Group]) -> _Graph | None:
     """Try a graph with all checkpoints; None where it is none, or wants none."""
     graph = _Graph(name)
     file = Path(path, name)

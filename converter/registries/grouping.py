@@ -173,7 +173,7 @@ def _keras(found: Division) -> None:
         found.add(Group(("",), "keras", weights + texts, _present(("assets",), found.folders)))
 
 
-def _distributed(found: Division) -> None:
+def _find_distributed(found: Division) -> None:
     shards = tuple(name for name in found.files if name.endswith(".distcp"))
     if shards and found.listing.label.startswith("optimizer"):
         found.skip((*shards, ".metadata"), TRAINING)
@@ -439,7 +439,7 @@ RULES: tuple[Callable[[Division], None], ...] = (
     _portable,  # has files that look like those of Hugging Face
     _saved_model,  # its variables are a checkpoint
     _keras,  # its config.json would be Hugging Face's
-    _distributed,
+    _find_distributed,
     _hugging_face,  # before the indices, of which it has several for the same weights
     _indices,
     _numbered,  # what no index names

@@ -237,10 +237,10 @@ def slice_key(name: bytes, extents: Sequence[tuple[int, int]]) -> bytes:
     Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/lib/strings/ordered_code.cc
     """
     numbers = [_signed(n) for extent in extents for n in extent]
-    return b"".join([_unsigned(0), _escaped(name), b"\0\1", _unsigned(len(extents)), *numbers])
+    return b"".join([_unsigned(0), _escape(name), b"\0\1", _unsigned(len(extents)), *numbers])
 
 
-def _escaped(name: bytes) -> bytes:
+def _escape(name: bytes) -> bytes:
     return re.sub(rb"[\0\xff]", lambda m: b"\0\xff" if m[0] == b"\0" else b"\xff\0", name)
 
 

@@ -174,7 +174,7 @@ class Maker:
         known = self._flagged.get(key)
         if known is None:
             known = Tensor.computed(
-                base.dtype, base.shape, lambda: _flipped(base, flags), origin=origin
+                base.dtype, base.shape, lambda: _flip_signs(base, flags), origin=origin
             )
             self._flagged[key] = known
         return known.renamed(origin)
@@ -194,7 +194,7 @@ def _product(shape: tuple[int, ...]) -> int:
     return result
 
 
-def _flipped(base: Tensor, flags: frozenset[str]) -> Iterator[Piece]:
+def _flip_signs(base: Tensor, flags: frozenset[str]) -> Iterator[Piece]:
     """Yield the tensor's bytes with signs flipped: of all parts, or of the imaginary ones."""
     width = base.dtype.itemsize // base.dtype.parts
     sign, zero = bytes(width - 1) + b"\x80", bytes(width)

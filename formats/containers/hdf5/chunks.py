@@ -324,10 +324,10 @@ def _fixed_array(image: Image, address: int) -> Entries:
     pages = -(-count // per_page)
     prefix = _checked_block(image, block, start + -(-pages // 8), b"FADB")
     bitmap, first = prefix[start:], block + len(prefix) + 4
-    return _paged(image, bitmap, 0, first, per_page, count, size)
+    return _index_pages(image, bitmap, 0, first, per_page, count, size)
 
 
-def _paged(
+def _index_pages(
     image: Image, bitmap: bytes, bit: int, first: int, per_page: int, count: int, size: int
 ) -> Entries:
     """Return a lookup of entries in pages that each end in a checksum.
@@ -392,7 +392,7 @@ def _extensible_array(image: Image, address: int) -> Entries:
 
     def paged_block(address: int, entries: int, bitmap: bytes, bit: int) -> Entries:
         first = address + 6 + o + offset_bytes + 4
-        return _paged(image, bitmap, bit, first, 1 << page_bits, entries, size)
+        return _index_pages(image, bitmap, bit, first, 1 << page_bits, entries, size)
 
     def lookup(number: int) -> Fields | None:
         if number < direct:

@@ -43,9 +43,9 @@ def undo(data: bytes, pipeline: tuple[Filter, ...], mask: int, size: int, image:
         if mask >> number & 1:
             continue
         if step.id == DEFLATE:
-            data = _inflated(data, size + SLACK, image)
+            data = _inflate(data, size + SLACK, image)
         elif step.id == SHUFFLE:
-            data = unshuffled(data, step.values[0] if step.values else 1)
+            data = unshuffle(data, step.values[0] if step.values else 1)
         elif step.id == FLETCHER32:
             data = _checked(data, image)
         elif step.id == LZF:
@@ -61,7 +61,7 @@ def undo(data: bytes, pipeline: tuple[Filter, ...], mask: int, size: int, image:
     return data
 
 
-def _inflated(data: bytes, limit: int, image: Image) -> bytes:
+def _inflate(data: bytes, limit: int, image: Image) -> bytes:
     inflater = zlib.decompressobj()
     try:
         result = inflater.decompress(data, limit)
@@ -72,7 +72,7 @@ def _inflated(data: bytes, limit: int, image: Image) -> bytes:
     return result
 
 
-def unshuffled(data: bytes, width: int) -> bytes:
+def unshuffle(data: bytes, width: int) -> bytes:
     """Return elements of ``width`` bytes from data that hold all first bytes, then all second."""
     count = len(data) // width if width else 0
     if width < 2 or count < 2:

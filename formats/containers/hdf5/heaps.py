@@ -230,7 +230,7 @@ class FractalHeap:
         kind = first >> 4 & 3
         if kind == 0:
             offset, length = head.uint(self._offset_size), head.uint(self._length_size)
-            return self._managed(offset, length)
+            return self._read_managed(offset, length)
         if kind == 2:
             if self._id_length - 1 <= 16:
                 return head.take((first & 15) + 1)
@@ -256,7 +256,7 @@ class FractalHeap:
                     self._huge[fields.length()] = place
         return self._huge
 
-    def _managed(self, offset: int, length: int) -> bytes:
+    def _read_managed(self, offset: int, length: int) -> bytes:
         image, table = self._image, self._table
         address, rows, block_offset = self._root, self._root_rows, offset
         if not rows:

@@ -372,10 +372,10 @@ def _string(vm: Unpickler) -> None:
         raise vm.corrupt("has a string without quotes")
     if _BROKEN_ESCAPE.search(text[1:-1]):
         raise vm.corrupt("has a string with a broken escape")
-    vm.stack.append(text_of(_ESCAPE.sub(_unescaped, text[1:-1])))
+    vm.stack.append(text_of(_ESCAPE.sub(_unescape, text[1:-1])))
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
+def _unescape(found: re.Match[bytes]) -> bytes:
     """Return what an escape of a Python 2 string stands for; an unknown one stands for itself."""
     code = found[1]
     if code[:1] == b"x":
@@ -483,7 +483,7 @@ def _tuple3(vm: Unpickler) -> None:
 
 def _dict(vm: Unpickler) -> None:
     result: dict[object, object] = {}
-    set_pairs(result, _paired(vm, vm.since_mark()))
+    set_pairs(result, _pair_items(vm, vm.since_mark()))
     vm.stack.append(result)
 
 
@@ -511,7 +511,7 @@ def _appends(vm: Unpickler) -> None:
     _extend(vm, vm.since_mark())
 
 
-def _paired(vm: Unpickler, items: list[object]) -> list[tuple[object, object]]:
+def _pair_items(vm: Unpickler, items: list[object]) -> list[tuple[object, object]]:
     if len(items) % 2:
         raise vm.corrupt("has a key without a value")
     return list(zip(items[::2], items[1::2], strict=True))
@@ -533,7 +533,7 @@ def _setitem(vm: Unpickler) -> None:
 
 
 def _setitems(vm: Unpickler) -> None:
-    _update(vm, _paired(vm, vm.since_mark()))
+    _update(vm, _pair_items(vm, vm.since_mark()))
 
 
 def _get(vm: Unpickler) -> None:

@@ -197,7 +197,7 @@ class _Parser:
         if self.sort == "string":
             parts = []
             while self.sort == "string":
-                parts.append(self.unescaped(self.token[1:-1]))
+                parts.append(self.unescape(self.token[1:-1]))
                 self.advance()
             text = b"".join(parts)
             if owner is not None and field is not None:
@@ -285,7 +285,7 @@ class _Parser:
                 f"a text protobuf of more than {self.limits.max_tokens} tokens", where=self.where
             )
 
-    def unescaped(self, text: bytes) -> bytes:
+    def unescape(self, text: bytes) -> bytes:
         if b"\\" not in text:
             return text
         if _UNUSUAL.search(text) is None:  # what writers produce, at C speed

@@ -214,7 +214,7 @@ class _Cursor:
             return self.data[position:stop]
         return self.storage.read(self.base + position, stop - position)
 
-    def _undecoded(self, kind: type[Message], position: int, stop: int, levels: int = 1) -> Message:
+    def _defer(self, kind: type[Message], position: int, stop: int, levels: int = 1) -> Message:
         self.context.count(_MESSAGE, self.storage.name)
         child = kind.__new__(kind)
         child._window = self.window
@@ -246,7 +246,7 @@ class _Cursor:
             return
         if action == MESSAGE:
             if known is None:
-                values[name] = self._undecoded(extra, position, stop)
+                values[name] = self._defer(extra, position, stop)
             else:  # parts of a singular message are merged
                 if self.depth > _DEEPEST_MERGE:
                     raise LimitError(f"merged deeper than {_DEEPEST_MERGE} messages", where=where)
@@ -266,7 +266,7 @@ class _Cursor:
             values.setdefault(name, []).extend(packed)
             return
         if action == MESSAGES:
-            item = self._undecoded(extra, position, stop)
+            item = self._defer(extra, position, stop)
         else:
             item = self._bytes(position, stop)
             if action == STRINGS:
@@ -293,7 +293,7 @@ class _Cursor:
                 length, at = varint(data, middle + 1)
                 if data[position + 1] < 128 and at + length == stop:
                     key = data[position + 2 : middle].decode("utf-8", "backslashreplace")
-                    target[key] = self._undecoded(usual, at, stop, levels=2)
+                    target[key] = self._defer(usual, at, stop, levels=2)
                     return
         entry = entry_type.__new__(entry_type)
         entry._window = None

@@ -132,7 +132,7 @@ class Inflated:
             if self._spool is None and (self._position < 0 or offset < self._position):
                 self._restarts += 1
                 if self._restarts > 2:
-                    self._spool = self._spooled()
+                    self._spool = self._spool_member()
                 else:
                     self._stream, self._position, self._ahead = self._inflate(), 0, b""
             if self._spool is not None:
@@ -144,7 +144,7 @@ class Inflated:
         """Fill ``buffer`` from ``offset``."""
         buffer[:] = self.read(offset, len(buffer))
 
-    def _spooled(self) -> IO[bytes]:
+    def _spool_member(self) -> IO[bytes]:
         import tempfile  # it brings shutil and random, and is seldom needed
 
         with ExitStack() as on_failure:

@@ -177,7 +177,7 @@ class Rewriter:
         ]
         compressed, size, sum_ = entry.compressed, entry.size, entry.crc
         if content is not None:
-            data, compressed = self._compressed(entry, content)
+            data, compressed = self._compress(entry, content)
             size, sum_ = content.size, content.crc
         fields = [(tag, body) for tag, body in _fields(tail[names:]) if tag != ZIP64]
         is_torch = any(tag == PADDING for tag, _ in fields)
@@ -201,7 +201,7 @@ class Rewriter:
             made.append(struct.pack(layout, b"PK\x07\x08", sum_, compressed, size))
         return made, compressed, size, sum_
 
-    def _compressed(self, entry: Entry, content: Content) -> tuple[Pieces, int]:
+    def _compress(self, entry: Entry, content: Content) -> tuple[Pieces, int]:
         """Return new content as the member's method has it."""
         if entry.method == STORED:
             return content.pieces, content.size
