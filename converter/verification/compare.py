@@ -6,12 +6,13 @@ model grow with its sums, not with each result. NaN and infinities must be at th
 integers, booleans and strings must be equal. A comparison without elements fails.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from converter.verification.report import Measure
+from converter.verification.report import Measure, Verdict
+from converter.verification.verdict import Evidence, judge_decisions, judge_numbers
 
 # dtype -> tolerance as a fraction of an output's scale: for float32 the rounding errors of the
 # deepest CNNs, for the other dtypes about as many of their roundings.
@@ -23,6 +24,9 @@ RELATIVE: Mapping[str, float] = {
     "8 bits": 5e-2,  # of intermediate values: no output has this dtype
 }
 ROUNDED = "8 bits"
+VERDICTS: Sequence[Verdict] = (
+    "equal", "explained", "tolerated", "ill-conditioned", "unexplained",
+)  # fmt: skip
 EMPTY = "has no element to compare"
 DECADES = 10.0 ** np.arange(-9, 1)  # upper bounds of the bins of `Measure.decades`
 LEAST_SCALE = 1e-10  # of an output: one that is saturated to almost zero has rounding errors only
@@ -50,6 +54,10 @@ class Tolerance:
         atol = self.atol.get(name, self.atol.get("", noise * max(scale, LEAST_SCALE)))
         return atol, self.rtol.get(name, self.rtol.get("", 0.0))
 
+    def is_explicit(self, name: str) -> bool:
+        """Return whether the user set a tolerance for an output."""
+        return any(key in bounds for bounds in (self.atol, self.rtol) for key in ("", name))
+
     def general(self) -> "Tolerance":
         """Return the default tolerance of this model, without those that the user set."""
         return Tolerance(precision=self.precision)
@@ -72,9 +80,23 @@ def coarsest_dtype(dtypes: "set[str]") -> str:
 
 
 def compare(
-    name: str, expected: Array, found: Array, tolerance: Tolerance, case: str = ""
+    name: str,
+    expected: Array,
+    found: Array,
+    tolerance: Tolerance,
+    case: str = "",
+    evidence: Evidence | None = None,
 ) -> Measure:
-    """Compare one output in one case."""
+    """Compare one output in one case.
+
+    Args:
+        name: Name of the output.
+        expected: The source's output.
+        found: The converted model's output.
+        tolerance: Tolerance, which decides if the user set one, or if there is no evidence.
+        case: Name of the case.
+        evidence: The noise of the output, which decides otherwise.
+    """
     measure = Measure(name, expected.dtype, expected.data.shape, worst_case=case)
     problems = []
     if found.dtype != expected.dtype:
@@ -82,12 +104,21 @@ def compare(
     if found.data.shape != expected.data.shape:
         problems.append(f"has shape {list(found.data.shape)}, not {list(expected.data.shape)}")
     if problems:
-        return replace(measure, problems=tuple(problems))
+        return replace(measure, problems=tuple(problems), verdict="unexplained")
     if not expected.data.size:
         return replace(measure, problems=(EMPTY,))
     if expected.data.dtype.kind not in "fiub":
-        return _compare_strings(measure, expected.data, found.data)
-    return _compare_numbers(measure, expected, found, tolerance)
+        measure = _compare_strings(measure, expected.data, found.data)
+    else:
+        measure = _compare_numbers(measure, expected, found, tolerance)
+    if evidence is None or tolerance.is_explicit(name):
+        is_equal = not measure.max_abs and measure.passed
+        verdict: Verdict = "equal" if is_equal else "tolerated" if measure.passed else "unexplained"
+        return replace(measure, verdict=verdict)
+    if expected.data.dtype.kind != "f":
+        return judge_decisions(measure, expected.data != found.data, evidence)
+    a, b = expected.data.astype(np.float64), found.data.astype(np.float64)
+    return judge_numbers(measure, a, b, expected.dtype, evidence)
 
 
 def _compare_strings(measure: Measure, expected: np.ndarray, found: np.ndarray) -> Measure:
@@ -249,7 +280,20 @@ def merge_cases(measures: "list[Measure]") -> Measure:
         smallest_rtol=max(m.smallest_rtol for m in measures),
         decades=tuple(map(sum, zip(*(m.decades for m in measures if m.decades), strict=True))),
         problems=tuple(problems),
+        verdict=_merge_verdicts([m.verdict for m in measures]),
+        source_error=_first_known([m.source_error for m in measures]),
+        converted_error=_first_known([m.converted_error for m in measures]),
     )
+
+
+def _merge_verdicts(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the worst verdict of the cases in which something can be said."""
+    decided = [v for v in verdicts if v != "ill-conditioned"] or verdicts
+    return max(decided, key=VERDICTS.index)
+
+
+def _first_known(numbers: Sequence[float | None]) -> float | None:
+    return next((n for n in numbers if n is not None), None)
 
 
 def _used_tolerance(measure: Measure) -> float:

@@ -8,7 +8,7 @@ both agree on the CPU, both are run there too.
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol
@@ -34,6 +34,8 @@ from converter.verification.device import (
 from converter.verification.first_difference import LayerComparison
 from converter.verification.inputs import draw as inputs
 from converter.verification.inputs.draw import Case, Hint
+from converter.verification.noise import Noise, measure_noise
+from converter.verification.onnx_values import OnnxInterface
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import CaseReport, GraphReport, Measure
 from converter.verification.runners import (
@@ -50,7 +52,7 @@ from converter.verification.runners import (
 from converter.verification.sources.keras import FRAMEWORKS
 from converter.verification.sources.torch import topology_kind
 from formats.core.bundle import Bundle, SafetyFinding, TensorSpec
-from formats.errors import UsageError
+from formats.errors import DependencyError, UsageError
 
 ANY_NUMBER = 1 << 31
 
@@ -78,11 +80,15 @@ class Pair:
         outputs: Names of the outputs, in order.
         plan: Alternatives of each case, one of which the source must accept.
         tolerance: Tolerance of the comparison.
+        allowance: Limits of each child process.
         notes: Remarks on both runs for the report.
         mismatch: Returns why the inputs differ from the source's, given its run, or "".
         locate: Compares layers in the case of an index, given the prepared inputs; None if
             layers cannot be compared.
         has_more_outputs: Whether the source may return more outputs than it declares.
+        noise_graph: Returns an ONNX file of what both compute, to measure its noise with, and its
+            interface; given a folder for it. None if there is none.
+        noise_scale: Size of the rounding errors, in units in the last place of the dtypes.
     """
 
     reference: Model
@@ -93,10 +99,13 @@ class Pair:
     outputs: Sequence[str]
     plan: Sequence[Sequence[Case]]
     tolerance: Tolerance
+    allowance: Allowance = field(default_factory=Allowance)
     notes: Callable[[SourceRun, SourceRun], Sequence[str]] = lambda there, _: there.notes
     mismatch: Callable[[SourceRun], str] = lambda _: ""
     locate: Callable[[PreparedInputs, PreparedInputs, int], LayerComparison] | None = None
     has_more_outputs: bool = False
+    noise_graph: Callable[[Path], tuple[Path, OnnxInterface] | None] = lambda _: None
+    noise_scale: float = 1.0
 
     def with_outputs_of(self, run: SourceRun) -> "Pair":
         """Return the pair with a name for each output that the source returned."""
@@ -278,10 +287,9 @@ def _compare_in(
             return report_skipped(here, pair.runtime)
         reason = f"{pair.runtime} does not run the output: {here.reason}"
         return GraphReport("failed", reason, source=there.runtime)
-    report = replace(
-        _compare_outputs(pair, theirs, ours, there, here),
-        notes=tuple(dict.fromkeys(pair.notes(there, here))),
-    )
+    report = _compare_outputs(pair, theirs, ours, there, here)
+    notes = dict.fromkeys([*report.notes, *pair.notes(there, here)])
+    report = replace(report, notes=tuple(notes))
     if wrong := pair.mismatch(there):
         return replace(report, status="failed", reason=wrong)
     if report.status == "passed" and on is not None:
@@ -309,31 +317,20 @@ def _compare_outputs(
     )  # fmt: skip
     if here.refused:
         return replace(report, reason=f"{pair.runtime} fails on {here.refused[0]}")
-    unstable = there.unstable | here.unstable
-    measures: dict[str, list[Measure]] = {}
-    arrays: dict[str, list[np.ndarray]] = {}
     for number in there.chosen:
-        dtypes, others = there.dtypes[number], here.dtypes[number]
-        counts = len(others), len(dtypes)
+        counts = len(here.dtypes[number]), len(there.dtypes[number])
         if set(counts) != {len(pair.outputs)}:
             text = f"the converted model has {counts[0]} outputs, the source {counts[1]}"
             return replace(report, reason=text)
-        for i, name in enumerate(pair.outputs):
-            if i in unstable:
-                continue
-            expected = load_output(theirs, "out", number, i, dtypes[i])
-            found = load_output(ours, "out", number, i, others[i])
-            measure = compare(name, expected, found, pair.tolerance, theirs.cases[number].name)
-            measures.setdefault(name, []).append(measure)
-            arrays.setdefault(name, []).append(expected.data)
-    outputs = {
-        name: replace(
-            measure,
-            says_little=bool(measure.elements)
-            and says_little(arrays[name], measures[name][0].atol),
-        )
-        for name, measure in merge_measures(measures).items()
-    }
+    unstable = there.unstable | here.unstable
+    outputs = _measure_outputs(pair, theirs, ours, there, here, None)
+    is_explicit = all(pair.tolerance.is_explicit(name) for name in outputs)
+    if not is_explicit and any(m.verdict != "equal" for m in outputs.values()):
+        noise = _measure_noise(pair, ours, there.chosen)
+        if noise is None:
+            note = "the noise of rounding was not measured: a fixed tolerance decides"
+            report = replace(report, notes=(*report.notes, note))
+        outputs = _measure_outputs(pair, theirs, ours, there, here, noise)
     failed = [m for m in outputs.values() if not m.passed]
     if failed:
         reason = f"{len(failed)} of {len(outputs)} outputs differ: {failed[0].name!r}: "
@@ -343,7 +340,59 @@ def _compare_outputs(
         return replace(report, status="not run", reason=reason, outputs=outputs)
     if not outputs:
         return replace(report, reason="there is no output to compare")
+    if unclear := [m.name for m in outputs.values() if m.verdict == "ill-conditioned"]:
+        names = ", ".join(map(repr, unclear))
+        reason = f"{names} cannot be decided: rounding alone changes it as much as its values vary"
+        return replace(report, status="not run", reason=reason, outputs=outputs)
     return replace(report, status="passed", outputs=outputs)
+
+
+def _measure_noise(pair: Pair, ours: PreparedInputs, cases: Sequence[int]) -> Noise | None:
+    """Return the noise of what both models compute, or None if it cannot be measured."""
+    try:
+        found = pair.noise_graph(ours.folder)
+        if found is None or len(found[1].inputs) != len(pair.specs):
+            return None
+        path, file = found
+        prepared = replace(ours, names=tuple(spec.name for spec in file.inputs))
+        outputs = {spec.name: spec.dtype for spec in file.outputs}
+        return measure_noise(
+            path, file, prepared, cases, outputs, pair.allowance, scale=pair.noise_scale
+        )
+    except DependencyError:
+        return None  # it needs more memory than the comparison, which has been made
+
+
+def _measure_outputs(
+    pair: Pair,
+    theirs: PreparedInputs,
+    ours: PreparedInputs,
+    there: SourceRun,
+    here: SourceRun,
+    noise: Noise | None,
+) -> dict[str, Measure]:
+    """Return the difference of each output that does not differ from run to run."""
+    measures: dict[str, list[Measure]] = {}
+    arrays: dict[str, list[np.ndarray]] = {}
+    for number in there.chosen:
+        for i, name in enumerate(pair.outputs):
+            if i in there.unstable | here.unstable:
+                continue
+            expected = load_output(theirs, "out", number, i, there.dtypes[number][i])
+            found = load_output(ours, "out", number, i, here.dtypes[number][i])
+            evidence = None if noise is None else noise.evidence(number, i)
+            case = theirs.cases[number].name
+            measure = compare(name, expected, found, pair.tolerance, case, evidence)
+            measures.setdefault(name, []).append(measure)
+            arrays.setdefault(name, []).append(expected.data)
+    return {
+        name: replace(
+            measure,
+            says_little=bool(measure.elements)
+            and says_little(arrays[name], measures[name][0].atol),
+        )
+        for name, measure in merge_measures(measures).items()
+    }
 
 
 def _describe_cases(pair: Pair, prepared: PreparedInputs, run: SourceRun) -> tuple[CaseReport, ...]:

@@ -102,6 +102,8 @@ def _pair(
         outputs=names,
         plan=plan,
         tolerance=bounds,
+        allowance=allowance(options),
+        noise_graph=lambda _: (model_onnx, file),
         notes=lambda there, _: [*source.notes(there), *_notes(file, there)],
         mismatch=lambda there: _mismatch(file, there, cast_by_layers=source.has_layers),
         locate=None if graph is None else locate,

@@ -4,8 +4,8 @@ Fields appended to the bytes of a protobuf message are merged into it, so output
 model without decoding, rewriting or copying it.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from converter.lower.builder import element_type
@@ -14,6 +14,7 @@ from formats.artifact import Artifact
 from formats.containers.protobuf.messages import decode
 from formats.core.bundle import SafetyFinding, TensorSpec
 from formats.core.storage import Span
+from formats.core.weights import Tensor
 from formats.limits import DEFAULT, Limits
 from formats.onnx import files as onnx_files
 from formats.onnx.schemas import SCHEMA
@@ -35,6 +36,7 @@ class OnnxInterface:
         values: Names of all outputs of nodes of the main graph.
         findings: Nodes that run code or read files.
         path: Path of the file.
+        weights: Initializers of the main graph, by name.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -42,6 +44,7 @@ class OnnxInterface:
     values: frozenset[str]
     findings: tuple[SafetyFinding, ...]
     path: Path | None = None
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
@@ -57,9 +60,10 @@ def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
     values = frozenset(
         name for node in model.graph.each("node") for name in list(node.output) if name
     )
-    return OnnxInterface(
-        signature.inputs, signature.outputs, values, bundle.metadata.findings, path
-    )
+    names = [tensor.name for tensor in model.graph.each("initializer")]
+    weights = {name: bundle.weights[name] for name in names if name in bundle.weights}
+    findings = bundle.metadata.findings
+    return OnnxInterface(signature.inputs, signature.outputs, values, findings, path, weights)
 
 
 def expose_values(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:

@@ -9,6 +9,9 @@ from converter.verification.placement import Placement
 from formats.core.bundle import JSON
 
 Status = Literal["passed", "failed", "not run"]
+# What is said of a difference: none; as large as rounding explains; within a tolerance of the user,
+# or of the dtype where noise cannot be measured; noise as large as the values; more than rounding.
+Verdict = Literal["equal", "explained", "tolerated", "ill-conditioned", "unexplained"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,11 @@ class Measure:
             power of ten from there to 1; 1 and more, or not finite.
         says_little: Whether it hardly depends on the inputs, so that it hides earlier differences.
         problems: Why it failed, one string for each kind of reason; empty if it passed.
+        verdict: Whether rounding explains the difference.
+        noise: Root mean square of the noise of rounding; None where it was not measured.
+        source_error: Root mean square of the source's error, against the exact result of the
+            converted graph in float64; None where that was not computed.
+        converted_error: The same of the converted model's error.
     """
 
     name: str
@@ -77,6 +85,10 @@ class Measure:
     decades: tuple[int, ...] = ()
     says_little: bool = False
     problems: tuple[str, ...] = ()
+    verdict: Verdict = "tolerated"
+    noise: float | None = None
+    source_error: float | None = None
+    converted_error: float | None = None
 
     @property
     def passed(self) -> bool:
@@ -328,6 +340,7 @@ def measure_plain(measure: Measure) -> JSON:
     return {
         "name": measure.name,
         "passed": measure.passed,
+        "verdict": measure.verdict,
         "problems": [*measure.problems],
         "dtype": measure.dtype,
         "shape": [*measure.shape],
@@ -344,6 +357,9 @@ def measure_plain(measure: Measure) -> JSON:
         "smallest_rtol": _number(measure.smallest_rtol),
         "atol": _number(measure.atol),
         "rtol": _number(measure.rtol),
+        "noise": _number(measure.noise),
+        "source_error": _number(measure.source_error),
+        "converted_error": _number(measure.converted_error),
         "decades": [*measure.decades],
         "says_little": measure.says_little,
     }

@@ -328,26 +328,7 @@ def run_onnx(
     Raises:
         DependencyError: The child died, hung, or took too much memory.
     """
-    widened = [name for name, dtype in outputs.items() if dtype in WIDENED]
-    extras: list[str | None] = []
-    wanted: list[list[str]] = []
-    if outputs:
-        data, shown = expose_values([], widened)
-        extras.append(_write_extra(prepared.folder, f"{prefix}-outputs", data) if widened else None)
-        wanted.append([shown.get(name, name) for name in outputs])
-    for start in range(0, len(more), VALUES_PER_SESSION):
-        part = [*more][start : start + VALUES_PER_SESSION]
-        data, shown = expose_values(part, [name for name in part if more[name] in WIDENED])
-        extras.append(_write_extra(prepared.folder, f"{prefix}-{start}", data))
-        wanted.append([shown[name] for name in part])
-    question: dict[str, Any] = {
-        "model": str(model.absolute()),
-        "extras": extras,
-        "outputs": wanted,
-        "inputs": prepared.names,
-        "cases": list(cases),
-        "prefix": prefix,
-    }
+    question = describe_sessions(model, prepared, cases, outputs, more, prefix)
     if on.device is not None:
         options = on.device.provider_options(allow_tf32=on.allow_tf32)
         question |= {**on.question(on.device.provider), "options": options}
@@ -369,6 +350,46 @@ def run_onnx(
     errors = {int(case): text for case, text in answer["errors"].items()}
     no_device = answer["error"] if answer.get("status") == "no device" else ""
     return OnnxRun(runtime, answer.get("refused", ""), errors, no_device, parse_placement(answer))
+
+
+def describe_sessions(
+    model: Path,
+    prepared: PreparedInputs,
+    cases: Sequence[int],
+    outputs: Mapping[str, str],
+    more: Mapping[str, str],
+    prefix: str,
+) -> dict[str, Any]:
+    """Return the fields of a question that say what to run and what to return.
+
+    Args:
+        model: The ONNX file.
+        prepared: The inputs; files that expose more values are written to its folder.
+        cases: Indices of the cases to run.
+        outputs: Name → dtype of the outputs to return, in the order of their files.
+        more: Name → dtype of other values to return, after the outputs.
+        prefix: Prefix of the outputs' files.
+    """
+    widened = [name for name, dtype in outputs.items() if dtype in WIDENED]
+    extras: list[str | None] = []
+    wanted: list[list[str]] = []
+    if outputs:
+        data, shown = expose_values([], widened)
+        extras.append(_write_extra(prepared.folder, f"{prefix}-outputs", data) if widened else None)
+        wanted.append([shown.get(name, name) for name in outputs])
+    for start in range(0, len(more), VALUES_PER_SESSION):
+        part = [*more][start : start + VALUES_PER_SESSION]
+        data, shown = expose_values(part, [name for name in part if more[name] in WIDENED])
+        extras.append(_write_extra(prepared.folder, f"{prefix}-{start}", data))
+        wanted.append([shown[name] for name in part])
+    return {
+        "model": str(model.absolute()),
+        "extras": extras,
+        "outputs": wanted,
+        "inputs": prepared.names,
+        "cases": list(cases),
+        "prefix": prefix,
+    }
 
 
 def _write_extra(folder: Path, name: str, data: bytes) -> str:
