@@ -2,9 +2,9 @@
 
 Equivalence is decided on the CPU, where both runtimes compute alike. On the device both models are
 run again on the same inputs; the results are compared with those of the CPU and with each other.
-The same tolerance holds (see `converter.verification.compare`), since float32 products are not
-rounded to TF32. With ``allow_tf32`` they are, and the tolerance is that of float16, which has the
-mantissa of TF32.
+Rounding explains the same differences there (see `converter.verification.verdict`), since float32
+products are not rounded to TF32. With ``allow_tf32`` they are, and the noise is measured with
+perturbations of the size of TF32's rounding errors.
 
 A runtime without such a device is not run. One that accepts the device and computes elsewhere has
 failed, even if its outputs are equal.
@@ -18,11 +18,13 @@ import numpy as np
 
 from converter.devices.names import parse_device
 from converter.verification.compare import Array, Tolerance, coarsest_dtype, compare, merge_measures
+from converter.verification.noise import Noise
 from converter.verification.placement import DeviceRequest, Placement
 from converter.verification.report import DeviceReport, DeviceRun, Measure, Runtime, Status
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, load_output
 
 TF32 = "float16"  # the dtype of TF32's mantissa
+TF32_UNITS = 2.0**13  # units in the last place of TF32, in those of float32
 SOURCE, CONVERTED = "source", "converted"
 PAIRS = (
     ((CONVERTED, "device"), (CONVERTED, "CPU")),
@@ -74,6 +76,7 @@ class ComparedCases:
         tolerance: Tolerance of the comparison on the CPU.
         allow_cpu_nodes: Number of nodes of a model that may run on the CPU.
         skipped: Indices of outputs that differ from run to run.
+        noise: The noise of rounding on the device, if it could be measured.
     """
 
     outputs: Sequence[str]
@@ -81,6 +84,7 @@ class ComparedCases:
     tolerance: Tolerance
     allow_cpu_nodes: int = 0
     skipped: frozenset[int] = frozenset()
+    noise: Noise | None = None
 
 
 def request_device(device: str | None, *, allow_tf32: bool) -> DeviceRequest | None:
@@ -181,9 +185,13 @@ def _measure(
     tolerance = compared.tolerance
     if on.allow_tf32:
         tolerance = replace(tolerance, precision=coarsest_dtype({tolerance.precision, TF32}))
+    noise = compared.noise
     return merge_measures({
         name: [
-            compare(name, expected(number, i), found(number, i), tolerance, case)
+            compare(
+                name, expected(number, i), found(number, i), tolerance, case,
+                noise.evidence(number, i) if noise else None,
+            )
             for number, case in compared.cases.items()
         ]
         for i, name in enumerate(compared.outputs)

@@ -25,6 +25,7 @@ from converter.verification.compare import (
     says_little,
 )
 from converter.verification.device import (
+    TF32_UNITS,
     ComparedCases,
     compared_model,
     request_device,
@@ -294,8 +295,10 @@ def _compare_in(
         return replace(report, status="failed", reason=wrong)
     if report.status == "passed" and on is not None:
         cases = {number: theirs.cases[number].name for number in there.chosen}
+        scale = max(pair.noise_scale, TF32_UNITS if on.allow_tf32 else 1.0)
+        noise = _measure_noise(pair, ours, there.chosen, scale)
         question = ComparedCases(
-            pair.outputs, cases, pair.tolerance, allowed_cpu_nodes(options), there.unstable
+            pair.outputs, cases, pair.tolerance, allowed_cpu_nodes(options), there.unstable, noise
         )
         parties = (
             compared_model(theirs, there, lambda p, on: pair.reference.run(p, on=on)),
@@ -326,7 +329,7 @@ def _compare_outputs(
     outputs = _measure_outputs(pair, theirs, ours, there, here, None)
     is_explicit = all(pair.tolerance.is_explicit(name) for name in outputs)
     if not is_explicit and any(m.verdict != "equal" for m in outputs.values()):
-        noise = _measure_noise(pair, ours, there.chosen)
+        noise = _measure_noise(pair, ours, there.chosen, pair.noise_scale)
         if noise is None:
             note = "the noise of rounding was not measured: a fixed tolerance decides"
             report = replace(report, notes=(*report.notes, note))
@@ -347,7 +350,9 @@ def _compare_outputs(
     return replace(report, status="passed", outputs=outputs)
 
 
-def _measure_noise(pair: Pair, ours: PreparedInputs, cases: Sequence[int]) -> Noise | None:
+def _measure_noise(
+    pair: Pair, ours: PreparedInputs, cases: Sequence[int], scale: float
+) -> Noise | None:
     """Return the noise of what both models compute, or None if it cannot be measured."""
     try:
         found = pair.noise_graph(ours.folder)
@@ -356,9 +361,7 @@ def _measure_noise(pair: Pair, ours: PreparedInputs, cases: Sequence[int]) -> No
         path, file = found
         prepared = replace(ours, names=tuple(spec.name for spec in file.inputs))
         outputs = {spec.name: spec.dtype for spec in file.outputs}
-        return measure_noise(
-            path, file, prepared, cases, outputs, pair.allowance, scale=pair.noise_scale
-        )
+        return measure_noise(path, file, prepared, cases, outputs, pair.allowance, scale=scale)
     except DependencyError:
         return None  # it needs more memory than the comparison, which has been made
 

@@ -26,6 +26,7 @@ from converter.verification.engine import (
 )
 from converter.verification.first_difference import LayerComparison
 from converter.verification.inputs import draw as inputs
+from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport, LayerDifference
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, run_keras
@@ -78,7 +79,9 @@ def verify_keras(
             specs, inputs.find_hints(model, vocabulary(bundle)), options, with_example=True
         ),
         tolerance=bounds,
+        allowance=allowance(options),
         notes=lambda there, here: [*notes_on_keras(bundle, there), *here.notes],
+        noise_graph=lambda folder: write_noise_graph(lower_quietly(bundle), bundle, folder),
         locate=lambda theirs, ours, case: _first_difference(
             model, (before, theirs), (after, ours), case, bounds.general()
         ),

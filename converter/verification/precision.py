@@ -25,6 +25,8 @@ from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun
 from converter.verification.sources.onnx_file import OnnxSource
 
 DEFAULT = Options()
+# Units in the last place of a narrow dtype, in those of float32.
+UNITS = {"float16": 2.0**13, "bfloat16": 2.0**16}
 
 
 class _Reduced:
@@ -82,5 +84,8 @@ def verify_precision(
         outputs=[spec.name for spec in file.outputs],
         plan=plan_inputs(file.inputs, graph_hints.find_hints(graph), options, is_varied=True),
         tolerance=Tolerance(precision=dtype),
+        allowance=allowance(options),
+        noise_graph=lambda _: (full, file),
+        noise_scale=UNITS[dtype],
     )
     return compare_models(pair, options)

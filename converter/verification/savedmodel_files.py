@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from converter.devices.savedmodel.retarget import why_incomparable
-from converter.lower import lower
 from converter.lower.graph import Graph
 from converter.options import Options
 from converter.verification.compare import coarsest_dtype
@@ -21,13 +20,14 @@ from converter.verification.engine import (
     plan_inputs,
     tolerance,
 )
+from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.report import GraphReport
 from converter.verification.sources.keras import TensorFlowSource
 from converter.verification.sources.tensorflow import Binding, with_encoded
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, Normalisation, Signature, TensorSpec
-from formats.errors import CorruptError, UnsupportedError, UsageError
+from formats.errors import UsageError
 
 DEFAULT = Options()
 
@@ -92,7 +92,7 @@ def _compare_signature(
         tuple(names),
         (f"signature {signature.name!r}",),
     )
-    graph = _lower(bundle, signature.name)
+    graph = lower_quietly(bundle, signature.name)
     if graph is not None and graph.encoded:
         # Encoded bytes are built from the arrays that they decode to.
         specs = [_spec(graph, name) for name in graph.inputs]
@@ -110,7 +110,9 @@ def _compare_signature(
         outputs=names,
         plan=plan_inputs(specs, before.hints(), options),
         tolerance=tolerance(options, precision, names),
+        allowance=allowance(options),
         notes=lambda there, _: before.notes(there),
+        noise_graph=lambda folder: write_noise_graph(graph, bundle, folder),
     )
     return compare_models(pair, options)
 
@@ -120,11 +122,3 @@ def _spec(graph: Graph, name: str) -> TensorSpec:
     spec = graph.specs[name]
     sizes = tuple(f"{name}/{i}" if n is None else n for i, n in enumerate(spec.shape))
     return TensorSpec(name, spec.dtype, None if spec.unranked else sizes)
-
-
-def _lower(bundle: Bundle, signature: str) -> Graph | None:
-    """Return the lowered graph of a signature, which describes its inputs; or None."""
-    try:
-        return lower(bundle, signature=signature)
-    except (CorruptError, UnsupportedError):
-        return None

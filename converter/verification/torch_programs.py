@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from converter.devices.names import parse_torch_device
-from converter.lower import lower
 from converter.options import Options
 from converter.verification.compare import Tolerance, coarsest_dtype
 from converter.verification.engine import (
@@ -20,6 +19,7 @@ from converter.verification.engine import (
     plan_inputs,
 )
 from converter.verification.inputs import graph_hints
+from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun
@@ -27,7 +27,6 @@ from converter.verification.sources.torch import Torch, named_devices, run_torch
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import DTYPES
-from formats.errors import CorruptError, UnsupportedError
 from formats.torch import script as torch_script
 
 DEFAULT = Options()
@@ -65,10 +64,8 @@ def verify_program(
         )
     device = parse_torch_device(options.device)
     precision = coarsest_dtype({t.dtype.name for t in bundle.weights.values()})
-    try:
-        hints = graph_hints.find_hints(lower(bundle, inputs=specs))
-    except (CorruptError, UnsupportedError):
-        hints = {}  # torch decides which inputs it accepts
+    graph = lower_quietly(bundle, inputs=specs)
+    hints = {} if graph is None else graph_hints.find_hints(graph)  # torch decides what it accepts
     outputs = bundle.signatures[0].outputs if bundle.signatures else ()
     moved = [] if device.kind == "cpu" else ["on the CPU, the output was run moved back there"]
     pair = Pair(
@@ -80,7 +77,9 @@ def verify_program(
         outputs=[spec.name for spec in outputs],
         plan=plan_inputs(specs, hints, options, is_varied=True),
         tolerance=Tolerance(options.comparison.atol, options.comparison.rtol, precision),
+        allowance=allowance(options),
         notes=lambda there, _: [*there.notes, *moved],
+        noise_graph=lambda folder: write_noise_graph(graph, bundle, folder),
         has_more_outputs=True,
     )
     return compare_models(pair, options)

@@ -43,7 +43,8 @@ def define_ops() -> list[Any]:
 
 def run_recurrent(kind: str, inputs: Any, attributes: dict[str, Any]) -> tuple[Any, ...]:
     """Run an RNN, GRU or LSTM operator in each of its directions."""
-    x, w, r, bias, lengths, h0, c0, peepholes = (*inputs, *[None] * (8 - len(inputs)))
+    padded: list[Any] = [*inputs, *[None] * (8 - len(inputs))]
+    x, w, r, bias, lengths, h0, c0, peepholes = padded
     batch_first = bool(attributes.get("layout"))
     if batch_first:
         x = x.transpose(1, 0, 2)
