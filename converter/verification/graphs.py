@@ -1,8 +1,10 @@
 """Compare ONNX files with their sources: onnxruntime runs the file, a framework the source."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from converter.lower.graph import Graph
 from converter.options import Options
 from converter.verification.compare import ROUNDED, coarsest_dtype
 from converter.verification.engine import (
@@ -66,11 +68,41 @@ def verify_graph(
         return found
     reports = []
     for candidate in found:
+        if wrong := _compare_names(file, candidate.declared):
+            reports.append(GraphReport("failed", wrong))
+            continue
         pair = _pair(candidate, framework.name, model_onnx, file, options)
         reports.append(compare_models(pair, options))
         if reports[-1].status == "passed":
             return reports[-1]
     return replace(reports[0], seconds=sum(report.seconds for report in reports))
+
+
+def _compare_names(file: OnnxInterface, graph: Graph | None) -> str:
+    """Return how a file's inputs or outputs differ from the source's in name, order or dtype.
+
+    Inputs may be in another order: they are fed by name.
+    """
+    if graph is None:
+        return ""
+    for what, found, expected in (
+        ("input", file.inputs, graph.inputs),
+        ("output", file.outputs, graph.outputs),
+    ):
+        names = [spec.name for spec in found]
+        if sorted(names) != sorted(expected):
+            return f"the {what}s are named {_list(names)}, the source's {_list(expected)}"
+        if what == "output" and names != [*expected]:
+            return f"the outputs are in the order {_list(names)}, the source's {_list(expected)}"
+        for spec in found:
+            own = graph.specs.get(spec.name)
+            if own is not None and spec.dtype != own.dtype:
+                return f"{what} {spec.name!r} is {spec.dtype}; the source's is {own.dtype}"
+    return ""
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "(none)"
 
 
 def _pair(

@@ -9,8 +9,8 @@ from pathlib import Path
 from converter.events import Compared, Step
 from converter.options import Options
 from converter.verification.report import GraphReport
-from converter.verification.result import Verification, Weights
-from converter.verification.verdicts import judged, judged_precision
+from converter.verification.result import Verification, Weights, merge_weights
+from converter.verification.verdicts import judge_weights, judged, judged_precision
 from converter.write.plan import GraphFile, Plan
 from converter.write.readback import WeightsReport
 from formats.core.bundle import Bundle
@@ -44,9 +44,14 @@ def compare_output(
         DependencyError: A child died, hung, or took too much memory.
     """
     found = None if weights is None else Weights(weights.tensors, weights.nbytes)
-    if options.verify in ("none", "weights"):
+    if options.verify == "none":
         return Verification(found)
     files = plan.graph_files()
+    if found is None and files and options.precision is None:
+        found = _compare_initializers(bundle, files, options)
+        yield from judge_weights(found)
+    if options.verify == "weights":
+        return Verification(found)
     graphs: Mapping[str, GraphReport] = {}
     precision: dict[str, GraphReport] = {}
     if files:
@@ -60,6 +65,23 @@ def compare_output(
             yield Compared(name, report.plain())
             yield from judged(report, name if len(graphs) > 1 else "")
     return Verification(found, graphs, precision)
+
+
+def _compare_initializers(
+    bundle: Bundle, files: Sequence[GraphFile], options: Options
+) -> Weights | None:
+    """Compare the weights inside the ONNX files with the source's; None if that says nothing."""
+    from converter.verification.initializers import compare_initializers  # it imports numpy
+    from converter.verification.onnx_values import read_interface
+
+    reports = [
+        compare_initializers(
+            bundle, read_interface(file.path, options.limits), file.graph.signature or None,
+            tuple(options.inputs),
+        )
+        for file in files
+    ]  # fmt: skip
+    return merge_weights(reports)
 
 
 def _compare_graphs(

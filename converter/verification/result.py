@@ -42,6 +42,18 @@ class Weights:
     different: tuple[str, ...] = ()
 
 
+def merge_weights(reports: Sequence[Weights | None]) -> Weights | None:
+    """Return the comparison of several files; None if one of them was not compared."""
+    known = [report for report in reports if report is not None]
+    if not known or len(known) < len(reports):
+        return None
+    return Weights(
+        sum(report.tensors for report in known),
+        sum(report.nbytes for report in known),
+        tuple(name for report in known for name in report.different),
+    )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Verification:
     """What was compared of an output, and what was found.

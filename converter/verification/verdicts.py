@@ -4,7 +4,23 @@ from collections.abc import Iterator
 
 from converter.events import Step
 from converter.verification.report import DeviceReport, GraphReport
+from converter.verification.result import Weights
 from formats.errors import VerificationError
+
+
+def judge_weights(found: Weights | None) -> Iterator[Step]:
+    """Yield the result of a comparison of the weights inside graphs.
+
+    Raises:
+        VerificationError: Some differ.
+    """
+    if found is None:
+        return
+    if found.different:
+        raise VerificationError(
+            f"weights in the graph differ from the source's: {found.different[0]}"
+        )
+    yield Step("verified", f"{found.tensors} weights in the graph, equal bit for bit")
 
 
 def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:

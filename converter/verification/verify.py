@@ -16,9 +16,11 @@ from converter.options import LEVELS, Options, check
 from converter.reading import read
 from converter.tensor_diff import diff
 from converter.verification.graphs import verify_graph
+from converter.verification.initializers import compare_initializers
+from converter.verification.onnx_values import read_interface
 from converter.verification.outputs import compare_program
 from converter.verification.report import GraphReport
-from converter.verification.result import Verification, Weights
+from converter.verification.result import Verification, Weights, merge_weights
 from converter.write.keras import archive
 from formats import catalog
 from formats.artifact import Artifact
@@ -61,7 +63,10 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
         form = "onnx"  # one file for each signature, or a Triton entry
     else:
         form = catalog.detect(Artifact(converted, options.limits)).format.id
-    weights = _compare_weights(bundle, converted, form, options)
+    if files and form == "onnx":
+        weights = _compare_initializers(bundle, files, options)
+    else:
+        weights = _compare_weights(bundle, converted, form, options)
     return Verification(weights, _compare_graphs(source, bundle, converted, form, files, options))
 
 
@@ -90,6 +95,17 @@ def _graph_files(converted: Path) -> list[Path]:
         found = sorted(converted.glob("model*.onnx"), key=lambda p: (p.name != GRAPH, p.name))
         return found if (converted / GRAPH).is_file() else []
     return [converted] if converted.suffix == ".onnx" else []
+
+
+def _compare_initializers(
+    bundle: Bundle, files: Sequence[Path], options: Options
+) -> Weights | None:
+    """Compare the weights inside ONNX files."""
+    signature = next(iter(options.signatures), None)
+    inside = [read_interface(file, options.limits) for file in files]
+    return merge_weights(
+        [compare_initializers(bundle, file, signature, tuple(options.inputs)) for file in inside]
+    )
 
 
 def _compare_weights(

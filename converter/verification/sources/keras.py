@@ -50,10 +50,15 @@ class Source(Protocol):
     Attributes:
         graph: The lowered graph, before any pass; None if an op is not supported.
         has_layers: Whether it has layers, which define the values of its inputs and cast them.
+        declared: The graph that has the inputs and outputs under the names that the source gives
+            them; None if it gives none.
     """
 
     @property
     def graph(self) -> Graph | None: ...  # noqa: D102
+
+    @property
+    def declared(self) -> Graph | None: ...  # noqa: D102
 
     @property
     def has_layers(self) -> bool: ...  # noqa: D102
@@ -83,6 +88,11 @@ class KerasSource:
     trust: Sequence[Trusted]
     graph: Graph | None
     has_layers: bool = True
+
+    @property
+    def declared(self) -> Graph | None:
+        """The lowered graph."""
+        return self.graph
 
     def hints(self) -> Mapping[str, Hint]:
         """Return the hints from its layers; a model of a custom class has none."""
@@ -125,6 +135,11 @@ class TensorFlowSource:
     has_layers: bool = False
     as_placed: bool = False
 
+    @property
+    def declared(self) -> Graph | None:
+        """The lowered graph."""
+        return self.graph
+
     def hints(self) -> Mapping[str, Hint]:
         """Return the hints from the lowered graph."""
         return (
@@ -160,6 +175,11 @@ class TorchSource:
     graph: Graph | None
     file: Graph | None
     has_layers: bool = False
+
+    @property
+    def declared(self) -> Graph | None:
+        """The lowered graph; torch's own exporter has names of its own."""
+        return None if self.graph is self.file else self.graph
 
     def hints(self) -> Mapping[str, Hint]:
         """Return the hints from the file's graph; torch decides whether it accepts the inputs."""

@@ -39,6 +39,11 @@ class OnnxSource:
     random: tuple[str, ...] = ()
     has_layers: bool = False
 
+    @property
+    def declared(self) -> Graph | None:
+        """The graph of the file."""
+        return self.graph
+
     def hints(self) -> Mapping[str, Hint]:
         """Return the hints from the graph."""
         return {} if self.graph is None else graph_hints.find_hints(self.graph)

@@ -1,0 +1,94 @@
+"""Compare the weights inside an ONNX file with those of its source, bit for bit.
+
+Lowering names each initializer, and says how it follows from the source's tensors: as it is, or
+folded with others. It is computed again from the source, and compared with the file. A file by
+another exporter has names of its own: its initializers are found among the source's tensors by
+their content, as they are or transposed.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from converter import passes
+from converter.lower.graph import Folded, Weight
+from converter.verification.noise_graph import lower_quietly
+from converter.verification.onnx_values import OnnxInterface
+from converter.verification.result import Weights
+from formats.core import digests
+from formats.core.bundle import Bundle, TensorSpec
+from formats.core.weights import Tensor
+
+FEW = 16  # elements of a constant that may be part of the graph rather than a weight
+FLOATS = frozenset(("float16", "bfloat16", "float32", "float64"))
+MATRIX = 2  # axes
+
+
+def compare_initializers(
+    bundle: Bundle, file: OnnxInterface, signature: str | None, inputs: tuple[TensorSpec, ...] = ()
+) -> Weights | None:
+    """Compare a file's initializers with what the source's weights make of them.
+
+    Args:
+        bundle: The source.
+        file: Interface of the file.
+        signature: Signature that it was lowered from, if there are several.
+        inputs: Inputs of a torch program that does not record them.
+
+    Returns:
+        What is equal and what differs; None if a weight is found in no tensor of the source.
+    """
+    if not bundle.weights or not file.weights:
+        return None
+    graph = lower_quietly(bundle, signature, inputs)
+    known = [] if graph is None else [dict(graph.initializers)]
+    if graph is not None:
+        known.append(passes.run(graph, bundle.weights).initializers)
+    found = Digests(bundle.weights)
+    equal, nbytes, different = 0, 0, []
+    for name, tensor in file.weights.items():
+        values = [table[name] for table in known if name in table]
+        own = digests.of_tensor(tensor)
+        if any(own == found.of_value(value) for value in values):
+            equal, nbytes = equal + 1, nbytes + tensor.nbytes
+        elif values:
+            different.append(f"{name} (changed)")
+        elif tensor.size > FEW and tensor.dtype.name in FLOATS:
+            if not found.has(own):
+                return None
+            equal, nbytes = equal + 1, nbytes + tensor.nbytes
+    return Weights(equal, nbytes, tuple(different)) if equal or different else None
+
+
+class Digests:
+    """Digests of a source's tensors, computed when they are asked for."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        self._weights = weights
+        self._known: dict[str, str] = {}
+        self._contents: set[str] = set()
+
+    def of_value(self, value: Weight | Folded | np.ndarray) -> str:
+        """Return the digest of the bytes that an initializer must have."""
+        if isinstance(value, Weight):
+            if value.tensor not in self._known:
+                self._known[value.tensor] = digests.of_tensor(self._weights[value.tensor])
+            return self._known[value.tensor]
+        return _digest_array(value.make() if isinstance(value, Folded) else value)
+
+    def has(self, content: str) -> bool:
+        """Return whether a tensor, or the transpose of a matrix, has this digest."""
+        if not self._contents:
+            for tensor in self._weights.values():
+                self._contents.add(digests.of_tensor(tensor))
+                if len(tensor.shape) == MATRIX and tensor.dtype.name in FLOATS:
+                    self._contents.add(_digest_array(tensor.numpy().T))
+        return content in self._contents
+
+
+def _digest_array(array: np.ndarray) -> str:
+    """Return the digest of an array's row-major bytes."""
+    hasher = digests.new()
+    if array.dtype.kind not in "OUS":  # strings are part of the graph
+        hasher.update(np.ascontiguousarray(array).tobytes())
+    return str(hasher.hexdigest())
