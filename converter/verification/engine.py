@@ -24,6 +24,7 @@ from converter.verification.compare import (
     merge_measures,
     says_little,
 )
+from converter.verification.coverage import extend_plan
 from converter.verification.device import (
     TF32_UNITS,
     ComparedCases,
@@ -90,6 +91,8 @@ class Pair:
         noise_graph: Returns an ONNX file of what both compute, to measure its noise with, and its
             interface; given a folder for it. None if there is none.
         noise_scale: Size of the rounding errors, in units in the last place of the dtypes.
+        hints: Hints on the values of the inputs, in order; without them, none are drawn in
+            addition to the plan.
     """
 
     reference: Model
@@ -107,6 +110,7 @@ class Pair:
     has_more_outputs: bool = False
     noise_graph: Callable[[Path], tuple[Path, OnnxInterface] | None] = lambda _: None
     noise_scale: float = 1.0
+    hints: Sequence[Hint] = ()
 
     def with_outputs_of(self, run: SourceRun) -> "Pair":
         """Return the pair with a name for each output that the source returned."""
@@ -275,7 +279,14 @@ def compare_models(pair: Pair, options: Options) -> GraphReport:
 def _compare_in(
     folder: Path, pair: Pair, on: DeviceRequest | None, options: Options
 ) -> GraphReport:
-    theirs = write_inputs(folder, pair.specs, pair.plan)
+    graph = pair.noise_graph(folder)
+    plan, coverage = pair.plan, None
+    if graph is not None:
+        plan, coverage = extend_plan(
+            *graph, pair.specs, pair.hints, pair.plan, folder, pair.allowance,
+            may_draw=bool(pair.hints) and options.comparison.inputs is None,
+        )  # fmt: skip
+    theirs = write_inputs(folder, pair.specs, plan)
     there = pair.reference.run(theirs)
     if isinstance(there, RunSkipped):
         return report_skipped(there, pair.framework)
@@ -288,7 +299,7 @@ def _compare_in(
             return report_skipped(here, pair.runtime)
         reason = f"{pair.runtime} does not run the output: {here.reason}"
         return GraphReport("failed", reason, source=there.runtime)
-    report = _compare_outputs(pair, theirs, ours, there, here)
+    report = replace(_compare_outputs(pair, graph, theirs, ours, there, here), coverage=coverage)
     notes = dict.fromkeys([*report.notes, *pair.notes(there, here)])
     report = replace(report, notes=tuple(notes))
     if wrong := pair.mismatch(there):
@@ -296,7 +307,7 @@ def _compare_in(
     if report.status == "passed" and on is not None:
         cases = {number: theirs.cases[number].name for number in there.chosen}
         scale = max(pair.noise_scale, TF32_UNITS if on.allow_tf32 else 1.0)
-        noise = _measure_noise(pair, ours, there.chosen, scale)
+        noise = _measure_noise(pair, graph, ours, there.chosen, scale)
         question = ComparedCases(
             pair.outputs, cases, pair.tolerance, allowed_cpu_nodes(options), there.unstable, noise
         )
@@ -312,7 +323,12 @@ def _compare_in(
 
 
 def _compare_outputs(
-    pair: Pair, theirs: PreparedInputs, ours: PreparedInputs, there: SourceRun, here: SourceRun
+    pair: Pair,
+    graph: tuple[Path, OnnxInterface] | None,
+    theirs: PreparedInputs,
+    ours: PreparedInputs,
+    there: SourceRun,
+    here: SourceRun,
 ) -> GraphReport:
     report = GraphReport(
         "failed", "", None, there.runtime, here.runtime,
@@ -329,7 +345,7 @@ def _compare_outputs(
     outputs = _measure_outputs(pair, theirs, ours, there, here, None)
     is_explicit = all(pair.tolerance.is_explicit(name) for name in outputs)
     if not is_explicit and any(m.verdict != "equal" for m in outputs.values()):
-        noise = _measure_noise(pair, ours, there.chosen, pair.noise_scale)
+        noise = _measure_noise(pair, graph, ours, there.chosen, pair.noise_scale)
         if noise is None:
             note = "the noise of rounding was not measured: a fixed tolerance decides"
             report = replace(report, notes=(*report.notes, note))
@@ -351,14 +367,17 @@ def _compare_outputs(
 
 
 def _measure_noise(
-    pair: Pair, ours: PreparedInputs, cases: Sequence[int], scale: float
+    pair: Pair,
+    graph: tuple[Path, OnnxInterface] | None,
+    ours: PreparedInputs,
+    cases: Sequence[int],
+    scale: float,
 ) -> Noise | None:
     """Return the noise of what both models compute, or None if it cannot be measured."""
+    if graph is None or len(graph[1].inputs) != len(pair.specs):
+        return None
+    path, file = graph
     try:
-        found = pair.noise_graph(ours.folder)
-        if found is None or len(found[1].inputs) != len(pair.specs):
-            return None
-        path, file = found
         prepared = replace(ours, names=tuple(spec.name for spec in file.inputs))
         outputs = {spec.name: spec.dtype for spec in file.outputs}
         return measure_noise(path, file, prepared, cases, outputs, pair.allowance, scale=scale)

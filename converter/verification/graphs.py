@@ -17,6 +17,7 @@ from converter.verification.engine import (
     tolerance,
 )
 from converter.verification.first_difference import LayerComparison, find_first_difference
+from converter.verification.inputs.draw import Hint
 from converter.verification.onnx_values import OnnxInterface, read_interface
 from converter.verification.report import GraphReport
 from converter.verification.runners import PreparedInputs, SourceRun
@@ -122,8 +123,9 @@ def _pair(
             source, graph, model_onnx, file, theirs, case, bounds, allowance(options)
         )
 
+    hints = source.hints()
     plan = plan_inputs(
-        file.inputs, source.hints(), options, is_varied=not source.has_layers, with_example=True
+        file.inputs, hints, options, is_varied=not source.has_layers, with_example=True
     )
     return Pair(
         reference=source,
@@ -135,6 +137,7 @@ def _pair(
         plan=plan,
         tolerance=bounds,
         allowance=allowance(options),
+        hints=[hints.get(spec.name, Hint()) for spec in file.inputs],
         noise_graph=lambda _: (model_onnx, file),
         notes=lambda there, _: [*source.notes(there), *_notes(file, there)],
         mismatch=lambda there: _mismatch(file, there, cast_by_layers=source.has_layers),

@@ -6,8 +6,6 @@ and its inputs, so it is measured: the graph is run with everything that does no
 (see `children/measure_noise`). Its result in float64 tells which of two runtimes is nearer.
 """
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -21,9 +19,9 @@ from converter.child.process import Allowance
 from converter.verification.onnx_values import OnnxInterface
 from converter.verification.runners import (
     CHILDREN,
-    ONNX_PYTHON_VARIABLE,
     PreparedInputs,
     describe_sessions,
+    onnx_python,
 )
 from converter.verification.verdict import Evidence
 from formats.core.storage import File
@@ -133,7 +131,7 @@ def measure_noise(
 def _ask(
     script: Path, folder: Path, question: Mapping[str, object], allowance: Allowance, what: str
 ) -> Mapping[str, Any]:
-    python = os.environ.get(ONNX_PYTHON_VARIABLE) or sys.executable
+    python = onnx_python()
     return child.ask(
         script, folder, question, what=what, allowance=allowance, python=python, environment={}
     )

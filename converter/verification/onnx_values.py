@@ -27,6 +27,15 @@ WIDE = "float32"
 
 
 @dataclass(frozen=True, slots=True)
+class NodeInterface:
+    """A node of the main graph: its name, operator, and the names of its inputs."""
+
+    name: str
+    op_type: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OnnxInterface:
     """Inputs, outputs and values of an ONNX file.
 
@@ -37,6 +46,7 @@ class OnnxInterface:
         findings: Nodes that run code or read files.
         path: Path of the file.
         weights: Initializers of the main graph, by name.
+        nodes: Nodes of the main graph, in order.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -45,6 +55,7 @@ class OnnxInterface:
     findings: tuple[SafetyFinding, ...]
     path: Path | None = None
     weights: Mapping[str, Tensor] = field(default_factory=dict)
+    nodes: tuple[NodeInterface, ...] = ()
 
 
 def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
@@ -62,8 +73,14 @@ def read_interface(path: Path, limits: Limits = DEFAULT) -> OnnxInterface:
     )
     names = [tensor.name for tensor in model.graph.each("initializer")]
     weights = {name: bundle.weights[name] for name in names if name in bundle.weights}
+    nodes = tuple(
+        NodeInterface(node.name or node.op_type, node.op_type, tuple(node.input))
+        for node in model.graph.each("node")
+    )
     findings = bundle.metadata.findings
-    return OnnxInterface(signature.inputs, signature.outputs, values, findings, path, weights)
+    return OnnxInterface(
+        signature.inputs, signature.outputs, values, findings, path, weights, nodes
+    )
 
 
 def expose_values(names: Iterable[str], widened: Iterable[str]) -> tuple[bytes, dict[str, str]]:

@@ -231,6 +231,21 @@ class DeviceReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the inputs of a comparison reach in a graph.
+
+    Attributes:
+        ranges: Number of ranges looked at.
+        reached: Number of those reached.
+        missing: Nodes, operators and ranges that no input reached, the first ones.
+    """
+
+    ranges: int
+    reached: int
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GraphReport:
     """Comparison of a converted graph with the source, each in its own runtime.
 
@@ -251,6 +266,7 @@ class GraphReport:
         seconds: Duration.
         device: The comparison on a device, if one is requested and both agree on the CPU. If it
             failed, this report has failed; if it was not run, this report does not depend on it.
+        coverage: What the inputs reach inside the graph, if it could be looked at.
     """
 
     status: Status
@@ -267,6 +283,7 @@ class GraphReport:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     device: DeviceReport | None = None
+    coverage: Coverage | None = None
 
     @property
     def max_rel(self) -> float:
@@ -320,6 +337,13 @@ class GraphReport:
             "notes": [*self.notes],
             "seconds": round(self.seconds, 3),
             "device": None if self.device is None else self.device.plain(),
+            "coverage": None
+            if self.coverage is None
+            else {
+                "ranges": self.coverage.ranges,
+                "reached": self.coverage.reached,
+                "missing": [*self.coverage.missing],
+            },
         }
 
 

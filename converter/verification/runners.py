@@ -145,6 +145,11 @@ def has_onnxruntime() -> bool:
     return bool(named) or importlib.util.find_spec("onnxruntime") is not None
 
 
+def onnx_python() -> str:
+    """Return the Python that has onnxruntime."""
+    return os.environ.get(ONNX_PYTHON_VARIABLE) or sys.executable
+
+
 def may_have_keras() -> bool:
     """Return whether a Keras may be installed, without importing it."""
     named = os.environ.get(PYTHON_VARIABLE)
@@ -338,7 +343,7 @@ def run_onnx(
         question,
         what="onnxruntime",
         allowance=allowance,
-        python=os.environ.get(ONNX_PYTHON_VARIABLE) or sys.executable,
+        python=onnx_python(),
         environment=on.environment(),
     )
     runtime = Runtime(
