@@ -191,8 +191,8 @@ def convert(
             current folder.
         device: Device of the output, for targets that name one: ``cpu``, ``cuda:1``, ``GPU:0``.
         precision: ``fp16`` or ``bf16`` for the floating point values of an ONNX graph.
-        verify: How far to verify: ``none``, ``weights``, ``cpu``, ``device``, or ``auto``, as far
-            as this machine can.
+        verify: How far to verify: ``none``, ``smoke``, ``weights``, ``cpu``, ``device``, or
+            ``auto``, as far as this machine can.
         require: Level that must be reached: ``weights``, ``cpu`` or ``device``.
         opset: ONNX opset; default: 18, or the lowest higher one that the model needs.
         signatures: TensorFlow signatures to convert; default: all.

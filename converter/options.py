@@ -18,7 +18,9 @@ from formats.core.weights import DTYPES
 from formats.errors import UnsupportedError, UsageError
 from formats.limits import DEFAULT, Limits
 
-LEVELS = ("none", "weights", "cpu", "device")
+# How far an output is verified: not at all; its graph runs alone; its weights are equal; it
+# computes what the source does, on the CPU; and on the requested device.
+LEVELS = ("none", "smoke", "weights", "cpu", "device")
 EXPORTERS = ("auto", "native", "export", "torchscript")
 PRECISIONS = ("fp16", "bf16")
 
@@ -85,8 +87,8 @@ class Options:
             torch's own; ``auto`` tries them in this order.
         include: Groups of training state to keep with the weights.
         strip_prefix: ``auto``, ``none`` or a prefix of tensor names.
-        verify: How far to verify: ``none``, ``weights``, ``cpu``, ``device``, or ``auto``, the
-            highest level that this machine supports.
+        verify: How far to verify: ``none``, ``smoke``, ``weights``, ``cpu``, ``device``, or
+            ``auto``, the highest level that this machine supports.
         require: The lowest level of verification that does not fail the conversion.
         comparison: Options of the comparison of graphs.
         max_shard_size: Largest safetensors file, in bytes or as "500MB", "5GB", "2GiB".

@@ -139,7 +139,7 @@ ROWS: tuple[Row, ...] = (
         help="Keep training state: optimizer, training."),
     Row("strip_prefix", "--strip-prefix", str, metavar="auto|none|P", default="auto", commands=BOTH,
         help="Wrapper prefix to remove from tensor names."),
-    Row("verify", "--verify", str, metavar="none|weights|cpu|device|auto", default="auto", commands=BOTH,
+    Row("verify", "--verify", str, metavar="none|smoke|weights|cpu|device|auto", default="auto", commands=BOTH,
         help="How far to verify; auto is as far as this machine can."),
     Row("require", "--require", NAME, metavar="weights|cpu|device", commands=BOTH,
         help="Fail (exit 1) unless verified at least this far."),

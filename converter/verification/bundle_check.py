@@ -304,7 +304,9 @@ def verified_level(manifest: Mapping[str, Any]) -> tuple[str, str]:
     reports = [verification["graph"], *verification.get("graphs", {}).values()]
     reports += [None] * (len(graphs) - len(reports))  # a graph without a record was not run
     levels = [
-        None if report is None else graph_level(report["status"], _device_status(report))
+        None
+        if report is None
+        else graph_level(report["status"], _status(report, "device"), _status(report, "smoke"))
         for report in reports
     ]
     # Comparisons of reduced precision are in the recorded level only.
@@ -317,9 +319,9 @@ def verified_level(manifest: Mapping[str, Any]) -> tuple[str, str]:
     return level, _limit(reports[least])
 
 
-def _device_status(report: Mapping[str, Any]) -> str | None:
-    device = report.get("device")
-    return None if device is None else device["status"]
+def _status(report: Mapping[str, Any], part: str) -> str | None:
+    found = report.get(part)
+    return None if found is None else found["status"]
 
 
 def _limit(report: Mapping[str, Any] | None) -> str:

@@ -57,12 +57,12 @@ RANGES: Mapping[str, tuple[Range, ...]] = {
 
 # Other values of a floating point input, given one drawn as usual.
 SCALES: Mapping[str, Any] = {
-    "10 x": lambda x: x * 10,
+    "larger": lambda x: x * 10,
     "positive": np.abs,
     "negative": lambda x: -np.abs(x),
-    "0 to 255": lambda x: np.abs(x) % 1 * 255,
-    "100 x": lambda x: x * 100,
-    "0.1 x": lambda x: x * 0.1,
+    "pixels": lambda x: np.abs(x) % 1 * 255,
+    "much larger": lambda x: x * 100,
+    "smaller": lambda x: x * 0.1,
 }
 
 

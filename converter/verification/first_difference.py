@@ -16,10 +16,12 @@ from converter.child.process import Allowance
 from converter.lower.graph import Graph, Trace
 from converter.lower.values import inverse
 from converter.verification.compare import Array, Tolerance, compare
+from converter.verification.noise import Noise, measure_noise
 from converter.verification.onnx_values import OnnxInterface
 from converter.verification.report import LayerDifference, Measure
 from converter.verification.runners import PreparedInputs, RunSkipped, load_output, run_onnx
 from converter.verification.sources.keras import Source
+from formats.errors import DependencyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ def find_first_difference(
     if here.refused or here.errors:
         return LayerComparison()
     numbers = {value: i for i, value in enumerate(values)}
+    noise = _measure_noise(model, file, alone, case, values, allowance)
     last_equal, equal, measured = None, 0, 0
     for trace in traces:
         recorded = there.layers.get(trace.layer, ())
@@ -82,11 +85,18 @@ def find_first_difference(
         if not calls:
             continue
         found = load_output(alone, "value", case, numbers[trace.value], values[trace.value])
-        moved = Array(found.data.transpose(inverse(trace.stored)), found.dtype)
+        axes = inverse(trace.stored)
+        moved = Array(found.data.transpose(axes), found.dtype)
+        evidence = None
+        if noise is not None:
+            evidence = noise.evidence(case, numbers[trace.value]).transposed(axes)
         measures = [
-            compare(trace.layer, Array(np.load(path), dtype), moved, tolerance.general())
+            compare(
+                trace.layer, Array(np.load(path), dtype), moved, tolerance.general(),
+                evidence=evidence,
+            )
             for path, dtype in calls
-        ]
+        ]  # fmt: skip
         # A layer may be called several times: any call with equal values is this one.
         if any(_is_equal_or_empty(m) for m in measures):
             last_equal, equal = trace.layer, equal + 1
@@ -97,6 +107,21 @@ def find_first_difference(
         first = LayerDifference(trace.layer, trace.class_name, nearest, merged, last_equal)
         return LayerComparison(first, equal, measured)
     return LayerComparison(None, equal, measured)
+
+
+def _measure_noise(
+    model: Path,
+    file: OnnxInterface,
+    prepared: PreparedInputs,
+    case: int,
+    values: Mapping[str, str],
+    allowance: Allowance,
+) -> Noise | None:
+    """Return the noise of values inside a graph, or None if it cannot be measured."""
+    try:
+        return measure_noise(model, file, prepared, [case], values, allowance, with_exact=False)
+    except DependencyError:
+        return None
 
 
 def _is_equal_or_empty(measure: Measure) -> bool:

@@ -21,7 +21,8 @@ from converter.verification.inputs.draw import Hint
 from converter.verification.onnx_values import OnnxInterface, read_interface
 from converter.verification.report import GraphReport
 from converter.verification.runners import PreparedInputs, SourceRun
-from converter.verification.sources.keras import FRAMEWORKS, Source
+from converter.verification.smoke import run_alone
+from converter.verification.sources.keras import FRAMEWORKS, Source, lower_file
 from converter.verification.sources.onnx_file import OnnxSource
 from converter.verification.sources.torch import topology_kind
 from formats.core.bundle import Bundle
@@ -55,13 +56,34 @@ def verify_graph(
         SourceError: The ONNX file is damaged.
         UsageError: The user's inputs or tolerances are not for this model.
     """
-    if obstacle := find_obstacle(bundle, options, needs_onnx=True):
-        return obstacle
     file = read_interface(model_onnx, options.limits)
     if file.findings:
         return GraphReport(
             "not run", f"the graph would run code ({describe_findings(file.findings)})"
         )
+    report = None
+    if options.verify != "smoke":
+        report = _compare_with_source(source, bundle, model_onnx, file, options, signature)
+    if report is not None and report.status != "not run":
+        return report
+    report = report or GraphReport("not run", "verify='smoke'")
+    smoke = run_alone(model_onnx, file, lower_file(file), options)
+    if smoke.status == "failed":
+        return replace(report, status="failed", reason=smoke.reason, smoke=smoke)
+    return replace(report, smoke=smoke)
+
+
+def _compare_with_source(
+    source: Path,
+    bundle: Bundle,
+    model_onnx: Path,
+    file: OnnxInterface,
+    options: Options,
+    signature: str | None,
+) -> GraphReport:
+    """Compare a file with its source, run by its framework."""
+    if obstacle := find_obstacle(bundle, options, needs_onnx=True):
+        return obstacle
     tolerance(options, "float32", [spec.name for spec in file.outputs])  # before anything is run
     framework = FRAMEWORKS[topology_kind(bundle, options.arch)]
     found = framework.candidates(source, bundle, file, options, signature)

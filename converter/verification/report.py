@@ -134,18 +134,19 @@ class LayerDifference:
         return text
 
 
-def graph_level(status: str, device: str | None) -> str | None:
+def graph_level(status: str, device: str | None, smoke: str | None = None) -> str | None:
     """Return the level that the comparison of a graph reaches.
 
     Args:
         status: Status of the comparison on the CPU and, if there was one, on the device.
         device: Status of the comparison on a device; None if there was none.
+        smoke: Status of the run of the converted graph alone; None if there was none.
 
     Returns:
-        ``device``, ``cpu``, ``none`` if it failed, None if it was not run.
+        ``device``, ``cpu``, ``none`` if it failed; if it was not run ``smoke``, or None.
     """
     if status == "not run":
-        return None
+        return "smoke" if smoke == "passed" else None
     if status != "passed" or device == "failed":
         return "none"
     return "device" if device == "passed" else "cpu"
@@ -246,6 +247,24 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
+class SmokeReport:
+    """A run of a converted graph alone, without its source.
+
+    Attributes:
+        status: ``passed`` if its outputs are as declared, finite, and the same each time;
+            ``failed`` if it does not run or they are not as declared; else ``not run``.
+        reason: Why it has not passed.
+        runtime: The runtime.
+        cases: Names of the inputs.
+    """
+
+    status: Status
+    reason: str = ""
+    runtime: Runtime | None = None
+    cases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class GraphReport:
     """Comparison of a converted graph with the source, each in its own runtime.
 
@@ -267,6 +286,7 @@ class GraphReport:
         device: The comparison on a device, if one is requested and both agree on the CPU. If it
             failed, this report has failed; if it was not run, this report does not depend on it.
         coverage: What the inputs reach inside the graph, if it could be looked at.
+        smoke: The run of the converted graph alone, if it was not compared with the source.
     """
 
     status: Status
@@ -284,6 +304,7 @@ class GraphReport:
     seconds: float = 0.0
     device: DeviceReport | None = None
     coverage: Coverage | None = None
+    smoke: SmokeReport | None = None
 
     @property
     def max_rel(self) -> float:
@@ -292,8 +313,9 @@ class GraphReport:
 
     @property
     def reached(self) -> str | None:
-        """The level reached: ``device``, ``cpu``, ``none`` if it failed, None if not run."""
-        return graph_level(self.status, None if self.device is None else self.device.status)
+        """The level reached, as `graph_level` returns it."""
+        device = None if self.device is None else self.device.status
+        return graph_level(self.status, device, None if self.smoke is None else self.smoke.status)
 
     def with_device(self, found: DeviceReport) -> "GraphReport":
         """Return this report with the comparison on a device."""
@@ -343,6 +365,14 @@ class GraphReport:
                 "ranges": self.coverage.ranges,
                 "reached": self.coverage.reached,
                 "missing": [*self.coverage.missing],
+            },
+            "smoke": None
+            if self.smoke is None
+            else {
+                "status": self.smoke.status,
+                "reason": self.smoke.reason,
+                "runtime": runtime_plain(self.smoke.runtime),
+                "cases": [*self.smoke.cases],
             },
         }
 

@@ -13,18 +13,22 @@ from formats.errors import DependencyError, VerificationError
 def reached_level(*, weights: bool, graphs: Iterable[str | None]) -> str:
     """Return how far an output is verified: the least over all that was to be verified.
 
-    A graph that was not run counts as far as the weights were verified.
+    A graph that was not compared counts as far as the weights were verified.
 
     Args:
         weights: Whether at least one tensor was compared, and all were equal.
         graphs: For each graph that was to be compared, ``cpu`` or ``device`` where it was run and
-            agreed, None where it was not run.
+            agreed, ``smoke`` where it ran alone, None where it was not run.
 
     Returns:
-        ``none``, ``weights``, ``cpu`` or ``device``.
+        ``none``, ``smoke``, ``weights``, ``cpu`` or ``device``.
     """
     least = "weights" if weights else "none"
-    return min((level or least for level in graphs), key=LEVELS.index, default=least)
+    levels = (
+        max(least, level or least, key=LEVELS.index) if level in (None, "smoke") else level
+        for level in graphs
+    )
+    return min(levels, key=LEVELS.index, default=least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Verification:
 
     @property
     def level(self) -> str:
-        """How far it is verified: ``none``, ``weights``, ``cpu`` or ``device``."""
+        """How far it is verified: ``none``, ``smoke``, ``weights``, ``cpu`` or ``device``."""
         if self.failed:
             return "none"
         compared = self.weights is not None and self.weights.tensors > 0

@@ -6,7 +6,7 @@ of that size as a whole, in each slice along each axis (a channel, a column, a s
 element. Where the noise is as large as the values, nothing can be said.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -40,6 +40,12 @@ class Evidence:
     mean_square: np.ndarray
     largest: np.ndarray
     exact: np.ndarray | None = None
+
+    def transposed(self, axes: Sequence[int]) -> "Evidence":
+        """Return what is known of the output with its axes in another order."""
+        if self.mean_square.ndim != len(axes):
+            return self
+        return Evidence(self.mean_square.transpose(axes), self.largest.transpose(axes))
 
 
 def judge_numbers(
@@ -82,8 +88,7 @@ def judge_numbers(
         return replace(measure, verdict="ill-conditioned")
     problems = [*_describe_odd(odd), *_find_excess(gap**2, allowed)]
     if problems:
-        kept = [p for p in measure.problems if "finite" not in p]
-        return replace(measure, verdict="unexplained", problems=(*kept, *problems))
+        return replace(measure, verdict="unexplained", problems=tuple(problems))
     return replace(measure, verdict="explained", problems=())
 
 

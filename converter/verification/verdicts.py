@@ -46,6 +46,14 @@ def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
             yield _judged_there(report.device)
     else:
         yield Step("not run", f"comparison of graphs: {report.reason}")
+        if report.smoke is not None and report.smoke.status == "passed":
+            count = len(report.smoke.cases)
+            runs = (
+                f"{count} input{'s' if count > 1 else ''}: outputs as declared, finite, repeatable"
+            )
+            yield Step("verified", f"the graph runs alone in {report.smoke.runtime} on {runs}")
+        elif report.smoke is not None:
+            yield Step("not run", f"the graph alone: {report.smoke.reason}")
 
 
 def _judged_there(report: DeviceReport) -> Step:

@@ -7,6 +7,7 @@ before anything was planted.
 """
 
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -44,10 +45,14 @@ def main(converted: str, source: str, model: str) -> None:
         return
     folder = Path(sys.argv[-1])
     question = json.loads((folder / "question.json").read_text())
-    if Path(sys.argv[-2]).name == "run_onnxruntime.py":
+    script = Path(sys.argv[-2])
+    if script.name == "run_onnxruntime.py":
         graph(folder, question, converted)
-    else:
+    elif script.name == "run_keras.py":
         framework(folder, question, source, model)
+    else:  # what is asked of the CPU
+        sys.argv[:] = [str(script), str(folder)]
+        runpy.run_path(str(script), run_name="__main__")
 
 
 def ask(folder: Path, question: dict) -> dict:

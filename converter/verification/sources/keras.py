@@ -249,7 +249,7 @@ def _torch(
     dtypes = tuple(spec.dtype for spec in file.inputs)
     devices = torch_source.named_devices(bundle)
     asked = Torch(path, form, dtypes, options.trust, options.arch, devices)
-    read = _lower_file(file)
+    read = lower_file(file)
     try:
         graph = _lowered(bundle, specs=options.inputs or file.inputs)
     except UsageError:
@@ -281,7 +281,7 @@ def _allowance(options: Options) -> Allowance:
     return Allowance(options.comparison.timeout)
 
 
-def _lower_file(file: OnnxInterface) -> Graph | None:
+def lower_file(file: OnnxInterface) -> Graph | None:
     """Return the graph of a file, or None if it cannot be read."""
     if file.path is None:
         return None

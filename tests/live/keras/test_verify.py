@@ -58,7 +58,7 @@ def test_a_faithful_conversion_passes(tmp_path, name):
         "onnxruntime",
         "CPUExecutionProvider",
     )
-    assert len(report.cases) == 2
+    assert 2 <= len(report.cases) <= 2 + MAX_CASES
     assert len({shape[0] for c in report.cases for _, shape in c.inputs.values()}) == 2
     assert not report.skipped
     assert not report.notes
