@@ -26,6 +26,7 @@ from converter.verification.sources.keras import FRAMEWORKS, Source, lower_file
 from converter.verification.sources.onnx_file import OnnxSource
 from converter.verification.sources.torch import topology_kind
 from formats.core.bundle import Bundle
+from formats.core.weights import DTYPES
 
 DEFAULT = Options()
 
@@ -119,7 +120,7 @@ def _compare_names(file: OnnxInterface, graph: Graph | None) -> str:
             return f"the outputs are in the order {_list(names)}, the source's {_list(expected)}"
         for spec in found:
             own = graph.specs.get(spec.name)
-            if own is not None and spec.dtype != own.dtype:
+            if own is not None and spec.dtype != own.dtype and own.dtype in DTYPES:
                 return f"{what} {spec.name!r} is {spec.dtype}; the source's is {own.dtype}"
     return ""
 

@@ -178,8 +178,9 @@ class TorchSource:
 
     @property
     def declared(self) -> Graph | None:
-        """The lowered graph; torch's own exporter has names of its own."""
-        return None if self.graph is self.file else self.graph
+        """The lowered graph of an exported program; others have no names for their outputs."""
+        is_named = self.asked.form == "exported_program" and self.graph is not self.file
+        return self.graph if is_named else None
 
     def hints(self) -> Mapping[str, Hint]:
         """Return the hints from the file's graph; torch decides whether it accepts the inputs."""

@@ -17,6 +17,7 @@ import converter
 from converter import passes
 from converter.cli.app import run
 from converter.lower import lower
+from converter.verification.coverage import MAX_CASES
 from converter.verification.graphs import verify_graph
 
 onnx = pytest.importorskip("onnx")
@@ -58,7 +59,7 @@ def test_a_faithful_conversion_passes(tmp_path, name):
         "onnxruntime",
         "CPUExecutionProvider",
     )
-    assert 2 <= len(report.cases) <= 2 + MAX_CASES
+    assert 2 <= len(report.cases) <= 2 + MAX_CASES  # some reach more of the graph
     assert len({shape[0] for c in report.cases for _, shape in c.inputs.values()}) == 2
     assert not report.skipped
     assert not report.notes
