@@ -91,6 +91,8 @@ class Pair:
         noise_graph: Returns an ONNX file of what both compute, to measure its noise with, and its
             interface; given a folder for it. None if there is none.
         noise_scale: Size of the rounding errors, in units in the last place of the dtypes.
+        tensors: For each input, the name of the source's tensor that it feeds: two keys of a
+            signature may name one.
         hints: Hints on the values of the inputs, in order; without them, none are drawn in
             addition to the plan.
     """
@@ -110,6 +112,7 @@ class Pair:
     has_more_outputs: bool = False
     noise_graph: Callable[[Path], tuple[Path, OnnxInterface] | None] = lambda _: None
     noise_scale: float = 1.0
+    tensors: Sequence[str] = ()
     hints: Sequence[Hint] = ()
 
     def with_outputs_of(self, run: SourceRun) -> "Pair":
@@ -286,6 +289,8 @@ def _compare_in(
             *graph, pair.specs, pair.hints, pair.plan, folder, pair.allowance,
             may_draw=bool(pair.hints) and options.comparison.inputs is None,
         )  # fmt: skip
+    if pair.tensors:
+        plan = inputs.share_arrays(plan, pair.tensors)
     theirs = write_inputs(folder, pair.specs, plan)
     there = pair.reference.run(theirs)
     if isinstance(there, RunSkipped):

@@ -160,6 +160,7 @@ def _pair(
         plan=plan,
         tolerance=bounds,
         allowance=allowance(options),
+        tensors=[] if graph is None else [graph.sources.get(s.name, s.name) for s in file.inputs],
         hints=[hints.get(spec.name, Hint()) for spec in file.inputs],
         noise_graph=lambda _: (model_onnx, file),
         notes=lambda there, _: [*source.notes(there), *_notes(file, there)],

@@ -169,6 +169,7 @@ def run_keras(
     layers: Sequence[str] = (),
     trust: Sequence[Trusted] = (),
     only: str | None = None,
+    flipped: Sequence[str] = (),
     on: DeviceRequest = CPU,
 ) -> SourceRun | RunSkipped:
     """Run the source on every case, in the first Keras that loads it.
@@ -182,6 +183,7 @@ def run_keras(
         layers: Paths of layers whose outputs are returned too.
         trust: Trusted modules with the custom classes of the source.
         only: The only framework to try.
+        flipped: Paths of layers whose kernels Theano stored turned around.
         on: Device to run on.
 
     Raises:
@@ -204,6 +206,7 @@ def run_keras(
             "inputs": prepared.names,
             "cases": prepared.groups,
             "layers": list(layers),
+            "flipped": list(flipped),
             "trusted": plain(trust),
             "root": str(ROOT),
             **on.question(on.device.tensorflow if on.device is not None else ""),

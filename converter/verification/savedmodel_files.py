@@ -111,6 +111,7 @@ def _compare_signature(
         plan=plan_inputs(specs, before.hints(), options),
         tolerance=tolerance(options, precision, names),
         allowance=allowance(options),
+        tensors=[] if graph is None else [graph.sources.get(s.name, s.name) for s in specs],
         notes=lambda there, _: before.notes(there),
         noise_graph=lambda folder: write_noise_graph(graph, bundle, folder),
     )

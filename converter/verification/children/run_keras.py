@@ -80,6 +80,7 @@ def computed(
         return {"status": "cannot load", "error": one_line(e)}
     if framework.has_bias_guess:
         framework.broadcast_additions()
+    framework.turn_kernels(model, frozenset(question["flipped"]))
     recorder = Recorder(framework, folder, model, question["layers"])
     cases = [
         first_that_runs(framework, folder, model, question["inputs"], alternatives)
@@ -139,6 +140,7 @@ class Framework:
         self.is_legacy = name == "tf_keras"
         self.name = name
         self.device = ""
+        self.turned: list[str] = []
         self.broadcast: set[tuple[int, ...]] = set()
         self.np: Any = importlib.import_module("numpy")
         self.keras: Any = importlib.import_module(name)
@@ -179,9 +181,27 @@ class Framework:
 
         numpy.add = add
 
+    def turn_kernels(self, model: Any, wanted: frozenset[str], above: str = "") -> None:
+        """Turn the kernels of layers whose paths are wanted, as Theano's convolution does.
+
+        It convolves where others correlate, so its stored kernels are turned around; Keras loads
+        them as they are.
+        """
+        for layer in getattr(model, "operations", None) or model.layers:
+            path = f"{above}{layer.name}"
+            if path in wanted:
+                for weight in layer.weights[: 2 if "LSTM" in type(layer).__name__ else 1]:
+                    kernel = self.np.asarray(weight.numpy())
+                    weight.assign(self.np.flip(kernel, tuple(range(kernel.ndim - 2))))
+                self.turned.append(path)
+            if getattr(layer, "layers", None):
+                self.turn_kernels(layer, wanted, f"{path}/")
+
     def notes(self) -> list[str]:
         """Return what was done otherwise than the framework does it."""
-        return [
+        turned = ", ".join(map(repr, self.turned))
+        theano = f"Theano's kernels of {turned} were turned around, which Keras does not do"
+        return [theano] * bool(self.turned) + [
             f"Keras's TensorFlow back end adds {list(shape)} along the last axis, which has the "
             "same size by chance (keras-team/keras#20386): added as its other back ends do"
             for shape in sorted(self.broadcast)

@@ -184,6 +184,20 @@ def _vary_hint(dtype: str, hint: Hint, values: str) -> Hint:
     return replace(hint, high=2) if values == SMALL else hint
 
 
+def share_arrays(plan: Sequence[Sequence[Case]], tensors: Sequence[str]) -> list[list[Case]]:
+    """Return a plan in which inputs that feed the same tensor have the same array.
+
+    Args:
+        plan: Alternatives of each case.
+        tensors: For each input, the name of the tensor that it feeds.
+    """
+    first = [tensors.index(tensor) for tensor in tensors]
+    return [
+        [replace(case, arrays=tuple(case.arrays[i] for i in first)) for case in alternatives]
+        for alternatives in plan
+    ]
+
+
 def cases_from_file(path: Path, specs: Sequence[TensorSpec]) -> list[list[Case]]:
     """Return the case in a user's .npz file: an array for each input, by name.
 

@@ -15,6 +15,7 @@ from converter.lower import lower
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.model import is_model
+from converter.lower.keras.owners import layers_of
 from converter.lower.onnx import lowering as onnx_lowering
 from converter.options import Options
 from converter.verification.inputs import draw as inputs
@@ -110,7 +111,7 @@ class KerasSource:
         version = about.recorded.get("keras_version", "")
         return run_keras(
             self.path, about.format, version, prepared, self.allowance,
-            layers=layers, trust=self.trust, on=on,
+            layers=layers, trust=self.trust, flipped=_flipped_layers(self.bundle), on=on,
         )  # fmt: skip
 
     def notes(self, run: SourceRun) -> list[str]:
@@ -178,9 +179,8 @@ class TorchSource:
 
     @property
     def declared(self) -> Graph | None:
-        """The lowered graph of an exported program; others have no names for their outputs."""
-        is_named = self.asked.form == "exported_program" and self.graph is not self.file
-        return self.graph if is_named else None
+        """None: the outputs of torch's programs have no names, but those of nodes."""
+        return None
 
     def hints(self) -> Mapping[str, Hint]:
         """Return the hints from the file's graph; torch decides whether it accepts the inputs."""
@@ -303,6 +303,17 @@ def _lowered(
         return lower(bundle, trust=trust, signature=signature, inputs=specs)
     except (CorruptError, UnsupportedError):
         return None  # not written by us: it can be compared, without names of layers
+
+
+def _flipped_layers(bundle: Bundle) -> list[str]:
+    """Return the paths of layers whose kernels Theano stored turned around."""
+    topology = bundle.topology
+    if topology is None or not isinstance(topology.content, Mapping):
+        return []
+    if not is_model(topology.content):
+        return []
+    model = model_of(bundle)
+    return ["/".join(path) for path, layer in layers_of(model) if layer.config.get("flipped")]
 
 
 def vocabulary(bundle: Bundle) -> list[str]:

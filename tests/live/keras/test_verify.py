@@ -69,6 +69,20 @@ def test_a_faithful_conversion_passes(tmp_path, name):
         assert measure.cosine > 0.999
 
 
+def test_kernels_of_theano_are_turned_around_in_the_reference(tmp_path):
+    source = tmp_path / "theano.h5"
+    source.write_bytes((FIXTURES / "half.h5").read_bytes())
+    with h5py.File(source, "r+") as file:
+        for group in (file, file["model_weights"]):
+            group.attrs["backend"] = b"theano"
+    bundle = converter.read(source)
+    graph = passes.run(lower(bundle), bundle.weights)
+    path = write_onnx(tmp_path / "model.onnx", graph, bundle.weights)
+    report = verify_graph(source, bundle, path)
+    assert report.status == "passed", report.reason
+    assert any("Theano's kernels of" in note for note in report.notes)
+
+
 # -- faults --------------------------------------------------------------------------------------
 
 
