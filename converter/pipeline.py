@@ -5,6 +5,7 @@
 
 import os
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -115,13 +116,15 @@ def steps(
         return
 
     check_target(output, force=options.overwrite)
-    with staging(output) as folder:
+    with staging(output) as folder, ThreadPoolExecutor(1) as background:
+        damage = background.submit(artifact.check_checksums)
         payload = folder / "payload"
         payload.mkdir()
         sync = options.sync or os.path.lexists(output)
         written, weights = yield from plan.write(
             payload, verify=options.verify != "none", sync=sync
         )
+        damage.result()
         verification = yield from compare_output(
             source, bundle, plan, written, weights, target.format, options
         )

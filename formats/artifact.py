@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
+from formats.core import checksums
 from formats.core.storage import File, Span, resolve_member
 from formats.errors import CorruptError, LimitError, SourceError
 from formats.limits import DEFAULT, Limits
@@ -117,6 +118,14 @@ class Artifact:
                 if not same:
                     files[name if known is None else f"{other.name}/{name}"] = file
         return files
+
+    def check_checksums(self) -> int:
+        """Compare the checksums that were recorded of what was read; return how many.
+
+        Raises:
+            CorruptError: One of them differs.
+        """
+        return sum(checksums.check(file) for file in self.opened.values())
 
     def close(self) -> None:
         """Give all descriptors back; what is read later opens its file again."""

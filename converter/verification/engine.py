@@ -54,9 +54,10 @@ from converter.verification.runners import (
 from converter.verification.sources.keras import FRAMEWORKS
 from converter.verification.sources.torch import topology_kind
 from formats.core.bundle import Bundle, SafetyFinding, TensorSpec
-from formats.errors import DependencyError, UsageError
+from formats.errors import CorruptError, DependencyError, UsageError
 
 ANY_NUMBER = 1 << 31
+DAMAGE = ("DataLossError", "BadZipFile", "Bad CRC-32")  # in words of frameworks
 
 
 class Model(Protocol):
@@ -244,7 +245,13 @@ def lacking_onnxruntime() -> GraphReport:
 
 
 def report_skipped(run: RunSkipped, framework: str) -> GraphReport:
-    """Return the report of a model that no installed framework runs."""
+    """Return the report of a model that no installed framework runs.
+
+    Raises:
+        CorruptError: The framework finds the source damaged.
+    """
+    if any(word in run.reason for word in DAMAGE):
+        raise CorruptError(f"{framework} finds the source damaged: {run.reason}")
     if run.is_missing:
         return GraphReport(
             "not run",

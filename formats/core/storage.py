@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from formats.errors import CorruptError, SafetyError, SourceError
 
@@ -43,6 +43,20 @@ class Storage(Protocol):
         ...
 
 
+class Checksum(NamedTuple):
+    """The checksum of a run of bytes.
+
+    Attributes:
+        algorithm: ``crc32`` of zip archives, or ``crc32c`` as TensorFlow masks it.
+        value: The recorded checksum.
+        name: What the run is called in messages.
+    """
+
+    algorithm: Literal["crc32", "crc32c"]
+    value: int
+    name: str
+
+
 class File:
     """One regular file, opened when first read and reopened after `close`.
 
@@ -51,9 +65,11 @@ class File:
 
     Attributes:
         owner: What must not be removed while the file is in use: a temporary folder's owner.
+        checksums: Offset and length of a run → the checksum that it must have (see
+            `formats.core.checksums`).
     """
 
-    __slots__ = ("_fd", "_identity", "_lock", "name", "owner", "path", "size")
+    __slots__ = ("_fd", "_identity", "_lock", "checksums", "name", "owner", "path", "size")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open ``path``.
@@ -68,6 +84,7 @@ class File:
         self._identity: tuple[int, ...] | None = None
         self.size = 0
         self.owner: object = None
+        self.checksums: dict[tuple[int, int], Checksum] = {}
         self.fileno()
 
     def fileno(self) -> int:

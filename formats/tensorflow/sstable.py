@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 
 from formats.containers.protobuf.packed import varint
+from formats.core import checksums
 from formats.core.storage import Buffer, Span
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
@@ -19,7 +20,6 @@ FOOTER = 48  # bytes
 TRAILER = 5  # bytes behind each block: compression, masked CRC-32C
 _WINDOW = 1 << 16
 _SNAPPY = 64  # inflated bytes that a compressed one counts as, for the time it takes
-_MASK_DELTA = 0xA282EAD8  # a CRC of bytes that hold CRCs is weak, so stored ones are masked
 
 
 def has_magic(span: Span) -> bool:
@@ -101,8 +101,7 @@ class Table:
         if size <= min(self._limits.max_checked_block_bytes, self._checkable):
             self._checkable -= size
             data = block.read()
-            crc = crc32c(data + bytes([compression]))
-            if (((crc >> 15 | crc << 17) & 0xFFFFFFFF) + _MASK_DELTA) & 0xFFFFFFFF != stored:
+            if checksums.mask(checksums.crc32c(data + bytes([compression]))) != stored:
                 raise CorruptError(
                     "a block fails its checksum",
                     where=self._span.name,
@@ -157,23 +156,3 @@ class Table:
             at += fresh
             yield key, block.sub(base + at, size)
             at += size
-
-
-def _crc_table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return tuple(table)
-
-
-_CRC = _crc_table()
-
-
-def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli); Python has only the other one."""
-    crc, table = 0xFFFFFFFF, _CRC
-    for byte in data:
-        crc = crc >> 8 ^ table[(crc ^ byte) & 255]
-    return crc ^ 0xFFFFFFFF

@@ -2,7 +2,8 @@
 
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/protobuf/tensor_bundle.proto
 and .../core/util/tensor_bundle/tensor_bundle.cc, .../core/util/saved_tensor_slice_util.cc.
-The checksums of the index are checked, those of tensors are not: that would read them.
+The checksums of the index are checked; those of tensors are recorded, to be checked when they are
+read (see `formats.core.checksums`). String tensors have one of another kind, which is not checked.
 """
 
 import re
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from formats.containers.protobuf.messages import Message, decode
+from formats.core import checksums
 from formats.core import tiling as slices
 from formats.core.storage import File, Span
 from formats.core.strings import Strings
@@ -153,8 +155,10 @@ class TensorBundle:
     def _whole(self, entry: Entry, origin: str) -> Tensor | Strings:
         if tensor_proto.base_type(entry.number) != tensor_proto.STRING:
             tensor_proto.dtype_of(entry.number, origin)  # before the shard is opened
+            span = self.span(entry)
+            checksums.record(span, "crc32c", entry.crc, entry.name)
             return tensor_proto.raw(
-                entry.number, entry.shape, self.span(entry), origin=origin, byteorder=self.byteorder
+                entry.number, entry.shape, span, origin=origin, byteorder=self.byteorder
             )
         span = self.span(entry)
         lengths, start = tensor_proto.string_lengths(span, prod(entry.shape), origin)

@@ -26,7 +26,7 @@ from attacks.sstables import (
 )
 
 import converter
-from formats.tensorflow.sstable import crc32c
+from formats.core.checksums import crc32c
 from formats.tensorflow.tensor_bundle import slice_key
 
 RAW = np.arange(12, dtype="f4").tobytes()

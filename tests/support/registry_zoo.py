@@ -28,10 +28,10 @@ from converter.registries.entry import Entry
 from converter.registries.filters import Filters
 from formats import catalog
 from formats.artifact import Artifact
+from formats.core import checksums
 from formats.core.storage import File, Span
 from formats.core.weights import Strided
 from formats.limits import DEFAULT
-from formats.tensorflow import sstable
 from formats.tensorflow.tensor_bundle import TensorBundle
 
 FOLDERS = (
@@ -174,7 +174,7 @@ def _checksums(index: bytes, data: bytes) -> tuple[list[tuple[int, int, int]], i
 
 
 def _masked(data: bytes) -> int:
-    crc = sstable.crc32c(bytes(data))
+    crc = checksums.crc32c(bytes(data))
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 

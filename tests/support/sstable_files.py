@@ -2,7 +2,8 @@
 
 import struct
 
-from formats.tensorflow.sstable import MAGIC, crc32c
+from formats.core.checksums import crc32c
+from formats.tensorflow.sstable import MAGIC
 
 VARINT, I64, LEN, I32 = 0, 1, 2, 5
 

@@ -14,6 +14,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import IO, NamedTuple
 
+from formats.core import checksums
 from formats.core.storage import Span
 from formats.core.weights import CHUNK, split
 from formats.errors import CorruptError, LimitError, StorageError, UnsupportedError
@@ -79,6 +80,7 @@ class Member(NamedTuple):
                     f"stored member {self.name!r} has two sizes, {self.compressed} and {self.size}",
                     where=self.archive.name,
                 )
+            checksums.record(raw, "crc32", self.crc, self.name)
             return raw
         if self.method != DEFLATED:
             raise UnsupportedError(

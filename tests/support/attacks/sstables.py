@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from attacks.protos import num, run, tag, varint
 
-from formats.tensorflow.sstable import crc32c
+from formats.core.checksums import crc32c
 
 MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 FLOAT, STRING, INT64 = 1, 7, 9
