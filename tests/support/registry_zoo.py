@@ -10,7 +10,6 @@ import json
 import random
 import struct
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -60,6 +59,7 @@ class Template:
         opens: What opens it, relative to the copy; "" for the copy itself.
         files: Content by name relative to the root; "" for a file.
         places: Name, offset, length and dtype of each tensor's bytes.
+        checks: Name, offset, length and CRC-32 of each member of an archive that holds weights.
     """
 
     format: str
@@ -67,6 +67,7 @@ class Template:
     opens: str
     files: dict[str, bytes]
     places: tuple[tuple[str, int, int, str], ...]
+    checks: tuple[tuple[str, int, int, int], ...]
 
 
 @lru_cache(maxsize=1)
@@ -104,9 +105,17 @@ def _template(one: Entry) -> Template | None:
             file = data.span.storage.path
             name = "" if root.is_file() else file.relative_to(root).as_posix()
             places.add((name, data.span.offset, data.span.length, tensor.dtype.name))
+    checks = tuple(
+        ("" if root.is_file() else file.path.relative_to(root).as_posix(), *run, known.value)
+        for file in artifact.opened.values()
+        for run, known in file.checksums.items()
+        if known.algorithm == "crc32"
+    )
     artifact.close()
     opens = "" if path == root else path.relative_to(root).as_posix()
-    return Template(one.format, root, opens, files, tuple(sorted(places))) if places else None
+    return (
+        Template(one.format, root, opens, files, tuple(sorted(places)), checks) if places else None
+    )
 
 
 def copied(template: Template, target: Path, rng: np.random.Generator) -> Path:
@@ -120,8 +129,7 @@ def copied(template: Template, target: Path, rng: np.random.Generator) -> Path:
         before = template.files[name]
         if data == before:
             continue
-        if before.startswith(b"PK\x03\x04"):
-            _mend_zip(data, before)
+        _mend_zip(data, [check for file, *check in template.checks if file == name])
         if (index := name.rpartition(".data-")[0] + ".index") in files:
             _mend_bundle(files[index], template.files[index], before, data)
     for name, data in files.items():
@@ -131,16 +139,12 @@ def copied(template: Template, target: Path, rng: np.random.Generator) -> Path:
     return target / template.opens if template.opens else target
 
 
-def _mend_zip(data: bytearray, before: bytes) -> None:
-    """Correct the CRCs of stored members that are others now."""
-    with zipfile.ZipFile(io.BytesIO(before)) as archive:
-        for member in archive.infolist():
-            at = member.header_offset
-            start = at + 30 + sum(struct.unpack("<HH", before[at + 26 : at + 30]))
-            crc = zlib.crc32(data[start : start + member.compress_size])
-            if member.compress_type == zipfile.ZIP_STORED and crc != member.CRC:
-                old, new = struct.pack("<L", member.CRC), struct.pack("<L", crc)
-                data[:] = data.replace(old, new)
+def _mend_zip(data: bytearray, checks: list[list[int]]) -> None:
+    """Correct the CRCs of stored members that are others now, an archive before what holds it."""
+    for offset, length, crc in sorted(checks, key=lambda check: check[1]):
+        new = zlib.crc32(data[offset : offset + length])
+        if crc != new:
+            data[:] = data.replace(struct.pack("<L", crc), struct.pack("<L", new))
 
 
 def _mend_bundle(index: bytearray, was: bytes, before: bytes, data: bytes) -> None:
