@@ -8,6 +8,7 @@ must become of each: the exit code of its conversion.
 import io
 import json
 import random
+import re
 import struct
 import tempfile
 import zlib
@@ -140,19 +141,31 @@ def copied(template: Template, target: Path, rng: np.random.Generator) -> Path:
 
 
 def _mend_zip(data: bytearray, checks: list[list[int]]) -> None:
-    """Correct the CRCs of stored members that are others now, an archive before what holds it."""
-    for offset, length, crc in sorted(checks, key=lambda check: check[1]):
-        new = zlib.crc32(data[offset : offset + length])
-        if crc != new:
-            data[:] = data.replace(struct.pack("<L", crc), struct.pack("<L", new))
+    """Correct the CRCs of stored members that are others now, an archive before what holds it.
+
+    Members of equal content have equal CRCs: the headers of each kind are in the order of members.
+    """
+    for length in sorted({length for _, length, _ in checks}):
+        for old in {crc for _, size, crc in checks if size == length}:
+            offsets = sorted(at for at, size, crc in checks if (size, crc) == (length, old))
+            new = [zlib.crc32(data[at : at + length]) for at in offsets]
+            for magic, before in ((b"PK\3\4", 14), (b"PK\1\2", 16), (b"PK\7\x08", 4)):
+                found = [
+                    m.start() for m in re.finditer(re.escape(struct.pack("<L", old)), data)
+                    if data[m.start() - before :].startswith(magic)
+                ]  # fmt: skip
+                for at, crc in zip(found, new, strict=False):
+                    data[at : at + 4] = struct.pack("<L", crc)
 
 
 def _mend_bundle(index: bytearray, was: bytes, before: bytes, data: bytes) -> None:
     """Correct the checksums that a checkpoint's index has of its tensors, and its own."""
     tensors, size = _checksums(was, before)
-    for crc, offset, length in tensors:
-        new = b"\x35" + struct.pack("<L", _masked(data[offset : offset + length]))
-        index[:] = index.replace(b"\x35" + struct.pack("<L", crc), new)
+    at = 0
+    for crc, offset, length in tensors:  # in the order of the index: equal ones have equal CRCs
+        new = struct.pack("<L", _masked(data[offset : offset + length]))
+        at = index.index(b"\x35" + struct.pack("<L", crc), at) + 5
+        index[at - 4 : at] = new
     index[size + 1 : size + 5] = struct.pack("<L", _masked(index[: size + 1]))
 
 
