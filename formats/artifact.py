@@ -4,6 +4,7 @@ Detection and readers ask the artifact for bytes and names; it opens each thing 
 be cheap: they look at the head, a zip's directory, or a folder's listing.
 """
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -38,7 +39,10 @@ class Artifact:
         except (OSError, ValueError) as e:
             raise SourceError(f"cannot be looked at: {e}", where=path) from e
         # "ckpt" stands for ckpt.index and ckpt.data-00000-of-00001
-        self.is_prefix = not there and self.path.with_name(self.path.name + ".index").is_file()
+        self.is_prefix = False
+        with suppress(OSError, ValueError):  # a name that has no room for the suffix
+            index = self.path.with_name(self.path.name + ".index")
+            self.is_prefix = not there and index.is_file()
         if not there and not self.is_prefix:
             raise SourceError("no such file or folder", where=path)
 

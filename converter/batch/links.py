@@ -95,7 +95,7 @@ class Links:
         self._files = self._nbytes = 0
         self._problems: list[str] = []
         self._folder = folder
-        self._link = _LINKS[kind]
+        self._kind, self._link = kind, _LINKS[kind]
         self._hashed: dict[tuple[int, ...], str] = {}
         _probe(folder, kind)
         self._db = Database(index)
@@ -145,7 +145,7 @@ class Links:
         except OSError:
             return  # one file, or gone
         try:
-            identity, files = _files(here, bundle)
+            identity, files = _files(here, bundle, self._kind)
             self._db.execute(  # what was known of an older output of that name
                 "DELETE FROM bundle_files WHERE name = ?"
                 " AND EXISTS (SELECT 1 FROM bundles_seen WHERE name = ? AND manifest != ?)",
@@ -280,8 +280,10 @@ def check(kind: str | None, *, is_local: bool, target: str) -> None:
         )
 
 
-def _files(here: int, bundle: Path) -> tuple[str, list[Held]]:
-    """Return the identity of an open bundle's manifest, and its large files.
+def _files(here: int, bundle: Path, kind: Kind) -> tuple[str, list[Held]]:
+    """Return the identity of an open bundle's manifest, and its large files that can be links.
+
+    A file that a graph points into is no hard link: onnx refuses external data of several names.
 
     Raises:
         CorruptError: The manifest is damaged.
@@ -293,7 +295,9 @@ def _files(here: int, bundle: Path) -> tuple[str, list[Held]]:
         text = f.read(DEFAULT.max_header_bytes + 1)
     where = bundle / portable.MANIFEST
     manifest: Any = parse(text, where=str(where), limit=DEFAULT.max_header_bytes)
-    found = []
+    found: list[Held] = []
+    if kind == "hardlink" and manifest.get("graph") is not None:
+        return _identity(status), found
     try:
         for resource in manifest["resources"]:
             name, size, digest = resource["name"], resource["size"], resource["digest"]

@@ -291,6 +291,8 @@ def _check_graphs(path: Path, manifest: Mapping[str, Any], opened: list[Artifact
         for other in external if isinstance(external, list) else ():
             if Path(str(other)).as_posix() not in resources:
                 yield f"{name} points to {other}, which is no file of the bundle"
+            elif (path / str(other)).is_symlink() or (path / str(other)).stat().st_nlink > 1:
+                yield f"{name} points to {other}, a link, which onnx refuses to load"
 
 
 def verified_level(manifest: Mapping[str, Any]) -> tuple[str, str]:

@@ -455,6 +455,22 @@ def test_a_batch_stores_identical_weights_once(tmp_path):
     assert passes(tmp_path / "out")
 
 
+def test_a_file_that_a_graph_points_into_is_no_hard_link(tmp_path):
+    """onnx refuses external data that has several names."""
+    for n in range(2):
+        (tmp_path / f"models/m{n}").mkdir(parents=True)
+        shutil.copy(ROOT / "fixtures/verify/image.keras", tmp_path / f"models/m{n}/model.keras")
+    asked = ["models", "-o", "out", "--engine", "inline", "--verify", "weights"]
+    assert batch(*asked, "--link", "hardlink", cwd=tmp_path).returncode == 0
+    found = [tmp_path / f"out/m{n}/model.portable" for n in range(2)]
+    assert [weights(bundle).stat().st_nlink for bundle in found] == [1, 1]
+    assert passes(tmp_path / "out")
+    os.link(weights(found[0]), tmp_path / "other")
+    (checked,) = check_folder(found[0], "weights")
+    assert checked.exit_code == 1
+    assert any("a link, which onnx refuses to load" in problem for problem in checked.problems)
+
+
 def test_a_batch_without_links_is_linked_by_a_later_run(tmp_path):
     for n in range(3):
         (tmp_path / f"models/m{n}").mkdir(parents=True)
