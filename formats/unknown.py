@@ -1,5 +1,7 @@
 """Diagnosis of a file that is no known model, by its first bytes, with advice."""
 
+import zlib
+
 from formats.artifact import Artifact
 from formats.errors import UnknownFormatError
 
@@ -38,6 +40,14 @@ def describe(artifact: Artifact) -> UnknownFormatError:
     )
 
 
+def zlib_head(data: bytes) -> bytes:
+    """Return the first bytes of a zlib stream; empty if it is none."""
+    try:
+        return zlib.decompressobj().decompress(data, 16)
+    except zlib.error:
+        return b""
+
+
 def _guess(artifact: Artifact) -> tuple[str, str]:
     if artifact.is_folder:
         names = artifact.names
@@ -49,6 +59,8 @@ def _guess(artifact: Artifact) -> tuple[str, str]:
     for magic, found, hint in MAGIC:
         if head.startswith(magic):
             return found, hint
+    if head[:1] == b"x" and zlib_head(head).startswith(b"\x80"):
+        return "a compressed pickle, as joblib writes", "Load it with joblib and save its arrays"
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
         what = "an XML document" if text.startswith(b"<?xml") else "an HTML page"

@@ -156,6 +156,7 @@ class Loaded:
         sources: Class → source text, where old torch kept it.
         constants: Tensors that TorchScript code refers to, of an archive inside another.
         framework: Who wrote it, as far as it shows.
+        names: Dotted names that a bare pickle refers to.
     """
 
     value: object
@@ -164,6 +165,7 @@ class Loaded:
     sources: dict[str, str] = field(default_factory=dict)
     constants: tuple[object, ...] = ()
     framework: str | None = "torch"
+    names: tuple[str, ...] = ()
 
 
 def text(value: object) -> str | None:
@@ -526,4 +528,5 @@ def read_bare(span: Span, session: Session, where: str) -> Loaded:
     if vm.position < span.length:
         rest = span.length - vm.position
         session.left_out.append(LeftOut(where, f"{rest} bytes behind the first pickle"))
-    return Loaded(value, "bare pickle", framework="torch" if session.torch else None)
+    framework = "torch" if session.torch else None
+    return Loaded(value, "bare pickle", framework=framework, names=tuple(vm.globals))

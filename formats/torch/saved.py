@@ -6,6 +6,7 @@ from formats.containers.zip.archive import ZipArchive
 from formats.core.bundle import JSON, Bundle, Topology
 from formats.torch.bundle import finish, module_topology
 from formats.torch.containers import Session, find_prefix, is_legacy_tar, is_stream, read_any
+from formats.torch.foreign_pickles import refuse_foreign
 
 # First bytes of a protocol 0 or 1 pickle that begins with a global, a mark or a container.
 TEXT_STARTS = (b"c", b"(", b"}", b"]")
@@ -45,12 +46,14 @@ def read(artifact: Artifact) -> Bundle:
     Raises:
         CorruptError: It is damaged.
         LimitError: It asks for more than the limits grant.
-        UnsupportedError: It needs objects from outside.
+        UnsupportedError: It needs objects from outside, or is a pickle of another library.
     """
     session = Session.begin(artifact.limits, artifact.span.length)
     loaded = read_any(artifact.span, session, artifact.name, artifact.zip)
     tree = session.tree()
     tree.add(loaded.value)
+    if loaded.framework is None and not tree.modules:
+        refuse_foreign(loaded.value, loaded.names, artifact.name, calls=bool(session.calls))
     topology = None
     if tree.modules:
         topology = module_topology(tree.modules)
