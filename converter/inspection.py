@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from converter import safety
 from converter.byte_sizes import readable_size
 from converter.notebook import render_table
 from formats import catalog
@@ -142,7 +143,7 @@ class Inspection:
             *self.leftovers.items(),
             ("topology", self.topology.kind if self.topology else ""),
             *(("left out", f"{x.name}: {x.reason}") for x in self.left_out),
-            *(("finding", f"{x.kind}: {x.subject} in {x.where}") for x in self.findings),
+            *(("finding", safety.describe(x)) for x in self.findings),
         ]
         facts = render_table(self.source or "a bundle", [row for row in rows if row[1]])
         tensors = [(t.name, t.dtype, list(t.shape)) for t in self.tensors]

@@ -1,15 +1,16 @@
 """Read any artifact into a device-neutral bundle of lazy weights."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from time import perf_counter
 
+from converter import safety
 from converter.byte_sizes import readable_size
 from converter.events import Opened, Step
 from converter.options import Options
 from formats import catalog
 from formats.artifact import Artifact
-from formats.core.bundle import Bundle
+from formats.core.bundle import Bundle, SafetyFinding
 from formats.errors import SafetyError
 from formats.limits import DEFAULT, Limits
 
@@ -61,14 +62,25 @@ def read_steps(
     yield Opened(match.format.id, match.evidence, bundle, artifact.opened)
     findings = bundle.metadata.findings
     for finding in findings:
-        yield Step("warning", f"{finding.kind}: {finding.subject} in {finding.where}")
-    if options.strict_safety and findings:
+        yield Step("warning", safety.describe(finding))
+    if options.strict_safety:
+        refuse(findings, artifact.path)
+    return match, bundle
+
+
+def refuse(findings: Sequence[SafetyFinding], where: str | Path) -> None:
+    """Refuse a source that refers to code, or to files outside itself.
+
+    Raises:
+        SafetyError: There are findings.
+    """
+    if findings:
+        count = f"{len(findings)} safety finding{'s' if len(findings) > 1 else ''}"
         raise SafetyError(
-            f"{len(findings)} safety findings, first: {findings[0].subject}",
-            where=artifact.path,
+            f"{count}, first: {safety.describe(findings[0])}",
+            where=where,
             hint="Without strict_safety=True it converts; nothing of it is run",
         )
-    return match, bundle
 
 
 def describe_bundle(bundle: Bundle) -> str:

@@ -4,6 +4,7 @@ Everything heavy is imported inside the commands, so that ``convert --help`` cos
 """
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,6 +94,13 @@ def inspect(
     weights: Annotated[
         bool, typer.Option("--weights", help="List every tensor; by default long lists are cut.")
     ] = False,
+    strict_safety: Annotated[
+        bool, typer.Option("--strict-safety", help="Fail (exit 5) if there are safety findings.")
+    ] = False,
+    sarif: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the safety findings as SARIF, for code scanning."),
+    ] = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -100,8 +108,14 @@ def inspect(
     del verbose
     from converter.api import inspect as describe
     from converter.cli import render
+    from converter.reading import refuse
 
-    render.inspection(describe(source, format=from_format), as_json=json, every=weights)
+    found = describe(source, format=from_format)
+    render.inspection(found, as_json=json, every=weights)
+    if sarif is not None:
+        render.write_sarif(sarif, source, found.findings)
+    if strict_safety:
+        refuse(found.findings, source)
 
 
 app.command()(verify)

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from converter import safety as safety_findings
 from converter.cli.app import run
 from converter.cli.terminal import say
 from formats.errors import ConvertError, SafetyError, UnknownFormatError
@@ -76,7 +77,7 @@ def _examine(file: Path) -> None:
             raise
         return
     if findings:
-        shown = [f"{f.kind} {f.subject}" for f in findings]
+        shown = [safety_findings.describe(f) for f in findings]
         rest = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
         raise SafetyError(
             f"names {', '.join(shown[:3])}{rest}", where=file,

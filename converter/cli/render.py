@@ -3,16 +3,19 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from converter import safety
 from converter.byte_sizes import readable_size
 from converter.cli.terminal import say
+from formats.errors import StorageError
 
 if TYPE_CHECKING:  # keeps `inspect` and `formats` fast
     from converter.inspection import Inspection, TensorInfo
     from converter.tensor_diff import TensorDiff
     from formats.catalog import Format
-    from formats.core.bundle import TensorSpec
+    from formats.core.bundle import SafetyFinding, TensorSpec
 
 LINES = 60  # tensors listed before `--weights` is needed
 LEVELS = 30  # levels of the tree; the rest of a deeper name is printed on one line
@@ -56,8 +59,21 @@ def inspection(found: "Inspection", *, as_json: bool, every: bool) -> None:
     _section("objects of unknown classes", [f"{p}: {c}" for p, c in found.opaque.items()])
     _section("left out", [f"{x.name}: {x.reason}" for x in found.left_out])
     _section("changed", [f"{n.name}: {n.count}, {n.detail}" for n in found.normalisations])
-    findings = [f"{f.kind}: {f.subject} in {f.where}" for f in found.findings]
+    findings = [safety.describe(f) for f in found.findings]
     _section("safety findings (nothing was run)", findings)
+
+
+def write_sarif(path: Path, source: str, findings: "Sequence[SafetyFinding]") -> None:
+    """Write safety findings as a SARIF log.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    text = json.dumps(safety.as_sarif([(source, findings)]), indent=2)
+    try:
+        path.write_text(text + "\n", "utf-8")
+    except OSError as e:
+        raise StorageError.writing(path, e) from e
 
 
 def differences(found: "Sequence[TensorDiff]", *, as_json: bool) -> bool:

@@ -57,6 +57,7 @@ from formats.core.bundle import Bundle, SafetyFinding, TensorSpec
 from formats.errors import CorruptError, DependencyError, UsageError
 
 ANY_NUMBER = 1 << 31
+REFERENCE = "pickle-reference"  # a finding that runs nothing
 DAMAGE = ("DataLossError", "BadZipFile", "Bad CRC-32")  # in words of frameworks
 
 
@@ -220,7 +221,9 @@ def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> Grap
         return GraphReport("not run", f"graphs of kind {kind} are not run yet")
     # What Keras looks up by name, it finds in trusted modules or nowhere.
     findings = [
-        f for f in bundle.metadata.findings if f.kind != "custom-object" or not options.trust
+        f
+        for f in bundle.metadata.findings
+        if f.kind != REFERENCE and (f.kind != "custom-object" or not options.trust)
     ]
     if findings:
         found = describe_findings(findings)

@@ -46,6 +46,9 @@ def finish(
     """
     made = Maker(tree).make()
     called = [SafetyFinding("pickle-callable", c.name, c.where) for c in session.calls.values()]
+    called += [
+        SafetyFinding("pickle-reference", c.name, c.where) for c in session.references.values()
+    ]
     left_out = [*tree.left_out, *session.left_out]
     if tree.unnamed:
         left_out.append(LeftOut("…", f"{tree.unnamed} more that are not listed"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from formats.containers.pickle.constructors import CORE
 from formats.containers.pickle.decoder import Budget, Call, Constructor, Persistent, Unpickler
+from formats.containers.pickle.globals import is_dangerous
 from formats.containers.pickle.values import Global, Record
 from formats.containers.tar import is_tar, tar_members
 from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
@@ -40,6 +41,7 @@ class Session:
     limits: Limits
     budget: Budget
     calls: dict[tuple[str, str], Call] = field(default_factory=dict)
+    references: dict[tuple[str, str], Call] = field(default_factory=dict)  # and no calls
     left_out: list[LeftOut] = field(default_factory=list)
     nesting: int = 0
     archives: int = 0  # zip archives opened
@@ -112,6 +114,9 @@ class Session:
             self.torch = self.torch or any(n.startswith("torch.") for n in vm.globals)
             for call in vm.calls.values():
                 self.calls.setdefault((call.name, call.where), call)
+            for name in vm.globals:
+                if name not in vm.calls and name not in vm.constructors and is_dangerous(name):
+                    self.references.setdefault((name, vm.where), Call(name, vm.where))
 
     def open(self, data: bytes | Span, where: str) -> Value | None:
         """Return what a torch file inside a byte string holds, or None where it is none."""

@@ -89,6 +89,14 @@ def is_suspicious(name: str, *, new: bool) -> bool:
     return not new and not is_class_name(last)
 
 
+def is_dangerous(name: str) -> bool:
+    """Return whether a function that a pickle only refers to is one for running code."""
+    root = name.partition(".")[0]
+    is_known = root in sys.stdlib_module_names or root in DANGEROUS_ROOTS
+    is_function = not is_class_name(name.rpartition(".")[2])
+    return is_known and root != "__main__" and is_function and is_suspicious(name, new=False)
+
+
 def is_class_name(last: str) -> bool:
     """Return whether the last part of a dotted name is written like a class."""
     bare = last.lstrip("_")
