@@ -27,7 +27,7 @@ from converter.executors.engine import Settings
 from converter.jobs.job import GOOD, Job, Outcome
 from converter.registries.catalog import scheme_of
 from converter.write.catalog import check_options
-from formats.errors import StorageError, UsageError
+from formats.errors import StorageError, UnsupportedError, UsageError
 
 INTERRUPTED = 130
 POLL_SECONDS = 0.1, 1.0  # between two looks at what others do: at first, and at most
@@ -90,6 +90,8 @@ class Summary:
         failed_before: How many had failed before and were not tried again.
         elsewhere: How many another driver did meanwhile.
         left: How many of the plan nobody has done: it was stopped, or they are for a later run.
+        unread: How many entries of registries are not read.
+        entries: How many entries there are, these included.
         seconds: How long it all took.
         linked: What was stored once; None where that was not asked for.
     """
@@ -100,6 +102,8 @@ class Summary:
     failed_before: int = 0
     elsewhere: int = 0
     left: int = 0
+    unread: int = 0
+    entries: int = 0
     seconds: float = 0.0
     linked: Linked | None = None
 
@@ -199,6 +203,10 @@ def _run(
             summary.done_before, summary.failed_before = len(plan.done), len(plan.failed)
             summary.left = len(plan.todo) + plan.later
             summary.exit_code = max((row.exit_code for row in plan.failed), default=0)
+            if plan.is_refused or (request.fail_on_skipped and plan.unread):
+                summary.exit_code = max(summary.exit_code, UnsupportedError.exit_code)
+            summary.unread = len(plan.unread)
+            summary.entries = sum(plan.formats.values()) + len(plan.unread)
             yield Planned(plan)
             with scratch() as folder, links.opened(request, path) as linked:
                 if linked is not None:

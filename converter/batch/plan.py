@@ -34,6 +34,9 @@ class Plan:
         failed: What failed before, has not changed, and is not tried again unasked.
         later: How many are left for another run, by ``--limit``.
         skipped: What is no artifact.
+        unread: Entries of registries that are not read, by name: models of other libraries, and
+            what was named by itself and is no artifact.
+        is_refused: Whether something that was named by itself is not read.
         harmed: What was done before and is not as it was left: names of outputs, with the reason.
         formats: How many of each format, of all artifacts.
         nbytes: Size of what is to be converted, as far as registries say.
@@ -46,6 +49,8 @@ class Plan:
     failed: list[Row] = field(default_factory=list)
     later: int = 0
     skipped: list[Skipped] = field(default_factory=list)
+    unread: dict[str, Skipped] = field(default_factory=dict)
+    is_refused: bool = False
     harmed: dict[str, str] = field(default_factory=dict)
     formats: Counter[str] = field(default_factory=Counter)
     nbytes: int = 0
@@ -122,6 +127,7 @@ def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
     for reference in request.registries:
         outputs.check(reference)
         registry = open_registry(reference, filters)
+        before, skipped = len(found), len(plan.skipped)
         for one in registry.find():
             reason = outputs.reason(one.source)
             if reason is not None:
@@ -131,6 +137,11 @@ def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
             elif one.source not in found:
                 name = f"{registry.label}/{one.name}" if several and registry.label else one.name
                 found[one.source] = replace(one, name=name)
+        new = plan.skipped[skipped:]
+        plan.unread |= {one.name: one for one in new if one.name}
+        if len(found) == before and len(new) == 1 and several:
+            plan.unread[new[0].name or new[0].source] = new[0]
+            plan.is_refused = True
     if not found:
         raise SourceError("no artifact found", where=", ".join(request.registries))
     return list(found.values())

@@ -8,8 +8,10 @@ from converter.batch.leases import Row
 from converter.batch.ledger import Ledger
 from converter.batch.plan import Plan
 from converter.jobs.job import Job, new_record
-from converter.jobs.record import Record
+from converter.jobs.record import Record, RecordedError
+from converter.registries.entry import Skipped
 
+SKIPPED = "skipped"  # an entry of a registry that is not read
 PENDING = "pending"  # no driver has begun it, or no driver recorded its end
 
 
@@ -43,11 +45,19 @@ def records(plan: Plan, ledger: Path) -> Iterator[Record]:
     while name is not None:
         yield pending(todo[name])
         name = next(waiting, None)
+    for name, skipped in sorted(plan.unread.items()):
+        yield unread(name, skipped)
 
 
 def pending(job: Job) -> Record:
     """Return the record of a job that has not begun."""
     return replace(new_record(job), status=PENDING, exit_code=None)
+
+
+def unread(name: str, skipped: Skipped) -> Record:
+    """Return the record of an entry of a registry that is not read."""
+    error = RecordedError("UnsupportedError", skipped.reason)
+    return Record(skipped.source, name, status=SKIPPED, exit_code=None, error=error)
 
 
 def _is_of(row: Row, job: Job) -> bool:

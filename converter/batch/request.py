@@ -28,6 +28,8 @@ class Request:
         limit: How many artifacts at most; None for all.
         retry_failed: Do again what failed, though nothing has changed.
         fail_fast: Stop at the first failure.
+        fail_on_skipped: End with exit code 4 if an entry of a registry holds a model that is not
+            read, of another library for one.
         link: How files that another output has already are stored once: ``reflink``, ``hardlink``;
             None where each output has its own.
     """
@@ -47,4 +49,5 @@ class Request:
     limit: int | None = None
     retry_failed: bool = False
     fail_fast: bool = False
+    fail_on_skipped: bool = False
     link: str | None = None

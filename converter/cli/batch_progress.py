@@ -113,9 +113,14 @@ class _Lines:
         text = f"{len(plan.todo)} to convert, {readable_size(plan.nbytes)}"
         text += f"; {len(plan.done)} done already" if plan.done else ""
         text += f"; {len(plan.failed)} failed before (--retry-failed)" if plan.failed else ""
-        text += f"; {len(plan.skipped)} no artifacts" if plan.skipped else ""
+        others = len(plan.skipped) - len(plan.unread)
+        text += f"; {others} no artifacts" if others else ""
         say(f"planned     {text}", sys.stderr)
         say(f"            {formats}", sys.stderr)
+        for name, one in islice(sorted(plan.unread.items()), HARMED):
+            say(f"not read    {name}: {one.reason}", sys.stderr)
+        if len(plan.unread) > HARMED:
+            say(f"not read    and {len(plan.unread) - HARMED} more", sys.stderr)
         for name, why in islice(plan.harmed.items(), HARMED):
             say(f"again       {name}: {why}", sys.stderr)
         if len(plan.harmed) > HARMED:
@@ -148,6 +153,7 @@ class _Lines:
         text += f"; {summary.failed_before} failed before" if summary.failed_before else ""
         text += f"; {summary.elsewhere} by another driver" if summary.elsewhere else ""
         text += f"; {summary.left} left to do" if summary.left else ""
+        text += f"; {summary.unread} of {summary.entries} not read" if summary.unread else ""
         if summary.exit_code == INTERRUPTED:
             say(f"interrupted {text}; run it again to go on", sys.stderr)
         else:
@@ -225,6 +231,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "done": len(plan.done),
         "failed": len(plan.failed),
         "harmed": plan.harmed,
+        "unread": {name: one.reason for name, one in sorted(plan.unread.items())},
         "skipped": dict(Counter(s.reason for s in plan.skipped)),
         "formats": dict(plan.formats),
         "bytes": plan.nbytes,
@@ -239,6 +246,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "failed_before": summary.failed_before,
         "elsewhere": summary.elsewhere,
         "left": summary.left,
+        "unread": summary.unread,
         "seconds": round(summary.seconds, 3),
         **({} if summary.linked is None else {"linked": summary.linked._asdict()}),
     }

@@ -40,10 +40,12 @@ class Skipped:
     Attributes:
         source: As an entry's.
         reason: In a few words that many have in common: ``no model``, ``a second copy of …``.
+        name: Name of an entry of the registry that holds a model; "" for anything else.
     """
 
     source: str
     reason: str
+    name: str = ""
 
 
 Found: TypeAlias = "Entry | Skipped"

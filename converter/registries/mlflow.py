@@ -97,7 +97,7 @@ class Models:
         if PROMPT in version.tags or not version.source:
             return Skipped(source, "no model: a prompt")
         if version.status != "READY":
-            return Skipped(source, f"its status is {version.status}")
+            return Skipped(source, f"its status is {version.status}", name)
         entry = Entry(source, name, None, _token(version))
         try:
             with told(source):
@@ -111,7 +111,7 @@ class Models:
         self._failures = 0
         flavors = ", ".join(mlmodel.flavors(document)) or "python_function"
         if not mlmodel.candidates(document):
-            return Skipped(source, f"an MLflow model of flavor {flavors}")
+            return Skipped(source, f"an MLflow model of flavor {flavors}", name)
         size = document.get("model_size_bytes")
         return replace(
             entry,

@@ -10,9 +10,17 @@ from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
+from converter import safety
 from converter.jobs.record import Record
 from converter.reports.json_lines import strict
-from converter.reports.outcomes import failure, made_by, outcome, worst_difference
+from converter.reports.outcomes import (
+    failure,
+    has_equal_weights,
+    made_by,
+    outcome,
+    worst_difference,
+)
+from formats.core.bundle import SafetyFinding
 
 BLOCK = 128  # artifacts whose details are packed together
 LONGEST_WORD = 200  # characters of a format, a version, a device, an unsupported feature
@@ -23,7 +31,7 @@ MOST = 100  # entries of a list in the details; reports as JSON lines have all o
 # Columns of a row, in order; `page/data.js` maps them back to these names.
 COLUMNS = (
     "name", "outcome", "failure", "format", "made", "devices", "verified", "bytes", "seconds",
-    "error", "gaps", "message", "weights",
+    "error", "gaps", "message", "weights", "equal",
 )  # fmt: skip
 INTERNED = ("outcome", "failure", "format", "made", "verified", "devices", "gaps")
 # Steps that the details show elsewhere.
@@ -58,6 +66,7 @@ def row(record: Record, words: Words) -> list[Any]:
         [words.of(one.what) for one in record.unsupported],
         _short(message.removeprefix(f"{record.source}: "), SHOWN_ERROR),
         (record.weights_digest or "")[:16],
+        int(has_equal_weights(record)),
     ]
 
 
@@ -75,7 +84,7 @@ def details(record: Record) -> dict[str, Any]:
     }  # fmt: skip
     kept["steps"] = [step for step in facts["steps"] if step["name"] not in SHOWN_ELSEWHERE]
     # Findings are also reported as warnings while a conversion runs.
-    known = {f"{one['kind']}: {one['subject']} in {one['where']}" for one in record.findings}
+    known = {safety.describe(SafetyFinding(**one)) for one in record.findings}
     kept["warnings"] = [text for text in record.warnings if text not in known]
     found = record.verification
     kept["verification"] = {

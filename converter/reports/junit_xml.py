@@ -1,7 +1,8 @@
 """Records as JUnit XML, for the test reports of Jenkins, GitLab and GitHub Actions.
 
 A suite is a format, a test an artifact. A failure is the artifact's fault, an error the machine's
-or ours; artifacts that were not begun are skipped. The evidence is each test's output.
+or ours; artifacts that were not begun, and entries that are not read, are
+skipped. The evidence is each test's output.
 
 Spec: https://github.com/jenkinsci/xunit-plugin (src/main/resources/org/jenkinsci/plugins/xunit/
 types/model/xsd/junit-10.xsd), whose order of elements is kept.
@@ -120,7 +121,8 @@ def _kind(record: Record) -> str | None:
 
 def _fault(kind: str, record: Record) -> Iterator[str]:
     if kind == "skipped":
-        yield _tag("skipped", {"message": "not begun"}, empty=True)
+        message = "not begun" if record.error is None else record.error.message
+        yield _tag("skipped", {"message": message[:1000]}, empty=True)
         return
     error = record.error or RecordedError("", record.status)
     first = error.message.partition("\n")[0]

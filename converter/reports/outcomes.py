@@ -39,6 +39,12 @@ def is_converted(record: Record) -> bool:
     return record.status in GOOD
 
 
+def has_equal_weights(record: Record) -> bool:
+    """Return whether tensors were compared with the source's, and all were equal."""
+    weights = record.verification.weights or {}
+    return is_converted(record) and bool(weights.get("tensors"))
+
+
 def failure(record: Record) -> str:
     """Return the class of a failure; "" where there is none."""
     code = record.exit_code

@@ -53,4 +53,4 @@ function updateFacets() {
 
 // Of an outcome: its colour.
 const kindOf = (outcome) =>
-  ({ converted: "good", "with gaps": "gap", pending: "wait" })[outcome] ?? "bad";
+  ({ converted: "good", "with gaps": "gap", pending: "wait", skipped: "wait" })[outcome] ?? "bad";

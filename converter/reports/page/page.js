@@ -17,7 +17,7 @@ function buildVerdict() {
   const legend = el("ul", { class: "legend" }, parts.map(([outcome, n]) => el("li", {},
     button({ onclick: () => toggle("outcome", outcome) }, el("span", { class: `mark-${kindOf(outcome)}` }, MARKS[kindOf(outcome)]), el("b", {}, count(n)), ` ${outcome}`))));
   const compared = artifacts.filter((a) => a.verified === "cpu" || a.verified === "device").length;
-  const equal = artifacts.filter((a) => a.verified !== "none").length;
+  const equal = artifacts.filter((a) => a.equal).length;
   const size = artifacts.reduce((sum, a) => sum + (a.bytes ?? 0), 0);
   const work = artifacts.reduce((sum, a) => sum + a.seconds, 0);
   const tiles = [
