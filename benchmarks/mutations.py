@@ -356,19 +356,16 @@ def measure(
     """Plant each fault in a model, and verify it."""
     out = folder / f"{model}.onnx"
     converter.convert(source, to="onnx", out=out, verify="none")
-    bundle, sound = converter.read(source), onnx.load(out)
+    bundle = converter.read(source)
     first = verify_graph(source, bundle, out)
     if first.status != "passed":
         return [], [f"{model}: {first.status}: {first.reason}"]
     compare = Effects(out, folder / f"{model}-effects")
     found = []
     for name, plant in faults.items():
-        copy = onnx.ModelProto()
-        copy.CopyFrom(sound)
-        if not plant(copy.graph):
-            continue
         path = folder / "faulty.onnx"
-        onnx.save(copy, path)
+        if not plant_fault(out, plant, path):
+            continue
         effect = compare.effect(path)
         if not effect:
             continue
@@ -379,6 +376,15 @@ def measure(
             said, caught = str(e), True
         found.append(Result(model, name, effect, caught, said))
     return found, []
+
+
+def plant_fault(sound: Path, plant: Callable[[Graph], bool], path: Path) -> bool:
+    """Write a copy of a graph with a fault; return whether the fault applies to it."""
+    model = onnx.load(sound)
+    if not plant(model.graph):
+        return False
+    onnx.save(model, path)
+    return True
 
 
 class Effects:
