@@ -11,17 +11,23 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from converter.byte_sizes import readable_size
 from formats.errors import DependencyError
 
-QUESTION, ANSWER = "question.json", "answer.json"
+QUESTION, ANSWER, DONE = "question.json", "answer.json", "done"
+SERVE = "serve"  # how `parent_watchdog` is told so
+# Scripts that answer several questions in one process: importing a framework takes seconds.
+SERVED = frozenset(("run_keras.py", "run_tensorflow.py", "run_torch.py"))
+_LOCAL = threading.local()  # of each thread the children that serve it
 LOG = "log.txt"
 PYTHON_VARIABLE = "CONVERT_TENSORFLOW_PYTHON"  # another Python, which has TensorFlow or Keras
 TORCH_PYTHON_VARIABLE = "CONVERT_TORCH_PYTHON"  # another Python, which has torch
@@ -79,9 +85,14 @@ def ask(
         DependencyError: It died, hung, took too much memory, or gave no answer.
     """
     (folder / QUESTION).write_text(json.dumps(question))
-    with suppress(FileNotFoundError):
-        (folder / ANSWER).unlink()
-    run([python, str(script), str(folder)], folder, what, allowance, environment or {})
+    for name in (ANSWER, DONE):
+        with suppress(FileNotFoundError):
+            (folder / name).unlink()
+    servers = getattr(_LOCAL, "servers", None)
+    if servers is None or script.name not in SERVED:
+        run([python, str(script), str(folder)], folder, what, allowance, environment or {})
+    else:
+        servers.ask(python, script, folder, what, allowance, environment or {})
     try:
         size = (folder / ANSWER).stat().st_size
         if size > MAX_ANSWER_BYTES:
@@ -92,6 +103,77 @@ def ask(
     if not isinstance(answer, dict):
         raise DependencyError(f"the child running {what} answered {answer!r:.60}")
     return answer
+
+
+@contextmanager
+def serving() -> Iterator[None]:
+    """Start each framework once for all questions inside the block, instead of once for each.
+
+    Blocks may be nested: the outermost one holds the processes.
+    """
+    if getattr(_LOCAL, "servers", None) is not None:
+        yield
+        return
+    _LOCAL.servers = _Servers()
+    try:
+        yield
+    finally:
+        _LOCAL.servers.close()
+        _LOCAL.servers = None
+
+
+class _Servers:
+    """Children that answer several questions, by what they were started with."""
+
+    def __init__(self) -> None:
+        self._children: dict[tuple[object, ...], subprocess.Popen[bytes]] = {}
+        self._home = tempfile.TemporaryDirectory(prefix="convert-child-")
+
+    def ask(
+        self,
+        python: str,
+        script: Path,
+        folder: Path,
+        what: str,
+        allowance: Allowance,
+        environment: Mapping[str, str | None],
+    ) -> None:
+        """Have a child answer the question in a folder.
+
+        Raises:
+            DependencyError: It cannot be started, died, hung, or took too much memory.
+        """
+        limit = allowance.memory_bytes or _free_bytes()
+        key = (python, script, *sorted(environment.items(), key=str))
+        child = self._children.get(key)
+        if child is None or child.poll() is not None:
+            command = [python, SERVE, str(script)]
+            home = Path(self._home.name)
+            with (home / LOG).open("wb") as log:
+                child = self._children[key] = _start(command, home, environment, log)
+        done, is_healthy = folder / DONE, False
+        try:
+            if child.stdin is not None:
+                child.stdin.write(f"{folder.absolute()}\n".encode())
+                child.stdin.flush()
+            _wait(child, what, allowance.seconds, limit, done.exists)
+            is_healthy = done.exists()
+        except BrokenPipeError:
+            child.wait()
+        finally:
+            if not is_healthy:
+                _kill(child)
+        if not is_healthy:
+            _check_end(child, what, folder if _last(folder) else Path(self._home.name))
+
+    def close(self) -> None:
+        """End all children."""
+        for child in self._children.values():
+            _kill(child)
+            if child.stdin is not None:
+                with suppress(BrokenPipeError):
+                    child.stdin.close()
+        self._home.cleanup()
 
 
 def run(
@@ -115,25 +197,37 @@ def run(
     """
     limit = allowance.memory_bytes or _free_bytes()
     with (folder / LOG).open("wb") as log:
-        try:
-            child = subprocess.Popen(  # noqa: S603 - our own script
-                [command[0], str(LEASH), *command[1:]],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=folder,
-                # Temporary files that a framework leaves are removed with the folder.
-                env={**_variables(environment), "TMPDIR": str(folder.absolute())},
-                start_new_session=True,
-            )
-        except OSError as e:
-            raise DependencyError(f"cannot be run: {e.strerror}", where=command[0]) from e
+        child = _start(command, folder, environment, log)
         try:
             _wait(child, what, allowance.seconds, limit)
         finally:
             _kill(child)
             if child.stdin is not None:
                 child.stdin.close()
+    _check_end(child, what, folder)
+
+
+def _start(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str | None], log: IO[bytes]
+) -> "subprocess.Popen[bytes]":
+    """Start a script that ends with us."""
+    try:
+        return subprocess.Popen(  # noqa: S603 - our own script
+            [command[0], str(LEASH), *command[1:]],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            # Temporary files that a framework leaves are removed with the folder.
+            env={**_variables(environment), "TMPDIR": str(folder.absolute())},
+            start_new_session=True,
+        )
+    except OSError as e:
+        raise DependencyError(f"cannot be run: {e.strerror}", where=command[0]) from e
+
+
+def _check_end(child: "subprocess.Popen[bytes]", what: str, folder: Path) -> None:
+    """Raise DependencyError if a child did not end well."""
     code = child.returncode
     if code < 0:
         name = signal.Signals(-code).name if -code in _SIGNALS else f"signal {-code}"
@@ -152,9 +246,16 @@ def _variables(given: Mapping[str, str | None]) -> dict[str, str]:
 _SIGNALS = frozenset(int(s) for s in signal.Signals)
 
 
-def _wait(child: "subprocess.Popen[bytes]", what: str, seconds: float, limit: int | None) -> None:
+def _wait(
+    child: "subprocess.Popen[bytes]",
+    what: str,
+    seconds: float,
+    limit: int | None,
+    is_done: Callable[[], bool] = lambda: False,
+) -> None:
+    """Return when a child has ended, or is done with a question."""
     end = time.monotonic() + seconds
-    while True:
+    while not is_done():
         with suppress(subprocess.TimeoutExpired):
             child.wait(POLL_SECONDS)
             return

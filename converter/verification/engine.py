@@ -87,7 +87,8 @@ class Pair:
         allowance: Limits of each child process.
         notes: Remarks on both runs for the report.
         mismatch: Returns why the inputs differ from the source's, given its run, or "".
-        locate: Compares layers in the case of an index, given the prepared inputs; None if
+        locate: Compares layers in the case of an index, given the prepared inputs, and whether
+            outputs differ, which a layer must explain; None if
             layers cannot be compared.
         has_more_outputs: Whether the source may return more outputs than it declares.
         noise_graph: Returns an ONNX file of what both compute, to measure its noise with, and its
@@ -110,7 +111,7 @@ class Pair:
     allowance: Allowance = field(default_factory=Allowance)
     notes: Callable[[SourceRun, SourceRun], Sequence[str]] = lambda there, _: there.notes
     mismatch: Callable[[SourceRun], str] = lambda _: ""
-    locate: Callable[[PreparedInputs, PreparedInputs, int], LayerComparison] | None = None
+    locate: Callable[[PreparedInputs, PreparedInputs, int, bool], LayerComparison] | None = None
     has_more_outputs: bool = False
     noise_graph: Callable[[Path], tuple[Path, OnnxInterface] | None] = lambda _: None
     noise_scale: float = 1.0
@@ -334,7 +335,7 @@ def _compare_in(
     case = _case_to_look_into(report, there.chosen)
     if case is None or pair.locate is None:
         return report
-    return _with_layers(report, pair.locate(theirs, ours, case))
+    return _with_layers(report, pair.locate(theirs, ours, case, report.status == "failed"))
 
 
 def _compare_outputs(

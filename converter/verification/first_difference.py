@@ -23,6 +23,8 @@ from converter.verification.runners import PreparedInputs, RunSkipped, load_outp
 from converter.verification.sources.keras import Source
 from formats.errors import DependencyError
 
+MARGIN = 16.0  # times the noise of a layer, where its output does not show a difference
+
 
 @dataclass(frozen=True, slots=True)
 class LayerComparison:
@@ -48,6 +50,8 @@ def find_first_difference(
     case: int,
     tolerance: Tolerance,
     allowance: Allowance,
+    *,
+    is_different: bool,
 ) -> LayerComparison:
     """Return the first layer whose output differs in a case.
 
@@ -60,6 +64,9 @@ def find_first_difference(
         case: Index of the case to run.
         tolerance: Tolerance of the comparison.
         allowance: Limits of each child process.
+        is_different: Whether outputs differ, so that a layer is looked for that explains it. Else
+            layers are compared because the outputs say little, and with more margin: the noise of
+            so many values is measured in a few runs only.
 
     Raises:
         DependencyError: A child died, hung, or took too much memory.
@@ -89,7 +96,8 @@ def find_first_difference(
         moved = Array(found.data.transpose(axes), found.dtype)
         evidence = None
         if noise is not None:
-            evidence = noise.evidence(case, numbers[trace.value]).transposed(axes)
+            known = noise.evidence(case, numbers[trace.value]).transposed(axes)
+            evidence = known.scaled(1.0 if is_different else MARGIN)
         measures = [
             compare(
                 trace.layer, Array(np.load(path), dtype), moved, tolerance.general(),

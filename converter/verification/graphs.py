@@ -138,13 +138,16 @@ def _pair(
         precision = coarsest_dtype({precision, ROUNDED})
     bounds = tolerance(options, precision, names)
 
-    def locate(theirs: PreparedInputs, ours: PreparedInputs, case: int) -> LayerComparison:
+    def locate(
+        theirs: PreparedInputs, ours: PreparedInputs, case: int, is_different: bool
+    ) -> LayerComparison:
         del ours  # the file is run once more, for values of its graph
         if graph is None:
             return LayerComparison()
         return find_first_difference(
-            source, graph, model_onnx, file, theirs, case, bounds, allowance(options)
-        )
+            source, graph, model_onnx, file, theirs, case, bounds, allowance(options),
+            is_different=is_different,
+        )  # fmt: skip
 
     hints = source.hints()
     plan = plan_inputs(

@@ -82,7 +82,7 @@ def verify_keras(
         allowance=allowance(options),
         notes=lambda there, here: [*notes_on_keras(bundle, there), *here.notes],
         noise_graph=lambda folder: write_noise_graph(lower_quietly(bundle), bundle, folder),
-        locate=lambda theirs, ours, case: _first_difference(
+        locate=lambda theirs, ours, case, _: _first_difference(
             model, (before, theirs), (after, ours), case, bounds.general()
         ),
     )

@@ -94,10 +94,11 @@ def measure_noise(
     """
     weights = _weights(file)
     nbytes = sum(4 * prod(shape) for _, _, shape, _, _ in weights)
-    runs = next((runs for limit, runs in RUNS if nbytes <= limit), LEAST_RUNS)
     names = {spec.name for spec in file.outputs}
     outputs = {name: dtype for name, dtype in values.items() if name in names}
     more = {name: dtype for name, dtype in values.items() if name not in names}
+    runs = next((runs for limit, runs in RUNS if nbytes <= limit), LEAST_RUNS)
+    runs = LEAST_RUNS if more else runs  # values inside are many, and large
     question = {
         **describe_sessions(model, prepared, cases, outputs, more, SPREAD_PREFIX),
         "weights": weights,

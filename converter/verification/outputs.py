@@ -6,6 +6,7 @@ The format of the output determines what is run, and in which runtime.
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
+from converter.child.process import serving
 from converter.events import Compared, Step
 from converter.options import Options
 from converter.verification.report import GraphReport
@@ -46,6 +47,20 @@ def compare_output(
     found = None if weights is None else Weights(weights.tensors, weights.nbytes)
     if options.verify == "none":
         return Verification(found)
+    with serving():
+        return (yield from _compare(source, bundle, plan, written, found, format, options))
+
+
+def _compare(
+    source: Path,
+    bundle: Bundle,
+    plan: Plan,
+    written: Path,
+    found: Weights | None,
+    format: str,
+    options: Options,
+) -> Generator[Compared | Step, None, Verification]:
+    """Compare weights inside graphs, then all graphs."""
     files = plan.graph_files()
     if found is None and files and options.precision is None:
         found = _compare_initializers(bundle, files, options)

@@ -17,6 +17,8 @@ GPU, OTHER, CPU = "CUDAExecutionProvider:0", "CUDAExecutionProvider:1", "CPUExec
 TEXT = """#!{python}
 import sys
 sys.path[:0] = [{tests!r}, {root!r}]
+from stand_in_server import serve
+serve()
 from device_stand_in import main
 main({converted!r}, {source!r}, {model!r})
 """

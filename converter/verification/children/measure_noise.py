@@ -3,9 +3,9 @@
 It imports only its siblings in this folder, and nothing of the project imports it. The graph is run
 again and again in onnxruntime while nothing changes that matters: without optimisation, with one
 thread, and with inputs and weights moved at random by up to two units in the last place, the error
-of a good approximation of exp or tanh. The weights
-are replaced in memory; a perturbed weight acts like the rounding of the products that it takes part
-in, so the spread of the results is what rounding does to this graph on these inputs.
+of a good approximation of exp or tanh. The weights are replaced in memory; a perturbed weight acts
+like the rounding of the products that it takes part in, so the spread of the results is what
+rounding does to this graph on these inputs.
 
 ``question.json`` has the fields of `run_onnxruntime`, and:
 
@@ -151,11 +151,19 @@ def load_weights(rows: list[Any]) -> Iterator[tuple[str, Array]]:
 
 
 def perturb(rng: "np.random.Generator", array: Array, size: float, kind: str = "") -> Array:
-    """Return floating point numbers moved at random, by at most so many units of their dtype."""
+    """Return floating point numbers moved at random, by at most so many units of their dtype.
+
+    Along its first and its last axis a kernel is moved as a whole, too: a factor of a channel, as
+    a normalisation has, is rounded once for all that it multiplies.
+    """
     if not size or array.dtype.kind != "f":
         return array
     unit = 2.0**-7 if kind == BFLOAT16 else float(np.finfo(array.dtype).eps)  # it is in float32
-    moved = array * (1 + size * unit * (2 * rng.random(array.shape) - 1))
+    moves: Any = 2 * rng.random(array.shape) - 1
+    for axis in {0, array.ndim - 1} if array.ndim > 1 else ():
+        channels = [n if i == axis else 1 for i, n in enumerate(array.shape)]
+        moves = moves + 2 * rng.random(channels) - 1
+    moved = array * (1 + size * unit * moves)
     return np.asarray(moved.astype(array.dtype))
 
 

@@ -21,6 +21,7 @@ from formats.errors import DependencyError, UsageError
 
 pytest.importorskip("onnxruntime")
 
+SUPPORT = ROOT / "tests" / "support"
 SOURCE = ROOT / "fixtures" / "verify" / "pairs.keras"
 
 
@@ -43,6 +44,9 @@ def stand_in(tmp_path, monkeypatch):
         path.write_text(
             f"#!{sys.executable}\n"
             "import json, os, pathlib, sys, time\n"
+            f"sys.path[:0] = [{str(SUPPORT)!r}]\n"
+            "from stand_in_server import serve\n"
+            "serve()\n"
             "if sys.argv[-1] == '--probe':\n"
             f"    print({json.dumps(json.dumps(packages))})\n"
             "    sys.exit()\n"
