@@ -65,7 +65,9 @@ def judge_numbers(
         evidence: Noise of the output, and its exact result.
     """
     if evidence.largest.shape != expected.shape:
-        return replace(measure, verdict="ill-conditioned")  # rounding changes even the shape
+        return replace(
+            measure, verdict="ill-conditioned", problems=()
+        )  # rounding changes even the shape
     finite = np.isfinite(expected) & np.isfinite(found)
     same = (expected == found) | (np.isnan(expected) & np.isnan(found))
     if same.all():
@@ -89,7 +91,7 @@ def judge_numbers(
             error = np.where(finite, found - evidence.exact, 0.0) ** 2
             allowed = np.maximum(noise, np.where(np.isfinite(error), error, 0.0))
     if 2 * np.count_nonzero(undecided) > expected.size:
-        return replace(measure, verdict="ill-conditioned")
+        return replace(measure, verdict="ill-conditioned", problems=())
     problems = [*_describe_odd(odd), *_find_excess(gap**2, allowed)]
     if problems:
         return replace(measure, verdict="unexplained", problems=tuple(problems))
