@@ -82,7 +82,7 @@ class Artifact:
             self.damage = e
             return None
 
-    damage: CorruptError | None = None  # why a file that starts like a zip is none
+    damage: CorruptError | None = None  # why a file that starts like a zip archive is not one
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ def detect(artifact: Artifact, format_id: str | None = None) -> Match:
         format_id: The user's own decision, which is not questioned.
 
     Raises:
-        UnknownFormatError: It is none of ours; the message says what it seems to be.
+        UnknownFormatError: No format matches; the message says what it seems to be.
         UsageError: ``format_id`` names no format.
     """
     if format_id is not None:
@@ -123,7 +123,7 @@ def detect_graph(artifact: Artifact, format_id: str | None = None) -> Match:
     """Decide that an artifact is a TensorFlow graph, which a checkpoint is to be joined to.
 
     Raises:
-        UsageError: It is none.
+        UsageError: There is no such format.
     """
     (row,) = (f for f in FORMATS if f.id == "graphdef")
     evidence = row.sniff(artifact) if format_id in (None, row.id) else None

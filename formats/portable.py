@@ -72,7 +72,7 @@ def read_manifest(artifact: Artifact) -> dict[str, Any]:
 
     Raises:
         CorruptError: It is no JSON object.
-        SourceError: There is none, or it cannot be read.
+        SourceError: It is missing, or cannot be read.
         UnsupportedError: A later version of this tool wrote it.
     """
     file = artifact.member(MANIFEST)

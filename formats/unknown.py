@@ -41,7 +41,7 @@ def describe(artifact: Artifact) -> UnknownFormatError:
 
 
 def zlib_head(data: bytes) -> bytes:
-    """Return the first bytes of a zlib stream; empty if it is none."""
+    """Return the first bytes of a zlib stream; empty for anything else."""
     try:
         return zlib.decompressobj().decompress(data, 16)
     except zlib.error:

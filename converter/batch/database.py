@@ -19,7 +19,7 @@ from urllib.parse import quote_from_bytes
 from formats.errors import StorageError
 
 PATIENCE_SECONDS = 60.0  # for another program that has it locked
-# File systems that one machine has for itself. Whatever is none of these may be shared.
+# Local file systems. Any other one may be shared between machines.
 # fmt: off
 LOCAL = frozenset((
     "aufs", "bcachefs", "btrfs", "ecryptfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs",
@@ -158,7 +158,7 @@ def _connect(path: Path | None, *, read_only: bool) -> sqlite3.Connection:
     if path is None:
         name = ":memory:"
     elif read_only:
-        # Without a log beside it nobody writes, and it can be read without leaving traces.
+        # Without a log file next to it there is no writer, and reading it leaves no files.
         log = path.with_name(f"{path.name}-wal")
         mode = "mode=ro" if log.exists() else "mode=ro&immutable=1"
         name = f"file:{quote_from_bytes(bytes(path.absolute()))}?{mode}"

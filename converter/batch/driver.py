@@ -67,7 +67,7 @@ class Finished:
 class Waiting:
     """All that is left is with other drivers; if one of them dies, this one takes over.
 
-    It is told when it begins, and when it changes.
+    An event is yielded when it begins, and when it changes.
 
     Attributes:
         count: How many artifacts.
@@ -232,7 +232,7 @@ def _give_back(ledger: Ledger, destination: Destination) -> None:
 
 
 class _Work:
-    """Does the jobs that no other driver does, until there is none left."""
+    """Runs the jobs that no other driver runs, until none is left."""
 
     def __init__(
         self,

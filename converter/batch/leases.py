@@ -76,7 +76,7 @@ class Claims:
         self._pulse = Pulse()
 
     def abandoned(self) -> list[str]:
-        """Return the outputs at which a driver was that is dead; its claims are nobody's now."""
+        """Return the outputs claimed by a driver that is dead, and release its claims."""
         dead = [driver.id for driver in self._drivers() if not self._pulse.lives(driver)]
         if dead:
             with self._db.transaction():
@@ -92,7 +92,7 @@ class Claims:
             self._db.execute(statement, (NOBODY, self._driver))
 
     def forget(self, name: str, *, stands: bool) -> None:
-        """Drop a claim that is nobody's, unless there is an output that only it tells of.
+        """Drop a released claim, unless it is the only record of an output.
 
         Args:
             name: Of the output, of which nothing half-made is left.
@@ -114,7 +114,7 @@ class Claims:
     ) -> Claimed:
         """Claim jobs, as far as no other driver has them or has done them meanwhile.
 
-        Those that replace an output of ours are told to.
+        Jobs that replace an earlier output overwrite it.
 
         Args:
             jobs: Which.
@@ -180,7 +180,7 @@ class Claims:
         return [driver for driver in (Driver(*row) for row in found) if driver.id != self._driver]
 
     def bury(self, driver: str) -> None:
-        """Make a driver's claims nobody's, in the transaction of the caller."""
+        """Release a driver's claims, in the transaction of the caller."""
         self._db.execute("UPDATE claims SET driver = ? WHERE driver = ?", (NOBODY, driver))
         self._db.execute("DELETE FROM drivers WHERE id = ?", (driver,))
 

@@ -118,7 +118,7 @@ class Links:
         return Linked(self._files, self._nbytes, tuple(self._problems))
 
     def catch_up(self, names: Iterable[str]) -> None:
-        """Look at bundles that were published while nobody looked, or that a killed run left.
+        """Look at bundles that were published without being looked at, or that a killed run left.
 
         Raises:
             StorageError: The index cannot be used.
@@ -207,7 +207,7 @@ class Links:
     def _places(self, digest: str, known: int) -> Iterator[Place]:
         """Yield where the same bytes should be: what was known first, which all become links to.
 
-        Should that have too many names, or belong to somebody else, the latest ones follow.
+        If that has too many names, or another owner, the latest ones follow.
         """
         oldest = -1
         while (place := self._place("ORDER BY id", digest, known)) and place.id != oldest:

@@ -120,7 +120,7 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
 
 
 def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
-    """Return all artifacts, each once, and note what is none."""
+    """Return all artifacts, each once, and record what is skipped."""
     found: dict[str, Entry] = {}
     several = len(request.registries) > 1
     filters = replace(request.filters, apart=outputs.apart)
@@ -148,7 +148,7 @@ def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
 
 
 def _harm(row: Row, ledger: Ledger, destination: Destination) -> str:
-    """Tell why an output that is done counts no more; "" where it does."""
+    """Return why a finished output is no longer valid; "" if it is."""
     if is_lost(row.boot):
         return "may not have reached the disk before this machine was started again"
     return destination.harm(row.name, ledger.record(row.name) or Record(row.source, row.name))

@@ -77,7 +77,7 @@ class Stop:
             if self._signals >= INSISTS:
                 raise KeyboardInterrupt
         elif self._listening or self._signals > 1:
-            # The second one finds whoever keeps the batch from listening: a full pipe, say.
+            # The second signal interrupts what keeps the batch from listening, such as a full pipe.
             self._interrupt()
 
     def _interrupt(self) -> None:

@@ -40,7 +40,7 @@ def sweep(parent: Path) -> None:
         if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
             try:
                 is_mine = entry.stat(follow_symlinks=False).st_uid == os.geteuid()
-            except OSError:  # somebody else was faster
+            except OSError:  # another process was faster
                 continue
             if is_mine:
                 directory_lock.remove_abandoned(Path(entry.path))

@@ -32,7 +32,7 @@ class Folder:
             raise StorageError.writing(self.path, e) from e
 
     def harm(self, name: str, record: Record) -> str:
-        """Tell what of an output is gone, or has another size than it was left with."""
+        """Return what of an output is missing, or has another size than was recorded."""
         output = f"{self.path}/{name}"
         files = record.published
         if not files:  # an older convert kept no sizes
@@ -53,7 +53,7 @@ class Folder:
         return os.path.lexists(self.path / name)
 
     def sweep(self, name: str) -> bool:
-        """Remove staging folders of that output which nobody holds any more."""
+        """Remove staging folders of that output that no process holds any more."""
         return publish.sweep(self.path / name)
 
     def flush(self) -> None:

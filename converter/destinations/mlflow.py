@@ -82,7 +82,7 @@ class Registered:
         """Do nothing: what is registered is there."""
 
     def sweep(self, name: str) -> bool:
-        """Say that nothing is left: an upload that nobody registered is no model."""
+        """Return that nothing is left: an upload that was not registered is no model."""
         del name
         return True
 
@@ -210,7 +210,7 @@ def open_destination(reference: str) -> Destination:
     """Open registered models by a template.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is malformed.
         DependencyError: MLflow is not installed.
     """
     template = reference.removeprefix("models:").removeprefix("/")
@@ -277,7 +277,7 @@ def _digest(folder: Path) -> str:
 
 
 def _ensure(client: "MlflowClient", target: str, of: str, *, force: bool) -> None:
-    """Make a registered model, where there is none; raises what MLflow raises, too.
+    """Create a registered model if there is none; exceptions of MLflow pass through.
 
     Raises:
         UsageError: It is there, and is not for conversions of this source.

@@ -1,7 +1,7 @@
 """Versions of registered models: found by their tags, uploaded, registered, deleted.
 
-There is no compare-and-set: two workers may register the same conversion. So whoever has
-registered looks once more, and takes back his own where there is an older one.
+There is no compare-and-set: two workers may register the same conversion. So a worker looks once
+more after it has registered a version, and deletes its own if there is an older one.
 """
 
 import os
@@ -24,7 +24,7 @@ KEY = ("convert.source_uri", "convert.source_digest", "convert.plan")
 TARGET = "convert.target"  # the registered model: others may have the same conversion
 EXPERIMENT = "convert"  # of what comes from elsewhere
 ARTIFACTS = "model"  # folder in a run, where a server keeps models with runs
-ABANDONED_SECONDS = 24 * 3600.0  # after which an upload that nobody registered is nobody's
+ABANDONED_SECONDS = 24 * 3600.0  # after which an upload that was not registered is abandoned
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Destination(Protocol):
     def sweep(self, name: str) -> bool:
         """Remove what a killed worker left half-made of an output; return whether that is all gone.
 
-        What somebody living still writes stays.
+        What a live process still writes stays.
         """
 
     def flush(self) -> None:

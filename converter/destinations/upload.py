@@ -2,8 +2,8 @@
 
 A file is one put, which a store does whole or not at all. Of a folder the marker, such as
 `manifest.json`, is put when all else is there, and an old one is removed before anything is
-replaced. So who asks for the marker first sees the old output, then none, then the new one; who
-already reads the old one while it is replaced may find files of it missing or new, as in any store
+replaced. A reader that looks at the marker first sees the old output, then none, then the new one.
+A reader of the old one while it is replaced may find files of it missing or new, as in any store
 without transactions.
 """
 

@@ -141,7 +141,7 @@ def open_destination(reference: str) -> Destination:
     Raises:
         DependencyError: Its package is not installed.
         UnsupportedError: Nothing can be put there.
-        UsageError: It holds a password, or nobody knows such URLs.
+        UsageError: It holds a password, or its scheme is unknown.
     """
     urls.check(reference)
     urls.check_writable(reference)

@@ -20,7 +20,7 @@ class Entry:
         format: Row id of `formats.catalog`, as far as looking from outside tells; "" for unknown.
         evidence: Why.
         checkpoint: Of the values of this graph's variables, in the terms of ``source``; or "".
-        note: What whoever converts it should know, and the artifact does not tell; or "".
+        note: Facts for the conversion that the artifact does not record; or "".
     """
 
     source: str

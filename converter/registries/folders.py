@@ -137,7 +137,7 @@ class LocalFolder:
         return "another name of what is listed already" if is_listed else None
 
     def _artifacts(self, path: str, name: str, division: Division) -> Iterator[Found]:
-        """Yield the artifacts of one folder, then what of it is none."""
+        """Yield the artifacts of one folder, then its skipped files."""
         has_groups = False
         for group in list(division.groups):
             called = _below(name, group.called)
@@ -237,19 +237,19 @@ def stage(source: str, scratch: Path) -> Staged:
             if any(inside.name == mlmodel.FILE for inside in path.iterdir()):
                 return mlmodel.staged(path, scratch)
         elif path.exists():
-            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # nobody may write to a pipe
+            os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # a pipe may have no writer
     except OSError as e:
         raise StorageError(f"cannot be read: {e.strerror}", where=path) from e
     return Staged(path)
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a name is none of the user's: hidden, or a ledger of ours."""
+    """Return whether a name is hidden, or is that of a ledger."""
     return (name.startswith(".") and name != ".metadata") or ".ledger.sqlite" in name
 
 
 def _divided(path: str, seen: _Seen) -> Division:
-    """Divide a local folder into artifacts and what is none."""
+    """Divide a local folder into artifacts and skipped files."""
 
     def read(name: str, most: int, *, whole: bool = True) -> bytes:
         try:

@@ -62,7 +62,7 @@ def join(path: str, found: Division) -> None:
 
 
 def _try_checkpoints(path: str, name: str, checkpoints: Sequence[Group]) -> _Graph | None:
-    """Try a graph with all checkpoints; None where it is none, or wants none."""
+    """Try a graph with all checkpoints; return None if it is no graph, or needs no checkpoint."""
     graph = _Graph(name)
     file = Path(path, name)
     try:

@@ -81,7 +81,7 @@ class Division:
     Attributes:
         listing: The folder.
         groups: Artifacts of several files.
-        skipped: Name → why it is none.
+        skipped: Name → why it is no artifact.
         notes: Name → what is to be known of a file that is an artifact by itself.
         files: Names that are in no group, and may each be an artifact.
         folders: Names of folders that are in no group.
@@ -118,7 +118,7 @@ class Division:
 
 
 def divide(listing: Listing) -> Division:
-    """Divide a folder into artifacts, what is none, and what has to be looked at."""
+    """Divide a folder into artifacts, skipped files, and files to look into."""
     found = Division(listing)
     for rule in RULES:
         rule(found)
@@ -433,7 +433,7 @@ def _present(names: Iterable[str], there: Mapping[str, None]) -> tuple[str, ...]
     return tuple(name for name in names if name in there)
 
 
-# In this order: what is one artifact as a whole goes before what is told from parts of it.
+# In this order: artifacts that are whole folders go before those recognised by parts of them.
 RULES: tuple[Callable[[Division], None], ...] = (
     _mlflow,  # names what of it is the model, whatever else lies there
     _portable,  # has files that look like those of Hugging Face

@@ -62,7 +62,7 @@ class Models:
         Raises:
             StorageError: The server fails.
             SourceError: There is no such model.
-            UsageError: The filter is none of MLflow's.
+            UsageError: MLflow does not accept the filter.
         """
         if self._named.is_one:
             yield self._one()
@@ -157,7 +157,7 @@ def stage(source: str, scratch: Path) -> Staged:
 
     Raises:
         SourceError: There is no such model, or files of it are gone.
-        UnsupportedError: It is of a flavor that holds no network of ours.
+        UnsupportedError: It has no flavor that is read.
         StorageError: The server fails.
         DependencyError: MLflow is not installed.
     """

@@ -31,14 +31,14 @@ USUAL = {
     "MLFLOW_LOGGING_LEVEL": "ERROR",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-# Of the first question to a server: whoever does not answer this is not there.
+# Time limit of the first request to a server: without an answer it is taken to be down.
 HURRIED = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "15"}
 REFUSED = ("PERMISSION_DENIED", "UNAUTHENTICATED")
 CREDENTIALS = "Credentials are MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and _PASSWORD"
 LONGEST = 300  # letters of what a server said
 # Of which MLflow's client lets errors through; those of requests are the system's.
 LIBRARIES = ("azure", "boto3", "botocore", "google", "sqlalchemy", "urllib3")
-LOCAL = ("mlruns", "mlflow.db")  # what MLflow takes for its store where it is told of none
+LOCAL = ("mlruns", "mlflow.db")  # MLflow's default stores
 # Packages that MLflow imports for some stores alone, by what it takes to have them.
 STORES = {
     "boto3": "boto3",
@@ -91,14 +91,14 @@ def reach(client: "MlflowClient") -> None:
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raise what MLflow raises as errors of ours.
+    """Raise exceptions of MLflow as those of `formats.errors`.
 
     Args:
         where: What it is about, as messages call it.
 
     Raises:
         SourceError: There is no such thing.
-        UsageError: A filter, or a name, is none.
+        UsageError: A filter or a name is malformed.
         DependencyError: It takes a package that is not installed.
         StorageError: Anything else.
     """

@@ -74,7 +74,7 @@ def parse(text: bytes, where: object) -> Document:
     """Return what an `MLmodel` file says.
 
     Raises:
-        CorruptError: It is none.
+        CorruptError: It is not an MLmodel file.
         LimitError: It is too long.
     """
     import yaml
@@ -135,7 +135,7 @@ def payload(document: Document, has: Callable[[str], bool], where: object) -> Pa
     Raises:
         SafetyError: The document names something outside the folder.
         SourceError: What it names is not there.
-        UnsupportedError: It is of a flavor that holds no network of ours.
+        UnsupportedError: It has no flavor that is read.
     """
     places = candidates(document)
     if not places:
@@ -307,7 +307,7 @@ def read(folder: Path) -> Document:
     """Return what the `MLmodel` of a folder says.
 
     Raises:
-        SourceError: There is none that can be read.
+        SourceError: None of them can be read.
     """
     return parse(_content(folder, FILE, LARGEST), folder / FILE)
 
@@ -318,7 +318,7 @@ def staged(folder: Path, scratch: Path) -> Staged:
     Raises:
         SafetyError: It names something outside the folder.
         SourceError: It is damaged, or not whole.
-        UnsupportedError: It is of a flavor that holds no network of ours.
+        UnsupportedError: It has no flavor that is read.
     """
     document = read(folder)
     place = payload(document, lambda path: (folder / path).exists(), folder)

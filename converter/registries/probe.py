@@ -54,7 +54,7 @@ def look_at_group(path: str, name: str, group: Group) -> "Found | None":
         group: What belongs to it.
 
     Returns:
-        None where it is none, and its files are to be looked at alone.
+        None if it is no artifact, so that its files are looked at one by one.
     """
     token, nbytes = state(files_of(path, group), path)
     if group.kind == grouping.MLFLOW:

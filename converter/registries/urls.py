@@ -123,7 +123,7 @@ def open_registry(reference: str, filters: Filters) -> Registry:
 
     Raises:
         DependencyError: Its package is not installed.
-        UsageError: It holds a password, or nobody knows such URLs.
+        UsageError: It holds a password, or its scheme is unknown.
     """
     urls.check(reference)
     if (path := urls.local_path(reference)) is not None:

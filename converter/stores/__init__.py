@@ -1,1 +1,1 @@
-"""Object stores and remote file systems, behind a few methods of ours."""
+"""Object stores and remote file systems, behind one small interface."""

@@ -1,6 +1,6 @@
 """Errors of stores, described in one line, whatever library raised them.
 
-They are told by their names, so that none of those libraries is imported for it.
+They are recognised by their names, so that none of those libraries is imported.
 """
 
 import errno

@@ -76,7 +76,7 @@ def open_store(url: str) -> "FsspecStore":
 def package_of(url: str) -> str | None:
     """Return the module that reaches a URL, to be imported before processes are forked.
 
-    Importing it opens nothing and starts no thread. None where there is none, or not here.
+    Importing it opens nothing and starts no thread. None if it is not installed.
     """
     try:
         from fsspec.registry import known_implementations
@@ -194,7 +194,7 @@ class FsspecStore:
             self._asked(name, partial(self._fs.rm_file, self._path(name)), None)
 
     def sweep(self, name: str) -> None:
-        """Remove what killed uploads to a name have left, which nobody sees and somebody pays."""
+        """Remove parts of killed uploads to a name, which are not listed and cost money."""
         if self._is_s3:
             with suppress(Exception):  # not every S3 has these, and not everyone may list them
                 self._abort_uploads(name)

@@ -27,7 +27,7 @@ def options(scheme: str) -> dict[str, Any]:
     from fsspec.config import conf
 
     kind = fsspec.get_filesystem_class(scheme)
-    if kind.__module__.partition(".")[0] != "s3fs":  # somebody has registered another one
+    if kind.__module__.partition(".")[0] != "s3fs":  # another implementation is registered
         return {}
     own = signature(kind.__init__).parameters
     configured = {key for name in SCHEMES for key in conf.get(name, {})}

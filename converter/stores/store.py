@@ -72,4 +72,4 @@ class Store(Protocol):
         """Remove blobs; those that are gone already are no error."""
 
     def sweep(self, name: str) -> None:
-        """Remove what killed uploads to a name have left, which nobody sees and somebody pays."""
+        """Remove parts of killed uploads to a name, which are not listed and cost money."""

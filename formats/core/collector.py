@@ -60,7 +60,7 @@ class Collector:
         group: Group | None = None,
         note: Mapping[str, JSON] | None = None,
     ) -> None:
-        """Take a tensor; its first candidate that is nobody else's becomes its name."""
+        """Add a tensor; its first candidate that is not taken becomes its name."""
         self._found.append(_Found(tuple(candidates), value, group, note or {}))
         self._check()
 

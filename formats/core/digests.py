@@ -65,7 +65,7 @@ class FileDigests:
         self._hashed = dict.fromkeys(self._hashers, 0)
 
     def follow(self, span: Span) -> None:
-        """Take notice of a run that is being read; a run of another storage is none of ours."""
+        """Hash a span that is being read; spans of other storages are ignored."""
         key, end = id(span.storage), span.offset + span.length
         if key in self._hashers and end - self._hashed[key] >= STRIDE:
             self._hash(key, end)

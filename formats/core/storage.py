@@ -235,12 +235,12 @@ class Span:
 
 
 class Blocks:
-    """The blocks of files that were read last: who comes second to a run finds it in memory.
+    """The blocks of files that were read last: a second reader of a span finds it in memory.
 
-    Who copies a source, who hashes it and who compares it go over it one close behind the other.
-    Here they read it once, and a model of a hundred thousand tensors of a hundred bytes does not
-    take a system call for each. A small run that does not go on where its file was read lately is
-    read alone: shards may be hundreds, and each tensor spread over all of them.
+    Copying, hashing and comparing read a source at nearly the same time.
+    A block is read once for all of them, and a model of 100,000 tensors of 100 bytes does not
+    take a system call for each. A small span that does not continue where its file was read last is
+    read alone: there may be hundreds of shards, with each tensor spread over all of them.
 
     Threads may share it.
     """
@@ -310,7 +310,7 @@ class Blocks:
             found = self._kept.get(key)
         if found is not None:
             return found[1]
-        with self._reading:  # nobody reads what another is about to have
+        with self._reading:  # two threads never read the same block
             found = self._kept.get(key)
             if found is not None:
                 return found[1]

@@ -1,9 +1,9 @@
 """The lazy CPU tensor: dtype, shape, and where its bytes are.
 
-A tensor is little-endian, contiguous and row-major to whoever reads it, whatever it is in its
-file; its bytes stay there until `Tensor.pieces` is walked, and then pass in small runs. A piece
-that needs no change is handed out as a `Span`, so that a writer can let the kernel copy it.
-numpy is imported only where elements must be reordered, or when `Tensor.numpy` is asked for.
+A tensor reads as little-endian, contiguous and row-major, whatever it is in its file. Its bytes
+stay in the file until `Tensor.pieces` is iterated, which yields them in small pieces. A piece that
+needs no change is a `Span`, so that a writer can let the kernel copy it. numpy is imported only
+where elements must be reordered, and for `Tensor.numpy`.
 """
 
 import array
@@ -122,7 +122,7 @@ class Computed:
 class Tensor:
     """A lazy CPU tensor.
 
-    Build one with `contiguous`, `strided`, `inline` or `computed`, which check what they are told.
+    Create one with `contiguous`, `strided`, `inline` or `computed`, which check their arguments.
 
     Attributes:
         dtype: Element type.

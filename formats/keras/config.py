@@ -104,7 +104,7 @@ def _name(node: Mapping[str, JSON]) -> str:
 
 
 def _is_layer(node: Mapping[str, JSON]) -> bool:
-    """Tell a layer from an initializer, a policy, an optimizer: only layers and models are named.
+    """Return whether a node is a layer, not an initializer, policy or optimizer: layers are named.
 
     Models count as what they hold.
     """

@@ -93,7 +93,7 @@ def read_hdf5(span: Span, limits: Limits) -> Bundle:
 
 
 def read_weights_store(h5: Hdf5) -> Bundle:
-    """Read a weight store that stands alone."""
+    """Read a weight store without a model."""
     store = Store()
     read_store(h5, store)
     return _store_bundle(store, "weight store of Keras 3 (.weights.h5)")
@@ -189,7 +189,7 @@ class _Found:
             self.weights.append((tensor, [*names, path.removeprefix("/")]))
 
     def _tensor(self, path: str, node: Dataset | Link, *, is_weight: bool = False) -> Tensor | None:
-        """Return the tensor at a path; what is none is noted."""
+        """Return the tensor at a path; record anything else there as left out."""
         self.seen.add(path)
         if isinstance(node, Link):
             self.findings.append(SafetyFinding("link", f"{node.file}:{node.path}", path))

@@ -51,7 +51,7 @@ class Function:
 
 
 def is_function(config: JSON) -> bool:
-    """Tell a function recorded as code from a name, a shape or nothing."""
+    """Return whether a value is a function recorded as code, not a name, a shape or None."""
     return _parts(config) is not None
 
 

@@ -57,7 +57,7 @@ class Named:
 
 
 def is_store(h5: Hdf5) -> bool:
-    """Tell a weight store from HDF5 files of other kinds, by its topmost groups."""
+    """Return whether an HDF5 file is a weight store, by its top groups."""
     links = h5.root.links
     if "vars" in links or "_layer_checkpoint_dependencies" in links:
         return True

@@ -171,7 +171,7 @@ def _model_span(artifact: Artifact) -> Span:
 
 
 def _evidence(data: bytes) -> str | None:
-    """Tell a ModelProto by its fields and by what its graph begins with."""
+    """Return whether a message is a ModelProto, by its fields and the start of its graph."""
     for pattern, what in ((TEXT, "text protobuf"), (_READABLE, "text"), (_JSON, "JSON")):
         if pattern.match(data):
             return f"ONNX model as {what}"

@@ -121,7 +121,7 @@ def from_proto(proto: Message, origin: str, member: Callable[[str], File]) -> Te
 def _encoded_bytes(values: Packed, width: int, nbytes: int) -> int:
     """Return how many bytes varints stand for; of many, only whether it can be ``nbytes``.
 
-    Counting means reading them all. Where that is weights, it is left to whoever walks them.
+    Counting means reading them all. Weights are counted later, when their bytes are read.
     """
     if values.nbytes <= _COUNTED or not nbytes // width <= values.nbytes <= 10 * nbytes // width:
         return len(values) * width

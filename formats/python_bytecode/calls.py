@@ -1,6 +1,6 @@
 """Meanings of the instructions that call and make functions.
 
-Before 3.6 the names of keywords lie between their values, and a function's defaults stand alone;
+Before 3.6 the names of keywords are between their values, and defaults are on the stack;
 from 3.11 on each call has a place for a method's first argument, which most leave empty.
 
 Spec: Python/ceval.c of each version, and from 3.12 on Python/bytecodes.c

@@ -28,7 +28,7 @@ _SLASH, _BACKSLASH = ord("/"), ord("\\")
 
 
 class MisfitError(Exception):
-    """The code is none of the version that is tried."""
+    """The code is not bytecode of the version that is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def disassemble(record: CodeRecord, version: Version, *, strictly: bool = True) 
             kept lines there of which they left the code out, and Keras on Windows changed bytes.
 
     Raises:
-        MisfitError: It is none of this version.
+        MisfitError: It is not code of this version.
     """
     raw = list(_unpacked(record.code, version))
     index = {one.start: number for number, one in enumerate(raw)}

@@ -285,7 +285,7 @@ class _Reader:
 
 
 def _hides_code(value: Any) -> bool:
-    """Tell a value with a function inside: those that are constants stand for themselves."""
+    """Return whether a value contains a function, so that it is no plain constant."""
     if isinstance(value, slice):
         value = (value.start, value.stop, value.step)
     return isinstance(value, (tuple, frozenset)) and any(

@@ -131,7 +131,7 @@ class Stack:
                 raise MisfitError("takes an empty place for a value")
 
     def is_empty(self, slot: Slot) -> bool:
-        """Tell what is no value to a step."""
+        """Raise MisfitError for an operand that is no value."""
         return slot == EMPTY or slot in self.silent
 
     def logical(self, number: int) -> int:

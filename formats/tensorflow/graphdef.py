@@ -86,7 +86,7 @@ def open_graph(artifact: Artifact) -> Opened:
 
     Raises:
         CorruptError: It is damaged.
-        UnknownFormatError: It is none.
+        UnknownFormatError: It is not a GraphDef.
     """
     span, limits = _span(artifact), artifact.limits
     found = kind_of(span) if span is not None else None
@@ -116,7 +116,7 @@ def read(artifact: Artifact) -> Bundle:
 
     Raises:
         CorruptError: The graph is damaged.
-        UnknownFormatError: It is none.
+        UnknownFormatError: It is not a GraphDef.
         UnsupportedError: A constant is of a kind we do not know.
     """
     opened = open_graph(artifact)
@@ -148,7 +148,7 @@ def read(artifact: Artifact) -> Bundle:
 
 
 def _span(artifact: Artifact) -> Span | None:
-    """Return the file; in a folder, the graph that somebody named like a SavedModel."""
+    """Return the file; in a folder, a graph with the file name of a SavedModel."""
     if artifact.is_folder and "saved_model.pb" in artifact.names:
         return Span.whole(artifact.member("saved_model.pb"))
     return artifact.span if artifact.is_file else None

@@ -11,7 +11,7 @@ TensorFlow made up (``Variable_3``) comes after the path.
 Slots and hyper-parameters of optimizers are ``optimizer``; metrics, loss scales, save counters and
 global steps are ``training``. A variable that is there several times comes out once: Keras 3's
 ``export`` writes each under two keys, TF 1's distribution strategies wrote one per replica. That
-two are equal is told from the checksums in the index, not by reading them.
+two are equal follows from the checksums in the index, without reading them.
 """
 
 import re

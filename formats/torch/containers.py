@@ -66,7 +66,7 @@ class Session:
         return tree
 
     def charge(self, opcodes: int, where: str = "") -> None:
-        """Take work that is worth so many opcodes off the budget.
+        """Subtract a number of opcodes from the budget.
 
         Raises:
             LimitError: Nothing is left.
@@ -119,7 +119,7 @@ class Session:
                     self.references.setdefault((name, vm.where), Call(name, vm.where))
 
     def open(self, data: bytes | Span, where: str) -> Value | None:
-        """Return what a torch file inside a byte string holds, or None where it is none."""
+        """Return the content of a torch file inside a byte string; None if it is not one."""
         size = data.length if isinstance(data, Span) else len(data)
         head = data.read(0, min(512, size)) if isinstance(data, Span) else data[:512]
         if not is_stream(head) and not (head.startswith(LOCAL_MAGIC) and b"/data.pkl" in head):
@@ -184,7 +184,7 @@ def read_any(span: Span, session: Session, where: str, archive: ZipArchive | Non
     """Open a torch file of any age; ``archive`` is its directory, where it was read already.
 
     Raises:
-        CorruptError: It is none, or a damaged one.
+        CorruptError: It is not a torch file, or a damaged one.
     """
     head = span.read(0, min(512, span.length))
     if head.startswith(LOCAL_MAGIC):
@@ -236,7 +236,7 @@ class ZipStorages:
         return ref
 
     def find(self, key: str, element: TorchType, location: str | None, nbytes: int) -> StorageRef:
-        """Return a storage of so many bytes.
+        """Return a storage of a size in bytes.
 
         Raises:
             CorruptError: The archive has no such storage, or a smaller one.
@@ -527,7 +527,7 @@ def _tar_tensors(span: Span, objects: dict[str, object], session: Session, where
 
 
 def read_bare(span: Span, session: Session, where: str) -> Loaded:
-    """Open a pickle that stands alone."""
+    """Open a pickle outside any container."""
     vm = session.unpickler(span, where)
     value = session.load(vm)
     if vm.position < span.length:

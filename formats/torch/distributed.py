@@ -77,7 +77,7 @@ def read(artifact: Artifact) -> Bundle:
 
 
 def attributes(value: object) -> dict[object, object]:
-    """Return the attributes of a dataclass, or nothing where it is none."""
+    """Return the attributes of a dataclass; empty for anything else."""
     state = value.state[0] if isinstance(value, Record) and value.state else None
     return state if isinstance(state, dict) else {}
 

@@ -1,7 +1,7 @@
 """Torch's pickle globals as data: storages, tensors of every layout, devices.
 
-Each function here takes the place of one of torch's rebuild functions and notes what it was told.
-No bytes are touched; where a storage's bytes are is filled in by whoever reads the container.
+Each function here replaces one of torch's rebuild functions and records its arguments. No bytes
+are read; the reader of the container fills in where a storage's bytes are.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_utils.py
 """
@@ -232,7 +232,7 @@ def strided(
 
 
 def gradient(value: object) -> bool | None:
-    """Return a ``requires_grad`` argument, or None where it is none."""
+    """Return a ``requires_grad`` argument, or None if it is not a bool."""
     return value if isinstance(value, bool) else None
 
 

@@ -1,6 +1,6 @@
 """Objects of a TorchScript archive: attributes of ``self``, and the origin of each tensor.
 
-Reading a bundle keeps the tensors and the source text. Whoever follows the text also needs plain
+Reading a bundle keeps the tensors and the source text. Lowering the text also needs plain
 attributes (numbers, lists, strings, nested modules): they are decoded here, from the same pickle,
 by the same decoder that runs nothing.
 """

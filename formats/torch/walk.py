@@ -216,7 +216,7 @@ class Tree:
         elif isinstance(value, NumpyArray) and value.objects is None:
             self.leave_out(path, f"a numpy array of {value.dtype or 'unknown'}{list(value.shape)}")
         elif id(value) in self._open:
-            return  # a cycle: whoever opened it is walking it
+            return  # a cycle: it is being walked already
         elif self._again(frame, key, path, value):
             return
         elif len(self._stack) > self.limits.max_depth:

@@ -1,8 +1,7 @@
 """A writer of ``torch.save`` files: a pickle, its storages, and the small records.
 
-The archive is laid out before anything is read, so that whoever compares what is written can
-follow close behind. Records stand in torch's order, under the folder that torch calls ``archive``
-where it is told no name.
+The archive is laid out before anything is read, so that the output can be compared while it is
+written. Records are in torch's order, in the folder that torch names ``archive`` by default.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/serialization.py (``_save``)
 """
@@ -79,7 +78,7 @@ class Archive:
 
     @property
     def start(self) -> int:
-        """Position of the first byte of a storage, and of what follows where there is none."""
+        """Position of the first byte of a storage; of the next member if it is empty."""
         return (self.storages or self.records[-2:])[0].start
 
     def write(self, out: Output, blocks: Blocks) -> Iterator[int]:
@@ -160,7 +159,7 @@ class Archive:
     def _id(self) -> bytes:
         """Return a number that says which content this is: half of names, half of CRCs, as torch's.
 
-        torch hashes both with what its compiler's library has; nobody computes them again.
+        torch hashes both with a hash of its compiler's library, and never checks them.
         """
         names = "\n".join(record.name for record in self.records[:-1]).encode()
         first = int.from_bytes(hashlib.sha256(names).digest()[:8], "little")

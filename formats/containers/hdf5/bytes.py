@@ -52,7 +52,7 @@ class Image:
         self.steps = 0
 
     def is_defined(self, address: int) -> bool:
-        """Tell an address from the mark that there is none."""
+        """Return whether an address is defined, unlike the mark for undefined."""
         return address != self._undefined
 
     def read(self, address: int, length: int) -> bytes:

@@ -253,7 +253,7 @@ class Hdf5:
         """Read the superblock (II.A).
 
         Raises:
-            CorruptError: There is none, or the file is shorter than it says.
+            CorruptError: There is no superblock, or the file is shorter than it says.
         """
         base = find_signature(span)
         if base is None:

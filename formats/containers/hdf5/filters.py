@@ -21,7 +21,7 @@ NAMES = {
 SLACK = 64  # bytes that a filter inside another may add to a chunk
 LARGE = 1 << 24  # bytes
 MANY_PLANES = 256
-# LZF's literals and copies take half a microsecond each: so many, and one for so many bytes.
+# LZF's literals and copies take half a microsecond each: a limit of their number, by size.
 STEPS, STEP_BYTES = 2_000_000, 24
 
 
@@ -37,7 +37,7 @@ def undo(data: bytes, pipeline: tuple[Filter, ...], mask: int, size: int, image:
 
     Raises:
         CorruptError: The result has another size, or a checksum fails.
-        UnsupportedError: A filter is none of ours.
+        UnsupportedError: A filter is not supported.
     """
     for number, step in reversed(list(enumerate(pipeline))):
         if mask >> number & 1:

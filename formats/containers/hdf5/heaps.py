@@ -190,7 +190,7 @@ class FractalHeap:
         """Read the header.
 
         Raises:
-            CorruptError: There is none at ``address``.
+            CorruptError: There is no heap at ``address``.
             UnsupportedError: The heap is compressed.
         """
         o, n = image.offset_size, image.length_size

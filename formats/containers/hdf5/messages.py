@@ -65,7 +65,7 @@ def datatype(fields: Fields, depth: int = 0) -> Datatype:
     """Read a datatype message (IV.A.2.d) and stand behind it.
 
     Raises:
-        CorruptError: It is none.
+        CorruptError: It is malformed.
         LimitError: It nests too deeply.
     """
     if depth > MAX_NESTING:

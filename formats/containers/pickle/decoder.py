@@ -376,7 +376,7 @@ def _string(vm: Unpickler) -> None:
 
 
 def _unescape(found: re.Match[bytes]) -> bytes:
-    """Return what an escape of a Python 2 string stands for; an unknown one stands for itself."""
+    """Return the character of an escape in a Python 2 string; an unknown escape is kept."""
     code = found[1]
     if code[:1] == b"x":
         return bytes([int(code[1:], 16)])

@@ -127,7 +127,7 @@ class Tracer(Unpickler):
         self._wanted[text.start] = text, wanted
 
     def put(self, start: int, end: int, data: bytes) -> None:
-        """Ask for other bytes in place of an opcode, or of none, where both are one position."""
+        """Replace the bytes of an opcode; insert bytes where start and end are equal."""
         self._edits[start] = end, data
 
     def rewritten(self) -> bytes:

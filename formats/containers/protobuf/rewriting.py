@@ -2,7 +2,7 @@
 
 Spec: https://protobuf.dev/programming-guides/encoding/
 
-What is changed is named by field numbers, level by level; fields that nobody names, known or
+Changes are addressed by field numbers, level by level; all other fields, known or
 unknown, are copied without being decoded. The result is a list of pieces, bytes and runs of the
 source's file, so that a graph of a gigabyte is not held in memory.
 """

@@ -90,7 +90,7 @@ class _Parser:
         self.values_left = limits.max_values
         self.tokens_left = limits.max_tokens
         self.at = 0
-        self.skipped: str | None = None  # the first field that nobody knows
+        self.skipped: str | None = None  # the first unknown field
         self.token, self.sort = b"", ""
         self.advance()
 

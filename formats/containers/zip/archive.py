@@ -52,7 +52,7 @@ class Member(NamedTuple):
         """Return the bytes as they stand in the file.
 
         Raises:
-            CorruptError: The local header is none, or points outside the archive.
+            CorruptError: The local header is missing, or points outside the archive.
             UnsupportedError: The member is encrypted.
         """
         header = LOCAL.unpack(self.archive.read(self.header_offset, LOCAL.size))
@@ -214,7 +214,7 @@ class ZipArchive:
         """Read the directory.
 
         Raises:
-            CorruptError: There is none, or it contradicts itself.
+            CorruptError: There is no directory, or it contradicts itself.
             LimitError: It has too many entries.
         """
         self.name = archive.name

@@ -3,7 +3,7 @@
 What stands in front of the first change is one run of the source. Behind it, members move: their
 local headers are written again, with the padding that puts their data where torch would put them.
 Members keep their order, method, flags, dates, extra fields and comments. The result is a list of
-pieces, bytes and runs of the source's file, so that weights pass through no memory of ours.
+pieces, bytes and spans of the source's file, so that weights are not held in memory.
 
 Spec: APPNOTE.TXT 6.3.10, https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 torch's padding: https://github.com/pytorch/pytorch/blob/v2.13.0/caffe2/serialize/inline_container.cc
@@ -288,7 +288,7 @@ def _central(entry: Entry, offset: int, compressed: int, size: int, crc: int) ->
 
 
 def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and body of each extra field; what is left over at the end is none."""
+    """Yield tag and body of each extra field; a rest that is too short is ignored."""
     at = 0
     while at + 4 <= len(extra):
         tag, length = struct.unpack_from("<HH", extra, at)
