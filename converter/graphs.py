@@ -71,7 +71,7 @@ def graphs_of(
             left_out.append(LeftOut(f"signature {name}", reason))
             continue
         try:
-            graph = _lowered(bundle, opset, trust, name)
+            graph = _lower(bundle, opset, trust, name)
         except (UnsupportedError, CorruptError) as e:
             if wanted or len(names) == 1:
                 raise
@@ -204,7 +204,7 @@ def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
     return lower(bundle, opset, inputs=options.inputs)
 
 
-def _lowered(
+def _lower(
     bundle: Bundle, opset: int | None, trust: "Sequence[Trusted]", name: str | None
 ) -> "Graph":
     """Lower with the default opset; if operators are missing there, with the one that has them."""

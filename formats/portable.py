@@ -120,7 +120,7 @@ def _bundle(artifact: Artifact, manifest: Any, where: str) -> Bundle:
         held = stored_weights.weights.get(entry.get("tied_to", entry["name"]))
         if held is None or (held.dtype.name, list(held.shape)) != (entry["dtype"], entry["shape"]):
             raise CorruptError(f"tensor {entry['name']!r} is not as the manifest says", where=where)
-        weights[entry["name"]] = held.renamed(entry["origin"])
+        weights[entry["name"]] = held.with_origin(entry["origin"])
     source = manifest["source"]
     metadata = Metadata(
         format="portable",

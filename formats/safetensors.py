@@ -372,7 +372,7 @@ def plan(
     shards, files = [], {}
     for i, group in enumerate(groups, 1):
         name = f"{stem}{SUFFIX}" if count == 1 else f"{stem}-{i:05d}-of-{count:05d}{SUFFIX}"
-        ordered = _ordered(group)
+        ordered = _order(group)
         header = _header(group, ordered, notes if count == 1 else {"format": "pt"})
         shards.append(Shard(name, header, tuple(ordered)))
         files.update(dict.fromkeys(group, name))
@@ -457,7 +457,7 @@ def _notes(stored: Mapping[str, Tensor], encodings: Mapping[str, Encoding]) -> d
     return notes
 
 
-def _ordered(tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
+def _order(tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
     """Return the tensors as they shall lie in the file.
 
     Large elements first, so that every tensor is aligned to its own; then as they lie in the

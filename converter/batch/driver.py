@@ -290,13 +290,13 @@ class _Work:
                     self._work.settle(outcome)
                     if self._linked is not None and outcome.status == "done":
                         self._linked.look(outcome.name)
-                    yield self._finished(outcome)
+                    yield self._finish(outcome)
                 for one in self._work.refused():
-                    yield self._finished(one)
+                    yield self._finish(one)
                 for one in self._work.told():
-                    yield self._finished(one, is_elsewhere=True)
+                    yield self._finish(one, is_elsewhere=True)
 
-    def _finished(self, outcome: Outcome, *, is_elsewhere: bool = False) -> Finished:
+    def _finish(self, outcome: Outcome, *, is_elsewhere: bool = False) -> Finished:
         summary = self._summary
         self._through += 1
         self._failed = self._failed or outcome.status not in GOOD

@@ -95,16 +95,16 @@ class Ledger:
         for *row, text in self._db.select(
             f"SELECT {COLUMNS}, record FROM outputs JOIN records USING(name) ORDER BY outputs.name"  # noqa: S608 - constants
         ):
-            yield row_of(row), self._decoded(text)
+            yield row_of(row), self._decode(text)
 
     def record(self, name: str) -> Record | None:
         """Return the record of an output; None where it is not known."""
         statement = "SELECT record FROM records WHERE name = ?"
         for (text,) in self._db.select(statement, (stored(name),)):
-            return self._decoded(text)
+            return self._decode(text)
         return None
 
-    def _decoded(self, text: str) -> Record:
+    def _decode(self, text: str) -> Record:
         try:
             return Record.from_json(json.loads(text))
         except NewerRecordError as e:

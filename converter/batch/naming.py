@@ -70,7 +70,7 @@ def names(
         name = taken.outside(wanted)
         if clashes[seen_as(wanted)] > 1 or not taken.allows(name):
             name = taken.outside(_fitting(entry.name, end))
-        name = _numbered(name.removesuffix(end), end, taken.allows)
+        name = _number(name.removesuffix(end), end, taken.allows)
         found[entry.source] = name
         taken.add(name)
     return found
@@ -102,7 +102,7 @@ class _Taken:
         *folders, last = name.split("/")
         path = ""
         for folder in folders:
-            path = _numbered(path + folder, "", lambda one: seen_as(one) not in self._outputs) + "/"
+            path = _number(path + folder, "", lambda one: seen_as(one) not in self._outputs) + "/"
         return path + last
 
 
@@ -113,7 +113,7 @@ def seen_as(name: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
-def _numbered(stem: str, end: str, allowed: Callable[[str], bool]) -> str:
+def _number(stem: str, end: str, allowed: Callable[[str], bool]) -> str:
     name, n = stem + end, 1
     while not allowed(name):
         n += 1
@@ -155,10 +155,10 @@ def _plain(part: str) -> str:
         return part.replace(".", "%2E")
     if part.isprintable():
         return part
-    return "".join(c if c.isprintable() else _spelled(c) for c in part)
+    return "".join(c if c.isprintable() else _spell(c) for c in part)
 
 
-def _spelled(character: str) -> str:
+def _spell(character: str) -> str:
     undecodable = "\udc80" <= character <= "\udcff"
     data = character.encode("utf-8", "surrogateescape" if undecodable else "surrogatepass")
     return "".join(f"%{byte:02X}" for byte in data)

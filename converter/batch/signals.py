@@ -36,12 +36,12 @@ class Stop:
         """Take signals, in the main thread."""
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
-                self._before[number] = signal.signal(number, self._signalled)
+                self._before[number] = signal.signal(number, self._signal)
 
     def end(self) -> None:
         """Leave signals to whom they were; of two batches in one process, either may end first."""
         for number, before in [*self._before.items()]:
-            if signal.getsignal(number) == self._signalled:
+            if signal.getsignal(number) == self._signal:
                 signal.signal(number, self._before.pop(number))
             else:
                 self._before[number] = _Passed(before)
@@ -65,7 +65,7 @@ class Stop:
         """Say that all comes to its end by itself now."""
         self._stopping = True
 
-    def _signalled(self, number: int, frame: FrameType | None) -> None:
+    def _signal(self, number: int, frame: FrameType | None) -> None:
         before = self._before[number]
         if isinstance(before, _Passed):
             signal.signal(number, before.to)

@@ -240,13 +240,13 @@ def _recorded(torch: Any, loaded: Any) -> Source:
     else:
         nodes = {node.name: node for node in program.graph.nodes}
         found = [nodes[name].meta["val"] for name in user]
-        args, kwargs = tuple(map(_filled(torch), found)), {}
+        args, kwargs = tuple(map(_fill(torch), found)), {}
     move = _tree(torch).tree_map
     args, kwargs = move(lambda v: v.cpu() if hasattr(v, "cpu") else v, (args, kwargs))
     return Source(loaded, user, tuple(args), dict(kwargs))
 
 
-def _filled(torch: Any) -> Any:
+def _fill(torch: Any) -> Any:
     def fill(value: Any) -> Any:
         sizes = [n if isinstance(n, int) else int(n.node.hint) for n in value.shape]
         return torch.zeros(sizes, dtype=value.dtype)

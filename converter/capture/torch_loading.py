@@ -130,7 +130,7 @@ def load(torch: Any, question: Mapping[str, Any], device: str = "cpu") -> Loaded
     """
     loader: Callable[[Any, Mapping[str, Any], str], Loaded] = {
         "torchscript": _script,
-        "exported_program": _exported,
+        "exported_program": _export,
         "torch_modules": _load_pickle,
         "state_dict": _with_factory,
     }[question["form"]]
@@ -155,7 +155,7 @@ def _script(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
     return Loaded(module)
 
 
-def _exported(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
+def _export(torch: Any, question: Mapping[str, Any], device: str) -> Loaded:
     source = question["source"]
     guard.refuse_exported(torch, source)
     program = torch.export.load(source)
@@ -188,7 +188,7 @@ def _load_pickle(torch: Any, question: Mapping[str, Any], device: str) -> Loaded
         raise ValueError(f"has {len(found)} modules to run, not one: {names}")
     (module,) = found.values()
     notes = [f"the module is the pickle's {name!r}" for name in found if name]
-    module = _unwrapped(module, notes)
+    module = _unwrap(module, notes)
     for parameter in module.parameters():
         parameter.requires_grad_(False)  # noqa: FBT003 - torch's own
     return Loaded(module, notes=notes)
@@ -203,7 +203,7 @@ def _modules(torch: Any, value: Any, name: str = "", depth: int = 0) -> Iterator
             yield from _modules(torch, item, f"{name}.{key}" if name else str(key), depth + 1)
 
 
-def _unwrapped(module: Any, notes: list[str]) -> Any:
+def _unwrap(module: Any, notes: list[str]) -> Any:
     while getattr(module, "is_wrapper", False) is True:
         notes.append("run without the DataParallel around it")
         module = module.module

@@ -11,7 +11,7 @@ def say(text: str, file: TextIO | None = None) -> None:
     writing direction, or lone surrogates; and the terminal may not support all characters.
     """
     out = sys.stdout if file is None else file
-    line = text if text.isprintable() else "".join(map(_spelled, text))
+    line = text if text.isprintable() else "".join(map(_spell, text))
     encoding = out.encoding or "utf-8"
     print(
         line.encode(encoding, "backslashreplace").decode(encoding),
@@ -20,7 +20,7 @@ def say(text: str, file: TextIO | None = None) -> None:
     )
 
 
-def _spelled(character: str) -> str:
+def _spell(character: str) -> str:
     if character.isprintable():
         return character
     return character.encode("unicode_escape").decode("ascii")

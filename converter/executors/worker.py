@@ -70,13 +70,13 @@ def work(job: Job, scratch: Path) -> Outcome:
     except ConvertError as e:
         exit_code = e.exit_code
         unsupported = draft.record.unsupported or _counted(gaps_of(e))
-        draft.update(error=_described(e), unsupported=unsupported)
+        draft.update(error=_describe(e), unsupported=unsupported)
     except MemoryError as e:
         status, exit_code = "memory", 7
-        draft.update(error=_described(e))
+        draft.update(error=_describe(e))
     except Exception as e:  # noqa: BLE001 - a bug of ours fails only this artifact
         exit_code = 70
-        draft.update(error=_described(e))
+        draft.update(error=_describe(e))
     seconds = round(time.perf_counter() - begin, 4)
     draft.update(status=status, exit_code=exit_code, seconds=seconds)
     return Outcome(job.source, job.name, status, exit_code, draft.record)
@@ -227,7 +227,7 @@ def _files_digest(files: Mapping[str, File]) -> str:
     return portable.files_digest(found)["value"]
 
 
-def _described(error: BaseException) -> RecordedError:
+def _describe(error: BaseException) -> RecordedError:
     notes = getattr(error, "__notes__", ())
     text = str(error) if isinstance(error, ConvertError) else f"{type(error).__name__}: {error}"
     return RecordedError(type(error).__name__, "\n".join([text, *notes]))

@@ -31,7 +31,7 @@ def fold_constants(graph: Graph, weights: Mapping[str, Tensor]) -> None:
             kept.append(node)
             continue
         makers = [constant_of(graph, weights, name) for name in node.inputs if name]
-        graph.initializers[node.outputs[0]] = _folded(node, evaluate, makers, spec.dtype, shape)
+        graph.initializers[node.outputs[0]] = _fold(node, evaluate, makers, spec.dtype, shape)
     graph.nodes[:] = kept
 
 
@@ -45,7 +45,7 @@ def constant_of(graph: Graph, weights: Mapping[str, Tensor], name: str) -> Calla
     return lambda: found
 
 
-def _folded(
+def _fold(
     node: Node,
     evaluate: Callable[[Node, Arrays], np.ndarray],
     makers: list[Callable[[], np.ndarray]],
@@ -119,7 +119,7 @@ def _elementwise(function: Callable[..., np.ndarray]) -> Callable[[Node, Arrays]
     return evaluate
 
 
-def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind != "f":  # ONNX truncates towards zero
         return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
     return np.asarray(a / b)
@@ -137,7 +137,7 @@ EVALUATORS: dict[str, Callable[[Node, Arrays], np.ndarray]] = {
     "Add": _elementwise(np.add),
     "Sub": _elementwise(np.subtract),
     "Mul": _elementwise(np.multiply),
-    "Div": _elementwise(_divided),
+    "Div": _elementwise(_divide),
     "Neg": _elementwise(np.negative),
     "Sqrt": _elementwise(np.sqrt),
     "Reciprocal": _elementwise(np.reciprocal),

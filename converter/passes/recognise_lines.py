@@ -22,11 +22,11 @@ def recognise_lines(graph: Graph, weights: Mapping[str, Tensor]) -> None:
     readers = consumers(graph)
     nodes: list[Node] = []
     for node in graph.nodes:
-        nodes += _replaced(graph, made, readers, node)
+        nodes += _replace(graph, made, readers, node)
     graph.nodes[:] = nodes
 
 
-def _replaced(
+def _replace(
     graph: Graph, made: Mapping[str, Node], readers: Mapping[str, Sequence[Node]], node: Node
 ) -> list[Node]:
     """Return the replacement of a node."""

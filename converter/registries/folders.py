@@ -84,7 +84,7 @@ class LocalFolder:
                 is_empty = False
                 yield Entry(path, name, None, "", "", said)
                 continue
-            division = _divided(path, seen)
+            division = _divide(path, seen)
             for found in chain(seen.skipped, self._artifacts(path, name, division)):
                 is_empty = False
                 yield found
@@ -248,7 +248,7 @@ def is_hidden(name: str) -> bool:
     return (name.startswith(".") and name != ".metadata") or ".ledger.sqlite" in name
 
 
-def _divided(path: str, seen: _Seen) -> Division:
+def _divide(path: str, seen: _Seen) -> Division:
     """Divide a local folder into artifacts and skipped files."""
 
     def read(name: str, most: int, *, whole: bool = True) -> bytes:
@@ -311,7 +311,7 @@ def _recently_divided(folder: str, changed: int) -> Division:
             if not is_hidden(e.name) and (e.is_dir() or e.is_file())
         )
     files, folders = [n for n, d in listed if not d], [n for n, d in listed if d]
-    return _divided(folder, _Seen(files, folders, ()))
+    return _divide(folder, _Seen(files, folders, ()))
 
 
 def _below(folder: str, name: str) -> str:

@@ -244,7 +244,7 @@ def _best(found: Division, family: _Family) -> None:
     chosen = _form(found.files, family)
     is_said = family.config in found.listing.files
     if chosen is None and is_said and "model" in family.stems:
-        _exported(found, family)
+        _export(found, family)
         return
     if chosen is None or not (is_said or chosen.endswith(".index.json")):
         return
@@ -290,7 +290,7 @@ def _kind_of(chosen: str, files: Sequence[str]) -> tuple[str, bool]:
     return "", False
 
 
-def _exported(found: Division, family: _Family) -> None:
+def _export(found: Division, family: _Family) -> None:
     """Take ``onnx/model.onnx``, where a folder holds nothing better."""
     inside = found.listing.inside("onnx") if "onnx" in found.folders else ()
     if "model.onnx" not in inside:
@@ -341,7 +341,7 @@ def _shards(found: Division, index: str) -> tuple[str, ...]:
     return tuple(name for name in found.files if name in named)
 
 
-def _numbered(found: Division) -> None:
+def _number(found: Division) -> None:
     """Take shards that lost their index, where they are all there and alone of their kind."""
     for suffixes, kind in (((".safetensors",), "safetensors"), (_TORCH_SUFFIXES, "torch-sharded")):
         alike = [n for n in found.files if n.endswith(suffixes)]
@@ -442,7 +442,7 @@ RULES: tuple[Callable[[Division], None], ...] = (
     _find_distributed,
     _hugging_face,  # before the indices, of which it has several for the same weights
     _indices,
-    _numbered,  # what no index names
+    _number,  # what no index names
     _checkpoints,
     _external,
 )

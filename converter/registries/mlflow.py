@@ -124,7 +124,7 @@ class Models:
         if self._filters.query:
             raise UsageError(f"filters.query= with {self._text}, which is one model")
         with told(self._text):
-            found = _resolved(self._client, self._named, self._text)
+            found = _resolve(self._client, self._named, self._text)
         if found.version is None:
             named = self._named
             name = "/".join(as_file(p) for p in (named.model_id or named.run_id, named.path) if p)
@@ -168,7 +168,7 @@ def stage(source: str, scratch: Path) -> Staged:
         )
     client = connect()
     with told(source):
-        found = _resolved(client, named, source)
+        found = _resolve(client, named, source)
     files = files_at(found.uri)
     listed = files.listed()
     if not listed:
@@ -232,7 +232,7 @@ class Located:
     facts: dict[str, JSON]
 
 
-def _resolved(client: "MlflowClient", named: Named, text: str) -> Located:
+def _resolve(client: "MlflowClient", named: Named, text: str) -> Located:
     """Return where a model's files are; raises what MLflow raises."""
     if named.model_id:
         return Located(f"models:/{named.model_id}", None, {"model_id": named.model_id})

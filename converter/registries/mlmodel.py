@@ -106,13 +106,13 @@ def candidates(document: Document) -> list[Payload]:
         block = document["flavors"][flavor]
         values = block if isinstance(block, dict) else {}
         for place in places:
-            path = _filled(place, values)
+            path = _fill(place, values)
             if path:
                 found[Payload(flavor, path)] = None
     return list(found)
 
 
-def _filled(place: str, values: Mapping[str, object]) -> str:
+def _fill(place: str, values: Mapping[str, object]) -> str:
     """Return a place with the values of a block in it; "" where one of them is missing."""
     path = place
     for key, default in _VALUE.findall(place):
@@ -172,7 +172,7 @@ def inputs(document: Document) -> tuple[TensorSpec, ...]:
     An input that has no name is called "": a model of one input needs none. The first axis of
     unknown size is ``batch``, the others are each their own.
     """
-    specs = _listed(document, "inputs")
+    specs = _list(document, "inputs")
     found = []
     free = iter(range(1 << 30))
     for entry in specs:
@@ -188,7 +188,7 @@ def inputs(document: Document) -> tuple[TensorSpec, ...]:
     return tuple(found)
 
 
-def _listed(document: Document, which: str) -> list[dict[str, Any]]:
+def _list(document: Document, which: str) -> list[dict[str, Any]]:
     """Return a side of the signature, which is JSON inside of YAML."""
     signature = document.get("signature")
     text = signature.get(which) if isinstance(signature, dict) else None

@@ -51,7 +51,7 @@ def join(dtype: DType, shape: tuple[int, ...], boxes: Sequence[Box], *, origin: 
     if boxes and not _fill(shape, split, boxes):
         raise CorruptError("slices overlap", where=origin)
     if len(boxes) == 1:
-        return boxes[0].tensor.renamed(origin)
+        return boxes[0].tensor.with_origin(origin)
     if dtype.bits < 8 and boxes:
         raise UnsupportedError(f"slices of a tensor of {dtype}", where=origin)
     if split == [0]:

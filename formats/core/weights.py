@@ -241,7 +241,7 @@ class Tensor:
         place = (id(view.span.storage), view.span.offset + view.offset)
         return (*place, self.dtype.name, shape, strides, view.byteorder)
 
-    def renamed(self, origin: str) -> "Tensor":
+    def with_origin(self, origin: str) -> "Tensor":
         """Return the same tensor under another origin."""
         return Tensor(self.dtype, self.shape, self.data, origin)
 
@@ -264,13 +264,13 @@ class Tensor:
         if not self.size:
             return
         if isinstance(view, Computed):
-            yield from self._counted(view.make())
+            yield from self._count(view.make())
         elif self._is_plain(view):
             yield view.span.sub(view.offset, self.nbytes)
         elif view.strides == row_major(self.shape, self.dtype):
             width = self.dtype.itemsize // self.dtype.parts
             for chunk in split(view.span.sub(view.offset, self.nbytes)):
-                yield swapped(chunk, width)
+                yield swap_bytes(chunk, width)
         else:
             yield from _gather(self, view)
 
@@ -329,7 +329,7 @@ class Tensor:
             n <= 1 or s == r for n, s, r in zip(self.shape, view.strides, rows, strict=True)
         )
 
-    def _counted(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    def _count(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
         left = self.nbytes
         for piece in pieces:
             left -= piece.length if isinstance(piece, Span) else len(piece)
@@ -367,7 +367,7 @@ def split(span: Span, limit: int = CHUNK) -> Iterator[bytes]:
         yield span.read(start, min(limit, span.length - start))
 
 
-def swapped(data: bytes, width: int) -> bytes:
+def swap_bytes(data: bytes, width: int) -> bytes:
     """Return ``data`` with the bytes of each ``width``-byte number reversed."""
     if width == 1:
         return data
@@ -423,6 +423,6 @@ def _gather(tensor: Tensor, view: Strided) -> Iterator[bytes]:
         shape, strides = [n for n, _ in axes], [s for _, s in axes]
         elements = raw[: tensor.dtype.itemsize].view(element)
         ordered = np.lib.stride_tricks.as_strided(elements, shape, strides).tobytes()
-        yield ordered if view.byteorder == "little" else swapped(ordered, width)
+        yield ordered if view.byteorder == "little" else swap_bytes(ordered, width)
 
     yield from block(view.offset, axes)

@@ -201,7 +201,7 @@ class _Found:
         if tensor is None:
             self.left_out.append(LeftOut(path, reason))
             return None
-        return tensor.renamed(f"{self.shard}:{path}" if self.shard else path)
+        return tensor.with_origin(f"{self.shard}:{path}" if self.shard else path)
 
     def add_optimizer(self) -> None:
         group = self.h5.root.get("optimizer_weights")

@@ -124,7 +124,7 @@ def objects(config: JSON, paths: Sequence[str], *, tf_keras: bool = False) -> di
     todo: list[tuple[str, JSON, str | None]] = [("", config, None)]
     while todo:
         path, node, name = todo.pop()
-        described = _described(node, name)
+        described = _describe(node, name)
         if described is None or path in found or (path and path not in stored):
             continue
         if tf_keras:
@@ -147,7 +147,7 @@ def _as_tf_keras(path: str, node: JSON, name: str | None) -> tuple[str, JSON, st
     return path, node, name
 
 
-def _described(node: JSON, name: str | None) -> Object | None:
+def _describe(node: JSON, name: str | None) -> Object | None:
     if not isinstance(node, dict) or not isinstance(node.get("class_name"), str):
         return None
     config = node.get("config")

@@ -101,7 +101,7 @@ def read_store(h5: Hdf5, store: Store, where: str = "") -> None:
             store.left_out.append(LeftOut(full, reason))
             continue
         origin = f"{where}:{full}" if where else full
-        store.entries.append(Entry(_object_path(path), key, tensor.renamed(origin)))
+        store.entries.append(Entry(_object_path(path), key, tensor.with_origin(origin)))
     store.files.append(h5)
 
 
@@ -169,7 +169,7 @@ def name_store(store: Store, config: JSON, version: str | None = None) -> Named:
     offers: list[tuple[Entry, list[str]]] = []
     for path in sorted(groups, key=lambda p: order.get(p, len(order))):
         entries = sorted(groups[path], key=lambda e: _natural(e.key))
-        own = variables(known.get(path), len(entries)) if _numbered(entries) else ()
+        own = variables(known.get(path), len(entries)) if _number(entries) else ()
         for n, entry in enumerate(entries):
             if entry.part == "weights":
                 named = own[n] if own else ""
@@ -204,6 +204,6 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(p[:18]), "") if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", text)]
 
 
-def _numbered(entries: list[Entry]) -> bool:
+def _number(entries: list[Entry]) -> bool:
     """Return whether the keys are 0, 1, 2, … as Keras's own layers write them."""
     return [e.key for e in entries] == [str(n) for n in range(len(entries))]

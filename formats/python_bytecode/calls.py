@@ -120,7 +120,7 @@ def call_with_keywords(stack: Stack, number: int) -> None:
 def call_function_with_keywords(stack: Stack, number: int) -> None:
     """Call with the names of keywords on top; before 3.6, with a mapping of them there."""
     if stack.version < (3, 6):
-        _expanded(stack, number, rest=False, keywords=True)
+        _expand(stack, number, rest=False, keywords=True)
         return
     names = _names(stack.constant(stack.pop()), number)
     _call(stack, number, names)
@@ -145,7 +145,7 @@ def call_expanded(stack: Stack, number: int) -> None:
     stack.push()
 
 
-def _expanded(stack: Stack, number: int, *, rest: bool, keywords: bool) -> None:
+def _expand(stack: Stack, number: int, *, rest: bool, keywords: bool) -> None:
     """Call as before 3.6, with single arguments and pairs beside a sequence and a mapping.
 
     The stack has arguments, pairs, sequence, mapping; in 3.5 the sequence comes before the pairs.
@@ -185,8 +185,8 @@ def _check_pairs(stack: Stack, pairs: int, above: int) -> None:
             raise MisfitError("has names of keywords that are no names")
 
 
-means("CALL_FUNCTION_VAR")(partial(_expanded, rest=True, keywords=False))
-means("CALL_FUNCTION_VAR_KW")(partial(_expanded, rest=True, keywords=True))
+means("CALL_FUNCTION_VAR")(partial(_expand, rest=True, keywords=False))
+means("CALL_FUNCTION_VAR_KW")(partial(_expand, rest=True, keywords=True))
 
 
 @means("MAKE_FUNCTION")

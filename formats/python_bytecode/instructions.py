@@ -76,7 +76,7 @@ def disassemble(record: CodeRecord, version: Version, *, strictly: bool = True) 
     Raises:
         MisfitError: It is not code of this version.
     """
-    raw = list(_unpacked(record.code, version))
+    raw = list(_unpack(record.code, version))
     index = {one.start: number for number, one in enumerate(raw)}
     try:
         lines = dict(_lines(record, version))
@@ -114,7 +114,7 @@ def _behind_loop(raw: list[_Raw], target: int, version: Version) -> int:
     return behind
 
 
-def _unpacked(code: bytes, version: Version) -> Iterator[_Raw]:
+def _unpack(code: bytes, version: Version) -> Iterator[_Raw]:
     names, caches = NAMES[version], CACHES.get(version, {})
     words = version >= (3, 6)  # two bytes each, with or without an argument
     at = extension = 0

@@ -246,7 +246,7 @@ class _Reader:
         for field in self.layout.fields:
             fields[field] = self.number() if field in _NUMBERS else self.value(depth)
         for field in ("code", "lines", "kinds", "handlers"):
-            fields[field] = self._packed(fields.get(field, b""))
+            fields[field] = self._pack(fields.get(field, b""))
         for field in ("file", "name"):
             if not isinstance(fields[field], str):
                 fields[field] = "" if field == "file" else self._bad("name")
@@ -265,7 +265,7 @@ class _Reader:
     def _bad(self, what: str) -> Any:
         raise self.corrupt(f"has no {what} where they belong")
 
-    def _packed(self, value: Any) -> bytes:
+    def _pack(self, value: Any) -> bytes:
         if isinstance(value, str) and self.layout.bytes_are_text:
             return value.encode("ascii")
         return value if isinstance(value, bytes) else bytes(self._bad("instructions"))

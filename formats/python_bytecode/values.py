@@ -60,7 +60,7 @@ def _bounds(stack: Stack, form: int) -> None:
     stack.push()
 
 
-def _sliced(stack: Stack, number: int, *, form: int, what: str) -> None:
+def _slice(stack: Stack, number: int, *, form: int, what: str) -> None:
     del number
     _bounds(stack, form)
     if what == "STORE":
@@ -72,11 +72,11 @@ def _sliced(stack: Stack, number: int, *, form: int, what: str) -> None:
 
 
 for _form in range(4):
-    means(f"SLICE_{_form}")(partial(_sliced, form=_form, what="LOAD"))
-    means(f"STORE_SLICE_{_form}")(partial(_sliced, form=_form, what="STORE"))
-    means(f"DELETE_SLICE_{_form}")(partial(_sliced, form=_form, what="DELETE"))
-means("BINARY_SLICE")(partial(_sliced, form=3, what="LOAD"))
-means("STORE_SLICE")(partial(_sliced, form=3, what="STORE"))
+    means(f"SLICE_{_form}")(partial(_slice, form=_form, what="LOAD"))
+    means(f"STORE_SLICE_{_form}")(partial(_slice, form=_form, what="STORE"))
+    means(f"DELETE_SLICE_{_form}")(partial(_slice, form=_form, what="DELETE"))
+means("BINARY_SLICE")(partial(_slice, form=3, what="LOAD"))
+means("STORE_SLICE")(partial(_slice, form=3, what="STORE"))
 
 
 # Operators

@@ -104,7 +104,7 @@ class ObjectGraph:
                     )
         self.nodes = [Node() for _ in protos]
         self.owners: dict[str, Owner] = {}
-        self.saved = self._matched(saved) if saved is not None else {}
+        self.saved = self._match(saved) if saved is not None else {}
         slots: set[int] = set()
         for node, proto in zip(self.nodes, protos, strict=True):
             for attribute in proto.attributes:
@@ -184,7 +184,7 @@ class ObjectGraph:
                 found.add(number)
         return found - {0}
 
-    def _matched(self, saved: Message) -> dict[int, Message]:
+    def _match(self, saved: Message) -> dict[int, Message]:
         """Return our number → SavedObject, by walking both graphs along equal names."""
         protos = saved.nodes
         if not protos or not self.nodes:

@@ -150,7 +150,7 @@ class TensorBundle:
             UnsupportedError: It is neither numbers nor strings.
         """
         entry = self.entries[key]
-        return self._whole(entry, entry.name) if not entry.slices else self._joined(entry)
+        return self._whole(entry, entry.name) if not entry.slices else self._join(entry)
 
     def _whole(self, entry: Entry, origin: str) -> Tensor | Strings:
         if tensor_proto.base_type(entry.number) != tensor_proto.STRING:
@@ -170,7 +170,7 @@ class TensorBundle:
             entry.shape, lengths, span.sub(start, span.length - start), origin=origin
         )
 
-    def _joined(self, entry: Entry) -> Tensor:
+    def _join(self, entry: Entry) -> Tensor:
         boxes = []
         for extents in entry.slices:
             part = self._slices.get(slice_key(entry.key, extents.written))

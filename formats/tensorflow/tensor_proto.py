@@ -171,7 +171,7 @@ def from_values(
         walk = lambda: iter(())  # noqa: E731
 
     def make() -> Iterator[bytes]:
-        filled = _filled(walk(), dtype.itemsize, count, origin)
+        filled = _fill(walk(), dtype.itemsize, count, origin)
         return pack(filled, dtype.bits) if dtype.bits < 8 else filled
 
     return Tensor.computed(dtype, shape, make, origin=origin)
@@ -216,12 +216,12 @@ def pack(chunks: Iterator[bytes], bits: int) -> Iterator[bytes]:
         whole = len(data) - len(data) % per_byte
         rest = data[whole:]
         if whole:
-            yield _packed(data[:whole], bits)
+            yield _pack(data[:whole], bits)
     if rest:
-        yield _packed(rest + bytes(per_byte - len(rest)), bits)
+        yield _pack(rest + bytes(per_byte - len(rest)), bits)
 
 
-def _packed(data: bytes, bits: int) -> bytes:
+def _pack(data: bytes, bits: int) -> bytes:
     per_byte = 8 // bits
     size = len(data) // per_byte
     mask = int.from_bytes(bytes([(1 << bits) - 1]) * size, "little")
@@ -231,7 +231,7 @@ def _packed(data: bytes, bits: int) -> bytes:
     return number.to_bytes(size, "little")
 
 
-def _filled(chunks: Iterator[bytes], width: int, count: int, where: str) -> Iterator[bytes]:
+def _fill(chunks: Iterator[bytes], width: int, count: int, where: str) -> Iterator[bytes]:
     """Yield ``count`` elements of ``width`` bytes: those there are, then the last one again."""
     total, left = 0, count * width
     last = bytes(width)

@@ -93,21 +93,21 @@ def _add_module(
         if not 0 <= index < len(tensors):
             raise CorruptError(f"has no tensor {index}", where=where)
         name = str(parameter.get("name", ""))
-        tree.add(tensors[index], _joined(path, name), f"model.json/{_joined(path, name)}")
+        tree.add(tensors[index], _join(path, name), f"model.json/{_join(path, name)}")
     for attribute in _list(module.get("attributes"), where):
         if not isinstance(attribute, dict):
             raise CorruptError("has an attribute that is none", where=where)
         index = _number(attribute.get("id", "-1"), where)
         if 0 <= index < len(attributes):  # -1: set by __setstate__
             name = str(attribute.get("name", ""))
-            full = _joined(path, name)
+            full = _join(path, name)
             tree.add(attributes[index], full, f"attributes.pkl/{index}")
     state = _number(module.get("getstateAttributeId", "-1"), where)
     if "getstateAttributeId" in module and 0 <= state < len(attributes):
-        tree.add(attributes[state], _joined(path, "__getstate__"), f"attributes.pkl/{state}")
+        tree.add(attributes[state], _join(path, "__getstate__"), f"attributes.pkl/{state}")
 
 
-def _joined(path: str, name: str) -> str:
+def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 

@@ -88,12 +88,12 @@ def read_objects(topology: Topology, limits: Limits = DEFAULT) -> Objects:
     if "data.pkl" not in members:
         raise CorruptError("an archive without data.pkl", where="torchscript")
     made = _Made(limits, members)
-    root = made.value(_decoded(members, "data.pkl", session), "", "")
+    root = made.value(_decode(members, "data.pkl", session), "", "")
     if not isinstance(root, Instance):
         raise CorruptError("holds no module", where="data.pkl")
     constants: tuple[object, ...] = ()
     if "constants.pkl" in members:
-        found = _decoded(members, "constants.pkl", session)
+        found = _decode(members, "constants.pkl", session)
         if isinstance(found, tuple):
             constants = tuple(
                 made.value(c, f"constants.pkl/{i}", f"CONSTANTS.c{i}") for i, c in enumerate(found)
@@ -101,7 +101,7 @@ def read_objects(topology: Topology, limits: Limits = DEFAULT) -> Objects:
     return Objects(root, constants)
 
 
-def _decoded(members: Mapping[str, Span], name: str, session: Session) -> object:
+def _decode(members: Mapping[str, Span], name: str, session: Session) -> object:
     return session.load(session.unpickler(members[name], name, _storage))
 
 

@@ -30,7 +30,7 @@ def sniff(artifact: Artifact) -> str | None:
     index = _index(artifact)
     if index is not None:
         return f"a folder with {index}"
-    if _numbered(artifact):
+    if _number(artifact):
         return "a folder with numbered shards"
     single = _single(artifact)
     return None if single is None else f"a folder with {single}"
@@ -62,7 +62,7 @@ def _is_torch(artifact: Artifact, name: str) -> bool:
     return zipped or is_stream(head) or is_legacy_tar(head)
 
 
-def _numbered(artifact: Artifact) -> list[str]:
+def _number(artifact: Artifact) -> list[str]:
     """Return the shards of a folder without an index, where all are there."""
     found = [m for n in artifact.names if (m := SHARD.fullmatch(n)) is not None]
     if not found:
@@ -90,7 +90,7 @@ def read(artifact: Artifact) -> Bundle:
         shards = list(dict.fromkeys(wanted.values()))
     else:
         single = _single(artifact)
-        shards = _numbered(artifact) or ([single] if single else [])
+        shards = _number(artifact) or ([single] if single else [])
     if not shards:
         raise CorruptError("names no shard", where=artifact.path)
     recorded: dict[str, str] = {}

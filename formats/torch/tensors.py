@@ -92,7 +92,7 @@ class Maker:
         elif value.layout == "subclass" and not found.roles:
             self.tree.leave_out(found.path, f"a {value.cls} that holds no tensors we can find")
         else:
-            self._encoded(found)
+            self._encode(found)
 
     def _entry(
         self, found: Found, tensor: Tensor | None, suffix: str = "", *, notes: bool = True
@@ -101,7 +101,7 @@ class Maker:
         self.entries.append(Entry(names, found.group, tensor, found.notes if notes else {}))
         return len(self.entries) - 1
 
-    def _encoded(self, found: Found) -> None:
+    def _encode(self, found: Found) -> None:
         value = found.value
         places: dict[str, int] = {}
         quantized = value.layout == "quantized"
@@ -166,9 +166,9 @@ class Maker:
             dtype, shape, span, offset=value.offset, strides=strides,
             byteorder=ref.byteorder, origin=origin,
         )  # fmt: skip
-        return self._resolved(tensor, value.flags, origin) if value.flags else tensor
+        return self._resolve(tensor, value.flags, origin) if value.flags else tensor
 
-    def _resolved(self, base: Tensor, flags: frozenset[str], origin: str) -> Tensor:
+    def _resolve(self, base: Tensor, flags: frozenset[str], origin: str) -> Tensor:
         """Return the elements that a conjugate or negative view stands for."""
         key = (base.identity, flags)
         known = self._flagged.get(key)
@@ -177,7 +177,7 @@ class Maker:
                 base.dtype, base.shape, lambda: _flip_signs(base, flags), origin=origin
             )
             self._flagged[key] = known
-        return known.renamed(origin)
+        return known.with_origin(origin)
 
 
 def _is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

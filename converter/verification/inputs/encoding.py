@@ -75,7 +75,7 @@ def _texts(one: Encoded, by_name: Mapping[str, Encoded], arrays: Arrays) -> np.n
             given[part.name] = np.asarray(arrays[part.name])
     if one.kind == TEXT:
         sizes = [n if isinstance(n, int) else 1 for n in one.shape]
-        return _hashed(one, next(iter(given.values()), np.full(sizes, fingerprint(b""))))
+        return _hash(one, next(iter(given.values()), np.full(sizes, fingerprint(b""))))
     count = _count(one, given)
     rows = [_Row(one, given, i, count) for i in range(count)]
     found = np.empty(count, object)
@@ -341,7 +341,7 @@ def _base64(row: _Row) -> bytes:
     return base64.urlsafe_b64encode(_text(row[part].item())).rstrip(b"=") if part.name else b""
 
 
-def _hashed(one: Encoded, numbers: np.ndarray) -> np.ndarray:
+def _hash(one: Encoded, numbers: np.ndarray) -> np.ndarray:
     """Return strings that have given fingerprints.
 
     Raises:

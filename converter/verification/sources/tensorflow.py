@@ -210,7 +210,7 @@ def run_tensorflow(
         return RunSkipped(text, is_missing=False, lacks_device=True)
     question = {
         **_place(source, bundle, prepared.folder),
-        **_encoded(binding, prepared),
+        **_encode(binding, prepared),
         "signature": binding.signature,
         "feeds": binding.feeds,
         "fetches": binding.fetches,
@@ -249,7 +249,7 @@ def run_tensorflow(
     return replace(run, unstable=frozenset(answer["unstable"]), random=tuple(answer["random"]))
 
 
-def _encoded(binding: Binding, prepared: PreparedInputs) -> dict[str, Any]:
+def _encode(binding: Binding, prepared: PreparedInputs) -> dict[str, Any]:
     """Write the source's feeds if some are encoded bytes; return entries of the question.
 
     Raises:

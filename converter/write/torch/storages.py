@@ -16,7 +16,7 @@ from typing import TypeAlias
 from converter.devices.names import TorchDevice
 from formats.containers.pickle.encoder import Call, Name, Outside
 from formats.core.storage import Span
-from formats.core.weights import DTYPES, ByteOrder, Piece, Tensor, split, swapped
+from formats.core.weights import DTYPES, ByteOrder, Piece, Tensor, split, swap_bytes
 from formats.errors import UnsupportedError
 from formats.torch.globals import STORAGES, TorchType
 from formats.torch.writer import Content
@@ -331,7 +331,7 @@ def _swap_width(entry: Entry) -> int:
 
 def _swap_bytes(span: Span, width: int) -> Iterator[Piece]:
     for chunk in split(span):
-        yield swapped(chunk, width)
+        yield swap_bytes(chunk, width)
 
 
 def _as_bytes(content: Tensor) -> Tensor:

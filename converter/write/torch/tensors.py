@@ -82,7 +82,7 @@ class Tensors:
         if value.layout == "strided":
             return self._strided(value, where, stays=stays)
         if value.layout == "quantized":
-            return self._quantized(value, where, stays=stays)
+            return self._quantize(value, where, stays=stays)
         parts = [self._part(p, where, stays=stays) for p in value.parts.values()]
         if value.layout in SPARSE:
             layout = self.storages.layout(value.layout)
@@ -132,7 +132,7 @@ class Tensors:
         return View(Call(hooks().function), slot, type_, offset, value.shape, strides, grad,
                     value.flags)  # fmt: skip
 
-    def _quantized(self, value: TensorValue, where: str, *, stays: bool) -> Call:
+    def _quantize(self, value: TensorValue, where: str, *, stays: bool) -> Call:
         scheme = str(value.parameters.get("scheme"))
         if scheme not in SCHEMES:
             raise RefusedError(f"quantised by {scheme}, which torch.load cannot rebuild")

@@ -222,17 +222,17 @@ def lookup3(data: bytes) -> int:
         a += int.from_bytes(data[at : at + 4], "little")
         b += int.from_bytes(data[at + 4 : at + 8], "little")
         c += int.from_bytes(data[at + 8 : at + 12], "little")
-        a = ((a - c) ^ _turned(c, 4)) & mask
+        a = ((a - c) ^ _turn(c, 4)) & mask
         c += b
-        b = ((b - a) ^ _turned(a, 6)) & mask
+        b = ((b - a) ^ _turn(a, 6)) & mask
         a += c
-        c = ((c - b) ^ _turned(b, 8)) & mask
+        c = ((c - b) ^ _turn(b, 8)) & mask
         b += a
-        a = ((a - c) ^ _turned(c, 16)) & mask
+        a = ((a - c) ^ _turn(c, 16)) & mask
         c += b
-        b = ((b - a) ^ _turned(a, 19)) & mask
+        b = ((b - a) ^ _turn(a, 19)) & mask
         a += c
-        c = ((c - b) ^ _turned(b, 4)) & mask
+        c = ((c - b) ^ _turn(b, 4)) & mask
         b += a
     if not data:
         return c
@@ -240,15 +240,15 @@ def lookup3(data: bytes) -> int:
     a = (a + int.from_bytes(tail[:4], "little")) & mask
     b = (b + int.from_bytes(tail[4:8], "little")) & mask
     c = (c + int.from_bytes(tail[8:], "little")) & mask
-    c = ((c ^ b) - _turned(b, 14)) & mask
-    a = ((a ^ c) - _turned(c, 11)) & mask
-    b = ((b ^ a) - _turned(a, 25)) & mask
-    c = ((c ^ b) - _turned(b, 16)) & mask
-    a = ((a ^ c) - _turned(c, 4)) & mask
-    b = ((b ^ a) - _turned(a, 14)) & mask
-    return ((c ^ b) - _turned(b, 24)) & mask
+    c = ((c ^ b) - _turn(b, 14)) & mask
+    a = ((a ^ c) - _turn(c, 11)) & mask
+    b = ((b ^ a) - _turn(a, 25)) & mask
+    c = ((c ^ b) - _turn(b, 16)) & mask
+    a = ((a ^ c) - _turn(c, 4)) & mask
+    b = ((b ^ a) - _turn(a, 14)) & mask
+    return ((c ^ b) - _turn(b, 24)) & mask
 
 
-def _turned(x: int, bits: int) -> int:
+def _turn(x: int, bits: int) -> int:
     x &= 0xFFFFFFFF
     return (x << bits | x >> 32 - bits) & 0xFFFFFFFF

@@ -207,7 +207,7 @@ class Chunked:
             size = self.chunk_bytes
             return {
                 cell: Stored(layout.address + number * size, size, 0)
-                for cell, number in self._numbered(0)
+                for cell, number in self._number(0)
             }
         array = _fixed_array if layout.index == 3 else _extensible_array
         entry = array(image, layout.address)
@@ -215,7 +215,7 @@ class Chunked:
         growing = [i for i, n in enumerate(self.maximum) if n == UNLIMITED]
         axis = growing[0] if layout.index == 4 and len(growing) == 1 else 0
         found: dict[Cell, Stored] = {}
-        for cell, number in self._numbered(axis):
+        for cell, number in self._number(axis):
             fields = entry(number)
             if fields is None:
                 continue
@@ -225,7 +225,7 @@ class Chunked:
                 self._count(1)
         return found
 
-    def _numbered(self, first_axis: int) -> Iterator[tuple[Cell, int]]:
+    def _number(self, first_axis: int) -> Iterator[tuple[Cell, int]]:
         """Yield the dataset's cells, and their numbers in the grid of its full growth."""
         axes = [first_axis, *(i for i in range(len(self.shape)) if i != first_axis)]
         most = self._grid(tuple(map(max, self.maximum, self.shape)))

@@ -40,7 +40,7 @@ from formats.containers.hdf5.objects import (
 )
 from formats.core.bundle import JSON
 from formats.core.storage import Buffer, Span
-from formats.core.weights import DType, Piece, Tensor, swapped
+from formats.core.weights import DType, Piece, Tensor, swap_bytes
 from formats.errors import CorruptError, LimitError, SafetyError
 from formats.limits import Limits
 
@@ -211,7 +211,7 @@ class Dataset(Node):
         fill = self._fill(kind.size)
         width = dtype.itemsize // dtype.parts if kind.byteorder == "big" else 1
         if where.kind == "contiguous":
-            element = swapped(fill, width)
+            element = swap_bytes(fill, width)
             return Tensor.computed(dtype, full, lambda: filled(element, nbytes), origin=self.path)
         pipeline = self._only(FILTERS)
         chunked = Chunked(
@@ -230,7 +230,7 @@ class Dataset(Node):
                 if width == 1:
                     yield piece
                 else:
-                    yield swapped(piece.read() if isinstance(piece, Span) else piece, width)
+                    yield swap_bytes(piece.read() if isinstance(piece, Span) else piece, width)
 
         return Tensor.computed(dtype, full, make, origin=self.path)
 

@@ -47,7 +47,7 @@ def undo(data: bytes, pipeline: tuple[Filter, ...], mask: int, size: int, image:
         elif step.id == SHUFFLE:
             data = unshuffle(data, step.values[0] if step.values else 1)
         elif step.id == FLETCHER32:
-            data = _checked(data, image)
+            data = _check(data, image)
         elif step.id == LZF:
             data = lzf(data, size + SLACK, image)
         else:
@@ -90,7 +90,7 @@ def unshuffle(data: bytes, width: int) -> bytes:
     return bytes(result) + rest
 
 
-def _checked(data: bytes, image: Image) -> bytes:
+def _check(data: bytes, image: Image) -> bytes:
     """Return ``data`` without its checksum, once that holds."""
     if len(data) < 4:
         raise image.error("a chunk is too short for its checksum")
@@ -120,10 +120,10 @@ def fletcher32(data: bytes) -> int:
         low += data[-1] << 8
         high += low
     # The library folds carries and never subtracts: a sum is 0 only where all words are.
-    return _folded(high) << 16 | _folded(low)
+    return _fold(high) << 16 | _fold(low)
 
 
-def _folded(total: int) -> int:
+def _fold(total: int) -> int:
     return total and (total % 65535 or 65535)
 
 

@@ -107,7 +107,7 @@ def _places(datasets: Mapping[str, Tensor], begin: int) -> tuple[dict[str, int],
     offsets = {}
     for path, tensor in datasets.items():
         offsets[path] = begin
-        begin = _aligned(begin + tensor.nbytes)
+        begin = _align(begin + tensor.nbytes)
     return offsets, begin
 
 
@@ -144,7 +144,7 @@ class _Head:
 
     def _put(self, block: bytes) -> int:
         address = len(self.data)
-        self.data += block.ljust(_aligned(len(block)), b"\0")
+        self.data += block.ljust(_align(len(block)), b"\0")
         return address
 
     def _put_group(self, group: _Group, path: str) -> tuple[int, int, int]:
@@ -156,7 +156,7 @@ class _Head:
         for name in names:
             starts.append(len(segment))
             segment += name.encode() + b"\0"
-            segment += bytes(_aligned(len(segment)) - len(segment))
+            segment += bytes(_align(len(segment)) - len(segment))
             member = group.members[name]
             if isinstance(member, _Group):
                 address, tree, heap = self._put_group(member, f"{base}{name}")
@@ -203,14 +203,14 @@ class _Head:
             label, space = name.encode() + b"\0", _dataspace(())
             sizes = struct.pack("<BxHHH", 1, len(label), len(TEXT), len(space))
             where = struct.pack("<IQI", len(text.encode()), self.heap, self.texts[text])
-            yield ATTRIBUTE, sizes + b"".join(_padded(p) for p in (label, TEXT, space)) + where
+            yield ATTRIBUTE, sizes + b"".join(_pad(p) for p in (label, TEXT, space)) + where
 
 
 def _header(messages: Sequence[tuple[int, bytes]]) -> bytes:
     """Return an object's header: IV.A.1.a."""
     body = b""
     for kind, data in messages:
-        data = _padded(data)
+        data = _pad(data)
         body += struct.pack("<HHB3x", kind, len(data), 0) + data
     return struct.pack("<BxHII4x", 1, len(messages), 1, len(body)) + body
 
@@ -228,7 +228,7 @@ def _datatype(dtype: DType, path: str) -> bytes:
         return start + struct.pack("<HHBBBBI", 0, 8 * size, *FLOATS[name])
     if name == "bool":  # an enumeration, as h5py writes it
         start = struct.pack("<B3sI", 0x18, b"\x02\x00\x00", 1)
-        labels = b"".join(_padded(label) for label in (b"FALSE\0", b"TRUE\0"))
+        labels = b"".join(_pad(label) for label in (b"FALSE\0", b"TRUE\0"))
         return start + _integer(1, signed=True) + labels + b"\x00\x01"
     if name == "bfloat16":
         return struct.pack("<B3sI", 0x15, b"", 2)
@@ -249,7 +249,7 @@ def _collection(texts: Sequence[str]) -> bytes:
     body = b""
     for i, text in enumerate(texts, 1):
         data = text.encode()
-        body += struct.pack("<HH4xQ", i, 1, len(data)) + _padded(data)
+        body += struct.pack("<HH4xQ", i, 1, len(data)) + _pad(data)
     free = max(LEAST_HEAP - 16 - len(body), 16)
     body += struct.pack("<HH4xQ", 0, 0, free).ljust(free, b"\0")
     return struct.pack("<4sB3xQ", b"GCOL", 1, 16 + len(body)) + body
@@ -260,9 +260,9 @@ def _most(group: _Group) -> int:
     return max([len(group.members), *below])
 
 
-def _aligned(position: int) -> int:
+def _align(position: int) -> int:
     return (position + 7) // 8 * 8
 
 
-def _padded(data: bytes) -> bytes:
-    return data.ljust(_aligned(len(data)), b"\0")
+def _pad(data: bytes) -> bytes:
+    return data.ljust(_align(len(data)), b"\0")

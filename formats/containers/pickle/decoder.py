@@ -321,7 +321,7 @@ def _constant(value: object) -> Handler:
     return push
 
 
-def _unpacked(layout: str) -> Handler:
+def _unpack(layout: str) -> Handler:
     unpack, size = struct.Struct(layout).unpack, struct.calcsize(layout)
 
     def push(vm: Unpickler) -> None:
@@ -666,7 +666,7 @@ def _resolve(vm: Unpickler, pid: object) -> object:
     return vm.persistent(vm, pid)
 
 
-def _refused(what: str) -> Handler:
+def _refuse(what: str) -> Handler:
     def refuse(vm: Unpickler) -> None:
         raise UnsupportedError(
             f"pickle needs {what}, which lives outside it", where=vm.where, offset=vm.position - 1
@@ -685,8 +685,8 @@ OPCODES: dict[bytes, Handler] = {
     b"N": _constant(None),
     b"\x88": _constant(value=True),  b"\x89": _constant(value=False),
     b"I": _int,                     b"L": _long,                     b"F": _float,
-    b"J": _unpacked("<i"),          b"M": _unpacked("<H"),           b"K": _binint1,
-    b"\x8a": _long_of(1),           b"\x8b": _long_of(4),            b"G": _unpacked(">d"),
+    b"J": _unpack("<i"),          b"M": _unpack("<H"),           b"K": _binint1,
+    b"\x8a": _long_of(1),           b"\x8b": _long_of(4),            b"G": _unpack(">d"),
     b"S": _string,                  b"T": _binstring(4),             b"U": _binstring(1),
     b"V": _unicode,                 b"X": _binunicode(4),
     b"\x8c": _binunicode(1),        b"\x8d": _binunicode(8),
@@ -705,10 +705,10 @@ OPCODES: dict[bytes, Handler] = {
     b"R": _reduce,                  b"\x81": _newobj,                b"\x92": _newobj_ex,
     b"i": _inst,                    b"o": _obj,                      b"b": _build,
     b"P": _persistent_id,           b"Q": _binary_persistent_id,
-    b"\x82": _refused("a copyreg extension"),
-    b"\x83": _refused("a copyreg extension"),
-    b"\x84": _refused("a copyreg extension"),
-    b"\x97": _refused("an out-of-band buffer"),
+    b"\x82": _refuse("a copyreg extension"),
+    b"\x83": _refuse("a copyreg extension"),
+    b"\x84": _refuse("a copyreg extension"),
+    b"\x97": _refuse("an out-of-band buffer"),
     b"\x98": _ignored,
 }
 # fmt: on

@@ -93,11 +93,11 @@ class Tracer(Unpickler):
         if op in TEXTS:
             value = self.stack[-1]
             if isinstance(value, str):
-                self.stack[-1] = self._pushed(value, start, None)
+                self.stack[-1] = self._push(value, start, None)
         elif op in GETS:
             value = self.stack[-1]
             if isinstance(value, Text):
-                self.stack[-1] = self._pushed(value, start, value.origin or value)
+                self.stack[-1] = self._push(value, start, value.origin or value)
         elif op in PUTS:
             value = self.stack[-1]
             if isinstance(value, Text) and value.end == start and value.origin is None:
@@ -116,7 +116,7 @@ class Tracer(Unpickler):
             length = int.from_bytes(self.bytes[start + 1 : start + 9], "little")
             self._frames.append((self.position, length))
 
-    def _pushed(self, value: str, start: int, origin: Text | None) -> Text:
+    def _push(self, value: str, start: int, origin: Text | None) -> Text:
         text = Text(value)
         text.start, text.end, text.origin = start, self.position, origin
         self._pushes.setdefault(start if origin is None else origin.start, []).append(text)
@@ -165,9 +165,9 @@ class Tracer(Unpickler):
                     edit(at, at, b"0" + spelled(wanted, opcode))
         if not edits:
             return self.bytes
-        return self._applied(edits)
+        return self._apply(edits)
 
-    def _applied(self, edits: dict[int, tuple[int, bytes]]) -> bytes:
+    def _apply(self, edits: dict[int, tuple[int, bytes]]) -> bytes:
         starts = [start for start, _ in self._frames]
         grown = [0] * len(starts)
         for start, (end, data) in edits.items():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from formats.core.storage import Buffer, File, Span
-from formats.core.weights import CHUNK, DTYPES, GATHER, Tensor, numpy_dtype, split, swapped
+from formats.core.weights import CHUNK, DTYPES, GATHER, Tensor, numpy_dtype, split, swap_bytes
 from formats.errors import CorruptError
 
 RNG = np.random.default_rng(11)
@@ -166,5 +166,6 @@ def test_split_and_swapped(tmp_path):
     assert b"".join(parts) == data
     for width in (1, 2, 4, 8):
         assert (
-            swapped(data[:16], width) == np.frombuffer(data[:16], f"u{width}").byteswap().tobytes()
+            swap_bytes(data[:16], width)
+            == np.frombuffer(data[:16], f"u{width}").byteswap().tobytes()
         )

@@ -94,7 +94,7 @@ def _of_floats(name: str, kind: str) -> None:
     function(name)(translate)
 
 
-def _compared(name: str, kind: str) -> None:
+def _compare(name: str, kind: str) -> None:
     function(name)(lambda op, x, y: op.call(kind, *op.same_dtype(x, y), dtype="bool"))
 
 
@@ -106,7 +106,7 @@ def _axis(axis: Any) -> Any:
     return found
 
 
-def _reduced(name: str, kind: str) -> None:
+def _reduce(name: str, kind: str) -> None:
     def translate(
         op: KerasOps, input_tensor: Any, axis: Any = None, keepdims: bool | None = False,
         keep_dims: bool | None = None, reduction_indices: Any = None,
@@ -129,9 +129,9 @@ for _name, _kind in BINARY.items():
 for _name, _kind in OF_FLOATS.items():
     _of_floats(_name, _kind)
 for _name, _kind in COMPARED.items():
-    _compared(_name, _kind)
+    _compare(_name, _kind)
 for _name, _kind in REDUCED.items():
-    _reduced(_name, _kind)
+    _reduce(_name, _kind)
 
 
 @function("atan2")
@@ -404,12 +404,12 @@ def matmul(
     """The matrix product, of either matrix transposed."""
     del a_is_sparse, b_is_sparse  # which says only that many are zero
     one, other = op.same_dtype(a, b)
-    one = _turned(op, one) if transpose_a or adjoint_a else one
-    other = _turned(op, other) if transpose_b or adjoint_b else other
+    one = _turn(op, one) if transpose_a or adjoint_a else one
+    other = _turn(op, other) if transpose_b or adjoint_b else other
     return op.call("numpy.Matmul", one, other)
 
 
-def _turned(op: KerasOps, x: Any) -> Any:
+def _turn(op: KerasOps, x: Any) -> Any:
     if not isinstance(x, Reference):
         return x.swapaxes(-1, -2)  # a constant
     return op.call("numpy.Swapaxes", x, axis1=-2, axis2=-1)
@@ -419,7 +419,7 @@ def _turned(op: KerasOps, x: Any) -> Any:
 def matvec(op: KerasOps, a: Any, b: Any, transpose_a: bool = False) -> Any:
     """Matrices times vectors."""
     one, other = op.same_dtype(a, b)
-    one = _turned(op, one) if transpose_a else one
+    one = _turn(op, one) if transpose_a else one
     column = (
         op.call("numpy.ExpandDims", other, axis=-1)
         if isinstance(other, Reference)

@@ -80,7 +80,7 @@ def conv(
 ) -> Any:  # fmt: skip
     """Cross-correlation."""
     del use_cudnn_on_gpu
-    return _convolved(
+    return _convolve(
         op, "nn.Conv", input, filter if filters is None else filters,
         stride if strides is None else strides, padding, data_format, dilations,
     )  # fmt: skip
@@ -98,10 +98,10 @@ def depthwise_conv2d(
         or len({*_spatial(spread, 2, data_format)}) > 1
     ):
         raise Gap("strides that are not all the same")
-    return _convolved(op, "nn.DepthwiseConv", input, filter, strides, padding, data_format, spread)
+    return _convolve(op, "nn.DepthwiseConv", input, filter, strides, padding, data_format, spread)
 
 
-def _convolved(
+def _convolve(
     op: KerasOps, kind: str, input: Any, kernel: Any, strides: Any, padding: Any,
     data_format: str | None, dilations: Any,
 ) -> Any:  # fmt: skip

@@ -19,7 +19,7 @@ def _direct(name: str, function: str) -> None:
     node(name)(lambda op, *inputs: translator(op, *inputs))
 
 
-def _reduced(name: str, function: str) -> None:
+def _reduce(name: str, function: str) -> None:
     translator = FUNCTIONS[function]
 
     def translate(op: KerasOps, input: Any, axis: Any, keep_dims: bool = False) -> Any:
@@ -32,10 +32,10 @@ for _name, _function in DIRECT.items():
     if _function in FUNCTIONS:
         _direct(_name, _function)
 for _name, _function in REDUCED.items():
-    _reduced(_name, _function)
+    _reduce(_name, _function)
 
 
-def _compared(name: str, function: str) -> None:
+def _compare(name: str, function: str) -> None:
     def translate(op: KerasOps, x: Any, y: Any, incompatible_shape_error: bool = True) -> Any:
         del incompatible_shape_error
         return FUNCTIONS[function](op, x, y)
@@ -43,8 +43,8 @@ def _compared(name: str, function: str) -> None:
     node(name)(translate)
 
 
-_compared("Equal", "equal")
-_compared("NotEqual", "not_equal")
+_compare("Equal", "equal")
+_compare("NotEqual", "not_equal")
 
 
 def _position(name: str, function: str) -> None:
