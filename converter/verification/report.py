@@ -252,7 +252,7 @@ class SmokeReport:
 
     Attributes:
         status: ``passed`` if its outputs are as declared, finite, and the same each time;
-            ``failed`` if it does not run or they are not as declared; else ``not run``.
+            ``failed`` if the runtime finds it invalid; else ``not run``.
         reason: Why it has not passed.
         runtime: The runtime.
         cases: Names of the inputs.

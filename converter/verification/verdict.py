@@ -75,7 +75,9 @@ def judge_numbers(
         is_number = not np.isnan(expected).all()
         return replace(measure, verdict="equal" if is_number else "ill-conditioned", problems=())
     scale = _rms(expected[finite])
-    undecided = ~same & (evidence.largest > UNDECIDED * scale)
+    undecided = ~same & np.where(
+        finite, evidence.largest > UNDECIDED * scale, np.isinf(evidence.largest)
+    )
     odd = ~same & ~finite & ~undecided
     gap = np.where(finite & ~undecided, expected - found, 0.0)
     noise = np.where(finite & ~undecided, evidence.mean_square, 0.0)
@@ -90,7 +92,7 @@ def judge_numbers(
             measure = replace(measure, source_error=_rms(theirs), converted_error=_rms(ours))
             error = np.where(finite, found - evidence.exact, 0.0) ** 2
             allowed = np.maximum(noise, np.where(np.isfinite(error), error, 0.0))
-    if 2 * np.count_nonzero(undecided) > expected.size:
+    if 2 * np.count_nonzero(undecided) > expected.size and not odd.any():
         return replace(measure, verdict="ill-conditioned", problems=())
     problems = [*_describe_odd(odd), *_find_excess(gap**2, allowed)]
     if problems:

@@ -33,6 +33,8 @@ def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
         where = report.first_difference
         if report.device is not None and report.device.status == "failed":
             raise VerificationError(report.reason)
+        if report.smoke is not None:
+            raise VerificationError(f"the graph does not run: {report.reason}")
         raise VerificationError(
             f"the graph does not compute what the source does: {report.reason}",
             where=None if where is None else f"layer {where}",

@@ -302,7 +302,9 @@ def test_a_call_is_reported_and_not_made(arena, tmp_path, name, container):
     bundle = converter.read(path)
     check_weights(bundle)
     assert bundle.metadata.findings, "nothing was reported"
-    assert {f.kind for f in bundle.metadata.findings} == {"pickle-callable"}
+    kinds = {finding.kind for finding in bundle.metadata.findings}
+    assert "pickle-callable" in kinds
+    assert kinds <= {"pickle-callable", "pickle-reference"}  # what the call is given
     with pytest.raises(SafetyError) as caught:
         converter.convert(
             path, to="safetensors", out=tmp_path / "o", options=Options(strict_safety=True)
