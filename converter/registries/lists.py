@@ -4,7 +4,7 @@ A line is anything that is a registry: a path, a glob, ``s3://â€¦``, ``models:/â
 Blank lines and those that begin with ``#`` say nothing; where there is a NUL in it, the list is one
 of ``find -print0``, and names may have line breaks. Paths are relative to the list's own folder.
 Names are relative to the folder that all paths have in common. A line that leads nowhere is an
-artifact that fails: it costs none of the others.
+artifact that fails, and so is a malformed one: it costs none of the others.
 """
 
 import os
@@ -39,22 +39,19 @@ class List:
 
         Raises:
             DependencyError: One takes an extra that is not installed.
-            UsageError: One is malformed, or a list contains itself.
+            UsageError: A list contains itself.
         """
         for reference in self._references:
             where = f"of {reference!r:.200} in {self.path}"
             try:
                 yield from self._in(reference)
-            except (SourceError, StorageError) as e:
+            except (SourceError, StorageError, UsageError) as e:
                 if reference.startswith(SCHEME):
                     e.add_note(where)
                     raise
                 name = self._relative(reference) if _is_path(reference) else reference
                 if self._filters.wants(name):
                     yield Entry(reference, name, None, "", "", str(e))
-            except UsageError as e:
-                e.add_note(where)
-                raise
 
     def _in(self, reference: str) -> Iterator[Found]:
         # Names are those of the whole list, so that only here can be said which are wanted.

@@ -12,7 +12,7 @@ models, are ignored.
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from converter.verification.result import reached_level
 from formats import catalog, portable, safetensors
 from formats.artifact import Artifact
 from formats.core import digests
-from formats.core.bundle import JSON
+from formats.core.bundle import JSON, Bundle
 from formats.core.storage import File, Span, resolve_member
 from formats.errors import (
     ConvertError,
@@ -199,7 +199,8 @@ def check_output(found: Candidate, require: str | None) -> CheckResult:
             problems += _check_manifest_digests(manifest)
             reached, reason = verified_level(manifest)
             if not problems:  # files that do not match the manifest are not read
-                portable.bundle_of(artifact, manifest)
+                bundle = portable.bundle_of(artifact, manifest)
+                problems += _check_tensor_digests(bundle, manifest)
                 problems += _check_graphs(path, manifest, opened)
         except (KeyError, TypeError, AttributeError, ValueError) as e:
             raise CorruptError(
@@ -261,6 +262,19 @@ def _find_extra_files(path: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
             relative = Path(folder, name).relative_to(path).as_posix()
             if relative not in known:
                 yield f"{relative} is not in the manifest"
+
+
+def _check_tensor_digests(bundle: Bundle, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the tensors whose bytes do not have the digest that the manifest records of each."""
+    known: dict[Hashable, str] = {}
+    for entry in manifest["tensors"]:
+        tensor = bundle.weights.get(entry["name"])
+        if tensor is None:
+            continue
+        if tensor.identity not in known:
+            known[tensor.identity] = digests.of_tensor(tensor)
+        if known[tensor.identity] != entry["digest"]:
+            yield f"tensor {entry['name']!r} is not what the manifest records: its digest differs"
 
 
 def _check_manifest_digests(manifest: Mapping[str, Any]) -> Iterator[str]:

@@ -82,6 +82,13 @@ def test_a_line_that_leads_nowhere_is_an_artifact_that_fails(models: Path) -> No
         Artifact(gone)
 
 
+def test_a_malformed_line_costs_itself_alone(models: Path) -> None:
+    text = "a/m.pt\nmodels:/a/b/c/d\nb/m.pt"
+    found = listed(models / "l.txt", text)
+    assert {"a/m.pt", "b/m.pt"} < set(found)
+    assert len(found) == 3
+
+
 def test_lists_in_lists_but_not_in_themselves(models: Path) -> None:
     (models / "sub").mkdir()
     (models / "sub" / "inner.txt").write_text("../a/m.pt\n../b/m.pt")

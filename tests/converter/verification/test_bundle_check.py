@@ -13,6 +13,7 @@ from repository import ROOT
 import converter
 from converter.options import Options
 from converter.verification.bundle_check import check_folder
+from formats.core import digests
 from formats.errors import SourceError, VerificationError
 
 WEIGHTS = ROOT / "fixtures/demo/checkpoint.pt"
@@ -76,6 +77,21 @@ def test_what_was_written_passes(dest):
         (dest / "graph.portable" / n).stat().st_size for n in ("model.onnx", "model.safetensors")
     ]
     assert one.nbytes == sum(sizes)
+
+
+def test_the_digest_of_each_tensor_is_checked(dest):
+    """A manifest whose own digests add up may still be of other tensors."""
+
+    def change(manifest):
+        manifest["tensors"][0]["digest"] = "0" * 64
+        tensors = {t["name"]: (t["dtype"], t["shape"], t["digest"]) for t in manifest["tensors"]}
+        manifest["weights_digest"]["value"] = digests.of_weights(tensors)
+
+    edit(dest / "weights.portable", change)
+    checked = only(dest / "weights.portable")
+    assert checked.exit_code == 1
+    (problem,) = checked.problems
+    assert "is not what the manifest records: its digest differs" in problem
 
 
 def test_outputs_are_found_at_any_depth_and_hidden_ones_are_not(dest):
