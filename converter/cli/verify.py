@@ -35,6 +35,12 @@ def verify(
     ] = None,
     *,
     options: "Options",
+    reproduce: Annotated[
+        bool,
+        typer.Option(
+            "--reproduce", help="Convert SOURCE again, and compare the bytes with CONVERTED."
+        ),
+    ] = False,
     report: Annotated[
         list[Path] | None,
         typer.Option(
@@ -63,6 +69,8 @@ def verify(
         raise typer.Exit(code)
     if report:
         raise UsageError("--report with two arguments", expected="one: a folder of bundles")
+    if reproduce:
+        raise typer.Exit(compare_again(source, converted, options, as_json=json))
     from converter.api import verify_artifacts
     from converter.verification.verify import exit_code
 
@@ -72,3 +80,24 @@ def verify(
     else:
         lines(found, require)
     raise typer.Exit(exit_code(found, require))
+
+
+def compare_again(source: str, converted: str, options: "Options", *, as_json: bool) -> int:
+    """Convert a source again, print which files are equal, and return the exit code."""
+    from dataclasses import asdict
+
+    from converter.cli import render
+    from converter.cli.terminal import say
+    from converter.references import Source
+    from converter.reproduction import reproduce
+
+    with Source(source) as original, Source(converted) as output:
+        found = reproduce(original.path, output.path, options)
+    if as_json:
+        render.document({"reproduced": not found.different, **asdict(found)})
+    else:
+        for name in found.different:
+            say(f"different   {name or converted}")
+        count = len(found.equal)
+        say(f"reproduced  {count} of {count + len(found.different)} files, bit for bit")
+    return int(bool(found.different))
