@@ -162,17 +162,14 @@ class _Servers:
             child.wait()
         finally:
             if not is_healthy:
-                _kill(child)
+                _end(self._children.pop(key))
         if not is_healthy:
             _check_end(child, what, folder if _last(folder) else Path(self._home.name))
 
     def close(self) -> None:
         """End all children."""
         for child in self._children.values():
-            _kill(child)
-            if child.stdin is not None:
-                with suppress(BrokenPipeError):
-                    child.stdin.close()
+            _end(child)
         self._home.cleanup()
 
 
@@ -201,9 +198,7 @@ def run(
         try:
             _wait(child, what, allowance.seconds, limit)
         finally:
-            _kill(child)
-            if child.stdin is not None:
-                child.stdin.close()
+            _end(child)
     _check_end(child, what, folder)
 
 
@@ -269,6 +264,14 @@ def _wait(
                 f"the child running {what} took {readable_size(used)} of memory and was stopped",
                 expected=f"at most {readable_size(limit)}",
             )
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """Kill a child and its process group, and close the pipe to it."""
+    _kill(child)
+    if child.stdin is not None:
+        with suppress(BrokenPipeError):
+            child.stdin.close()
 
 
 def _kill(child: "subprocess.Popen[bytes]") -> None:
