@@ -14,7 +14,7 @@ from converter.batch import links
 from converter.batch import plan as planning
 from converter.batch.ledger import Ledger
 from converter.batch.links import Linked
-from converter.batch.plan import Plan
+from converter.batch.plan import BatchPlan
 from converter.batch.queue import Worklist, clear_up, flush
 from converter.batch.request import Request
 from converter.batch.signals import Stop, stopping
@@ -39,7 +39,7 @@ DYING_SECONDS = 2.0  # that processes of a killed driver may take to be gone
 class Planned:
     """The plan is made."""
 
-    plan: Plan
+    plan: BatchPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class _Work:
         self,
         request: Request,
         work: Worklist,
-        plan: Plan,
+        plan: BatchPlan,
         summary: Summary,
         stop: Stop,
         linked: links.Links | None,

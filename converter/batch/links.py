@@ -47,7 +47,7 @@ SCHEMA = (
 )
 
 
-class Place(NamedTuple):
+class IndexedFile(NamedTuple):
     """A file of a bundle, as the index has it."""
 
     id: int
@@ -204,7 +204,7 @@ class Links:
     def _give_up(self, name: str, e: Exception) -> None:
         self._problems.append(f"{name}: {e.strerror if isinstance(e, OSError) else e}")
 
-    def _places(self, digest: str, known: int) -> Iterator[Place]:
+    def _places(self, digest: str, known: int) -> Iterator[IndexedFile]:
         """Yield where the same bytes should be: what was known first, which all become links to.
 
         If that has too many names, or another owner, the latest ones follow.
@@ -217,13 +217,13 @@ class Links:
             known = place.id
             yield place
 
-    def _place(self, order: str, digest: str, below: int, above: int = -1) -> Place | None:
+    def _place(self, order: str, digest: str, below: int, above: int = -1) -> IndexedFile | None:
         row = self._db.execute(
             "SELECT id, name, file FROM bundle_files"  # noqa: S608 - one of two orders
             f" WHERE digest = ? AND id < ? AND id > ? {order} LIMIT 1",
             (digest, below, above),
         ).fetchone()
-        return None if row is None else Place(row[0], told(row[1]), told(row[2]))
+        return None if row is None else IndexedFile(row[0], told(row[1]), told(row[2]))
 
     def _is(self, descriptor: int, status: os.stat_result, digest: str) -> bool:
         """Return whether an open file has a digest; it is hashed, and flushed, once in a run."""
@@ -241,7 +241,7 @@ class Links:
             os.fsync(descriptor)  # before another bundle depends on it
         return self._hashed[key] == digest
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: IndexedFile) -> None:
         self._db.execute("DELETE FROM bundle_files WHERE id = ?", (place.id,))
 
 

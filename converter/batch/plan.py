@@ -25,7 +25,7 @@ STORAGE_EXIT = 6
 
 
 @dataclass(slots=True)
-class Plan:
+class BatchPlan:
     """What a batch will do.
 
     Attributes:
@@ -58,7 +58,7 @@ class Plan:
     since: int = 0
 
 
-def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
+def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPlan:
     """Look at all registries and at what the ledger knows.
 
     Raises:
@@ -66,7 +66,7 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
         SourceError: There is no artifact at all.
         StorageError: One cannot be listed, or the ledger not be read.
     """
-    plan = Plan(digest=plan_digest(request.options), since=ledger.latest)
+    plan = BatchPlan(digest=plan_digest(request.options), since=ledger.latest)
     kind = kind_of(request.options)
     known = frozenset(row.name for row in ledger.rows())
     entries = _entries(request, plan, Outputs(request, known))
@@ -119,7 +119,7 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> Plan:
     return plan
 
 
-def _entries(request: Request, plan: Plan, outputs: Outputs) -> list[Entry]:
+def _entries(request: Request, plan: BatchPlan, outputs: Outputs) -> list[Entry]:
     """Return all artifacts, each once, and record what is skipped."""
     found: dict[str, Entry] = {}
     several = len(request.registries) > 1

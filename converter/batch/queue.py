@@ -9,7 +9,7 @@ from pathlib import Path
 from converter.batch.leases import Row
 from converter.batch.ledger import Ledger
 from converter.batch.liveness import boot
-from converter.batch.plan import Plan
+from converter.batch.plan import BatchPlan
 from converter.destinations.protocol import Destination
 from converter.jobs.job import GOOD, Job, Outcome, Status, new_record
 from converter.jobs.record import Record, RecordedError
@@ -28,7 +28,7 @@ class Worklist:
         busy: Jobs that another driver is at, as far as was seen.
     """
 
-    def __init__(self, ledger: Ledger, destination: Destination, plan: Plan) -> None:
+    def __init__(self, ledger: Ledger, destination: Destination, plan: BatchPlan) -> None:
         self.busy: list[Job] = []
         self._ledger = ledger
         self._destination = destination

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from converter.batch.leases import Row
 from converter.batch.ledger import Ledger
-from converter.batch.plan import Plan
+from converter.batch.plan import BatchPlan
 from converter.jobs.job import Job, new_record
 from converter.jobs.record import Record, RecordedError
 from converter.registries.entry import Skipped
@@ -15,7 +15,7 @@ SKIPPED = "skipped"  # an entry of a registry that is not read
 PENDING = "pending"  # no driver has begun it, or no driver recorded its end
 
 
-def records(plan: Plan, ledger: Path) -> Iterator[Record]:
+def records(plan: BatchPlan, ledger: Path) -> Iterator[Record]:
     """Yield the record of each artifact, by name: from the ledger, or of a pending job.
 
     A record in the ledger counts for a job that was to be done only if it has the same source,

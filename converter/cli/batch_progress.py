@@ -11,7 +11,7 @@ from time import monotonic
 from typing import IO, Any
 
 from converter.batch.driver import Event, Finished, Planned, Summary, Waiting
-from converter.batch.plan import Plan
+from converter.batch.plan import BatchPlan
 from converter.batch.request import Request
 from converter.byte_sizes import readable_size
 from converter.cli import batch_reports
@@ -40,7 +40,7 @@ def follow(
     Raises:
         StorageError: The file of events, or a report, cannot be written.
     """
-    plan: Plan | None = None
+    plan: BatchPlan | None = None
     summary = Summary()
     shown = _Lines(enabled=not quiet and not as_json)
     with _log(events) as log, closing(happened):  # type: ignore[type-var]  # a generator
@@ -91,7 +91,7 @@ def follow(
     return summary.exit_code
 
 
-def _list(plan: Plan) -> None:
+def _list(plan: BatchPlan) -> None:
     """Print what a batch would do, one artifact a line."""
     for job in plan.todo:
         why = f" ({plan.harmed[job.name]})" if job.name in plan.harmed else ""
@@ -106,7 +106,7 @@ class _Lines:
         self._bar = enabled and sys.stderr.isatty()
         self._shown = 0.0
 
-    def planned(self, plan: Plan) -> None:
+    def planned(self, plan: BatchPlan) -> None:
         if not self._enabled:
             return
         formats = ", ".join(f"{name} x{n}" for name, n in plan.formats.most_common())
@@ -225,7 +225,7 @@ def _tell(log: IO[str] | None, event: Mapping[str, Any]) -> None:
         log.flush()
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
+def _plan(plan: BatchPlan) -> dict[str, Any]:
     return {
         "todo": len(plan.todo),
         "done": len(plan.done),

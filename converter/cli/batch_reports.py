@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from converter.batch.driver import default_ledger
-from converter.batch.plan import Plan
+from converter.batch.plan import BatchPlan
 from converter.batch.records import records
 from converter.batch.request import Request
 from converter.reports import catalog
 
 
 def write(
-    paths: Sequence[Path], plan: Plan, request: Request, summary: Mapping[str, Any], *, ended: str
+    paths: Sequence[Path],
+    plan: BatchPlan,
+    request: Request,
+    summary: Mapping[str, Any],
+    *,
+    ended: str,
 ) -> None:
     """Write reports.
 

@@ -20,7 +20,7 @@ Part = Literal["weights", "optimizer", "training"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoreEntry:
     """One stored variable: ``<path>/vars/<key>``."""
 
     path: str
@@ -42,7 +42,7 @@ class Entry:
 class Store:
     """All variables of a store, which may be spread over files."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[StoreEntry] = field(default_factory=list)
     files: list[Hdf5] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     findings: list[SafetyFinding] = field(default_factory=list)
@@ -101,7 +101,7 @@ def read_store(h5: Hdf5, store: Store, where: str = "") -> None:
             store.left_out.append(LeftOut(full, reason))
             continue
         origin = f"{where}:{full}" if where else full
-        store.entries.append(Entry(_object_path(path), key, tensor.with_origin(origin)))
+        store.entries.append(StoreEntry(_object_path(path), key, tensor.with_origin(origin)))
     store.files.append(h5)
 
 
@@ -159,14 +159,14 @@ def name_store(store: Store, config: JSON, version: str | None = None) -> Named:
         version: Of the Keras that wrote it, where recorded.
     """
     tf_keras = version is not None and version.startswith("2.")
-    groups: dict[str, list[Entry]] = {}
+    groups: dict[str, list[StoreEntry]] = {}
     for entry in store.entries:
         groups.setdefault(entry.path, []).append(entry)
     model_paths = [p for p, entries in groups.items() if entries[0].part == "weights"]
     known = objects(config, model_paths, tf_keras=tf_keras) if config is not None else {}
     order = {path: n for n, path in enumerate(_by_config(model_paths, list(known)))}
     recorded = _recorded_names(store)
-    offers: list[tuple[Entry, list[str]]] = []
+    offers: list[tuple[StoreEntry, list[str]]] = []
     for path in sorted(groups, key=lambda p: order.get(p, len(order))):
         entries = sorted(groups[path], key=lambda e: _natural(e.key))
         own = variables(known.get(path), len(entries)) if _number(entries) else ()
@@ -204,6 +204,6 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(p[:18]), "") if p.isdecimal() else (-1, p) for p in re.split(r"(\d+)", text)]
 
 
-def _number(entries: list[Entry]) -> bool:
+def _number(entries: list[StoreEntry]) -> bool:
     """Return whether the keys are 0, 1, 2, … as Keras's own layers write them."""
     return [e.key for e in entries] == [str(n) for n in range(len(entries))]

@@ -20,7 +20,7 @@ from formats.tensorflow import sstable, tensor_proto
 from formats.tensorflow.schemas import SCHEMA
 from formats.tensorflow.tensor_bundle import (
     MOST_SLICES,
-    Entry,
+    BundleEntry,
     Extents,
     extents_of,
     slice_key,
@@ -46,7 +46,7 @@ class SavedSlices:
         self.shards = len(files)
         self.producer = 0
         self._limits = limits
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, BundleEntry] = {}
         self._slices: dict[bytes, Span] = {}
         self._described = 0
         checked = replace(limits, max_checked_bytes=limits.max_checked_bytes // len(files))
@@ -107,4 +107,4 @@ class SavedSlices:
         if len(parts) > MOST_SLICES:
             raise LimitError(f"tensor {proto.name!r} has {len(parts)} slices", where=self.where)
         key = proto.name.encode()
-        self.entries[proto.name] = Entry(key, proto.type, shape, 0, 0, 0, 0, parts)
+        self.entries[proto.name] = BundleEntry(key, proto.type, shape, 0, 0, 0, 0, parts)

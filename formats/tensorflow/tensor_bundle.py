@@ -40,7 +40,7 @@ class Extents:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BundleEntry:
     """One tensor of the index, or one slice of a tensor.
 
     Attributes:
@@ -105,8 +105,8 @@ class TensorBundle:
         self.producer: int = header.version.producer
         if not 0 < self.shards <= limits.max_files:
             raise CorruptError(f"the index names {self.shards} shards", where=self.where)
-        self.entries: dict[str, Entry] = {}
-        self._slices: dict[bytes, Entry] = {}
+        self.entries: dict[str, BundleEntry] = {}
+        self._slices: dict[bytes, BundleEntry] = {}
         count = 0
         for key, value in items:
             entry = self._entry(key, decode(value, SCHEMA["BundleEntryProto"], limits))
@@ -123,7 +123,7 @@ class TensorBundle:
     def __contains__(self, key: str) -> bool:
         return key in self.entries
 
-    def span(self, entry: Entry) -> Span:
+    def span(self, entry: BundleEntry) -> Span:
         """Return the bytes of an entry as they are stored.
 
         Raises:
@@ -152,7 +152,7 @@ class TensorBundle:
         entry = self.entries[key]
         return self._whole(entry, entry.name) if not entry.slices else self._join(entry)
 
-    def _whole(self, entry: Entry, origin: str) -> Tensor | Strings:
+    def _whole(self, entry: BundleEntry, origin: str) -> Tensor | Strings:
         if tensor_proto.base_type(entry.number) != tensor_proto.STRING:
             tensor_proto.dtype_of(entry.number, origin)  # before the shard is opened
             span = self.span(entry)
@@ -170,7 +170,7 @@ class TensorBundle:
             entry.shape, lengths, span.sub(start, span.length - start), origin=origin
         )
 
-    def _join(self, entry: Entry) -> Tensor:
+    def _join(self, entry: BundleEntry) -> Tensor:
         boxes = []
         for extents in entry.slices:
             part = self._slices.get(slice_key(entry.key, extents.written))
@@ -192,7 +192,7 @@ class TensorBundle:
         dtype = tensor_proto.dtype_of(entry.number, entry.name)
         return slices.join(dtype, entry.shape, boxes, origin=entry.name)
 
-    def _entry(self, key: bytes, proto: Message) -> Entry:
+    def _entry(self, key: bytes, proto: Message) -> BundleEntry:
         name = key.decode("utf-8", "backslashreplace")
         shape = tensor_proto.shape_of(proto.shape, f"{self.where}#{name}", self._limits.max_rank)
         if not 0 <= proto.shard_id < self.shards:
@@ -202,7 +202,7 @@ class TensorBundle:
         parts = tuple(extents_of(s, shape, self.where) for s in proto.slices)
         if len(parts) > MOST_SLICES:
             raise LimitError(f"tensor {name!r} has {len(parts)} slices", where=self.where)
-        return Entry(
+        return BundleEntry(
             key,
             proto.dtype,
             shape,

@@ -28,7 +28,7 @@ from formats.core.weights import Tensor
 from formats.tensorflow import tensor_proto
 from formats.tensorflow.object_graph import ATTRIBUTES, KEY, SLOT, VALUE, ObjectGraph, Owner
 from formats.tensorflow.schemas import ENUMS
-from formats.tensorflow.tensor_bundle import Entry
+from formats.tensorflow.tensor_bundle import BundleEntry
 
 _DEEPEST_NAME = 100  # objects on the way to a variable
 _MOST_SCOPES = 8  # that an optimizer may have put in front of a variable's name
@@ -65,7 +65,7 @@ _REPLICA = re.compile(r"(?P<first>.+)/replica_\d+(?P<rest>(?:/.*)?)")
 class Checkpoint(Protocol):
     """What a V1 and a V2 checkpoint have in common."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, BundleEntry]
     shards: int
     producer: int
 
@@ -165,7 +165,7 @@ def _object_names(key: str, owner: Owner | None, full_name: str) -> list[str]:
     return names
 
 
-def _object_group(key: str, owner: Owner | None, entry: Entry) -> Group | None:
+def _object_group(key: str, owner: Owner | None, entry: BundleEntry) -> Group | None:
     path = key.partition(ATTRIBUTES)[0]
     if SLOT in key:
         return "optimizer"
@@ -180,7 +180,7 @@ def _object_group(key: str, owner: Owner | None, entry: Entry) -> Group | None:
     return None
 
 
-def _name_group(key: str, entries: Mapping[str, Entry]) -> Group | None:
+def _name_group(key: str, entries: Mapping[str, BundleEntry]) -> Group | None:
     if _POWERS_OF_TF1.fullmatch(key) or _KERAS_OF_TF1.fullmatch(key):
         return "optimizer"
     slot = _SLOT_OF_TF1.fullmatch(key) or _SLOT_OF_MESH.fullmatch(key)
@@ -196,7 +196,7 @@ def _name_group(key: str, entries: Mapping[str, Entry]) -> Group | None:
     return None
 
 
-def _is_variable(name: str, entries: Mapping[str, Entry]) -> bool:
+def _is_variable(name: str, entries: Mapping[str, BundleEntry]) -> bool:
     """Return whether a slot's name continues a variable's, perhaps without optimizer scopes."""
     for _ in range(_MOST_SCOPES):
         if name in entries:
@@ -237,11 +237,11 @@ def _replicas(source: Checkpoint) -> dict[str, list[str]]:
     return replicas
 
 
-def _content(entry: Entry) -> object:
+def _content(entry: BundleEntry) -> object:
     return (entry.number, entry.shape, entry.size, entry.crc) if entry.crc else entry.key
 
 
-def _likeness(entry: Entry, owner: Owner) -> object:
+def _likeness(entry: BundleEntry, owner: Owner) -> object:
     return (owner.attribute, owner.node.names.get(owner.attribute), _content(entry))
 
 

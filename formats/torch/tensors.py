@@ -31,7 +31,7 @@ class Made:
 
 
 @dataclass(slots=True)
-class Entry:
+class FoundTensor:
     """One name to give: to a tensor, or to several that an encoding ties together."""
 
     candidates: tuple[str, str]
@@ -46,7 +46,7 @@ class Maker:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.entries: list[Entry] = []
+        self.entries: list[FoundTensor] = []
         self.position: dict[int, int] = {}  # id of a Found → index of its entry
         self.devices: dict[str, int] = {}
         self._flagged: dict[object, Tensor] = {}
@@ -98,7 +98,7 @@ class Maker:
         self, found: Found, tensor: Tensor | None, suffix: str = "", *, notes: bool = True
     ) -> int:
         names = (found.path + suffix, found.origin + suffix)
-        self.entries.append(Entry(names, found.group, tensor, found.notes if notes else {}))
+        self.entries.append(FoundTensor(names, found.group, tensor, found.notes if notes else {}))
         return len(self.entries) - 1
 
     def _encode(self, found: Found) -> None:

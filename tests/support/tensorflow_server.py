@@ -40,6 +40,9 @@ IMPORTED = {
 SECONDS = 300  # for a question
 ASKS = """#!{python}
 import socket, sys
+sys.path[:0] = [{support!r}]
+from stand_in_server import serve
+serve()
 assert sys.argv[-2].endswith({script!r}), sys.argv
 with socket.socket(socket.AF_UNIX) as s:
     s.connect({path!r})
@@ -104,7 +107,10 @@ def stand_in(python: str, folder: Path, framework: str = "tensorflow"):
         assert path.exists(), f"{framework} does not start"
         asks = folder / "python"
         script = SCRIPTS[framework].name
-        asks.write_text(ASKS.format(python=sys.executable, path=str(path), script=script))
+        support = str(Path(__file__).parent)
+        asks.write_text(
+            ASKS.format(python=sys.executable, path=str(path), script=script, support=support)
+        )
         asks.chmod(0o755)
         yield asks
     finally:

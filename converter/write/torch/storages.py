@@ -66,12 +66,12 @@ class Slot:
     type: TorchType
     byteorder: ByteOrder = "little"
     stays: bool = False
-    entry: "Entry | None" = None
+    entry: "StorageEntry | None" = None
     shift: int = 0
 
 
 @dataclass(eq=False, slots=True)
-class Entry:
+class StorageEntry:
     """A storage in the file, the slots that view it, and its number, once the pickle has one."""
 
     number: int = UNNUMBERED
@@ -132,7 +132,7 @@ class Storages:
         self._crcs = crcs
         self._slots: list[Slot] = []
         self._same: dict[object, Slot] = {}
-        self._numbered: list[Entry] = []
+        self._numbered: list[StorageEntry] = []
         self._layouts: dict[str, Call] = {}
 
     def slot(
@@ -276,7 +276,7 @@ class Storages:
             args.append(dict.fromkeys(sorted(view.flags), True))
         view.call.args = tuple(args)
 
-    def _content(self, entry: Entry) -> Content:
+    def _content(self, entry: StorageEntry) -> Content:
         if entry.span is None:
             return Content(entry.slots[0].content or EMPTY)
         span = entry.span.sub(0, entry.nbytes)
@@ -303,7 +303,7 @@ def _find_overlapping(slots: list[tuple[Span, Slot]]) -> Iterator[list[Slot]]:
 
 def _merge_slots(slots: list[Slot]) -> None:
     """Merge slots into one storage."""
-    entry = Entry(slots=slots)
+    entry = StorageEntry(slots=slots)
     spans = [slot.span for slot in slots if slot.span is not None]
     if spans:
         start = min(span.offset for span in spans)
@@ -314,7 +314,7 @@ def _merge_slots(slots: list[Slot]) -> None:
         slot.shift = slot.span.offset - entry.span.offset if slot.span and entry.span else 0
 
 
-def _swap_width(entry: Entry) -> int:
+def _swap_width(entry: StorageEntry) -> int:
     """Return the width of elements whose bytes have to be swapped; 1 if they do not.
 
     Raises:

@@ -70,7 +70,7 @@ class Content(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ZipEntry:
     """A member as central directory and local header have it."""
 
     central: tuple[int, ...]  # the fields of CENTRAL behind its magic
@@ -164,7 +164,7 @@ class Rewriter:
         return [*pieces, directory + self._tail(position, len(directory))]
 
     def _record(
-        self, entry: Entry, content: Content | None, offset: int
+        self, entry: ZipEntry, content: Content | None, offset: int
     ) -> tuple[Pieces, int, int, int]:
         """Return a member's local record at its new place, its sizes, and its CRC."""
         header = self._span.read(entry.offset, LOCAL.size)
@@ -201,7 +201,7 @@ class Rewriter:
             made.append(struct.pack(layout, b"PK\x07\x08", sum_, compressed, size))
         return made, compressed, size, sum_
 
-    def _compress(self, entry: Entry, content: Content) -> tuple[Pieces, int]:
+    def _compress(self, entry: ZipEntry, content: Content) -> tuple[Pieces, int]:
         """Return new content as the member's method has it."""
         if entry.method == STORED:
             return content.pieces, content.size
@@ -233,7 +233,7 @@ class Rewriter:
                 size, offset = END64.unpack(wide)[8:]
         return offset, size, end, wide
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[ZipEntry]:
         data, at = self._span.read(self._start, self._size), 0
         last: dict[int, bytes] = {}
         while at < len(data):
@@ -245,7 +245,7 @@ class Rewriter:
             end = extra_end + fields[11]
             name, extra = data[at + CENTRAL.size : name_end], data[name_end:extra_end]
             size, compressed, offset = _wide(extra, fields[8], fields[7], fields[15])
-            entry = Entry(fields, name, extra, data[extra_end:end], offset, compressed, size)
+            entry = ZipEntry(fields, name, extra, data[extra_end:end], offset, compressed, size)
             if offset in last or offset + LOCAL.size + compressed > self._start or end > len(data):
                 raise CorruptError("members of a zip overlap", where=self._span.name)
             last[offset] = name
@@ -267,12 +267,12 @@ class Rewriter:
         return tail + end + comment
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: ZipEntry) -> str:
     """Return a member's name as `ZipArchive` has it."""
     return entry.name.decode("utf-8", "backslashreplace")
 
 
-def _central(entry: Entry, offset: int, compressed: int, size: int, crc: int) -> bytes:
+def _central(entry: ZipEntry, offset: int, compressed: int, size: int, crc: int) -> bytes:
     """Return a member's entry in the central directory."""
     wide = [size, compressed] if max(size, compressed) >= LIMIT else []
     shown = [LIMIT, LIMIT] if wide else [compressed, size]

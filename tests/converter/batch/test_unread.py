@@ -8,7 +8,7 @@ import pytest
 from repository import ROOT
 
 from converter.batch import plan as planning
-from converter.batch.plan import Plan
+from converter.batch.plan import BatchPlan
 from converter.batch.records import records
 from converter.cli.app import run
 from converter.jobs.record import Record, RecordedVerification
@@ -79,7 +79,7 @@ def test_other_files_of_a_folder_are_no_entries(models):
 
 def test_entries_of_a_registry_are_records(tmp_path):
     one = Skipped("models:/forest/1", "an MLflow model of flavor sklearn", "forest/1")
-    (record,) = records(Plan(unread={"forest/1": one}), tmp_path / "ledger.sqlite")
+    (record,) = records(BatchPlan(unread={"forest/1": one}), tmp_path / "ledger.sqlite")
     assert (record.source, record.name, record.status) == (one.source, "forest/1", "skipped")
     assert record.error.message == one.reason
     assert record.exit_code is None
