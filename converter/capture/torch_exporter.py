@@ -94,6 +94,7 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
         return {"status": "absent", "lacking": missing}
     torch = importlib.import_module("torch")
     loading = _beside("torch_loading")
+    describe_error = _beside("../child/describe_error").describe_error
     logging.disable(logging.ERROR)
     answer: dict[str, Any] = {"versions": {"torch": torch.__version__}}
     torch.backends.mha.set_fastpath_enabled(False)  # an operator that no exporter knows
@@ -104,7 +105,7 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
     except loading.MismatchError as e:
         return {**answer, "status": "mismatch", "error": str(e)}
     except Exception as e:  # noqa: BLE001 - whatever torch, or the user's code, raises
-        return {**answer, "status": "failed", "error": loading.one_line(e)}
+        return {**answer, "status": "failed", "error": describe_error(e)}
     try:
         source = _source(torch, loading, loaded, question, folder)
     except InputsError as e:
@@ -114,7 +115,7 @@ def _answered(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
             "guess": guess(loaded.module),
         }  # fmt: skip
     except Exception as e:  # noqa: BLE001 - likewise
-        return {**answer, "status": "failed", "error": loading.one_line(e)}
+        return {**answer, "status": "failed", "error": describe_error(e)}
     said: list[str] = []
     said += [f"torch.export: {' and '.join(missing)} is not installed"] if missing else []
     for exporter in exporters:
@@ -452,10 +453,11 @@ def _words(caught: Sequence[Any]) -> list[str]:
 
 
 def _beside(name: str) -> Any:
-    """Return a module in this file's folder, which is not on the import path."""
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    """Return a module of a path from this file's folder, which is not on the import path."""
+    path = Path(__file__).parent / f"{name}.py"
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
 

@@ -358,8 +358,3 @@ def parameters(module: Any) -> list[str]:
         for name, p in inspect.signature(module.forward).parameters.items()
         if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception as one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]

@@ -263,6 +263,9 @@ def report_skipped(run: RunSkipped, framework: str) -> GraphReport:
             + (f" ({run.reason})" if run.reason else ""),
             lacking=TORCH_EXTRA if framework == "torch" else FRAMEWORK_EXTRA,
         )
+    if run.failure:
+        reason = f"the source itself fails on every input that was drawn: {run.failure}"
+        return GraphReport("not run", reason, is_failing=True)
     return GraphReport(
         "not run", f"no {framework} here runs the source: verified on weights only ({run.reason})"
     )
@@ -305,6 +308,11 @@ def _compare_in(
     theirs = write_inputs(folder, pair.specs, plan)
     there = pair.reference.run(theirs)
     if isinstance(there, RunSkipped):
+        if there.failure and options.comparison.inputs is not None:
+            raise UsageError(
+                f"the source itself fails on every input given: {there.failure}",
+                expected="inputs that the model accepts",
+            )
         return report_skipped(there, pair.framework)
     pair = pair.with_outputs_of(there)
     # The candidate must accept the same alternatives as the source.

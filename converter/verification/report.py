@@ -287,6 +287,8 @@ class GraphReport:
             failed, this report has failed; if it was not run, this report does not depend on it.
         coverage: What the inputs reach inside the graph, if it could be looked at.
         smoke: The run of the converted graph alone, if it was not compared with the source.
+        is_failing: Whether the source's own framework failed on every input, so that there is
+            nothing to compare with.
     """
 
     status: Status
@@ -305,6 +307,7 @@ class GraphReport:
     device: DeviceReport | None = None
     coverage: Coverage | None = None
     smoke: SmokeReport | None = None
+    is_failing: bool = False
 
     @property
     def max_rel(self) -> float:
@@ -331,6 +334,7 @@ class GraphReport:
             "status": self.status,
             "reason": self.reason,
             "lacking": self.lacking,
+            "failing": self.is_failing,
             "source": runtime_plain(self.source),
             "converted": runtime_plain(self.converted),
             "seed": self.seed,

@@ -167,7 +167,8 @@ class Verification:
 
 def _check_graph(report: GraphReport, asked: "set[str | None]", device: str | None) -> None:
     if report.status != "passed":
-        kind = DependencyError if report.lacking else VerificationError
+        is_elsewhere = report.lacking or report.is_failing
+        kind = DependencyError if is_elsewhere else VerificationError
         raise kind(
             f"the graph was not compared, as was asked: {report.reason}", hint=report.lacking
         )

@@ -91,12 +91,15 @@ class RunSkipped:
         is_missing: Whether no framework is installed.
         lacks_device: Whether only the requested device is missing.
         placement: Placement of its nodes, if it ran elsewhere instead.
+        failure: What the framework says of the first input, if it loaded the model and failed on
+            every input; or empty.
     """
 
     reason: str
     is_missing: bool
     lacks_device: bool = False
     placement: Placement | None = None
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ def run_keras(
     candidates = _rank_frameworks(_find_packages(python, prepared.folder, allowance), version)
     linked = _link_with_suffix(source, form, prepared.folder)
     said: list[str] = []
-    is_missing, lacks_device = True, False
+    is_missing, lacks_device, failure = True, False, ""
     for framework, backend in candidates:
         if only not in (None, framework):
             continue
@@ -237,8 +240,10 @@ def run_keras(
         run = parse_run(framework, versions, answer, prepared)
         if run.chosen:
             return run
-        said += [f"{name}: {text}" for text in run.refused[:1]]
-    return RunSkipped("; ".join(dict.fromkeys(said)), is_missing, lacks_device)
+        failure = failure or f"{name}: {run.refused[0]}"
+        said.append(f"{name}: {run.refused[0]}")
+    reason = "; ".join(dict.fromkeys(said))
+    return RunSkipped(reason, is_missing, lacks_device, failure=failure)
 
 
 def _find_packages(python: str, folder: Path, allowance: Allowance) -> set[str]:

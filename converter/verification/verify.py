@@ -85,9 +85,10 @@ def exit_code(found: Verification, require: str | None) -> int:
     if require is not None and LEVELS.index(found.level) < LEVELS.index(require):
         has_no_device = any(report.device is not None for report in found.reports)
         return 7 if require == "device" and has_no_device else 1
-    if require is not None or found.level not in ("none", "smoke"):
+    is_failing = any(report.is_failing for report in found.reports)
+    if require is not None or (found.level not in ("none", "smoke") and not is_failing):
         return 0
-    return 7 if any(report.lacking for report in found.reports) else 1
+    return 7 if is_failing or any(report.lacking for report in found.reports) else 1
 
 
 def _graph_files(converted: Path) -> list[Path]:

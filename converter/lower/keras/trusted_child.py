@@ -22,6 +22,7 @@ from typing import Any
 if __name__ == "__main__":  # another Python may know nothing of the project
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
+from converter.child.describe_error import describe_error
 from converter.child.trust import load
 
 API = "converter.lower.keras.api"
@@ -51,9 +52,9 @@ def _supplied(module: str, path: str | None) -> dict[str, Any]:
     try:
         loaded = load(module, path)
     except ModuleNotFoundError as e:
-        return {"error": one_line(e), "lacks": e.name}
+        return {"error": describe_error(e), "lacks": e.name}
     except BaseException as e:  # noqa: BLE001 - the answer: exits are refused too
-        return {"error": one_line(e)}
+        return {"error": describe_error(e)}
     rows = {name: row for name, row in _lowerings().items() if name not in before}
     return {
         "file": getattr(loaded, "__file__", None),
@@ -179,7 +180,7 @@ def lowered(question: Mapping[str, Any]) -> dict[str, Any]:
     except Gap as gap:
         return {"status": "gap", "gap": str(gap)}
     except BaseException as e:  # noqa: BLE001 - the answer
-        return {"status": "raised", "error": one_line(e)}
+        return {"status": "raised", "error": describe_error(e)}
     named = [v for v in (*flat, *masks) if v is not None]
     graph.outputs = [v.name for v in named]
     kept = needed(graph)
@@ -200,7 +201,7 @@ def traced(question: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return trace(question, _loaded(question))
     except BaseException as e:  # noqa: BLE001 - the answer
-        return {"status": "gap", "gap": one_line(e)}
+        return {"status": "gap", "gap": describe_error(e)}
 
 
 def states(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,7 +211,7 @@ def states(question: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return state_sizes(question, _loaded(question))
     except BaseException as e:  # noqa: BLE001 - the answer
-        return {"status": "gap", "gap": one_line(e)}
+        return {"status": "gap", "gap": describe_error(e)}
 
 
 def _loaded(question: Mapping[str, Any]) -> Any:
@@ -222,11 +223,6 @@ def _loaded(question: Mapping[str, Any]) -> Any:
         classes.update(layer_classes(module))
         called.update(functions(module))
     return Supplied(classes, called)
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception as one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.child.describe_error import describe_error
 from converter.lower.keras.trusted_symbolic import Traced, filled, names, stored
 from converter.lower.keras.trusted_tensorflow import Graph, Untraceable, dtype_of, raw, role
 
@@ -63,7 +64,7 @@ def trace(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
     except Exception as e:
         if not subject.may_use_tensorflow:
             raise
-        first: dict[str, Any] = {"status": "gap", "gap": one_line(e)}
+        first: dict[str, Any] = {"status": "gap", "gap": describe_error(e)}
     else:
         if found["status"] == "done" or not subject.may_use_tensorflow:
             return found
@@ -73,12 +74,6 @@ def trace(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:
     except Exception:  # noqa: BLE001 - what was said first says more
         return first
     return second if second["status"] == "done" else first
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception as one line."""
-    text = "".join(c if c.isprintable() else " " for c in f"{type(error).__name__}: {error}")
-    return " ".join(text.replace("[1m", "").replace("[0m", "").split())[:400]
 
 
 def state_sizes(question: Mapping[str, Any], supplied: Supplied) -> dict[str, Any]:

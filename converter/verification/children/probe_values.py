@@ -39,7 +39,7 @@ def main(folder: Path) -> None:
     try:
         answer = {"status": "done", "groups": probe(onnxruntime, runner, question, folder)}
     except Exception as e:  # whatever it fails with, its words are the answer
-        answer = {"status": "failed", "error": runner.one_line(e)}
+        answer = {"status": "failed", "error": runner.describe_error(e)}
     (folder / "answer.json").write_text(json.dumps(answer))
 
 

@@ -36,11 +36,15 @@ PACKAGES = ("keras", "tf_keras", "tensorflow", "jax", "torch")
 
 
 def beside(name: str) -> Any:
-    """Return a module that lies beside this file, which is no place to import from."""
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    """Return a module of a path from this file's folder, which is no place to import from."""
+    path = Path(__file__).parent / f"{name}.py"
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+describe_error = beside("../../child/describe_error").describe_error
 
 
 def main(folder: Path) -> None:
@@ -55,7 +59,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
     try:
         framework = Framework(question["framework"])
     except Exception as e:  # a broken installation may raise anything
-        return {"status": "absent", "error": one_line(e)}
+        return {"status": "absent", "error": describe_error(e)}
     about = {"versions": framework.versions()}
     if not question.get("device"):
         return about | computed(framework, folder, question, None)
@@ -77,7 +81,7 @@ def computed(
     try:
         model = framework.load(question["source"], framework.own_objects(question))
     except Exception as e:
-        return {"status": "cannot load", "error": one_line(e)}
+        return {"status": "cannot load", "error": describe_error(e)}
     if framework.has_bias_guess:
         framework.broadcast_additions()
     framework.turn_kernels(model, frozenset(question["flipped"]))
@@ -113,7 +117,7 @@ def first_that_runs(
             outputs = model(framework.inputs(model, folder, number, names), training=False)
             found = [framework.array(output) for output in framework.flat(outputs)]
         except Exception as e:
-            refused[number] = one_line(e)
+            refused[number] = describe_error(e)
             continue
         has_elements = not found or any(array.size for array, _ in found)
         if chosen is None or has_elements:
@@ -418,11 +422,6 @@ class Recorder:
                 array, dtype = self.framework.array(tensor)
                 self.framework.np.save(self.folder / f"layer-{len(self.found)}.npy", array)
                 self.found.append((path, i, dtype))
-
-
-def one_line(error: Exception) -> str:
-    """Return an exception as one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
 def probe() -> list[str]:

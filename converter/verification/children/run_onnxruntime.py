@@ -36,11 +36,15 @@ CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
 
 def beside(name: str) -> Any:
-    """Return a module that lies beside this file, which is no place to import from."""
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    """Return a module of a path from this file's folder, which is no place to import from."""
+    path = Path(__file__).parent / f"{name}.py"
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+describe_error = beside("../../child/describe_error").describe_error
 
 
 def main(folder: Path) -> None:
@@ -74,7 +78,7 @@ def answered(
             file = extra and folder / extra
             session = open_session(onnxruntime, question["model"], file, place)
         except Exception as e:  # whatever it refuses a model with, its words are the answer
-            answer["refused"] = one_line(e)
+            answer["refused"] = describe_error(e)
             break
         answer["device"] = session.get_providers()[0]
         types = {spec.name: spec.type for spec in session.get_inputs()}
@@ -86,7 +90,7 @@ def answered(
                 }
                 results = run(onnxruntime, session, names, arrays, types)
             except Exception as e:
-                answer["errors"][str(case)] = one_line(e)
+                answer["errors"][str(case)] = describe_error(e)
                 continue
             for i, result in enumerate(results, first):
                 np.save(folder / f"{question['prefix']}-{case}-{i}.npy", plain(result))
@@ -247,11 +251,6 @@ def plain(result: Any) -> "np.ndarray[Any, Any]":
     """Return an output as an .npy file can keep it."""
     array = np.asarray(result)
     return array.astype("U") if array.dtype.kind == "O" else array
-
-
-def one_line(error: Exception) -> str:
-    """Return an exception as one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
 if __name__ == "__main__":

@@ -57,8 +57,9 @@ ALONE = 400  # runs for tensors that cannot be had together with others
 
 
 def beside(name: str) -> Any:
-    """Return a module that lies beside this file, which is no place to import from."""
-    spec: Any = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    """Return a module of a path from this file's folder, which is no place to import from."""
+    path = Path(__file__).parent / f"{name}.py"
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -66,6 +67,7 @@ def beside(name: str) -> Any:
 
 files = beside("run_savedmodel")
 devices = beside("run_tensorflow_device")
+describe_error = beside("../../child/describe_error").describe_error
 
 
 def main(folder: Path) -> None:
@@ -81,7 +83,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         tf: Any = importlib.import_module("tensorflow")
         np: Any = importlib.import_module("numpy")
     except Exception as e:  # a broken installation may raise anything
-        return {"status": "absent", "error": one_line(e)}
+        return {"status": "absent", "error": describe_error(e)}
     about = {"versions": {"tensorflow": tf.__version__, "numpy": np.__version__}}
     device = devices.Device(tf, question)
     if why := device.lacks():
@@ -93,7 +95,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         except files.RefusedError as e:
             return about | {"status": "refused", "error": str(e)}
         except Exception as e:
-            answers.append({"status": "cannot load", "error": one_line(e)})
+            answers.append({"status": "cannot load", "error": describe_error(e)})
             continue
         device.make_deterministic(is_random=bool(source.random))
         runner = Runner(tf, np, folder, question, source)
@@ -390,7 +392,7 @@ class Runner:
             try:
                 found = [self.plain(*output) for output in self.source.run(self.inputs(number))]
             except Exception as e:
-                refused[number] = one_line(e)
+                refused[number] = describe_error(e)
                 continue
             is_finite = all(self.is_finite(array) for array, _ in found)
             worth = not found or any(array.size for array, _ in found), is_finite
@@ -476,11 +478,6 @@ class Runner:
 def encoded(text: Any) -> bytes:
     """Return a string as TensorFlow encodes it."""
     return str(text).encode("utf-8", "surrogateescape")
-
-
-def one_line(error: Exception) -> str:
-    """Return an exception as one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 LOADING = Path(__file__).parents[2] / "capture" / "torch_loading.py"
+DESCRIBE_ERROR = Path(__file__).parents[2] / "child" / "describe_error.py"
 SOURCES = Path(__file__).with_name("load_torch.py")
 SAME = {"float64": 1e-9, "float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}  # parts of the scale
 SEEDS = (20, 21)  # of two runs: what is random shows
@@ -50,7 +51,7 @@ def load_file(path: Path) -> Any:
 
 
 loading, sources = load_file(LOADING), load_file(SOURCES)
-one_line = loading.one_line
+describe_error = load_file(DESCRIBE_ERROR).describe_error
 flat, place, plain_name = sources.flat, sources.place, sources.plain_name
 
 
@@ -68,13 +69,13 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         torch: Any = importlib.import_module("torch")
         np: Any = importlib.import_module("numpy")
     except Exception as e:  # a broken installation may raise anything
-        return {"status": "absent", "error": one_line(e)}
+        return {"status": "absent", "error": describe_error(e)}
     about = {"versions": versions(torch, np)}
     device = question.get("device") or "cpu"
     try:
         torch.ones(1, device=device).add(1).item()
     except Exception as e:
-        return about | {"status": "no device", "error": one_line(e)}
+        return about | {"status": "no device", "error": describe_error(e)}
     switches = set_switches(torch, allow_tf32=bool(question.get("allow_tf32")))
     try:
         runner = Runner(torch, np, folder, question, device)
@@ -83,7 +84,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
     except loading.MismatchError as e:
         return about | {"status": "mismatch", "error": str(e)}
     except Exception as e:
-        return about | {"status": "cannot load", "error": one_line(e)}
+        return about | {"status": "cannot load", "error": describe_error(e)}
     found = [runner.first_that_runs(alternatives) for alternatives in question["cases"]]
     chosen = [case["chosen"] for case in found if case["chosen"] is not None]
     answer: dict[str, Any] = about | {
@@ -174,7 +175,7 @@ class Runner:
             try:
                 found = self.outputs(number)
             except Exception as e:
-                refused[number] = one_line(e)
+                refused[number] = describe_error(e)
                 continue
             is_finite = all(self.is_finite(array) for array, _ in found)
             worth = not found or any(array.size for array, _ in found), is_finite

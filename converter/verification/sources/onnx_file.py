@@ -84,8 +84,8 @@ class OnnxSource:
                     chosen[i] = case
         left = [text for i, text in refused.items() if i not in chosen]
         if run is None or not chosen:
-            said = "; ".join(left[:1]) or "there is nothing to run it on"
-            return RunSkipped(f"{there}{said}", is_missing=False)
+            said = f"{there}{left[0] if left else 'there is nothing to run it on'}"
+            return RunSkipped(said, is_missing=False, failure=said if left else "")
         cases = tuple(case for _, case in sorted(chosen.items()))
         dtypes = [spec.dtype for spec in self.own.outputs]
         inputs = [

@@ -245,7 +245,8 @@ def run_tensorflow(
     answer["inputs"] = _declared(binding, prepared, answer["inputs"])
     run = parse_run("tensorflow", versions, answer, prepared)
     if not run.chosen:
-        return RunSkipped(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
+        said = f"{name}: {run.refused[0]}"
+        return RunSkipped(said, is_missing=False, failure=said)
     return replace(run, unstable=frozenset(answer["unstable"]), random=tuple(answer["random"]))
 
 

@@ -169,7 +169,8 @@ def run_torch(
         case _:
             return RunSkipped(said, is_missing=False)
     if not run.chosen:
-        return RunSkipped(f"{name}: {'; '.join(run.refused[:1])}", is_missing=False)
+        said = f"{name}: {run.refused[0]}"
+        return RunSkipped(said, is_missing=False, failure=said)
     return replace(
         run,
         unstable=frozenset(answer["unstable"]),

@@ -7,6 +7,7 @@ import json
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from comparing import comparing
 from repository import ROOT
@@ -14,8 +15,12 @@ from repository import ROOT
 import converter
 from converter import cli
 from converter.cli.app import run
+from converter.options import Options
 from converter.verification import runners
 from converter.verification.graphs import verify_graph
+from converter.verification.onnx_values import read_interface
+from converter.verification.result import Verification, Weights
+from converter.verification.verify import exit_code
 from formats.core.bundle import SafetyFinding
 from formats.errors import DependencyError, UsageError
 
@@ -104,11 +109,26 @@ answer(status='done', cases=[case] * len(question['cases']), device='', inputs=[
 """
 
 
-def test_a_source_that_no_keras_runs_is_not_verified(bundle, model, stand_in):
+def test_a_source_that_fails_on_every_drawn_input_is_no_success(bundle, model, stand_in):
     stand_in(["keras", "tensorflow"], REFUSES)
     report = verify_graph(SOURCE, bundle, model)
-    assert report.status == "not run"
-    assert "only NHWC on the CPU" in report.reason
+    assert (report.status, report.is_failing, report.smoke) == ("not run", True, None)
+    assert report.reason.startswith("the source itself fails on every input that was drawn: ")
+    assert report.reason.endswith("ValueError: only NHWC on the CPU")
+    found = Verification(Weights(1), {"model.onnx": report})
+    assert exit_code(found, None) == 7
+    with pytest.raises(DependencyError, match="only NHWC on the CPU"):
+        found.check(Options(to="onnx", verify="cpu"))
+
+
+def test_given_inputs_on_which_the_source_fails_are_wrong_usage(bundle, model, stand_in, tmp_path):
+    stand_in(["keras", "tensorflow"], REFUSES)
+    path = tmp_path / "inputs.npz"
+    interface = read_interface(model, Options().limits)
+    np.savez(path, **{s.name: np.ones([n if isinstance(n, int) else 2 for n in s.shape], s.dtype)
+                      for s in interface.inputs})  # fmt: skip
+    with pytest.raises(UsageError, match="fails on every input given: .*only NHWC on the CPU"):
+        verify_graph(SOURCE, bundle, model, options=comparing(inputs=path))
 
 
 def test_the_framework_of_the_sources_age_comes_first():

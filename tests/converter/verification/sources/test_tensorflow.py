@@ -142,11 +142,8 @@ UNABLE = [
         "answer(status='refused', error='SaveV2')",
         "running it would touch files or run code (SaveV2)",
     ),
-    (
-        COMPUTES + "case.update(chosen=None, refused={'0': 'ValueError: x'}); answer(**facts)",
-        "heads.inputs.npz: ValueError: x",
-    ),
 ]
+REFUSES = COMPUTES + "case.update(chosen=None, refused={'0': 'ValueError: x'}); answer(**facts)"
 
 
 @pytest.mark.parametrize(("text", "reason"), UNABLE)
@@ -157,6 +154,13 @@ def test_a_source_that_does_not_run_is_not_verified(bundle, model, stand_in, tex
     assert report.reason == (
         f"no TensorFlow here runs the source: verified on weights only (tensorflow 9.9: {reason})"
     )
+
+
+def test_a_source_that_fails_on_the_inputs_given(bundle, model, stand_in):
+    stand_in(REFUSES)
+    said = "fails on every input given: tensorflow 9.9: heads.inputs.npz: ValueError: x"
+    with pytest.raises(UsageError, match=said):
+        verify_graph(HEADS, bundle, model, options=GIVEN, signature="serving_default")
 
 
 def test_without_tensorflow_it_says_what_to_install(bundle, model, stand_in, monkeypatch):
