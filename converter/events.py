@@ -22,6 +22,18 @@ class Step(NamedTuple):
     seconds: float | None = None
 
 
+class Started(NamedTuple):
+    """A step begins that does not tell how much of it is done; a `Step` says when it is finished.
+
+    Attributes:
+        name: As of a step, in its running form: ``comparing``.
+        text: What is being done.
+    """
+
+    name: str
+    text: str
+
+
 class Progress(NamedTuple):
     """How much of a step is done."""
 

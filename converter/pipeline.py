@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
-from converter.events import Compared, Lowered, Opened, Progress, Step
+from converter.events import Compared, Lowered, Opened, Progress, Started, Step
 from converter.filesystem.atomic_output import check_target, publish, staging, sync_tree
 from converter.graphs import describe_graph, graph_facts, lower_optional, lower_required
 from converter.normalise.groups import select_groups
@@ -31,7 +31,7 @@ from formats.errors import VerificationError
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
 
-Event: TypeAlias = "Step | Progress | Opened | Lowered | Compared | Conversion"
+Event: TypeAlias = "Step | Started | Progress | Opened | Lowered | Compared | Conversion"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

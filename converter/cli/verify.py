@@ -3,6 +3,7 @@
 The result goes to standard output. A folder alone is checked against its manifests.
 """
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,9 +73,13 @@ def verify(
     if reproduce:
         raise typer.Exit(compare_again(source, converted, options, as_json=json))
     from converter.api import verify_artifacts
+    from converter.cli.progress import Spinner
     from converter.verification.verify import exit_code
 
-    found = verify_artifacts(source, converted, options)
+    shown = display_name(converted), display_name(source)
+    with Spinner(enabled=not json and sys.stderr.isatty()) as spinner:
+        spinner.start("comparing", f"{shown[0]} with {shown[1]}, each in its own runtime")
+        found = verify_artifacts(source, converted, options)
     if json:
         document(display_name(source), display_name(converted), found)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 from converter.child.process import serving
-from converter.events import Compared, Step
+from converter.events import Compared, Started, Step
 from converter.options import Options
 from converter.verification.report import GraphReport
 from converter.verification.result import Verification, Weights, merge_weights
@@ -28,7 +28,7 @@ def compare_output(
     weights: WeightsReport | None,
     format: str,
     options: Options,
-) -> Generator[Compared | Step, None, Verification]:
+) -> Generator[Compared | Started | Step, None, Verification]:
     """Run a source and its output on the same inputs, if both runtimes are installed.
 
     Args:
@@ -59,7 +59,7 @@ def _compare(
     found: Weights | None,
     format: str,
     options: Options,
-) -> Generator[Compared | Step, None, Verification]:
+) -> Generator[Compared | Started | Step, None, Verification]:
     """Compare weights inside graphs, then all graphs."""
     files = plan.graph_files()
     if found is None and files and options.precision is None:
@@ -74,6 +74,7 @@ def _compare(
         if options.verify != "smoke":
             precision = yield from _compare_precision(files, options)
     elif format in PROGRAMS and options.verify != "smoke":
+        yield Started("comparing", f"{written.name} with {source.name}, each run by its framework")
         graphs = compare_program(source, bundle, written, format, options, plan.bundle)
         for name, report in graphs.items():
             for note in report.notes if format == "keras" else ():
@@ -102,13 +103,14 @@ def _compare_initializers(
 
 def _compare_graphs(
     source: Path, bundle: Bundle, files: Sequence[GraphFile], options: Options
-) -> Generator[Compared | Step, None, dict[str, GraphReport]]:
+) -> Generator[Compared | Started | Step, None, dict[str, GraphReport]]:
     """Compare each graph with the source's signature that it was lowered from."""
     from converter.verification.graphs import verify_graph  # it imports numpy
 
     reports = {}
     for file in files:
         name = file.graph.signature
+        yield Started("comparing", _describe_comparison(source, file, options))
         report = verify_graph(source, bundle, file.path, options=options, signature=name or None)
         yield Compared(name, report.plain())
         yield from judged(report, name if len(files) > 1 else "")
@@ -116,9 +118,16 @@ def _compare_graphs(
     return reports
 
 
+def _describe_comparison(source: Path, file: GraphFile, options: Options) -> str:
+    graph = f"{file.path.name} ({file.graph.signature})" if file.graph.signature else file.path.name
+    if options.verify == "smoke":
+        return f"{graph}: running it alone"
+    return f"{graph} in onnxruntime with {source.name} in its own framework"
+
+
 def _compare_precision(
     files: Sequence[GraphFile], options: Options
-) -> Generator[Compared | Step, None, dict[str, GraphReport]]:
+) -> Generator[Compared | Started | Step, None, dict[str, GraphReport]]:
     """Compare each graph of reduced precision with its full-precision version."""
     from converter.passes.reduce_precision import NARROW
     from converter.verification.precision import verify_precision
@@ -128,6 +137,7 @@ def _compare_precision(
         if file.reduced is None or file.emulated is None:
             continue
         name, dtype = file.graph.signature, NARROW[str(options.precision)]
+        yield Started("comparing", f"{file.path.name} in {options.precision} with float32")
         report = verify_precision(
             file.path, file.emulated, file.graph, dtype, on_device=file.reduced, options=options
         )

@@ -127,7 +127,7 @@ def test_given_inputs_on_which_the_source_fails_are_wrong_usage(bundle, model, s
     interface = read_interface(model, Options().limits)
     np.savez(path, **{s.name: np.ones([n if isinstance(n, int) else 2 for n in s.shape], s.dtype)
                       for s in interface.inputs})  # fmt: skip
-    with pytest.raises(UsageError, match="fails on every input given: .*only NHWC on the CPU"):
+    with pytest.raises(UsageError, match=r"fails on every input given: .*only NHWC on the CPU"):
         verify_graph(SOURCE, bundle, model, options=comparing(inputs=path))
 
 

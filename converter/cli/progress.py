@@ -1,0 +1,89 @@
+"""Lines on a terminal that show what is going on, and are overwritten: a bar and a spinner."""
+
+from itertools import cycle
+from threading import Event, Thread
+from time import monotonic
+from types import TracebackType
+
+from converter.byte_sizes import readable_size
+from converter.cli.terminal import overwrite
+from converter.events import Progress
+
+PATIENCE = 1.0  # seconds until a line is shown
+
+
+class Bar:
+    """A progress line with rate and time left, once a step lasts over a second."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._start = monotonic()
+        self._shown = 0.0
+
+    def show(self, progress: Progress) -> None:
+        """Show how much is done."""
+        now = monotonic()
+        elapsed = now - self._start
+        if not self._enabled or elapsed < PATIENCE or now - self._shown < 0.1:
+            return
+        self._shown = now
+        rate = progress.done / elapsed
+        left = (progress.total - progress.done) / rate if rate else 0
+        share = progress.done / progress.total if progress.total else 1
+        filled = round(30 * share)
+        overwrite(
+            f"{progress.name:<11} [{'#' * filled}{'.' * (30 - filled)}] {share:4.0%}"
+            f"  {readable_size(rate)}/s  {left:.0f} s left"
+        )
+
+    def clear(self) -> None:
+        """Erase the line, and begin a new step."""
+        if self._shown:
+            overwrite("")
+            self._shown = 0.0
+        self._start = monotonic()
+
+
+class Spinner:
+    """A line that says what is being waited for, and for how long, once it takes over a second."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._thread: Thread | None = None
+        self._end = Event()
+
+    def __enter__(self) -> "Spinner":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self, name: str, text: str) -> None:
+        """Show a line until `stop` is called, or `start` again."""
+        self.stop()
+        if self._enabled:
+            self._end = Event()
+            self._thread = Thread(target=self._spin, args=(name, text, self._end), daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Erase the line."""
+        if self._thread is not None:
+            self._end.set()
+            self._thread.join()
+            self._thread = None
+
+    def _spin(self, name: str, text: str, end: Event) -> None:
+        begin = monotonic()
+        if end.wait(PATIENCE):
+            return
+        for mark in cycle("|/-\\"):
+            overwrite(f"{name:<11} {mark} {monotonic() - begin:3.0f} s  {text}")
+            if end.wait(0.2):
+                break
+        overwrite("")
