@@ -37,6 +37,11 @@ KINDS: Mapping[str, Kind] = {
         "error",
         "holds bytecode in {} that load_model(safe_mode=False) loads, and each call runs",
     ),
+    "lambda-text": Kind(
+        "error",
+        "holds source code as text in {}, where Keras expects a name: a loader that evaluates it "
+        "runs whatever it says",
+    ),
     "custom-object": Kind(
         "warning", "needs {}, code of its author, which load_model looks up in custom_objects"
     ),

@@ -132,6 +132,8 @@ def _findings(
             # Keras 1 and 2: base64 of marshalled byte-code, defaults, closure.
             if how == "lambda" or (isinstance(code, list) and code and isinstance(code[0], str)):
                 yield SafetyFinding("lambda-bytecode", subject, where)
+            elif isinstance(code, str) and not code.replace(".", "").isidentifier():
+                yield SafetyFinding("lambda-text", subject, where)
             elif how == "function" and isinstance(code, str):
                 yield SafetyFinding("custom-object", f"function {code!r} of {subject}", where)
     module, registered = node.get("module"), node.get("registered_name")
