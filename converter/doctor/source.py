@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
@@ -14,6 +15,7 @@ from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import JSON, Bundle, SafetyFinding
 from formats.core.storage import Span
+from formats.errors import ConvertError
 from formats.limits import DEFAULT, Limits
 
 # Format → what it never records. Source: the layouts of the formats themselves.
@@ -230,15 +232,34 @@ def _describe_keras(artifact: Artifact, format_id: str, bundle: Bundle) -> Keras
     version = bundle.metadata.recorded.get("keras_version", "")
     topology = bundle.topology
     config = topology.content if topology and topology.kind == "keras_config" else None
+    training = bundle.metadata.user.get("training_config")
     if format_id == "keras-h5":
-        return KerasFacts("hdf5", suffix, config, version)
+        return KerasFacts("hdf5", suffix, config, version, training=training)
     if format_id == "keras":
         container = "zip" if artifact.zip is not None else "folder"
         packed = artifact.zip is not None and "config.json" not in artifact.zip
-        return KerasFacts(container, suffix, config, version, in_folder=packed)
+        return KerasFacts(container, suffix, config, version, in_folder=packed, training=training)
     if format_id == "savedmodel":
         graph = bundle.metadata.variant.startswith("TF 2")
-        return KerasFacts("savedmodel", suffix, None, version, object_graph=graph)
+        training = _read_training(artifact, bundle)
+        return KerasFacts(
+            "savedmodel", suffix, None, version, object_graph=graph, training=training
+        )
+    return None
+
+
+def _read_training(artifact: Artifact, bundle: Bundle) -> JSON:
+    """Return the training configuration of the model that a SavedModel of Keras holds."""
+    from formats.tensorflow.savedmodel import KERAS, read_keras_objects
+
+    content = bundle.topology.content if bundle.topology else None
+    span = content.get(KERAS) if isinstance(content, dict) else None
+    if not isinstance(span, Span):
+        return None
+    with suppress(ConvertError):  # what reads it says so
+        for path, _, described in read_keras_objects(span, artifact.limits):
+            if path == "root" and isinstance(described, dict):
+                return described.get("training_config")
     return None
 
 

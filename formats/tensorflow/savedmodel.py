@@ -223,19 +223,28 @@ def _keras(artifact: Artifact) -> tuple[Span, JSON] | None:
     kinds: Counter[str] = Counter()
     root: dict[str, JSON] = {}
     try:
-        for node in decode(span, SCHEMA["keras.SavedMetadata"], artifact.limits).nodes:
-            text = node.metadata or "{}"
-            described = jsontext.parse(
-                text, where=span.name, limit=artifact.limits.max_header_bytes
-            )
+        for path, identifier, described in read_keras_objects(span, artifact.limits):
             kind = described.get("class_name") if isinstance(described, dict) else None
-            kinds[kind if isinstance(kind, str) else node.identifier] += 1
-            if node.node_path == "root" and isinstance(described, dict):
+            kinds[kind if isinstance(kind, str) else identifier] += 1
+            if path == "root" and isinstance(described, dict):
                 root = {k: described[k] for k in ("class_name", "name") if k in described}
     except ConvertError:
         return span, None
     classes: dict[str, JSON] = dict(sorted(kinds.items()))
     return span, {"root": root, "objects": classes}
+
+
+def read_keras_objects(span: Span, limits: Limits) -> Iterator[tuple[str, str, JSON]]:
+    """Yield path, identifier and metadata of each object that keras_metadata.pb describes.
+
+    Raises:
+        SourceError: The file is damaged or over a limit.
+    """
+    for node in decode(span, SCHEMA["keras.SavedMetadata"], limits).nodes:
+        described = jsontext.parse(
+            node.metadata or "{}", where=span.name, limit=limits.max_header_bytes
+        )
+        yield node.node_path, node.identifier, described
 
 
 def _fingerprint(artifact: Artifact) -> dict[str, str]:

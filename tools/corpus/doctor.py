@@ -13,6 +13,7 @@ import csv
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from converter.doctor.host import Host, Package
@@ -78,6 +79,8 @@ def judge(row, folder):
             recorded[call] = outcome
     try:
         source = read_source(str(folder / row["path"]))
+        if source.keras is not None:  # the index has compile=False
+            source = replace(source, keras=replace(source.keras, training=None))
         predictions = {p.loader: p for p in predict(source, HOST)}
     except ConvertError as e:
         yield "-", "unreadable", f"{type(e).__name__}: {e}"

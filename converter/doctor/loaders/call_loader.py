@@ -32,7 +32,7 @@ def load_keras(path: str, module: str) -> Any:
     """Call load_model of Keras 3 or of Keras 2."""
     keras = importlib.import_module(module)
     options = {} if int(keras.__version__.split(".")[0]) < 3 else {"safe_mode": True}
-    keras.models.load_model(path, compile=False, **options)
+    keras.models.load_model(path, **options)
     return keras
 
 

@@ -12,6 +12,7 @@ from converter.doctor.findings import Failure, Prediction
 from converter.doctor.host import TENSORFLOW, Host
 from converter.doctor.loaders.keras_config import find_first_failure
 from converter.doctor.loaders.keras_loader import KerasFacts, Loader
+from converter.doctor.loaders.keras_training import find_training_failure
 
 REFERENCE = {"keras": "3.15", "tf_keras": "2.21"}
 _UNSUPPORTED = "File format not supported: filepath="
@@ -37,9 +38,19 @@ def predict(facts: KerasFacts, host: Host) -> list[Prediction]:
     if facts.config is None and facts.container == "hdf5":
         fix = "model.load_weights(path), of a model made by code"
         return [replace(first, mends=fix), replace(second, mends=fix)]
-    if first.outcome == "fails" and second.outcome == "loads":
+    untrained = replace(facts, training=None)
+    if first.outcome == "fails" and predict_keras_3(untrained) is None:
+        first = replace(first, mends=_without_training(first))
+    elif first.outcome == "fails" and second.outcome == "loads":
         first = replace(first, mends="tf_keras.models.load_model(path)")
+    if second.outcome == "fails" and predict_tf_keras(untrained) is None:
+        second = replace(second, mends=_without_training(second))
     return [first, second]
+
+
+def _without_training(prediction: Prediction) -> str:
+    """Return the call that loads a model which cannot be compiled as it was trained."""
+    return prediction.loader.replace("(path)", "(path, compile=False)")
 
 
 def predict_keras_3(facts: KerasFacts) -> Failure | None:
@@ -63,7 +74,7 @@ def predict_tf_keras(facts: KerasFacts) -> Failure | None:
     """Return how ``tf_keras.models.load_model`` fails; None if it loads."""
     if facts.container == "savedmodel":
         if facts.object_graph:
-            return None
+            return find_training_failure(facts.training, Loader(facts, is_keras_3=False))
         why = "it has no object graph: TensorFlow 1 wrote it"
         return Failure("IndexError", "list index out of range", "no-object-graph", why)
     if facts.container == "zip" and facts.suffix != ".keras":
@@ -84,4 +95,6 @@ def _predict_model(facts: KerasFacts, *, is_keras_3: bool) -> Failure | None:
             "ValueError", "No model config found in the file at", "weights-only",
             "it holds weights and no model",
         )  # fmt: skip
-    return find_first_failure(facts.config, Loader(facts, is_keras_3))
+    loader = Loader(facts, is_keras_3)
+    failure = find_first_failure(facts.config, loader)
+    return failure or find_training_failure(facts.training, loader)

@@ -35,23 +35,48 @@ class Classes(NamedTuple):
         objects: Arguments of each initializer, regularizer and constraint.
         activations: Names of activation functions.
         aliases: Other name of a layer → its name.
+        optimizers: Arguments of each optimizer.
+        former_optimizers: The same of those before tf.keras 2.11, which Keras 2 still has.
+        schedules: Names of schedules of the learning rate.
+        losses: Arguments of each class of losses.
+        metrics: Arguments of each class of metrics.
+        loss_functions: Names of functions among the losses, and other names of its classes.
+        metric_functions: The same among the metrics.
     """
 
     layers: Arguments
     objects: Arguments
     activations: frozenset[str]
     aliases: Mapping[str, str]
+    optimizers: Arguments
+    former_optimizers: Arguments
+    schedules: frozenset[str]
+    losses: Arguments
+    metrics: Arguments
+    loss_functions: frozenset[str]
+    metric_functions: frozenset[str]
 
 
 @cache
 def read_classes(package: Literal["keras", "tf_keras"]) -> Classes:
     """Read ARGUMENTS, which fixtures/doctor/make_tables.py writes."""
     table = json.loads(ARGUMENTS.read_text())[package]
+
+    def names(key: str) -> frozenset[str]:
+        return frozenset(table[key].split())
+
     return Classes(
-        _parse_arguments(table["layers"]),
-        _parse_arguments(table["objects"]),
-        frozenset(table["activations"].split()),
-        table["aliases"],
+        layers=_parse_arguments(table["layers"]),
+        objects=_parse_arguments(table["objects"]),
+        activations=names("activations"),
+        aliases=table["aliases"],
+        optimizers=_parse_arguments(table["optimizers"]),
+        former_optimizers=_parse_arguments(table["former_optimizers"]),
+        schedules=names("schedules"),
+        losses=_parse_arguments(table["losses"]),
+        metrics=_parse_arguments(table["metrics"]),
+        loss_functions=names("loss_functions"),
+        metric_functions=names("metric_functions"),
     )
 
 
@@ -77,6 +102,7 @@ class KerasFacts:
         keras_version: As recorded; "" if it is not.
         object_graph: Of a SavedModel: whether it has one, which only TensorFlow 2 writes.
         in_folder: Of a zip: whether all files are in one folder, as other programs pack it.
+        training: How the model was trained, as the file says, parsed; None if it does not.
     """
 
     container: str
@@ -85,6 +111,7 @@ class KerasFacts:
     keras_version: str = ""
     object_graph: bool = True
     in_folder: bool = False
+    training: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import pytest
 from formats.core.bundle import SafetyFinding
 from formats.keras.config import read_config
 
-EVIL = "lambda x: eval('__import__(\"os\").system(\"true\")')"
+EVIL = 'lambda x: eval(\'__import__("os").system("true")\')'
 
 
 @pytest.mark.parametrize(

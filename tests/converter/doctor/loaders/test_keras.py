@@ -13,6 +13,7 @@ from converter.doctor.loaders.keras_loader import KerasFacts
 from converter.doctor.source import read_source
 
 CONFIGS = json.loads((FIXTURES / "doctor" / "keras_configs.json").read_text())
+TRAININGS = json.loads((FIXTURES / "doctor" / "keras_trainings.json").read_text())
 FILES = json.loads((FIXTURES / "doctor" / "keras_files.json").read_text())
 BOTH = host(KERAS, TF_KERAS, TENSORFLOW)
 LOADERS = {"keras": keras_rules.predict_keras_3, "tf_keras": keras_rules.predict_tf_keras}
@@ -39,6 +40,14 @@ def check(facts, said_by):
 @pytest.mark.parametrize("row", CONFIGS, ids=lambda r: r["name"])
 def test_configurations_end_as_predicted(row):
     check(KerasFacts("hdf5", ".h5", row["config"], "2.4.0"), row)
+
+
+@pytest.mark.parametrize("row", TRAININGS, ids=lambda r: r["name"])
+def test_trainings_end_as_predicted(row):
+    suffix = Path(row["name"].partition(":")[0]).suffix
+    container = {".h5": "hdf5", ".keras": "zip", "": "savedmodel"}[suffix]
+    facts = KerasFacts(container, suffix, row["config"], training=row["training"])
+    check(facts, row)
 
 
 @pytest.mark.parametrize("name", FILES)
