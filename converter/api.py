@@ -387,7 +387,6 @@ def diagnose(
     *,
     format: str | None = None,
     python: AnyPath = "",
-    run: bool = False,
     fast: bool = False,
     limits: Limits = DEFAULT,
 ) -> "Diagnosis":
@@ -397,8 +396,8 @@ def diagnose(
         source: File, folder or checkpoint prefix; a reference; None for the machine alone.
         format: Row id of `formats.catalog`; default: detected by content.
         python: Python whose packages are examined; default: the running one.
-        run: Confirm each prediction by calling the loader in its safe mode, in a child process.
-        fast: Import no framework, not even in a child process.
+        fast: Import no framework, not even in a child process: what official loaders do is
+            predicted; otherwise those that are installed and safe to call are called.
         limits: Limits of reading.
 
     Raises:
@@ -410,7 +409,7 @@ def diagnose(
     from converter.doctor import diagnosis
 
     settings: dict[str, Any] = {
-        "format": format, "python": str(python), "run": run, "fast": fast, "limits": limits,
+        "format": format, "python": str(python), "fast": fast, "limits": limits,
     }  # fmt: skip
     if source is None:
         return diagnosis.diagnose(None, **settings)

@@ -1,6 +1,7 @@
 """``convert doctor [SOURCE]``: why an artifact does not load here, and what to do."""
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,16 +34,11 @@ def doctor(
             metavar="PATH", help="The Python whose packages are examined. Default: convert's own."
         ),
     ] = None,
-    run: Annotated[
-        bool,
-        typer.Option(
-            "--run",
-            help="Confirm predictions: call the official loaders, safely, in child processes.",
-        ),
-    ] = False,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="Import no framework, not even in a child process."),
+        typer.Option(
+            "--fast", help="Call no official loader: predict what it does. Import no framework."
+        ),
     ] = False,
     json: Json = False,
     verbose: Verbose = False,
@@ -53,8 +49,12 @@ def doctor(
     """
     del verbose  # `run` of the application reads it
     from converter.api import diagnose
+    from converter.cli.progress import Spinner
 
-    found = diagnose(source, format=from_format, python=python or "", run=run, fast=fast)
+    with Spinner(enabled=not json and sys.stderr.isatty()) as spinner:
+        awaited = "official loaders" if source and not fast else "this host"
+        spinner.start("asking", awaited)
+        found = diagnose(source, format=from_format, python=python or "", fast=fast)
     if json:
         from converter.cli.render import document
 

@@ -1,21 +1,33 @@
 """Commands that convert an artifact which does not load here."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
+from typing import Any
 
 from converter.doctor.host import Host
 from converter.doctor.loaders.tensorflow import count_gpus
 from converter.doctor.loaders.torch import find_torch
 from converter.doctor.source import Source
+from converter.options import Options
+from converter.pipeline import steps
+from formats.errors import ConvertError
+from formats.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command line, and why to run it."""
+    """A command line, and why to run it.
+
+    Attributes:
+        command: The line, quoted for a shell.
+        why: What it makes, and what that is good for.
+        options: Of the conversion that it runs; None if it is another command.
+    """
 
     command: str
     why: str
+    options: Options | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,72 +44,92 @@ class Advice:
     why: str
     commands: tuple[Command, ...]
 
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        commands = [{"command": c.command, "why": c.why} for c in self.commands]
+        return {"device": self.device, "why": self.why, "commands": commands}
+
 
 def advise(source: Source, host: Host) -> Advice:
     """Return what to do. No command needs the framework or the device to be present."""
-    path = quote_path(source.path)
     device, why = choose_torch_device(host)
-    portable = Command(
-        f"convert {path} --to portable",
+    portable = _convert(
+        source, "portable",
         "exact weights (safetensors), and the graph as ONNX where the source has one; needs no "
         "framework, no CUDA and no driver",
-    )
+    )  # fmt: skip
     match source.format:
         case "torch" | "torch-members" | "torch-sharded" | "torch-dcp" | "torch-package":
-            first = Command(
-                f"convert {path} --to torch --device {device}",
-                f"every storage tagged {device}: torch.load opens it here as it is, weights_only",
-            )
-            return Advice(device, why, (first, portable))
+            tagged = f"every storage tagged {device}: torch.load opens it here, weights_only"
+            return Advice(device, why, (_convert(source, "torch", tagged, device), portable))
         case "torchscript" | "torch-export":
             target = "torchscript" if source.format == "torchscript" else "pt2"
-            first = Command(
-                f"convert {path} --to {target} --device {device}",
-                f"the same program, its storages, constants and code moved to {device}",
-            )
-            return Advice(device, why, (first, portable))
+            moved = f"the same program, its storages, constants and code moved to {device}"
+            return Advice(device, why, (_convert(source, target, moved, device), portable))
         case "keras-h5" | "keras":
-            first = _advise_keras(source, path)
-            return Advice("", "a Keras file is for no device", (first, portable))
+            why = "a Keras file is for no device"
+            return Advice("", why, (*_advise_keras(source), portable))
         case "savedmodel" | "graphdef" | "tf-checkpoint":
-            return _advise_tensorflow(source, host, path, portable)
+            return _advise_tensorflow(source, host, portable)
         case "safetensors":
-            tagged = Command(
-                f"convert {path} --to torch --device {device}", f"a torch state dict on {device}"
-            )
-            return Advice(device, why, (portable, tagged))
-    inspect = Command(f"convert inspect {path}", "what it holds")
+            tagged = f"a torch state dict on {device}"
+            return Advice(device, why, (portable, _convert(source, "torch", tagged, device)))
+    inspect = Command(f"convert inspect {quote_path(source.path)}", "what it holds")
     return Advice("", "it is for no device", (inspect,))
 
 
-def _advise_keras(source: Source, path: str) -> Command:
+def try_commands(advice: Advice, source: Source, limits: Limits) -> Advice:
+    """Return the advice without the conversions that are not supported for this source.
+
+    Each is planned as ``--dry-run`` does it: all but writing.
+    """
+
+    def works(command: Command) -> bool:
+        if command.options is None:
+            return True
+        options = replace(command.options, format=source.format, limits=limits)
+        try:
+            for _ in steps(source.file, None, options, dry_run=True):
+                pass
+        except ConvertError:
+            return False
+        return True
+
+    return replace(advice, commands=tuple(filter(works, advice.commands)))
+
+
+def _convert(
+    source: Source, target: str, why: str, device: str | None = None, out: str = ""
+) -> Command:
+    """Return the command that converts a source to a target."""
+    words = f"convert {quote_path(source.path)} --to {target}"
+    words += f" --device {device}" if device else ""
+    words += f" -o {out}" if out else ""
+    return Command(words, why, Options(to=target, device=device))
+
+
+def _advise_keras(source: Source) -> tuple[Command, ...]:
     if source.keras is not None and source.keras.config is None:
-        return Command(f"convert {path} --to safetensors", "its weights, exact, by name")
-    if any(finding.kind == "lambda-bytecode" for finding in source.findings):
-        return Command(
-            f"convert {path} --to onnx",
-            "the graph as ONNX; the bytecode of Lambda layers is read, not run",
-        )
-    return Command(f"convert {path} --to keras", "a .keras file that today's Keras loads")
+        return (_convert(source, "safetensors", "its weights, exact, by name"),)
+    return (
+        _convert(source, "keras", "a .keras file that today's Keras loads"),
+        _convert(source, "onnx", "the graph as ONNX; bytecode of Lambda layers is read, not run"),
+    )
 
 
-def _advise_tensorflow(source: Source, host: Host, path: str, portable: Command) -> Advice:
+def _advise_tensorflow(source: Source, host: Host, portable: Command) -> Advice:
     gpus = count_gpus(host)
     device = "GPU:0" if gpus else "cpu"
     why = f"TensorFlow sees {gpus} GPU(s) here" if gpus else _explain_cpu(host, "TensorFlow")
     if source.format != "savedmodel":
         return Advice(device, why, (portable,))
-    free = Command(
-        f"convert {path} --to savedmodel --device none",
-        "the same SavedModel, one replica, with no placement: the runtime decides",
-    )
+    replica = "the same SavedModel, one replica, with no placement: the runtime decides"
+    free = _convert(source, "savedmodel", replica, "none")
     out = quote_path(f"{PurePath(source.path).name}.savedmodel")
-    placed = Command(
-        f"convert {path} --to savedmodel --device {device} -o {out}",
-        f"variables and operations placed on {device}, explicitly",
-    )
+    explicit = f"variables and operations placed on {device}, explicitly"
+    placed = _convert(source, "savedmodel", explicit, device, out)
     proof = Command(
-        f"convert verify {path} {out} --device GPU:0 --require device",
+        f"convert verify {quote_path(source.path)} {out} --device GPU:0 --require device",
         "proves where variables are stored and operations run; exit 1 if that is the CPU",
     )
     return Advice(device, why, (free, placed, portable, *([proof] if gpus else [])))

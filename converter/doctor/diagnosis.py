@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from converter.doctor.advice import Advice, advise, quote_path
+from converter.doctor.advice import Advice, advise, quote_path, try_commands
 from converter.doctor.confirm import confirm
 from converter.doctor.differences import Difference, find_differences
 from converter.doctor.findings import SEVERITIES, Finding, Prediction
@@ -16,7 +16,6 @@ from converter.doctor.probes.host import FRAMEWORKS, probe_host
 from converter.doctor.rules import nvidia, packages
 from converter.doctor.source import Source, read_source
 from converter.notebook import render_table
-from formats.errors import UsageError
 from formats.limits import DEFAULT, Limits
 
 SCHEMA = "convert-doctor/1"
@@ -109,7 +108,7 @@ class Diagnosis:
             "other_findings": [asdict(f) for f in self.others],
             "predictions": [asdict(p) for p in self.predictions],
             "differences": [asdict(d) for d in self.differences],
-            "advice": asdict(self.advice) if self.advice else None,
+            "advice": self.advice.plain() if self.advice else None,
         }
 
     def __repr__(self) -> str:
@@ -140,32 +139,28 @@ def diagnose(
     *,
     format: str | None = None,
     python: str | Path = "",
-    run: bool = False,
     fast: bool = False,
     name: str = "",
     limits: Limits = DEFAULT,
 ) -> Diagnosis:
     """Say why an artifact does not load here, or what is wrong with this host.
 
+    Installed loaders are called, in their safe mode and in child processes, unless opening the
+    artifact could run its author's code. Commands that are advised are tried, all but writing.
+
     Args:
         source: File, folder or checkpoint prefix; None to examine the host alone.
         format: Row id of `formats.catalog`; by default detected from the content.
         python: The Python whose packages are examined; by default the running one.
-        run: Confirm each prediction by calling the loader in its safe mode, in a child process.
-        fast: Import no framework, not even in a child process.
+        fast: Import no framework, not even in a child process: loaders' outcomes are predicted.
         name: What commands call the source; by default its path.
         limits: Limits of reading.
 
     Raises:
-        UsageError: The arguments contradict each other.
         SourceError: The source is unknown, damaged or over a limit.
         UnsupportedError: The source is valid and not supported yet.
         DependencyError: ``python`` cannot be run.
     """
-    if run and source is None:
-        raise UsageError("run=True without a source", expected="an artifact to load")
-    if run and fast:
-        raise UsageError("run=True with fast=True", expected="one of them")
     described = None
     wanted: Iterable[str] = FRAMEWORKS
     if source is not None:
@@ -173,7 +168,9 @@ def diagnose(
         wanted = [_LOADED_BY[described.format]] if described.format in _LOADED_BY else []
     host = probe_host(str(python), frameworks=() if fast else wanted)
     found = examine(host, described)
-    if run and described is not None:
+    if described is not None and found.advice is not None:
+        found = replace(found, advice=try_commands(found.advice, described, limits))
+    if described is not None and not fast:
         found = replace(found, predictions=tuple(confirm(found.predictions, described, host)))
     return found
 

@@ -40,6 +40,9 @@ NOT_RECORDED: Mapping[str, str] = {
 }
 # A device in the JSON of an exported graph.
 _DEVICE = re.compile(rb'"type":\s*"(cuda|cpu|mps|xpu|hpu|meta)",\s*"index":\s*(\d+|null)')
+# An operator that a node of an exported graph calls, and one that TorchScript code calls.
+_TARGET = re.compile(rb'"target":\s*"torch\.ops\.(\w+)\.(\w+)')
+_CALL = re.compile(rb"(?<![\w.])(?:torch|ops\.(\w+))\.(\w+)\(")
 _PLAIN = ("path", "format", "variant", "evidence", "framework", "tensors", "parameters", "recorded",
           "devices", "distribution")  # fmt: skip
 
@@ -167,9 +170,12 @@ def _describe_exported(bundle: Bundle) -> TorchFacts:
     about, topology = bundle.metadata, bundle.topology
     content = topology.content if topology and isinstance(topology.content, dict) else {}
     devices: dict[str, int] = {}
+    ops: set[str] = set()
     for name, span in content.items():
         if isinstance(span, Span) and name.endswith(".json") and "_config" not in name:
-            for kind, index in _DEVICE.findall(span.read(0, min(span.length, MAX_BYTES))):
+            text = span.read(0, min(span.length, MAX_BYTES))
+            ops |= {f"{space.decode()}::{op.decode()}" for space, op in _TARGET.findall(text)}
+            for kind, index in _DEVICE.findall(text):
                 device = kind.decode() + (f":{index.decode()}" if index != b"null" else "")
                 devices[device] = devices.get(device, 0) + 1
     return TorchFacts(
@@ -177,6 +183,7 @@ def _describe_exported(bundle: Bundle) -> TorchFacts:
         _list_storage_events(bundle),
         devices,
         schema=about.recorded.get("schema_version", ""),
+        ops=frozenset(op for op in ops if not op.startswith("higher_order::")),
     )
 
 
@@ -208,11 +215,14 @@ def _describe_script(artifact: Artifact, bundle: Bundle) -> TorchFacts:
     code = summary.get("devices_in_code")
     devices = {str(k): int(str(v)) for k, v in code.items()} if isinstance(code, dict) else {}
     content = topology.content if topology and isinstance(topology.content, dict) else {}
-    sets_state = any(
-        b"__setstate__" in span.read(0, min(span.length, MAX_BYTES))
-        for name, span in content.items()
-        if name.endswith(".py") and isinstance(span, Span)
-    )
+    sets_state, ops = False, set()
+    for name, span in content.items():
+        if name.endswith(".py") and isinstance(span, Span):
+            text = span.read(0, min(span.length, MAX_BYTES))
+            sets_state |= b"__setstate__" in text
+            ops |= {
+                f"{(space or b'aten').decode()}::{op.decode()}" for space, op in _CALL.findall(text)
+            }
     prefix = find_prefix(archive) if archive is not None else None
     if archive is None or prefix is None:
         return TorchFacts("script-json", (), devices, sets_state)
@@ -221,7 +231,7 @@ def _describe_script(artifact: Artifact, bundle: Bundle) -> TorchFacts:
         if f"{prefix}{member}" in archive:
             scan = scan_pickle(archive[f"{prefix}{member}"].read(MAX_BYTES))
             events.update((e, None) for e in scan.events if e.kind == "storage")
-    return TorchFacts("script", tuple(events), devices, sets_state)
+    return TorchFacts("script", tuple(events), devices, sets_state, ops=frozenset(ops))
 
 
 # -- Keras ----------------------------------------------------------------------------------------

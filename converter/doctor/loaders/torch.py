@@ -7,6 +7,8 @@ Spec: https://github.com/pytorch/pytorch/blob/cf30153c4c131c8164ee7798e5022d8106
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import TypeAlias
 
 from converter.doctor.findings import Failure, Finding, Prediction
@@ -15,6 +17,8 @@ from converter.doctor.loaders.pickle_events import Event
 
 REFERENCE = "2.13"  # whose rules are applied
 EXPORT_SCHEMA = 8  # major version of graphs that it reads
+OPS = Path(__file__).parents[1] / "data" / "torch_ops.txt"
+UNREADABLE = "We ran into an error when deserializing the saved file."  # the cause is a warning
 WEIGHTS_ONLY_SINCE = (2, 6)  # weights_only=True is the default of torch.load
 UNSAFE = (
     "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` "
@@ -69,6 +73,7 @@ class TorchFacts:
         code_devices: Devices named in TorchScript code or in an exported graph → how often.
         sets_state: Whether TorchScript code has a ``__setstate__``, which loading runs.
         schema: Recorded schema version of an exported program.
+        ops: Operators that TorchScript code or an exported graph calls: ``aten::relu``.
     """
 
     container: str
@@ -76,6 +81,18 @@ class TorchFacts:
     code_devices: Mapping[str, int] = field(default_factory=dict)
     sets_state: bool = False
     schema: str = ""
+    ops: frozenset[str] = frozenset()
+
+    @property
+    def unknown_ops(self) -> tuple[str, ...]:
+        """Operators that torch itself does not register."""
+        return tuple(sorted(self.ops - read_registered_ops()))
+
+
+@cache
+def read_registered_ops() -> frozenset[str]:
+    """Return every operator that torch registers, read from OPS."""
+    return frozenset(OPS.read_text().split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +278,18 @@ def _check_jit(facts: TorchFacts, torch: TorchInstallation, mapped: bool) -> Fai
             "RuntimeError", "Legacy model format is not supported on mobile.",
             "torchscript-age", "torch no longer reads archives of torch 1.0 to 1.2",
         )  # fmt: skip
+    if facts.unknown_ops:
+        return _fail_on_ops(facts, f"\nUnknown builtin op: {facts.unknown_ops[0]}.")
     locations = [e.value for e in facts.events if e.kind == "storage" and not mapped]
     return next(filter(None, (check_jit_device(x, torch) for x in locations)), None)
+
+
+def _fail_on_ops(facts: TorchFacts, message: str) -> Failure:
+    why = (
+        f"it calls {', '.join(facts.unknown_ops[:5])}, which another library registers "
+        "(torchvision, an extension) or another torch has"
+    )
+    return Failure("RuntimeError", message, "op-unknown", why)
 
 
 def check_jit_device(location: str, torch: TorchInstallation) -> Failure | None:
@@ -307,6 +334,8 @@ def _check_export(facts: TorchFacts, torch: TorchInstallation) -> Failure | None
             if old else "Serialized schema version ", "schema-age",
             f"its graph has schema {facts.schema}; torch {REFERENCE} reads only {EXPORT_SCHEMA}.x",
         )  # fmt: skip
+    if facts.unknown_ops:
+        return _fail_on_ops(facts, UNREADABLE)
     for event in facts.events:
         failure = _check_export_device(event.value, torch) if event.kind == "storage" else None
         if failure is not None:
@@ -325,7 +354,7 @@ def _check_export_device(location: str, torch: TorchInstallation) -> Failure | N
     if failure is None:
         return None
     kind = location.partition(":")[0]
-    error, message = "RuntimeError", "We ran into an error when deserializing the saved file."
+    error, message = "RuntimeError", UNREADABLE
     if kind == "cuda" and torch.cuda_built:
         message = _CUDA_ERRORS[torch.cuda_devices > 0]
     elif kind in ("cuda", "xpu"):
@@ -342,6 +371,7 @@ def _check_export_device(location: str, torch: TorchInstallation) -> Failure | N
 _FIXES = {
     **dict.fromkeys(("device-absent", "device-index", "device-unknown"), 'map_location="cpu"'),
     "torchscript": "torch.jit.load(path)",
+    "op-unknown": "import the library that registers the operator, first",
 }
 _Check: TypeAlias = Callable[[TorchFacts, TorchInstallation, bool], Failure | None]
 
@@ -355,7 +385,10 @@ def predict(facts: TorchFacts, host: Host) -> list[Prediction]:
         failure = _check_export(facts, torch)
         loader = "torch.export.load(path)"
         installed = torch.installed
-        return [Prediction.of(loader, "torch", torch.version, failure, installed=installed)]
+        fix = _FIXES["op-unknown"] if failure and failure.cause == "op-unknown" else ""
+        return [
+            Prediction.of(loader, "torch", torch.version, failure, installed=installed, mends=fix)
+        ]
     load = _predict_both("torch.load", _check_load, facts, torch)
     if not facts.container.startswith("script"):
         return load

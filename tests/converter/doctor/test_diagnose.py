@@ -1,6 +1,7 @@
 """`diagnose`: the library's face of the doctor."""
 
 import json
+import zipfile
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -10,7 +11,7 @@ from repository import FIXTURES
 from converter.doctor import diagnosis
 from converter.doctor.diagnosis import diagnose, examine
 from converter.doctor.source import read_source
-from formats.errors import SourceError, UsageError
+from formats.errors import SourceError
 
 CHECKPOINT = FIXTURES / "torch" / "torch2.13-zip.pth"
 TAGGED = FIXTURES / "torch" / "torch2.13-ancient.pth"  # on cuda:0
@@ -28,6 +29,7 @@ def probed(monkeypatch):
             return made
 
         monkeypatch.setattr(diagnosis, "probe_host", probe_host)
+        monkeypatch.setattr(diagnosis, "confirm", lambda predictions, *_: predictions)
         return imported
 
     return use
@@ -78,10 +80,23 @@ def test_a_notebook_shows_what_fails_and_the_command(probed):
     assert "no findings" in examine(host())._repr_html_()
 
 
-@pytest.mark.parametrize("options", [{"run": True}, {"run": True, "fast": True, "source": KERAS}])
-def test_options_that_contradict_each_other(options):
-    with pytest.raises(UsageError):
-        diagnose(**options)
+def test_installed_loaders_are_called_unless_it_is_to_be_fast(probed, monkeypatch):
+    probed(host(TORCH))
+    called = []
+    monkeypatch.setattr(diagnosis, "confirm", lambda found, *_: called.append(found) or found)
+    assert diagnose(CHECKPOINT, fast=True).predictions == diagnose(CHECKPOINT).predictions
+    assert len(called) == 1
+
+
+def test_what_is_not_supported_is_not_advised(probed, tmp_path):
+    probed(host())
+    name = "lambda-model-driving.tf_keras.h5"
+    zipfile.ZipFile(FIXTURES / "keras_layers" / "models_lambdas.zip").extract(name, tmp_path)
+    found = diagnose(tmp_path / name, fast=True).advice
+    assert [c.options.to for c in found.commands] == ["onnx", "portable"]
+    assert [c.options.to for c in diagnose(KERAS, fast=True).advice.commands] == [
+        "keras", "onnx", "portable",
+    ]  # fmt: skip
 
 
 def test_a_source_that_is_no_model_is_an_error(tmp_path):

@@ -34,6 +34,7 @@ def doctor(monkeypatch, capsys):
 
     def run(made, source):
         monkeypatch.setattr(diagnosis, "probe_host", lambda *a, **k: made)
+        monkeypatch.setattr(diagnosis, "confirm", lambda found, *_: found)
         app.run(["doctor", str(source), "--json"])
         return json.loads(capsys.readouterr().out)
 

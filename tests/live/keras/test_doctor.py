@@ -1,4 +1,4 @@
-"""Stored outcomes and tables, compared with Keras and TensorFlow; --run with both loaders."""
+"""Stored outcomes and tables, compared with Keras and TensorFlow; both loaders, called."""
 
 import json
 import re
@@ -35,6 +35,34 @@ def test_the_stored_outcomes_are_keras_own():
         assert addressless(json.dumps(made)) == addressless(json.dumps(json.loads(stored)))
 
 
+TRAININGS = """
+import json, sys, tempfile
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import make_keras_trainings as m
+m.PATH = Path(tempfile.mkdtemp()) / "trainings.json"
+m.main()
+print(json.dumps([m.keras.__version__, json.loads(m.PATH.read_text())]))
+"""
+
+
+@pytest.mark.slow
+def test_the_stored_trainings_are_keras_own():
+    command = [sys.executable, "-c", TRAININGS, str(FIXTURES / "doctor")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=110)
+    version, made = json.loads(done.stdout.splitlines()[-1])
+    if not version.startswith("3.15."):
+        pytest.skip(f"stored for keras 3.15, not {version}")
+    stored = json.loads((FIXTURES / "doctor" / "keras_trainings.json").read_text())
+    assert [*map(outcomes, made)] == [*map(outcomes, stored)]
+
+
+def outcomes(row):
+    """Return what both loaders said, without sets, whose order is not fixed."""
+    said = [(row[m]["outcome"], row[m].get("message", "")) for m in ("keras", "tf_keras")]
+    return row["name"], [(outcome, message.partition("{")[0]) for outcome, message in said]
+
+
 @pytest.mark.slow
 def test_the_stored_tables_are_the_frameworks_own(tmp_path):
     script = (
@@ -56,7 +84,7 @@ def addressless(text):
 
 def test_predictions_are_confirmed():
     source = FIXTURES / "keras" / "tfkeras24_functional.h5"
-    command = [sys.executable, "-m", "converter", "doctor", str(source), "--run", "--json"]
+    command = [sys.executable, "-m", "converter", "doctor", str(source), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     found = json.loads(done.stdout)
     assert done.returncode == found["exit_code"] == 7

@@ -1,11 +1,11 @@
-"""The doctor compared with torch: its stored outcomes, and --run."""
+"""The doctor compared with torch: its stored outcomes and tables, and torch's own loaders."""
 
 import json
 import subprocess
 import sys
 
 import pytest
-from repository import FIXTURES
+from repository import FIXTURES, ROOT
 
 torch = pytest.importorskip("torch")
 STORED = json.loads((FIXTURES / "doctor" / "torch_outcomes.json").read_text())
@@ -46,8 +46,21 @@ def test_torch_reports_what_it_sees():
 
 @pytest.mark.parametrize("name", ["torch2.13-script.pt", "torch2.13-legacy.pth.tar"])
 def test_predictions_are_confirmed(name):
-    found = doctor(FIXTURES / "torch" / name, "--run")["predictions"]
+    found = doctor(FIXTURES / "torch" / name)["predictions"]
     assert found
     for prediction in found:
         assert prediction["check"] == "confirmed", prediction
         assert bool(prediction["measured"]) == (prediction["outcome"] == "fails")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not stored_by(torch.__version__), reason="stored for torch 2.13 on a CPU")
+def test_the_stored_operators_are_torchs(tmp_path):
+    script = (
+        "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "import make_torch_tables as m; m.main(Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", script, str(FIXTURES / "doctor"), str(tmp_path)]
+    subprocess.run(command, check=True, timeout=110)
+    stored = ROOT / "converter" / "doctor" / "data" / "torch_ops.txt"
+    assert (tmp_path / "torch_ops.txt").read_text() == stored.read_text()

@@ -250,3 +250,42 @@ def test_noise_is_walked_without_an_exception():
     for _ in range(3000):
         scan_pickle(bytes([0x80, 2]) + rng.randbytes(60))
         scan_pickle(rng.randbytes(60))
+
+
+def replace_calls(source, target, old, new):
+    """Copy an archive, with other operators in its code or graph."""
+    with zipfile.ZipFile(source) as original, zipfile.ZipFile(target, "w") as archive:
+        for name in original.namelist():
+            data = original.read(name)
+            changed = data.replace(old, new) if name.endswith((".py", ".json")) else data
+            archive.writestr(name, changed)
+    return target
+
+
+@pytest.mark.parametrize(
+    ("new", "op"), [(b"ops.mine.linear(", "mine::linear"), (b"torch.lineal(", "aten::lineal")]
+)
+def test_an_operator_that_torch_does_not_register(tmp_path, new, op):
+    script = FIXTURES / "torch" / "torch2.13-script.pt"
+    (before, *_) = predict(read_source(str(script)), CPU)
+    path = replace_calls(script, tmp_path / "m.pt", b"torch.linear(", new)
+    found = {p.loader: p for p in predict(read_source(str(path)), CPU)}["torch.jit.load(path)"]
+    assert (before.outcome, found.outcome, found.cause) == ("loads", "fails", "op-unknown")
+    assert f"Unknown builtin op: {op}." in found.message
+    assert found.mends == "import the library that registers the operator, first"
+
+
+def test_an_exported_operator_that_torch_does_not_register(tmp_path):
+    program = FIXTURES / "torch" / "torch2.13-export.pt2"
+    path = replace_calls(program, tmp_path / "m.pt2", b"torch.ops.aten.", b"torch.ops.mine.")
+    (found,) = predict(read_source(str(path)), CPU)
+    assert (found.outcome, found.cause) == ("fails", "op-unknown")
+    assert "mine::" in found.why
+
+
+def test_every_operator_of_the_fixtures_is_registered():
+    """Those of torch itself: the table lacks none that a sound archive calls."""
+    for path in sorted((FIXTURES / "torch").glob("*script.pt")):
+        facts = read_source(str(path)).torch
+        assert facts.container.startswith("script")
+        assert facts.unknown_ops == (), path
