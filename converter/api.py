@@ -7,12 +7,13 @@ from dataclasses import fields, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from converter.child.trust import Trusted, parse_trust
 from converter.inspection import Inspection
 from converter.options import Comparison, Options, parse_inputs
-from converter.references import Source, display_name, is_uploaded, output
+from converter.references import Source, display_name, is_reference, is_uploaded, output
 from formats import catalog
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from converter.registries.filters import Filters
     from converter.tensor_diff import TensorDiff
     from converter.verification.result import Verification
+    from formats.core.storage import File
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,6 +129,7 @@ def convert_steps(
     *,
     dry_run: bool = False,
     keep: bool = False,
+    attest: Path | None = None,
 ) -> "Iterator[Event]":
     """Convert one artifact like `converter.pipeline.steps`, and accept references.
 
@@ -136,6 +139,7 @@ def convert_steps(
         options: Options of the conversion.
         dry_run: Write nothing.
         keep: Keep a fetched source as long as its files are in use.
+        attest: Folder for attestations of the output (see `converter.attestation`).
 
     Raises:
         ConvertError: As `converter.pipeline.steps`; or a reference cannot be read or written.
@@ -143,20 +147,44 @@ def convert_steps(
     from converter.events import Opened
     from converter.pipeline import Conversion, steps
 
+    if attest is not None and not dry_run:
+        from converter.attestation.attest import prepare
+
+        prepare(attest)
     finished: Conversion | None = None
+    files: Mapping[str, File] = {}
     with output(out, overwrite=options.overwrite) as target, Source(source) as fetched:
-        for event in steps(fetched.path, target, fetched.complete(options), dry_run=dry_run):
-            if isinstance(event, Opened) and keep:
-                fetched.keep_with(event.files.values())
+        complete = fetched.complete(options)
+        for event in steps(fetched.path, target, complete, dry_run=dry_run):
+            if isinstance(event, Opened):
+                files = event.files
+                if keep:
+                    fetched.keep_with(files.values())
             if isinstance(event, Conversion):
                 finished = event
             else:
                 yield event
+        if attest is not None and finished is not None and not dry_run:
+            name = fetched.name if is_reference(source) else Path(fetched.name).name
+            yield from _attest(attest, finished, name, files, complete)
     if finished is not None:
         finished = replace(finished, source=fetched.name)
         if out is not None and is_uploaded(out) and not dry_run:
             finished = replace(finished, path=None, url=display_name(out))
         yield finished
+
+
+def _attest(
+    folder: Path, made: "Conversion", source: str, files: "Mapping[str, File]", options: Options
+) -> "Iterator[Event]":
+    """Write the attestations of an output."""
+    from converter.attestation.attest import attest
+    from converter.events import Step
+
+    begin = perf_counter()
+    paths = attest(folder, made, source, files, options)
+    names = ", ".join(path.name for path in paths)
+    yield Step("attested", names, perf_counter() - begin)
 
 
 @_takes_options
@@ -177,6 +205,7 @@ def convert(
     max_shard_size: int | str = "50GB",
     trust: Iterable[Trusted | str] | None = None,
     overwrite: bool = False,
+    attest: AnyPath | None = None,
     options: Options | None = None,
     on_event: "Callable[[Event], object] | None" = None,
 ) -> "Conversion":
@@ -203,6 +232,8 @@ def convert(
         max_shard_size: Largest safetensors file, in bytes or as ``"5GB"``.
         trust: Modules whose code may run, in child processes: ``"module"`` or ``"module=path"``.
         overwrite: Replace an existing output.
+        attest: Folder for what says where the output came from: SLSA provenance as an in-toto
+            statement, a CycloneDX bill of materials, and a manifest if the output has none.
         options: All of this in one object.
         on_event: Called with each event of `converter.events` as it happens.
 
@@ -222,7 +253,8 @@ def convert(
     from converter.pipeline import Conversion
 
     seen: list[Step] = []
-    for event in convert_steps(source, out, options or Options(), keep=True):
+    folder = None if attest is None else Path(attest)
+    for event in convert_steps(source, out, options or Options(), keep=True, attest=folder):
         if on_event is not None:
             on_event(event)
         if isinstance(event, Conversion):

@@ -12,7 +12,7 @@ class Step(NamedTuple):
 
     Attributes:
         name: ``detected``, ``read``, ``renamed``, ``normalised``, ``lowered``, ``left out``,
-            ``warning``, ``written``, ``verified`` or ``planned``.
+            ``warning``, ``written``, ``verified``, ``attested`` or ``planned``.
         text: Its result in words.
         seconds: Duration, where it matters.
     """

@@ -73,6 +73,14 @@ def convert(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and plan; write nothing.")
     ] = False,
+    attest: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write provenance (SLSA, in-toto), a bill of materials (CycloneDX) and, where the "
+            "output has none, a manifest.",
+        ),
+    ] = None,
     config: Config = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -83,7 +91,7 @@ def convert(
     from converter.api import convert_steps
     from converter.cli import follow
 
-    events = convert_steps(source, out, options, dry_run=dry_run)
+    events = convert_steps(source, out, options, dry_run=dry_run, attest=attest)
     follow.conversion(events, as_json=json, quiet=quiet)
 
 

@@ -1,0 +1,1 @@
+"""Say where an output came from, in files beside it, as other tools read and sign it."""
