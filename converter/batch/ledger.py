@@ -20,6 +20,7 @@ from converter.batch.schema import COLUMNS, stored, told
 from converter.destinations.protocol import Recalled
 from converter.jobs.job import GOOD, Job, Outcome
 from converter.jobs.record import NewerRecordError, Record
+from converter.version import VERSION
 from formats.errors import StorageError
 
 LONGEST_ERROR = 500  # characters of it in a row; the record has all
@@ -113,6 +114,34 @@ class Ledger:
             ) from e
         except ValueError as e:
             raise self._db.damaged(f"a record cannot be read: {e}") from e
+
+    # -- what is no artifact ----------------------------------------------------------------------
+
+    def no_artifacts(self) -> dict[str, tuple[str, str]]:
+        """Return token and reason of each file that this version found to be no artifact."""
+        if not self._writes:
+            return {}
+        statement = "SELECT source, token, reason FROM no_artifacts WHERE tool = ?"
+        return {
+            told(source): (token, reason)
+            for source, token, reason in self._db.select(statement, (VERSION,))
+        }
+
+    def remember_no_artifacts(self, found: Mapping[str, tuple[str, str]]) -> None:
+        """Replace what is remembered of files that are no artifacts."""
+        if not self._writes:
+            return
+        with self._db.transaction():
+            self._db.execute("DELETE FROM no_artifacts")
+            for source, (token, reason) in found.items():
+                self._db.execute(
+                    "INSERT OR REPLACE INTO no_artifacts VALUES(?, ?, ?, ?)",
+                    (stored(source), token, reason, VERSION),
+                )
+
+    @property
+    def _writes(self) -> bool:
+        return self._heart is not None
 
     # -- names ------------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
     plan = BatchPlan(digest=plan_digest(request.options), since=ledger.latest)
     kind = kind_of(request.options)
     known = frozenset(row.name for row in ledger.rows())
-    entries = _entries(request, plan, Outputs(request, known))
+    entries = _entries(request, plan, Outputs(request, known), ledger)
     recalled = ledger.adopt(destination.recall(known), kind)
     rows = {row.source: row for row in ledger.rows(kind)} | recalled
     vanished = Vanished(entries, rows, plan.digest, request)
@@ -119,11 +119,12 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
     return plan
 
 
-def _entries(request: Request, plan: BatchPlan, outputs: Outputs) -> list[Entry]:
+def _entries(request: Request, plan: BatchPlan, outputs: Outputs, ledger: Ledger) -> list[Entry]:
     """Return all artifacts, each once, and record what is skipped."""
     found: dict[str, Entry] = {}
     several = len(request.registries) > 1
-    filters = replace(request.filters, apart=outputs.apart)
+    known = ledger.no_artifacts()
+    filters = replace(request.filters, apart=outputs.apart, known=known)
     for reference in request.registries:
         outputs.check(reference)
         registry = open_registry(reference, filters)
@@ -142,6 +143,9 @@ def _entries(request: Request, plan: BatchPlan, outputs: Outputs) -> list[Entry]
         if len(found) == before and len(new) == 1 and several:
             plan.unread[new[0].name or new[0].source] = new[0]
             plan.is_refused = True
+    sniffed = {one.source: (one.token, one.reason) for one in plan.skipped if one.token}
+    if sniffed != known:
+        ledger.remember_no_artifacts(sniffed)
     if not found:
         raise SourceError("no artifact found", where=", ".join(request.registries))
     return list(found.values())

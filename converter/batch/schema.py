@@ -2,7 +2,8 @@
 
 ``names`` never change. ``outputs`` is small and is read whole for each plan; ``records`` holds what
 reports show and is streamed. ``claims`` belong to living drivers, or to dead ones where no row
-exists yet for the output.
+exists yet for the output. ``no_artifacts`` are files of which that is remembered, so that they are
+not opened again; a ledger of an earlier convert gets the table when it is opened for writing.
 """
 
 from converter.batch.database import Database
@@ -11,6 +12,9 @@ from formats.errors import StorageError
 APPLICATION = 0x636E7674  # "cnvt", where SQLite files say whose they are
 VERSION = 1
 NEWER = "Use the newer convert that wrote it, or ledger=FILE for another one"
+NO_ARTIFACTS = """CREATE TABLE IF NOT EXISTS no_artifacts(
+    source TEXT PRIMARY KEY, token TEXT NOT NULL, reason TEXT NOT NULL, tool TEXT NOT NULL
+) WITHOUT ROWID"""
 SCHEMA = (
     """CREATE TABLE names(
         name TEXT PRIMARY KEY, source TEXT NOT NULL, kind TEXT NOT NULL, UNIQUE(source, kind)
@@ -54,6 +58,7 @@ def begin(database: Database, *, read_only: bool) -> None:
                 if not version(database):  # no other driver was faster
                     for statement in SCHEMA:
                         database.execute(statement)
+        database.execute(NO_ARTIFACTS)
     elif not known:
         raise StorageError("is empty, and no ledger", where=database.path)
 

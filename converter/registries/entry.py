@@ -41,11 +41,13 @@ class Skipped:
         source: As an entry's.
         reason: In a few words that many have in common: ``no model``, ``a second copy of …``.
         name: Name of an entry of the registry that holds a model; "" for anything else.
+        token: As an entry's, of a file whose content says that it is no artifact; or "".
     """
 
     source: str
     reason: str
     name: str = ""
+    token: str = field(default="", compare=False)
 
 
 Found: TypeAlias = "Entry | Skipped"

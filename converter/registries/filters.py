@@ -1,8 +1,8 @@
 """Filters of registry entries: include and exclude globs, and MLflow queries."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import lru_cache
 
@@ -19,12 +19,14 @@ class Filters:
         exclude: Globs over names, which go before.
         query: A filter string in MLflow's own words, or "".
         apart: Real paths of folders that are never looked into: where outputs go.
+        known: Path of a file that was found to be no artifact → its token then, and the reason.
     """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     query: str = ""
     apart: tuple[str, ...] = ()
+    known: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     def wants(self, name: str) -> bool:
         """Return whether an entry of this name is wanted."""

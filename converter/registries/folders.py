@@ -151,8 +151,9 @@ class LocalFolder:
             yield found
         for file in sorted(division.files):
             if self._wants(_below(name, file)):
-                note = division.notes.get(file, "")
-                yield look_at(f"{path}/{file}", _below(name, file), note=note)
+                note, whole = division.notes.get(file, ""), f"{path}/{file}"
+                known = self._filters.known.get(whole)
+                yield look_at(whole, _below(name, file), note=note, known=known)
         for file, reason in division.skipped.items():
             if not self._wants(_below(name, file)):
                 continue

@@ -14,28 +14,31 @@ from formats.artifact import Artifact
 from formats.errors import ConvertError, UnknownFormatError, UnsupportedError
 
 
-def look_at(path: str, name: str, *, note: str = "") -> Found:
+def look_at(path: str, name: str, *, note: str = "", known: tuple[str, str] | None = None) -> Found:
     """Look at one file.
 
     Args:
         path: Of the file.
         name: In the registry.
         note: What else is to be known of it.
+        known: Token and reason of the file when it was found to be no artifact; None if it was not.
     """
     try:
         token, nbytes = state([path], "")
+        if known is not None and known[0] == token:
+            return Skipped(path, known[1], token=token)
         artifact = Artifact(path)
     except (ConvertError, OSError) as e:
         return _unreadable(path, name, e)
     try:
         match = catalog.detect(artifact)
         if match.format.id == "torch" and is_plain_pickle(artifact, match.evidence):
-            return Skipped(path, "a pickle without tensors")
+            return Skipped(path, "a pickle without tensors", token=token)
         return Entry(path, name, nbytes, token, match.format.id, match.evidence, note=note)
     except UnknownFormatError as e:
         reason = refused(artifact)
         if reason is not None:
-            return Skipped(path, reason)
+            return Skipped(path, reason, token=token)
         return Entry(path, name, nbytes, token, "", str(e))
     except ConvertError as e:
         return _unreadable(path, name, e)

@@ -28,9 +28,7 @@ def test_in_toto_reads_the_statement(folder):
 
     (path,) = folder.glob("*.intoto.json")
     document = json.loads(path.read_text())
-    Statement.copy_from_pb(
-        ParseDict(document, Statement([], "", {}).pb)
-    ).validate()
+    Statement.copy_from_pb(ParseDict(document, Statement([], "", {}).pb)).validate()
     provenance = ParseDict(document["predicate"], Provenance())
     assert provenance.build_definition.resolved_dependencies[0].digest["sha256"]
 
