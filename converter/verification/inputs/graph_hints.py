@@ -50,6 +50,10 @@ def find_hints(graph: Graph, vocabulary: Sequence[str] = ()) -> dict[str, Hint]:
             hint = Hint(words=(*words, WORDS[-1])) if words else None
         if hint is None and spec.dtype in ("float32", "float64", "float16"):
             hint = _scaling_hint(graph, readers, name)
+        masked = _find_padding(graph, readers, name)
+        if masked is not None and len(spec.shape or ()) > 1:
+            low = 1 if masked == 0 and hint is not None and (hint.high or 0) > 1 else 0
+            hint = replace(hint or Hint(), masked=masked, low=low)
         if hint is not None:
             found[name] = hint
     for name, fields in encoded_hints.fields(graph.encoded):
@@ -108,6 +112,16 @@ def _index_hint(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) 
         if isinstance(size, int) and size > 0:
             found.append(size)
     return Hint(high=min(found)) if found else None
+
+
+def _find_padding(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> float | None:
+    """Return the number that an input's elements are compared with, as padding is; or None."""
+    for node, value in _find_readers(readers, name, MOVING):
+        if node.op_type == "Equal":
+            other = graph.initializers.get(next((n for n in node.inputs if n != value), ""))
+            if isinstance(other, np.ndarray) and other.size == 1 and other.dtype.kind in "iuf":
+                return float(other.reshape(-1)[0])
+    return None
 
 
 def _find_words(graph: Graph, readers: Mapping[str, Sequence[Node]], name: str) -> Iterator[str]:

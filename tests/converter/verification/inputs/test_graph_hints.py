@@ -37,6 +37,20 @@ def test_the_smallest_of_several_tables_counts():
     assert found.high == 7
 
 
+def test_sequences_are_padded_with_what_their_elements_are_compared_with():
+    table = ("Gather", "table x", "y")
+    found = hint_of("int32", ("Equal", "x pad", "m"), table, pad=np.int32(0))
+    assert (found.low, found.high, found.masked) == (1, 11, 0)
+    ids = draw_array(np.random.default_rng(0), "int32", (3, 6), found)
+    assert (ids[0] > 0).all()
+    assert (ids[1, :3] > 0).all()
+    assert (ids[1, 3:] == 0).all()
+    found = hint_of("float32", ("Equal", "pad x", "m"), shape=("n", "t", 2), pad=np.float32(-9))
+    assert (found.low, found.masked) == (0, -9)
+    assert hint_of("int32", ("Equal", "x pad", "m"), table, pad=[0, 1]).masked is None
+    assert hint_of("int32", ("Equal", "x pad", "m"), shape=("n",), pad=np.int32(0)) is None
+
+
 def test_what_is_taken_from_is_no_index():
     assert hint_of("int32", ("Gather", "x indices", "y"), indices=[0, 1]) is None
 
