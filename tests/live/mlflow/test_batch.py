@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import xml.etree.ElementTree as ElementTree
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -200,6 +201,7 @@ def check_registry(registry, good):
         assert document["summary"]["counts"] == {}
         assert document["summary"]["done_before"] == len(good)
     assert set(registry.versions()) == set(versions)
+    check_unread(registry, good)
 
     # Nor does one by other tokens: what is registered is found by what it was made of.
     tag = {"name": f"{first}_portable", "version": "1", "key": "convert.name", "value": ""}
@@ -213,6 +215,26 @@ def check_registry(registry, good):
 
     check_aliases(registry, first)
     check_refusals(registry, first)
+
+
+def check_unread(registry, good):
+    """A version of a flavor that is not read is a row of every report, and fails if it must."""
+    unread = f"models:/{FUNCTION}/1"
+    words = ("--exclude", DAMAGED, "--report", "all.xml", "-o", TEMPLATE)
+    code, document, records = registry.batch("models:/", *words, ledger="lost.sqlite")
+    assert (code, document["summary"]["unread"]) == (0, 1)
+    assert {s: r["status"] for s, r in records.items()} == {
+        **{f"models:/{name}/1": "done" for name in good},
+        unread: "skipped",
+    }
+    assert records[unread]["error"]["message"] == "an MLflow model of flavor python_function"
+    tree = ElementTree.parse(registry.folder / "all.xml").getroot()
+    assert len(tree.findall(".//testcase")) == len(good) + 1
+    assert len(tree.findall(".//testcase/skipped")) == 1
+    code, *_ = registry.batch("models:/", *words, "--fail-on-skipped", ledger="lost.sqlite")
+    assert code == 4
+    code, *_ = registry.batch(unread, f"models:/{good[0]}/1", *words, ledger="lost.sqlite")
+    assert code == 4
 
 
 def check_aliases(registry, name):
