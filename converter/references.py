@@ -34,9 +34,9 @@ def display_name(source: str | os.PathLike[str]) -> str:
     """Return the name of a source or an output for messages, without secrets in URLs."""
     if not is_reference(source):
         return str(source)
-    from converter.stores.urls import masked
+    from converter.stores.urls import mask_secrets
 
-    return masked(str(source))
+    return mask_secrets(str(source))
 
 
 def is_uploaded(out: str | os.PathLike[str] | None) -> bool:
@@ -104,9 +104,9 @@ class Source:
         """Return options completed with inputs, example and checkpoint from the registry."""
         if self._staged is None:
             return options
-        from converter.registries.staged import hinted
+        from converter.registries.staged import add_hints
 
-        return hinted(options, self._staged)
+        return add_hints(options, self._staged)
 
     def keep_with(self, files: Iterable[File]) -> None:
         """Keep fetched data as long as these files are in use: weights are read from them later."""

@@ -297,7 +297,7 @@ def _tensor_entry(
     if name in layout.tied:
         entry["tied_to"] = layout.tied[name]
     if tensor.dtype.code is None:
-        code, shape = safetensors.stored_as(tensor)
+        code, shape = safetensors.find_stored_form(tensor)
         entry["stored_as"] = {"dtype": code, "shape": shape}
     if notes:
         entry["notes"] = dict(notes)

@@ -483,7 +483,7 @@ def _header(
     entries: dict[str, object] = {}
     position = 0
     for name, tensor in ordered:
-        code, shape = stored_as(tensor)
+        code, shape = find_stored_form(tensor)
         end = position + tensor.nbytes
         entries[name] = {"dtype": code, "shape": shape, "data_offsets": [position, end]}
         position = end
@@ -492,7 +492,7 @@ def _header(
     return struct.pack("<Q", len(text)) + text
 
 
-def stored_as(tensor: Tensor) -> tuple[str, list[int]]:
+def find_stored_form(tensor: Tensor) -> tuple[str, list[int]]:
     """Return the safetensors code and shape that hold a tensor's bytes."""
     shape = list(tensor.shape)
     if tensor.dtype.code is not None:

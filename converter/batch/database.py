@@ -125,7 +125,7 @@ class Database:
         """Close it; what was not committed is forgotten."""
         self._connection.close()
 
-    def damaged(self, what: str) -> StorageError:
+    def make_damage_error(self, what: str) -> StorageError:
         """Return the error for contents that cannot be."""
         return StorageError(
             f"the ledger is damaged: {what}",
@@ -137,7 +137,7 @@ class Database:
     def _fault(self, e: sqlite3.Error) -> StorageError:
         code = _primary(e)
         if code in DAMAGED:
-            return self.damaged(str(e))
+            return self.make_damage_error(str(e))
         if code in BUSY:
             found, hint = f"another program has it locked for {PATIENCE_SECONDS:.0f} s", None
         elif code in CLOSED:

@@ -216,7 +216,7 @@ def _run(
                     yield from _Work(request, work, plan, summary, stop, linked).events(folder)
                 finally:
                     summary.linked = None if linked is None else linked.found()
-                    stop.ending()
+                    stop.announce_end()
             flush(ledger, destination)  # not when it is stopped: the next run does
         finally:
             with suppress(StorageError):  # if that fails, so did what this ends
@@ -291,7 +291,7 @@ class _Work:
                     if self._linked is not None and outcome.status == "done":
                         self._linked.look(outcome.name)
                     yield self._finish(outcome)
-                for one in self._work.refused():
+                for one in self._work.refuse_impossible():
                     yield self._finish(one)
                 for one in self._work.told():
                     yield self._finish(one, is_elsewhere=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from converter.batch.database import Database
-from converter.batch.liveness import BEAT_SECONDS, machine, started
+from converter.batch.liveness import BEAT_SECONDS, find_start_time, machine
 from formats.errors import StorageError
 
 
@@ -46,5 +46,5 @@ class Heart(Thread):
         pid = os.getpid()
         database.execute(
             "INSERT OR REPLACE INTO drivers VALUES(?, ?, ?, ?, ?)",
-            (self._driver, machine(), pid, started(pid), time.time()),
+            (self._driver, machine(), pid, find_start_time(pid), time.time()),
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from converter.batch.database import Database
 from converter.batch.liveness import Driver, Pulse
-from converter.batch.schema import COLUMNS, stored, told
+from converter.batch.schema import COLUMNS, decode_text, encode_text
 from converter.jobs.job import Job
 
 NOBODY = ""  # has the claims of the dead
@@ -75,7 +75,7 @@ class Claims:
         self._driver = driver
         self._pulse = Pulse()
 
-    def abandoned(self) -> list[str]:
+    def release_abandoned(self) -> list[str]:
         """Return the outputs claimed by a driver that is dead, and release its claims."""
         dead = [driver.id for driver in self._drivers() if not self._pulse.lives(driver)]
         if dead:
@@ -83,7 +83,7 @@ class Claims:
                 for driver in dead:
                     self.bury(driver)
         statement = "SELECT name FROM claims WHERE driver = ?"
-        return [told(name) for (name,) in self._db.select(statement, (NOBODY,))]
+        return [decode_text(name) for (name,) in self._db.select(statement, (NOBODY,))]
 
     def release(self) -> None:
         """Give back all that this driver has claimed: it is at nothing any more."""
@@ -101,7 +101,7 @@ class Claims:
         with self._db.transaction():
             self._db.execute(
                 "DELETE FROM claims WHERE name = ? AND driver = ? AND (before = ? OR NOT ?)",
-                (stored(name), NOBODY, TAKEN, stands),
+                (encode_text(name), NOBODY, TAKEN, stands),
             )
 
     def holders(self) -> list[str]:
@@ -134,7 +134,7 @@ class Claims:
         return claimed
 
     def _claim(self, job: Job, stands: Callable[[str], bool], claimed: Claimed) -> None:
-        key = stored(job.name)
+        key = encode_text(job.name)
         statement = "SELECT driver, before FROM claims WHERE name = ?"
         driver, before = self._db.execute(statement, (key,)).fetchone() or (NOBODY, "")
         if driver not in (NOBODY, self._driver):
@@ -160,19 +160,19 @@ class Claims:
     def _row(self, name: str, since: int) -> Row | None:
         found = self._db.execute(
             f"SELECT {COLUMNS} FROM outputs WHERE name = ? AND seq > ?",  # noqa: S608 - constants
-            (stored(name), since),
+            (encode_text(name), since),
         ).fetchone()
         return None if found is None else row_of(found)
 
     def before(self, name: str) -> str:
         """Return what stood in an output's place when it was claimed; "" where it is not."""
         statement = "SELECT before FROM claims WHERE name = ?"
-        (found,) = self._db.execute(statement, (stored(name),)).fetchone() or ("",)
+        (found,) = self._db.execute(statement, (encode_text(name),)).fetchone() or ("",)
         return str(found)
 
     def drop(self, name: str) -> None:
         """Give back one claim, in the transaction of the caller."""
-        self._db.execute("DELETE FROM claims WHERE name = ?", (stored(name),))
+        self._db.execute("DELETE FROM claims WHERE name = ?", (encode_text(name),))
 
     def _drivers(self) -> list[Driver]:
         """Return the other drivers, dead or alive."""
@@ -189,6 +189,6 @@ def row_of(values: Sequence[Any]) -> Row:
     """Return a row from its `COLUMNS`."""
     name, source, plan, token, digest, status, exit_code, error, ours, boot = values
     return Row(
-        told(name), told(source), plan, told(token), digest, status, exit_code, told(error),
-        bool(ours), boot,
+        decode_text(name), decode_text(source), plan, decode_text(token), digest, status,
+        exit_code, decode_text(error), bool(ours), boot,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from converter.batch import schema
 from converter.batch.database import Database
 from converter.batch.heartbeat import Heart
 from converter.batch.leases import FREE, UNRECORDED, Claims, Row, row_of
-from converter.batch.schema import COLUMNS, stored, told
+from converter.batch.schema import COLUMNS, decode_text, encode_text
 from converter.destinations.protocol import Recalled
 from converter.jobs.job import GOOD, Job, Outcome
 from converter.jobs.record import NewerRecordError, Record
@@ -101,7 +101,7 @@ class Ledger:
     def record(self, name: str) -> Record | None:
         """Return the record of an output; None where it is not known."""
         statement = "SELECT record FROM records WHERE name = ?"
-        for (text,) in self._db.select(statement, (stored(name),)):
+        for (text,) in self._db.select(statement, (encode_text(name),)):
             return self._decode(text)
         return None
 
@@ -113,7 +113,7 @@ class Ledger:
                 f"a record cannot be read: {e}", where=self.path, hint=schema.NEWER
             ) from e
         except ValueError as e:
-            raise self._db.damaged(f"a record cannot be read: {e}") from e
+            raise self._db.make_damage_error(f"a record cannot be read: {e}") from e
 
     # -- what is no artifact ----------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Ledger:
             return {}
         statement = "SELECT source, token, reason FROM no_artifacts WHERE tool = ?"
         return {
-            told(source): (token, reason)
+            decode_text(source): (token, reason)
             for source, token, reason in self._db.select(statement, (VERSION,))
         }
 
@@ -136,7 +136,7 @@ class Ledger:
             for source, (token, reason) in found.items():
                 self._db.execute(
                     "INSERT OR REPLACE INTO no_artifacts VALUES(?, ?, ?, ?)",
-                    (stored(source), token, reason, VERSION),
+                    (encode_text(source), token, reason, VERSION),
                 )
 
     @property
@@ -145,7 +145,7 @@ class Ledger:
 
     # -- names ------------------------------------------------------------------------------------
 
-    def named(
+    def choose_names(
         self,
         kind: str,
         recalled: Mapping[str, str],
@@ -173,16 +173,17 @@ class Ledger:
     def _name(self, name: str, source: str, kind: str, *, anew: bool = False) -> None:
         verb = "REPLACE" if anew else "IGNORE"
         self._db.execute(
-            f"INSERT OR {verb} INTO names VALUES(?, ?, ?)", (stored(name), stored(source), kind)
+            f"INSERT OR {verb} INTO names VALUES(?, ?, ?)",
+            (encode_text(name), encode_text(source), kind),
         )
 
     def _names(self, kind: str) -> tuple[dict[str, str], set[str]]:
         known, others = {}, set()
         for name, source, its in self._db.select("SELECT name, source, kind FROM names"):
             if its == kind:
-                known[told(source)] = told(name)
+                known[decode_text(source)] = decode_text(name)
             else:
-                others.add(told(name))
+                others.add(decode_text(name))
         return known, others
 
     def adopt(self, recalled: Iterable[Recalled], kind: str) -> dict[str, Row]:
@@ -221,13 +222,13 @@ class Ledger:
             stands: Tells whether anything is in an output's place.
             boot: As rows have it.
         """
-        key = stored(job.name)
+        key = encode_text(job.name)
         with self._db.transaction():
             if outcome.status == "unchanged":
                 self._db.execute(
                     "UPDATE outputs SET source = ?, token = ?, at = ?,"  # noqa: S608 - constants
                     f" seq = {NEXT} WHERE name = ?",
-                    (stored(job.source), stored(job.token), time.time(), key),
+                    (encode_text(job.source), encode_text(job.token), time.time(), key),
                 )
                 record = self.record(job.name)
                 if record is not None and record.source != job.source:  # it is elsewhere now
@@ -259,7 +260,7 @@ class Ledger:
         )
         if old != job.name:
             for table in ("outputs", "records"):
-                self._db.execute(f"DELETE FROM {table} WHERE name = ?", (stored(old),))  # noqa: S608
+                self._db.execute(f"DELETE FROM {table} WHERE name = ?", (encode_text(old),))  # noqa: S608
         row = Row(
             job.name, job.source, found.plan, job.token, found.source_digest or "",
             "done", 0, "", ours=True, boot=boot,
@@ -270,15 +271,15 @@ class Ledger:
         self._db.execute(
             f"INSERT OR REPLACE INTO outputs VALUES(?,?,?,?,?,?,?,?,?,?,?,{NEXT},?)",
             (
-                stored(row.name), stored(row.source), row.plan, stored(row.token), row.digest,
-                row.status, row.exit_code, stored(row.error), row.ours, row.boot, self.driver,
-                time.time(),
+                encode_text(row.name), encode_text(row.source), row.plan, encode_text(row.token),
+                row.digest, row.status, row.exit_code, encode_text(row.error), row.ours, row.boot,
+                self.driver, time.time(),
             ),
         )  # fmt: skip
         self._write_record(row.name, record)
 
     def _write_record(self, name: str, record: Record) -> None:
-        values = (stored(name), json.dumps(record.to_json()))
+        values = (encode_text(name), json.dumps(record.to_json()))
         self._db.execute("INSERT OR REPLACE INTO records VALUES(?, ?)", values)
 
     def is_unflushed(self, boot: str) -> bool:
@@ -286,7 +287,7 @@ class Ledger:
         statement = "SELECT EXISTS(SELECT 1 FROM outputs WHERE boot = ?)"
         return bool(self._db.execute(statement, (boot,)).fetchone()[0])
 
-    def flushed(self, boot: str, until: int) -> None:
+    def mark_flushed(self, boot: str, until: int) -> None:
         """Note that what one machine has published is on the disk.
 
         Args:
@@ -302,7 +303,7 @@ class Ledger:
         """Return whether what stands in an output's place, if anything does, is by us."""
         if outcome.status in GOOD:
             return True
-        key = stored(job.name)
+        key = encode_text(job.name)
         (*rows,) = self._db.select("SELECT ours FROM outputs WHERE name = ?", (key,))
         before = self.claims.before(job.name)
         if (1,) in rows or before == UNRECORDED:

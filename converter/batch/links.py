@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from converter.batch.database import Database
 from converter.batch.request import Request
-from converter.batch.schema import stored, told
+from converter.batch.schema import decode_text, encode_text
 from converter.filesystem.atomic_output import staging
 from formats import portable
 from formats.containers.jsontext import parse
@@ -124,7 +124,7 @@ class Links:
             StorageError: The index cannot be used.
         """
         rows = self._db.execute("SELECT name, manifest FROM bundles_seen").fetchall()
-        seen = {told(name): manifest for name, manifest in rows}
+        seen = {decode_text(name): manifest for name, manifest in rows}
         for name in names:
             with suppress(OSError):  # it is gone, or no bundle
                 status = (self._folder / name / portable.MANIFEST).stat()
@@ -149,11 +149,12 @@ class Links:
             self._db.execute(  # what was known of an older output of that name
                 "DELETE FROM bundle_files WHERE name = ?"
                 " AND EXISTS (SELECT 1 FROM bundles_seen WHERE name = ? AND manifest != ?)",
-                (stored(name), stored(name), identity),
+                (encode_text(name), encode_text(name), identity),
             )
             if all(self._replace(here, name, file) for file in files):
                 self._db.execute(
-                    "INSERT OR REPLACE INTO bundles_seen VALUES(?, ?)", (stored(name), identity)
+                    "INSERT OR REPLACE INTO bundles_seen VALUES(?, ?)",
+                    (encode_text(name), identity),
                 )
         except (SourceError, OSError) as e:
             self._give_up(name, e)
@@ -164,7 +165,7 @@ class Links:
         """Replace a file by a link to the same in another bundle; return whether nothing failed."""
         # Known before it is looked for, and files become links to those that were known earlier:
         # two drivers at the same files never have them change places.
-        key = stored(name), stored(held.file), held.digest
+        key = encode_text(name), encode_text(held.file), held.digest
         self._db.execute(
             "INSERT OR IGNORE INTO bundle_files(name, file, digest) VALUES(?, ?, ?)", key
         )
@@ -223,7 +224,9 @@ class Links:
             f" WHERE digest = ? AND id < ? AND id > ? {order} LIMIT 1",
             (digest, below, above),
         ).fetchone()
-        return None if row is None else IndexedFile(row[0], told(row[1]), told(row[2]))
+        return (
+            None if row is None else IndexedFile(row[0], decode_text(row[1]), decode_text(row[2]))
+        )
 
     def _is(self, descriptor: int, status: os.stat_result, digest: str) -> bool:
         """Return whether an open file has a digest; it is hashed, and flushed, once in a run."""

@@ -45,7 +45,7 @@ class Pulse:
     def lives(self, driver: Driver) -> bool:
         """Return whether a driver lives, as far as anyone can know."""
         if driver.machine == machine():
-            return started(driver.pid) == driver.started
+            return find_start_time(driver.pid) == driver.started
         now = time.monotonic()
         beat, since = self.seen.get(driver.id, (None, now))
         if beat != driver.beat:
@@ -85,7 +85,7 @@ def is_lost(place: str) -> bool:
     return bool(since) and host == here and since != now
 
 
-def started(pid: int) -> int:
+def find_start_time(pid: int) -> int:
     """Return when a process of this machine was started, or 0 where there is none.
 
     The unit is the system's own; where it tells no times (it is not Linux), a process that is

@@ -29,7 +29,7 @@ def kind_of(options: Options) -> str:
     return default_output(Path("x"), find_target(options.to), options.device).name[1:]
 
 
-def ending(options: Options) -> str:
+def find_ending(options: Options) -> str:
     """Return what outputs are called at their end: as their kind; Triton's as the model itself."""
     return "" if options.to == "triton" else kind_of(options)
 
@@ -51,7 +51,7 @@ def names(
         heirs: Sources that are gone, by the new ones that may be the same: one of these takes over
             the name of its output, where it would be called so anyway.
     """
-    end = ending(options)
+    end = find_ending(options)
     entries = list(entries)
     new = [e for e in entries if e.source not in known]
     found = {e.source: known[e.source] for e in entries if e.source in known}
@@ -59,16 +59,16 @@ def names(
     if options.to == "triton":  # it looks for models in one folder, and not in folders of that
         new = [replace(e, name=e.name.replace("/", "-")) for e in new]
     short = {e.source: _named(e.name, options, end) for e in new}
-    clashes = Counter(seen_as(name) for name in short.values())
+    clashes = Counter(fold_name(name) for name in short.values())
     for entry in new:
         wanted = short[entry.source]
-        if clashes[seen_as(wanted)] == 1 and any(
+        if clashes[fold_name(wanted)] == 1 and any(
             known.get(old) == wanted for old in heirs.get(entry.source, ())
         ):
             found[entry.source] = wanted
             continue
         name = taken.outside(wanted)
-        if clashes[seen_as(wanted)] > 1 or not taken.allows(name):
+        if clashes[fold_name(wanted)] > 1 or not taken.allows(name):
             name = taken.outside(_fitting(entry.name, end))
         name = _number(name.removesuffix(end), end, taken.allows)
         found[entry.source] = name
@@ -86,13 +86,13 @@ class _Taken:
             self.add(name)
 
     def add(self, name: str) -> None:
-        seen = seen_as(name)
+        seen = fold_name(name)
         self._outputs.add(seen)
         self._folders.update(_folders(seen))
 
     def allows(self, name: str) -> bool:
         """Return whether a name is no other's, and stands in no output nor around one."""
-        seen = seen_as(name)
+        seen = fold_name(name)
         if seen in self._outputs or seen in self._folders:
             return False
         return all(folder not in self._outputs for folder in _folders(seen))
@@ -102,11 +102,11 @@ class _Taken:
         *folders, last = name.split("/")
         path = ""
         for folder in folders:
-            path = _number(path + folder, "", lambda one: seen_as(one) not in self._outputs) + "/"
+            path = _number(path + folder, "", lambda one: fold_name(one) not in self._outputs) + "/"
         return path + last
 
 
-def seen_as(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name as the least discerning file system sees it."""
     if name.isascii():
         return name.lower()

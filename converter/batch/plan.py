@@ -74,7 +74,7 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
     rows = {row.source: row for row in ledger.rows(kind)} | recalled
     vanished = Vanished(entries, rows, plan.digest, request)
     heirs = vanished.heirs(entries)
-    called = ledger.named(
+    called = ledger.choose_names(
         kind,
         {row.source: row.name for row in recalled.values()},
         lambda given, others: names(entries, request.options, given, others, heirs),

@@ -54,7 +54,7 @@ class Worklist:
                 some, stands, since=self._plan.since, plan=self._plan.digest
             )
             self._told += (self._outcome(row) for row in claimed.settled)
-            self._refused += ((job, refused(job)) for job in claimed.taken)
+            self._refused += ((job, make_refusal(job)) for job in claimed.taken)
             self.busy += claimed.busy
             begin = time.monotonic()
             for job in claimed.mine:
@@ -81,7 +81,7 @@ class Worklist:
         told, self._told = self._told, []
         yield from told
 
-    def refused(self) -> Iterator[Outcome]:
+    def refuse_impossible(self) -> Iterator[Outcome]:
         """Yield what cannot be done, and write that down."""
         rest, self._refused = self._refused, []
         for job, outcome in rest:
@@ -114,7 +114,7 @@ def clear_up(ledger: Ledger, destination: Destination) -> bool:
     Outputs that they published and never wrote down stay, and are known for ours.
     """
     is_clean = True
-    for name in ledger.claims.abandoned():
+    for name in ledger.claims.release_abandoned():
         if destination.sweep(name):
             ledger.claims.forget(name, stands=destination.stands(name))
         else:
@@ -127,10 +127,10 @@ def flush(ledger: Ledger, destination: Destination) -> None:
     latest = ledger.latest
     if ledger.is_unflushed(boot()):
         destination.flush()
-        ledger.flushed(boot(), latest)
+        ledger.mark_flushed(boot(), latest)
 
 
-def refused(job: Job) -> Outcome:
+def make_refusal(job: Job) -> Outcome:
     """Return the outcome of a job in whose place something stands that is not ours."""
     where = Path(job.destination) / job.name if scheme_of(job.destination) == "" else job.name
     error = StorageError("exists", where=where, hint="Move it away, or replace it: overwrite=True")

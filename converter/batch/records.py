@@ -34,22 +34,22 @@ def records(plan: BatchPlan, ledger: Path) -> Iterator[Record]:
     name = next(waiting, None)
     for row, record in _rows(ledger):
         while name is not None and name < row.name:
-            yield pending(todo[name])
+            yield make_pending_record(todo[name])
             name = next(waiting, None)
         if name == row.name:
             job = todo[row.name]
-            yield record if _is_of(row, job) else pending(job)
+            yield record if _is_of(row, job) else make_pending_record(job)
             name = next(waiting, None)
         elif row.name in settled:
             yield record
     while name is not None:
-        yield pending(todo[name])
+        yield make_pending_record(todo[name])
         name = next(waiting, None)
     for name, skipped in sorted(plan.unread.items()):
         yield unread(name, skipped)
 
 
-def pending(job: Job) -> Record:
+def make_pending_record(job: Job) -> Record:
     """Return the record of a job that has not begun."""
     return replace(new_record(job), status=PENDING, exit_code=None)
 

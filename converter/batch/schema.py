@@ -87,7 +87,7 @@ def version(database: Database) -> int:
     return int(found)
 
 
-def stored(text: str) -> str | bytes:
+def encode_text(text: str) -> str | bytes:
     """Return a text as SQLite takes it: names of files need not be Unicode."""
     try:
         text.encode()
@@ -96,6 +96,6 @@ def stored(text: str) -> str | bytes:
     return text
 
 
-def told(value: str | bytes) -> str:
+def decode_text(value: str | bytes) -> str:
     """Return the text that `stored` made something of."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")

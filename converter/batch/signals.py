@@ -61,7 +61,7 @@ class Stop:
         finally:
             self._listening = False
 
-    def ending(self) -> None:
+    def announce_end(self) -> None:
         """Say that all comes to its end by itself now."""
         self._stopping = True
 

@@ -339,7 +339,7 @@ def _export(
     torch: Any, source: Source, opset: int, outputs: list[str], path: Path
 ) -> dict[str, Any]:
     """Export through torch.export."""
-    program = source.loaded.program or exported(torch, source)
+    program = source.loaded.program or export_module(torch, source)
     keep_normalisations()
     made = torch.onnx.export(
         program, (), dynamo=True, opset_version=opset, input_names=source.names,
@@ -377,7 +377,7 @@ def check(path: Path) -> None:
     checker.check_model(str(path), full_check=True)
 
 
-def exported(torch: Any, source: Source) -> Any:
+def export_module(torch: Any, source: Source) -> Any:
     """Return a module as an exported program.
 
     Raises:
@@ -409,7 +409,7 @@ def _torchscript(
     torch: Any, source: Source, opset: int, outputs: list[str], path: Path
 ) -> dict[str, Any]:
     """Export through TorchScript, tracing where necessary."""
-    if source.loaded.program is not None and any(recorded_axes(source).values()):
+    if source.loaded.program is not None and any(find_dynamic_axes(source).values()):
         raise ValueError("it would fix the dynamic sizes of an exported program")
     axes = {**source.axes, **output_axes(torch, source, outputs)}
     torch.onnx.export(
@@ -420,7 +420,7 @@ def _torchscript(
     return {}
 
 
-def recorded_axes(source: Source) -> dict[str, dict[int, str]]:
+def find_dynamic_axes(source: Source) -> dict[str, dict[int, str]]:
     """Return the dynamic axes of an exported program's inputs."""
     nodes = {node.name: node for node in source.loaded.program.graph.nodes}
     return {

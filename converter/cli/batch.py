@@ -8,13 +8,13 @@ import typer
 
 from converter.cli.batch_parameters import REQUEST, make_request
 from converter.cli.parameters import Config, Json, Quiet, Verbose, rows_of
-from converter.cli.rows import collects, nested
+from converter.cli.rows import collects, nest_rows
 
 if TYPE_CHECKING:
     from converter.batch.request import Request
 
 
-@collects("request", REQUEST + nested("options", rows_of("batch")), make_request)
+@collects("request", REQUEST + nest_rows("options", rows_of("batch")), make_request)
 def batch(
     request: "Request",
     report: Annotated[

@@ -50,18 +50,18 @@ def follow(
                     case Planned():
                         plan = event.plan
                         _tell(log, {"event": "planned", **_plan(plan)})
-                        shown.planned(plan)
+                        shown.show_plan(plan)
                         if dry_run and not as_json:
                             _list(plan)
                     case Finished():
                         summary.counts = event.counts
                         _tell(log, {"event": "finished", **event.outcome.record.to_json()})
-                        shown.finished(event)
+                        shown.show_finished(event)
                     case Waiting():
                         holders = list(event.holders)
                         about = {"count": event.count, "holders": holders}
                         _tell(log, {"event": "waiting", **about})
-                        shown.waiting(event)
+                        shown.show_waiting(event)
                     case Summary():
                         summary = event
                         _tell(log, {"event": "ended", **_summary(summary)})
@@ -82,7 +82,7 @@ def follow(
             jobs = [{"source": job.source, "name": job.name} for job in plan.todo]
             document({"plan": _plan(plan) | {"jobs": jobs}})
         return 0
-    shown.ended(summary)
+    shown.show_end(summary)
     if as_json:
         document({"plan": _plan(plan), "summary": _summary(summary)})
     else:
@@ -106,7 +106,7 @@ class _Lines:
         self._bar = enabled and sys.stderr.isatty()
         self._shown = 0.0
 
-    def planned(self, plan: BatchPlan) -> None:
+    def show_plan(self, plan: BatchPlan) -> None:
         if not self._enabled:
             return
         formats = ", ".join(f"{name} x{n}" for name, n in plan.formats.most_common())
@@ -126,7 +126,7 @@ class _Lines:
         if len(plan.harmed) > HARMED:
             say(f"again       and {len(plan.harmed) - HARMED} more", sys.stderr)
 
-    def finished(self, event: Finished) -> None:
+    def show_finished(self, event: Finished) -> None:
         if not self._enabled:
             return
         failed = event.outcome.status not in GOOD
@@ -136,14 +136,14 @@ class _Lines:
         if self._bar:
             self._show(event)
 
-    def waiting(self, event: Waiting) -> None:
+    def show_waiting(self, event: Waiting) -> None:
         if not self._enabled:
             return
         self._clear()
         by = "; ".join(event.holders) or "another driver"
         say(f"waiting     for {event.count} that are in work elsewhere: {by}", sys.stderr)
 
-    def ended(self, summary: Summary) -> None:
+    def show_end(self, summary: Summary) -> None:
         if not self._enabled:
             return
         self._clear()

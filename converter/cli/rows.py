@@ -117,7 +117,7 @@ def collects(
     return decorate
 
 
-def nested(prefix: str, rows: Sequence[Row]) -> tuple[Row, ...]:
+def nest_rows(prefix: str, rows: Sequence[Row]) -> tuple[Row, ...]:
     """Return the rows of a nested object with prefixed fields."""
     return tuple(replace(row, field=f"{prefix}.{row.field}") for row in rows)
 

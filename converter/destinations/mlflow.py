@@ -22,8 +22,8 @@ from converter.jobs.job import Job
 from converter.jobs.record import Record, RecordedVerification
 from converter.options import LEVELS
 from converter.registries.entry import Staged
-from converter.registries.mlflow import paged
-from converter.registries.mlflow_names import parse, reference, registered
+from converter.registries.mlflow import read_pages
+from converter.registries.mlflow_names import make_registered_name, parse, reference
 from converter.registries.mlflow_server import connect, reach, told
 from converter.version import VERSION
 from formats import portable
@@ -131,7 +131,7 @@ class Registered:
         }
         client = self._client
         with told(f"models:/{target}"):
-            version = mlflow_register.existing(client, target, tags)
+            version = mlflow_register.find_existing(client, target, tags)
             if version is None:
                 _ensure(client, target, of, force=job.options.overwrite)
 
@@ -177,7 +177,7 @@ class Registered:
         """Set aliases of converted versions as their sources' are set by now."""
         query = f"tags.`{VERIFIED}` = '{PASSED}' AND tags.`{KEY[0]}` LIKE 'models:/%'"
         made: dict[str, dict[str, ModelVersion]] = {}
-        for version in paged(self._client.search_model_versions, query):
+        for version in read_pages(self._client.search_model_versions, query):
             source = parse(version.tags[KEY[0]])
             if version.name != self._called(source.name):
                 continue
@@ -202,7 +202,7 @@ class Registered:
     def _registered(self) -> Mapping[str, Mapping[str, str]]:
         """The tags of all versions that are conversions, by reference; asked for once."""
         with told("models:/"):
-            found = paged(self._client.search_model_versions, "tags.`convert.plan` LIKE '%'")
+            found = read_pages(self._client.search_model_versions, "tags.`convert.plan` LIKE '%'")
             return {reference(v.name, v.version): v.tags for v in found if v.status == "READY"}
 
 
@@ -232,7 +232,7 @@ def _is_mlflow(source: str) -> bool:
 
 def _plain(name: str) -> str:
     """Return what a model is called whose source is not in MLflow: as its output would be."""
-    return registered(str(PurePosixPath(name).with_suffix("")))
+    return make_registered_name(str(PurePosixPath(name).with_suffix("")))
 
 
 def _note(source: str, name: str, output: str, tags: Mapping[str, str]) -> Recalled:

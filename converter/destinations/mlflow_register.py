@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from converter.registries.mlflow import paged
-from converter.registries.mlflow_names import quoted
+from converter.registries.mlflow import read_pages
+from converter.registries.mlflow_names import quote
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,14 +40,16 @@ class Origin:
     run_id: str = ""
 
 
-def existing(client: "MlflowClient", target: str, tags: Mapping[str, str]) -> "ModelVersion | None":
+def find_existing(
+    client: "MlflowClient", target: str, tags: Mapping[str, str]
+) -> "ModelVersion | None":
     """Return the oldest version of a model that is this conversion."""
-    clauses = [f"name = {quoted(target)}"]
+    clauses = [f"name = {quote(target)}"]
     # Of the source's address, which may have quotes, the answer is asked.
     clauses += [f"tags.`{key}` = '{tags[key]}'" for key in KEY[1:]]
     found = [
         v
-        for v in paged(client.search_model_versions, " AND ".join(clauses))
+        for v in read_pages(client.search_model_versions, " AND ".join(clauses))
         if all(v.tags.get(key) == tags[key] for key in KEY) and v.status == "READY"
     ]
     return min(found, key=lambda v: int(v.version), default=None)
@@ -105,7 +107,7 @@ def register(
     """
     with _upload(client, target, tags, origin, describe) as (source, more):
         made = client.create_model_version(target, source, tags=dict(tags), **more)
-    oldest = existing(client, target, tags)
+    oldest = find_existing(client, target, tags)
     if oldest is None or oldest.version == made.version:
         return made
     client.delete_model_version(target, made.version)

@@ -27,7 +27,7 @@ def check(reference: str, *, force: bool) -> None:
             hint=f"`convert batch` takes out={reference!r}",
         )
     if not fits(name_of(reference)) or urls.parent(reference) == reference:
-        raise UsageError(f"out={urls.masked(reference)!r}", expected="a name below a bucket")
+        raise UsageError(f"out={urls.mask_secrets(reference)!r}", expected="a name below a bucket")
     urls.check_writable(reference)
     store = open_store(urls.parent(reference))
     if not force:

@@ -35,7 +35,7 @@ from converter.executors.protocol import (
     Unframing,
     Word,
     order_of,
-    unpacked,
+    unpack,
     word,
 )
 from converter.jobs.job import Job
@@ -297,7 +297,7 @@ class ForkServer:
         self._say(self._last_word(child, status, answer))
 
     def _clean(self, child: Child) -> None:
-        cleanup.remove(cast(Job, unpacked(child.order.job)), self._scratch)
+        cleanup.remove(cast(Job, unpack(child.order.job)), self._scratch)
 
     def _last_word(self, child: Child, status: int | None, answer: bytes | None) -> Word:
         seconds = time.monotonic() - child.began
@@ -410,7 +410,7 @@ def main() -> None:
         if not (some := os.read(orders, CHUNK_BYTES)):
             return
         messages.extend(unframing.feed(some))
-    charter = cast(Charter, unpacked(messages[0]))
+    charter = cast(Charter, unpack(messages[0]))
     if charter.preloads:
         preload(charter.first)
     for name, value in charter.environment.items():

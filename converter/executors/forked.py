@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias, cast
 
 from converter.executors import process_monitor
-from converter.executors.protocol import LENGTH, Order, Unframing, packed, unpacked
+from converter.executors.protocol import LENGTH, Order, Unframing, pack, unpack
 from converter.jobs.job import Job, Outcome, Status, new_record
 from converter.jobs.record import Record, RecordedError
 from formats.errors import ConvertError
@@ -78,7 +78,7 @@ def be_the_child(
         while further is not None:
             _limit(further, hard)
             begin = time.monotonic()
-            flag, record = _answer(task, cast(Job, unpacked(further.job)), scratch)
+            flag, record = _answer(task, cast(Job, unpack(further.job)), scratch)
             resource.setrlimit(resource.RLIMIT_DATA, hard)
             is_as_before = (
                 flag == NOTHING_LEFT
@@ -174,7 +174,7 @@ def send(orders: int, order: Order) -> None:
     Raises:
         BrokenPipeError: The child is gone.
     """
-    _write(orders, packed(order))
+    _write(orders, pack(order))
 
 
 def _order(orders: int) -> Order | None:
@@ -182,7 +182,7 @@ def _order(orders: int) -> Order | None:
     unframing = Unframing()
     while some := os.read(orders, CHUNK_BYTES):
         for message in unframing.feed(some):
-            return cast(Order, unpacked(message))
+            return cast(Order, unpack(message))
     return None
 
 

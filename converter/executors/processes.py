@@ -24,7 +24,7 @@ from converter.executors import cleanup
 from converter.executors.engine import Executor, Settings
 from converter.executors.protocol import WORK, Charter, Word
 from converter.executors.server import Server, ServerLostError
-from converter.jobs.job import Job, Outcome, Status, again, died
+from converter.jobs.job import Job, Outcome, Status, again, report_death
 from converter.jobs.record import Record
 
 QUEUED = 4  # jobs queued at the server for each running one
@@ -215,4 +215,4 @@ def _answered(one: Try, word: Word) -> Outcome:
 
 
 def _report_death(one: Try, status: Status, message: str, seconds: float) -> Outcome:
-    return died(one.job, status, message, seconds=seconds, attempts=one.begun)
+    return report_death(one.job, status, message, seconds=seconds, attempts=one.begun)

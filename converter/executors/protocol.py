@@ -85,17 +85,17 @@ class Word(NamedTuple):
     text: bytes = b""
 
 
-def packed(thing: object) -> bytes:
+def pack(thing: object) -> bytes:
     """Pickle a charter, a job or an order."""
     return bytes(ForkingPickler.dumps(thing))
 
 
-def unpacked(some: bytes) -> object:
+def unpack(some: bytes) -> object:
     """Unpickle bytes that `packed` made; unsafe for any others."""
     return ForkingPickler.loads(some)  # type: ignore[attr-defined,no-any-return,unused-ignore]
 
 
-def framed(some: bytes) -> bytes:
+def frame(some: bytes) -> bytes:
     """Return a message with its length prefix."""
     return LENGTH.pack(len(some)) + some
 
@@ -105,7 +105,7 @@ def order(number: int, job: Job) -> bytes:
     needs = job.needs
     seconds = float("inf") if needs.seconds is None else needs.seconds
     head = ORDER.pack(number, seconds, needs.memory_bytes or 0, bool(needs.gpus))
-    return framed(head + packed(job))
+    return frame(head + pack(job))
 
 
 def order_of(message: bytes) -> Order:
@@ -116,7 +116,7 @@ def order_of(message: bytes) -> Order:
 
 def word(said: Word) -> bytes:
     """Encode a word as a framed message."""
-    return framed(WORD.pack(said.number, ENDS.index(said.end), said.seconds) + said.text)
+    return frame(WORD.pack(said.number, ENDS.index(said.end), said.seconds) + said.text)
 
 
 def word_of(message: bytes) -> Word:

@@ -19,7 +19,13 @@ from typing import Any
 
 from converter.executors import ray_node
 from converter.executors.ray_protocol import Charter
-from converter.executors.ray_window import StoppedError, Window, asked_of, line_of, unseen
+from converter.executors.ray_window import (
+    StoppedError,
+    Window,
+    line_of,
+    list_resources,
+    make_unseen_error,
+)
 from converter.registries.catalog import scheme_of
 from converter.version import VERSION
 from formats.errors import ConvertError, DependencyError, InternalError, StorageError
@@ -97,7 +103,7 @@ def look_around(charter: Charter) -> None:
         DependencyError: A node does not.
     """
     job = charter.first
-    asked = asked_of(job)
+    asked = list_resources(job)
     import ray
 
     nodes = {
@@ -118,7 +124,7 @@ def look_around(charter: Charter) -> None:
                 hint=f'pip install "model-convert=={VERSION}" on all nodes, with the same extras',
             )
         for path in unseen_paths:
-            raise unseen(job.destination if path == mark else path, host)
+            raise make_unseen_error(job.destination if path == mark else path, host)
 
 
 def sweep_nodes() -> None:

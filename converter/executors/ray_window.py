@@ -20,7 +20,7 @@ from converter.byte_sizes import readable_size
 from converter.devices.names import KINDS, parse_device
 from converter.executors import ray_node
 from converter.executors.ray_protocol import Charter, Wanted
-from converter.jobs.job import Job, Outcome, Status, again, died
+from converter.jobs.job import Job, Outcome, Status, again, report_death
 from converter.jobs.record import RecordedError
 from formats.errors import ConvertError, DependencyError
 
@@ -120,7 +120,7 @@ class Window:
         one.tries += 1
         one.begun, one.host = time.monotonic(), ""
         job = one.job if one.tries == 1 else again(one.job)
-        asked = asked_of(job)
+        asked = list_resources(job)
         task = self._convert.options(
             name=f"convert {job.name}",
             num_cpus=asked.get("CPU", 0),
@@ -161,7 +161,9 @@ class Window:
         if isinstance(word, Outcome):
             self._end(word, one)
         else:
-            self._end(died(one.job, "failed", f"the task gave {word!r:.80}", seconds=0.0), one)
+            self._end(
+                report_death(one.job, "failed", f"the task gave {word!r:.80}", seconds=0.0), one
+            )
 
     def _lost(self, one: Try, error: Exception) -> None:
         """Retry or fail a task that gave no outcome.
@@ -177,7 +179,7 @@ class Window:
             )
         seconds = time.monotonic() - one.begun
         status, message = what_happened(error, self._ray.exceptions)
-        outcome = died(one.job, status, f"{_on(one)}{message}", seconds=seconds)
+        outcome = report_death(one.job, status, f"{_on(one)}{message}", seconds=seconds)
         if status == "failed":
             cause = getattr(error, "cause", None)
             self._end(outcome, one, cause if isinstance(cause, ConvertError) else None)
@@ -199,7 +201,7 @@ class Window:
         tries = record.attempts + one.tries - 1  # attempts on the node are counted there
         record = replace(record, attempts=tries, host=one.host or record.host)
         if outcome.status == "failed" and not one.sees_source and os.path.lexists(one.job.source):
-            fault = unseen(one.job.source, one.host)
+            fault = make_unseen_error(one.job.source, one.host)
         if fault is not None:
             error = RecordedError(type(fault).__name__, f"{_on(one)}{fault}")
             record = replace(record, error=error, exit_code=fault.exit_code)
@@ -214,7 +216,7 @@ class Window:
             one = next(iter(self._flying.values()))
             raise DependencyError(
                 f"the Ray cluster has taken no job for {self._settings.patience:g} s:"
-                f" each asks for {readable(asked_of(one.job))}",
+                f" each asks for {readable(list_resources(one.job))}",
                 expected=f"at most what a node has: {self._nodes()}",
                 hint="Ask for less (needs.gpus=, needs.memory_bytes=), or wait longer (patience=)",
             )
@@ -242,7 +244,7 @@ class Window:
         self._flying.clear()
 
 
-def asked_of(job: Job) -> dict[str, float]:
+def list_resources(job: Job) -> dict[str, float]:
     """Return the resources that a job requests from a node, by Ray's names.
 
     A verification on a GPU requests one even if ``needs`` does not: otherwise Ray hides all GPUs.
@@ -287,7 +289,7 @@ def what_happened(error: Exception, exceptions: Any) -> tuple[Status, str]:
     return "failed", str(DependencyError(f"Ray could not run it: {line_of(error)}"))
 
 
-def unseen(path: str, host: str) -> DependencyError:
+def make_unseen_error(path: str, host: str) -> DependencyError:
     """Return the error for a file that a node does not see."""
     return DependencyError(
         f"is on this machine, and not on the node {host} of the Ray cluster",

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from tempfile import TemporaryFile
 
-from converter.executors.protocol import Charter, Unframing, Word, framed, order, packed, word_of
+from converter.executors.protocol import Charter, Unframing, Word, frame, order, pack, word_of
 from converter.jobs.job import Job
 from formats.errors import DependencyError, StorageError
 
@@ -56,7 +56,7 @@ class Server:
         for fd in (orders, words, lifeline):
             os.close(fd)
         self._is_ready = False
-        self._write(framed(packed(charter)))
+        self._write(frame(pack(charter)))
 
     def _start(self, pipes: list[int]) -> "subprocess.Popen[bytes]":
         # Pipes for orders to the server and words from it. The lifeline is held open by the server

@@ -31,7 +31,7 @@ from converter.jobs.record import (
 from converter.pipeline import Conversion, steps
 from converter.registries.catalog import stage
 from converter.registries.entry import Staged
-from converter.registries.staged import hinted, named
+from converter.registries.staged import add_hints, named
 from formats import catalog, portable
 from formats.artifact import Artifact
 from formats.core import digests
@@ -105,7 +105,7 @@ def _convert_staged(
         return "unchanged"
     if job.heirlooms and _inherit(job, staged, destination, draft):
         return "moved"
-    options = hinted(job.options, staged)
+    options = add_hints(job.options, staged)
     target = destination.local(job.name, folder)
     opened: Opened | None = None
     for event in steps(staged.path, target, options):

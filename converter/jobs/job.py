@@ -113,7 +113,9 @@ def new_record(job: Job) -> Record:
     return Record(job.source, job.name, plan=job.plan, to=job.options.to)
 
 
-def died(job: Job, status: Status, message: str, *, seconds: float, attempts: int = 1) -> Outcome:
+def report_death(
+    job: Job, status: Status, message: str, *, seconds: float, attempts: int = 1
+) -> Outcome:
     """Return the outcome of a job whose worker ended before it could report.
 
     Args:

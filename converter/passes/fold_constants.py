@@ -61,7 +61,7 @@ def _fold(
     return Folded(dtype, shape, make)
 
 
-def transposed(x: np.ndarray, order: list[int]) -> np.ndarray:
+def transpose(x: np.ndarray, order: list[int]) -> np.ndarray:
     """Return a contiguous transpose, computed in blocks where the strides differ much."""
     rank = x.ndim
     # [*spatial, in, out] -> [out, in, *spatial] is the expensive one: transpose as a matrix first.
@@ -126,7 +126,7 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 EVALUATORS: dict[str, Callable[[Node, Arrays], np.ndarray]] = {
-    "Transpose": lambda node, x: transposed(x[0], _ints(node.attributes["perm"])),
+    "Transpose": lambda node, x: transpose(x[0], _ints(node.attributes["perm"])),
     "Reshape": _reshape,
     "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze,

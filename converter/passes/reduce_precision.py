@@ -80,7 +80,7 @@ def reduce_precision(
     dtype = NARROW[precision]
     made = Reduced(graph)
     scope = _Scope(graph, weights, dtype, WIDE if emulate else dtype, made, None)
-    made.graph = scope.rewritten()
+    made.graph = scope.rewrite()
     return made
 
 
@@ -111,7 +111,7 @@ class _Scope:
         self.own = set(graph.inputs) | set(graph.initializers)
         self.fits: dict[str, bool] = {}
 
-    def rewritten(self) -> Graph:
+    def rewrite(self) -> Graph:
         """Return the graph, narrow inside, with unchanged inputs and outputs."""
         for node in self.graph.nodes:
             self.own.update(node.outputs)
@@ -226,7 +226,7 @@ class _Scope:
         if not isinstance(value, Graph):
             return value
         scope = _Scope(value, self.weights, self.dtype, self.kept_as, self.made, self)
-        return scope.rewritten()
+        return scope.rewrite()
 
     def _may_be_narrow(self, node: Node) -> bool:
         op = node.op_type

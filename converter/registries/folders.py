@@ -236,7 +236,7 @@ def stage(source: str, scratch: Path) -> Staged:
     try:
         if path.is_dir():
             if any(inside.name == mlmodel.FILE for inside in path.iterdir()):
-                return mlmodel.staged(path, scratch)
+                return mlmodel.stage_model(path, scratch)
         elif path.exists():
             os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))  # a pipe may have no writer
     except OSError as e:

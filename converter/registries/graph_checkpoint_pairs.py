@@ -70,7 +70,7 @@ def _try_checkpoints(path: str, name: str, checkpoints: Sequence[Group]) -> _Gra
             return None
         artifact = Artifact(file)
         try:
-            wanting = graph_with_checkpoint.wanting(artifact)
+            wanting = graph_with_checkpoint.find_wanted(artifact)
         finally:
             artifact.close()
     except (ConvertError, OSError):

@@ -18,7 +18,7 @@ from converter.registries import mlmodel
 from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
 from converter.registries.mlflow_files import Files, files_at
-from converter.registries.mlflow_names import LATEST, Named, as_file, parse, quoted, reference
+from converter.registries.mlflow_names import LATEST, Named, as_file, parse, quote, reference
 from converter.registries.mlflow_server import connect, reach, told
 from formats.core.bundle import JSON
 from formats.errors import ConvertError, SourceError, StorageError, UsageError
@@ -78,13 +78,13 @@ class Models:
         with told(self._text):
             if name:
                 self._client.get_registered_model(name)
-                clause = f"name = {quoted(name)}"
-                yield from paged(search, f"{clause} AND {query}" if query else clause)
+                clause = f"name = {quote(name)}"
+                yield from read_pages(search, f"{clause} AND {query}" if query else clause)
             elif query:
-                for model in paged(self._client.search_registered_models, query, most=100):
-                    yield from paged(search, f"name = {quoted(model.name)}")
+                for model in read_pages(self._client.search_registered_models, query, most=100):
+                    yield from read_pages(search, f"name = {quote(model.name)}")
             else:
-                yield from paged(search, "")
+                yield from read_pages(search, "")
 
     def _looked_at(self, version: "ModelVersion") -> "Found | None":
         """Return what a version is, as far as its `MLmodel` says; None for an unwanted one."""
@@ -170,7 +170,7 @@ def stage(source: str, scratch: Path) -> Staged:
     with told(source):
         found = _resolve(client, named, source)
     files = files_at(found.uri)
-    listed = files.listed()
+    listed = files.list_files()
     if not listed:
         raise SourceError("no files are there any more", where=source)
     facts: dict[str, JSON] = {**found.facts, "uri": found.uri, "registry": "mlflow"}
@@ -182,7 +182,7 @@ def stage(source: str, scratch: Path) -> Staged:
     document = mlmodel.parse(files.content(mlmodel.FILE), source)
     place = mlmodel.payload(document, mlmodel.among(listed), source)
     wanted = _wanted(listed, place, mlmodel.example_file(document))
-    staged = mlmodel.staged(files.fetch(wanted, folder), scratch)
+    staged = mlmodel.stage_model(files.fetch(wanted, folder), scratch)
     return replace(staged, facts={**staged.facts, **facts})
 
 
@@ -262,7 +262,7 @@ def _of_run(client: "MlflowClient", named: Named) -> str:
     listed = client.list_artifacts(named.run_id, parent or None)
     if any(info.path == named.path for info in listed) or search is None:
         return uri
-    query = f"source_run_id = {quoted(named.run_id)} AND name = {quoted(name)}"
+    query = f"source_run_id = {quote(named.run_id)} AND name = {quote(name)}"
     found = search(experiment_ids=[run.info.experiment_id], filter_string=query)
     return f"models:/{found[0].model_id}" if found else uri
 
@@ -277,7 +277,7 @@ def _version(client: "MlflowClient", named: Named, text: str) -> "ModelVersion":
     stage = "" if named.version.lower() == LATEST else named.version.lower()
     found = [
         v
-        for v in paged(client.search_model_versions, f"name = {quoted(named.name)}")
+        for v in read_pages(client.search_model_versions, f"name = {quote(named.name)}")
         if not stage or str(v.current_stage).lower() == stage
     ]
     if not found:
@@ -287,7 +287,7 @@ def _version(client: "MlflowClient", named: Named, text: str) -> "ModelVersion":
     return client.get_model_version(newest.name, newest.version)
 
 
-def paged(search: Callable[..., Any], query: str, most: int = PAGE) -> Iterator[Any]:
+def read_pages(search: Callable[..., Any], query: str, most: int = PAGE) -> Iterator[Any]:
     """Yield all that a search of MLflow's finds."""
     token = None
     while True:

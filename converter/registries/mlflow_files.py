@@ -20,7 +20,7 @@ DEEPEST = 32  # folders, in a listing that a server makes
 class Files(Protocol):
     """The files of one model."""
 
-    def listed(self) -> dict[str, int | None]:
+    def list_files(self) -> dict[str, int | None]:
         """Return their sizes by path."""
 
     def content(self, path: str) -> bytes:
@@ -60,7 +60,7 @@ class Here:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def listed(self) -> dict[str, int | None]:
+    def list_files(self) -> dict[str, int | None]:
         """Return the files of the folder."""
         return {
             p.relative_to(self._folder).as_posix(): p.stat().st_size
@@ -90,7 +90,7 @@ class InStore:
         self._store = open_store(uri)
         self._blobs: dict[str, Blob] | None = None
 
-    def listed(self) -> dict[str, int | None]:
+    def list_files(self) -> dict[str, int | None]:
         """List the bucket, once."""
         return {name: blob.nbytes for name, blob in self._found().items()}
 
@@ -124,7 +124,7 @@ class AtServer:
         self._uri = uri
         self._repository = repository
 
-    def listed(self) -> dict[str, int | None]:
+    def list_files(self) -> dict[str, int | None]:
         """Ask for each folder in turn."""
         with told(self._uri):
             return dict(self._below(None, DEEPEST))

@@ -86,12 +86,12 @@ def as_file(name: str) -> str:
     return safe
 
 
-def registered(name: str) -> str:
+def make_registered_name(name: str) -> str:
     """Return a name as registered models may have it: without ``/`` and ``:``."""
     return re.sub(r"[/:\x00-\x1f]+", "_", name).strip() or "model"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a string as MLflow's filters take it.
 
     Raises:

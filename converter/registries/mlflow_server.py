@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from converter.stores.urls import masked
+from converter.stores.urls import mask_secrets
 from formats.errors import ConvertError, DependencyError, SourceError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def server() -> str:
     """Return which server the models are of, without the secrets in its address."""
     import mlflow
 
-    return f"MLflow at {masked(mlflow.get_registry_uri() or 'its default')}"
+    return f"MLflow at {mask_secrets(mlflow.get_registry_uri() or 'its default')}"
 
 
 def _words(error: Exception) -> str:
@@ -150,7 +150,7 @@ def _words(error: Exception) -> str:
             return "it does not answer"
         if isinstance(cause, OSError) and cause.errno is not None and cause.strerror:
             return f"cannot be reached: {cause.strerror}"
-    lines = [line.strip() for line in masked(str(error)).splitlines()]
+    lines = [line.strip() for line in mask_secrets(str(error)).splitlines()]
     text = " ".join(line for line in lines if line and not line.startswith("#"))
     code = str(getattr(error, "error_code", "") or "")
     text = text.removeprefix(f"{code}:").strip() or type(error).__name__

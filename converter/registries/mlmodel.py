@@ -312,7 +312,7 @@ def read(folder: Path) -> Document:
     return parse(_content(folder, FILE, LARGEST), folder / FILE)
 
 
-def staged(folder: Path, scratch: Path) -> Staged:
+def stage_model(folder: Path, scratch: Path) -> Staged:
     """Return the model in an MLflow folder, with its declared inputs, and its example as an .npz.
 
     Raises:

@@ -43,7 +43,7 @@ def claims(name: str) -> bool:
     return _NAMED.fullmatch(lower) is not None and _DATA.fullmatch(lower) is None
 
 
-def refused(artifact: Artifact) -> str | None:
+def explain_refusal(artifact: Artifact) -> str | None:
     """Return why a file that no sniffer takes is no artifact; None where it is a damaged one.
 
     The reasons are few, so that they can be counted.

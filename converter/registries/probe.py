@@ -8,7 +8,7 @@ from pathlib import Path
 from converter.registries import grouping, mlmodel
 from converter.registries.entry import Entry, Found, Skipped
 from converter.registries.grouping import Group
-from converter.registries.model_filenames import claims, is_plain_pickle, refused
+from converter.registries.model_filenames import claims, explain_refusal, is_plain_pickle
 from formats import catalog
 from formats.artifact import Artifact
 from formats.errors import ConvertError, UnknownFormatError, UnsupportedError
@@ -36,7 +36,7 @@ def look_at(path: str, name: str, *, note: str = "", known: tuple[str, str] | No
             return Skipped(path, "a pickle without tensors", token=token)
         return Entry(path, name, nbytes, token, match.format.id, match.evidence, note=note)
     except UnknownFormatError as e:
-        reason = refused(artifact)
+        reason = explain_refusal(artifact)
         if reason is not None:
             return Skipped(path, reason, token=token)
         return Entry(path, name, nbytes, token, "", str(e))
@@ -65,7 +65,7 @@ def look_at_group(path: str, name: str, group: Group) -> "Found | None":
     said = ""
     for opener in group.paths:
         source = f"{path}/{opener}" if opener else path
-        match = detected(source)
+        match = detect(source)
         if isinstance(match, catalog.Match) and group.kind in ("", match.format.id):
             evidence, checkpoint = match.evidence, ""
             if group.checkpoint:
@@ -79,7 +79,7 @@ def look_at_group(path: str, name: str, group: Group) -> "Found | None":
     return Entry(f"{path}/{last}" if last else path, name, nbytes, token, "", said)
 
 
-def detected(path: str) -> catalog.Match | str:
+def detect(path: str) -> catalog.Match | str:
     """Return what an artifact is; what is wrong with it where it is nothing that we know."""
     try:
         artifact = Artifact(path)
@@ -139,7 +139,7 @@ def _look_at_mlflow(path: str, name: str, nbytes: int, token: str) -> Found:
         return Skipped(path, e.found.removeprefix("not supported: "))
     except ConvertError as e:
         return Entry(path, name, nbytes, token, "", str(e))
-    match = detected(f"{path}/{place.path}")
+    match = detect(f"{path}/{place.path}")
     if isinstance(match, str):
         return Entry(path, name, nbytes, token, "", match)
     evidence = f"{mlmodel.FILE} says {place.flavor}; {place.path}: {match.evidence}"

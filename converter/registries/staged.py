@@ -15,7 +15,7 @@ from converter.registries.entry import Staged
 from formats.errors import ConvertError, StorageError
 
 
-def hinted(options: Options, staged: Staged) -> Options:
+def add_hints(options: Options, staged: Staged) -> Options:
     """Return options with what a registry knows of a source: of its inputs, of its values."""
     comparison = replace(options.comparison, example=staged.example)
     checkpoint = staged.checkpoint or options.checkpoint
@@ -31,9 +31,9 @@ def named(path: Path, source: str) -> Iterator[None]:
         yield
     except ConvertError as e:
         if e.where is not None and e.where.startswith(str(path)):
-            from converter.stores.urls import masked
+            from converter.stores.urls import mask_secrets
 
-            e.where = masked(source) + e.where[len(str(path)) :]
+            e.where = mask_secrets(source) + e.where[len(str(path)) :]
         raise
 
 

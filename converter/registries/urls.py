@@ -66,7 +66,7 @@ class RemoteFolder:
         """Yield the artifact that the URL itself names: a file, a checkpoint's prefix."""
         store = open_store(urls.parent(self.url))
         if not blobs:
-            raise SourceError("nothing is there", where=urls.masked(self.url))
+            raise SourceError("nothing is there", where=urls.mask_secrets(self.url))
         with temporary("convert-look") as top:
             yield from self._looked_at(store, blobs, top, top / self._name)
 
@@ -98,7 +98,7 @@ class RemoteFolder:
                 elif isinstance(found, Skipped):
                     yield Skipped(source, found.reason.replace(f"{found.source}: ", ""))
                 else:
-                    evidence = found.evidence.replace(str(path), urls.masked(self.url))
+                    evidence = found.evidence.replace(str(path), urls.mask_secrets(self.url))
                     token = _token(found.source, states)
                     beside = found.checkpoint and urls.join(
                         self.url, Path(found.checkpoint).relative_to(path).as_posix()
@@ -148,7 +148,7 @@ def stage(source: str, scratch: Path) -> Staged:
         return folders.stage(path, scratch)
     name = urls.last(source)
     if not sparse_copies.fits(name):
-        where = urls.masked(source)
+        where = urls.mask_secrets(source)
         raise UnsupportedError("not supported: a name that no file can have", where=where)
     folder = scratch / "source"
     try:
@@ -182,14 +182,14 @@ class _Fetching:
             below = [replace(b, name=f"{self._name}/{b.name}") for b in self._main.find()]
             below = below or _checkpoint(self._parent, self._name)
             if not below:
-                raise SourceError("is not there", where=urls.masked(self._source))
+                raise SourceError("is not there", where=urls.mask_secrets(self._source))
             self._lay(below)
         self._read(self._folder / self._name)
         for name in self._waiting:
             (self._folder / name).unlink(missing_ok=True)
         self._check()
 
-    def wanted(self, name: str) -> None:
+    def fetch_wanted(self, name: str) -> None:
         """Fetch a file before it is opened, if it is there.
 
         Raises:
@@ -282,7 +282,7 @@ class _Opening(Artifact):
     def member(self, name: str) -> File:
         """Open a file of the folder that the artifact names."""
         inside = str(PurePosixPath(name.replace("\\", "/")))
-        self._fetching.wanted(f"{self.path.name}/{inside}" if self.is_folder else inside)
+        self._fetching.fetch_wanted(f"{self.path.name}/{inside}" if self.is_folder else inside)
         return super().member(name)
 
 

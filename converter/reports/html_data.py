@@ -94,7 +94,7 @@ def details(record: Record) -> dict[str, Any]:
     return {key: _cut(value) for key, value in kept.items() if value not in (None, [], {})}
 
 
-def packed(block: list[dict[str, Any]]) -> str:
+def pack_details(block: list[dict[str, Any]]) -> str:
     """Return details of several artifacts as gzipped JSON in base64."""
     return b64encode(gzip.compress(strict(block).encode(), 6, mtime=0)).decode()
 

@@ -19,7 +19,7 @@ from typing import IO
 from converter.jobs.record import Record
 from converter.reports.catalog import Report
 from converter.reports.file import replacing
-from converter.reports.html_data import BLOCK, COLUMNS, INTERNED, Words, details, packed, row
+from converter.reports.html_data import BLOCK, COLUMNS, INTERNED, Words, details, pack_details, row
 from converter.reports.json_lines import strict
 from converter.reports.outcomes import is_converted
 from converter.reports.unsupported import Gaps
@@ -63,7 +63,9 @@ def _data(report: Report, file: IO[str]) -> None:
     for block in _blocks(report):
         rows = [row(record, words) for record in block]
         file.write(_json_script("rows", rows))
-        file.write(f'<script type="text/plain" class="details">{packed([*map(details, block)])}')
+        file.write(
+            f'<script type="text/plain" class="details">{pack_details([*map(details, block)])}'
+        )
         file.write("</script>\n")
         for record in block:
             gaps.add(record.unsupported)
@@ -86,7 +88,8 @@ def _data(report: Report, file: IO[str]) -> None:
         "words": [*words.numbers],
         "blocked": gaps.blocked,
         "gaps": [
-            [words.of(gap.what), gap.models, gap.count, gap.unblocked] for gap in gaps.ranked()
+            [words.of(gap.what), gap.models, gap.count, gap.unblocked]
+            for gap in gaps.rank_features()
         ],
         "copies": [
             [weighs[digest], places] for digest, places in copies.items() if len(places) > 1

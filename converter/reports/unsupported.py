@@ -55,7 +55,7 @@ class Gaps:
             self._counts.update(counts)
             self._together[frozenset(counts)] += 1
 
-    def ranked(self) -> list[Ranked]:
+    def rank_features(self) -> list[Ranked]:
         """Return the features in the order in which to implement them."""
         left = [set(gaps) for gaps in self._together]
         models = [*self._together.values()]

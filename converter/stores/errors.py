@@ -6,7 +6,7 @@ They are recognised by their names, so that none of those libraries is imported.
 import errno
 import re
 
-from converter.stores.urls import masked
+from converter.stores.urls import mask_secrets
 from formats.errors import ConvertError, DependencyError, StorageError
 
 _BUCKET = re.compile(r"(?i)\bspecified bucket\b|\bHeadBucket operation\b")
@@ -54,13 +54,13 @@ def fault(e: BaseException, url: str) -> ConvertError:
     """
     if isinstance(e, ConvertError):
         return e
-    where, scheme = masked(url), url.partition(":")[0]
+    where, scheme = mask_secrets(url), url.partition(":")[0]
     kinds = {kind.__name__ for kind in type(e).__mro__}
     cause = e.__cause__
     if cause is not None:
         kinds |= {kind.__name__ for kind in type(cause).__mro__}
     if isinstance(e, ImportError):
-        return missing(url, e)
+        return make_missing_error(url, e)
     if kinds & _CREDENTIALS:
         return StorageError("no credentials", where=where, hint=_HINTS.get(scheme))
     if kinds & _UNREACHABLE or isinstance(e, ConnectionError | TimeoutError):
@@ -96,7 +96,7 @@ def is_local(e: BaseException) -> bool:
     return isinstance(e, OSError) and e.errno in _OURS
 
 
-def missing(url: str, e: ImportError) -> DependencyError:
+def make_missing_error(url: str, e: ImportError) -> DependencyError:
     """Return the error for a scheme whose package is not installed."""
     scheme = url.partition(":")[0]
     extra = _EXTRAS.get(scheme)
@@ -107,9 +107,9 @@ def missing(url: str, e: ImportError) -> DependencyError:
     else:
         said, hint = _said(e), None  # fsspec says which
     what = f"{scheme}:// takes a package that is not installed{said}"
-    return DependencyError(what, where=masked(url), hint=hint)
+    return DependencyError(what, where=mask_secrets(url), hint=hint)
 
 
 def _said(e: BaseException) -> str:
-    text = masked(" ".join(str(e).split()))
+    text = mask_secrets(" ".join(str(e).split()))
     return f": {text[:LONGEST]}" if text else ""

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from converter.stores import errors, s3
 from converter.stores.store import Blob, Range
-from converter.stores.urls import join, masked
+from converter.stores.urls import join, mask_secrets
 from formats.errors import ConvertError, SourceError, StorageError, UnsupportedError, UsageError
 
 T = TypeVar("T")
@@ -54,17 +54,19 @@ def open_store(url: str) -> "FsspecStore":
         UsageError: Nobody knows such URLs.
     """
     if "::" in url:
-        raise UnsupportedError("not supported: chained URLs", where=masked(url))
+        raise UnsupportedError("not supported: chained URLs", where=mask_secrets(url))
     try:
         import fsspec
 
         more = s3.options(url.partition(":")[0])
         fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **more)
     except ImportError as e:
-        raise errors.missing(url, e) from e
+        raise errors.make_missing_error(url, e) from e
     except ValueError as e:
         if "Protocol not known" in str(e):
-            raise UsageError(f"nobody knows {url.partition(':')[0]}://", where=masked(url)) from e
+            raise UsageError(
+                f"nobody knows {url.partition(':')[0]}://", where=mask_secrets(url)
+            ) from e
         raise errors.fault(e, url) from e
     except Exception as e:  # whatever a package does when it cannot begin
         raise errors.fault(e, url) from e
@@ -98,7 +100,7 @@ class FsspecStore:
     @property
     def url(self) -> str:
         """Where it is, without secrets."""
-        return masked(self._url)
+        return mask_secrets(self._url)
 
     def find(self, under: str = "", *, starting: str = "") -> list[Blob]:
         """Return all that is below a name, by name; nothing where there is no such thing."""
@@ -154,7 +156,7 @@ class FsspecStore:
     def get(self, blob: Blob, path: Path) -> None:
         """Write a blob to a local file."""
         full = self._path(blob.name)
-        where = masked(join(self._url, blob.name))
+        where = mask_secrets(join(self._url, blob.name))
         more = {"chunksize": PART_BYTES, "max_concurrency": PARTS_AT_ONCE} if self._is_s3 else {}
         try:
             self._patiently(lambda: self._fs.get_file(full, str(path), **more))
@@ -185,7 +187,7 @@ class FsspecStore:
             with suppress(ConvertError):  # rather nothing than half of it
                 self.remove([name])
             arrived = "nothing" if blob is None else f"{blob.nbytes} bytes"
-            raise StorageError(f"{arrived} arrived", where=masked(join(self._url, name)))
+            raise StorageError(f"{arrived} arrived", where=mask_secrets(join(self._url, name)))
         return blob
 
     def remove(self, names: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ _QUERY = re.compile(r"\b(https?://[^\s?]+)\?[^\s'\")]+")
 _SECRET = re.compile(r"(?i)\b(\w*(?:signature|token|secret|password|sig))=[^\s&'\")]+")
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return a text without the passwords and signatures of the URLs in it."""
     text = _PASSWORD.sub(r"\1:***@", text)
     return _SECRET.sub(r"\1=***", _QUERY.sub(r"\1?***", text))
@@ -24,11 +24,11 @@ def check(url: str) -> None:
     Raises:
         UsageError: It holds a password or a signature.
     """
-    if masked(url) != url:
+    if mask_secrets(url) != url:
         scheme = url.partition(":")[0].upper()
         raise UsageError(
             "holds a password or a signature, which would stand in the ledger and in reports",
-            where=masked(url),
+            where=mask_secrets(url),
             hint=f"Give it where fsspec looks: FSSPEC_{scheme}_PASSWORD, or ~/.config/fsspec",
         )
 
@@ -40,7 +40,7 @@ def check_writable(url: str) -> None:
         UnsupportedError: It is the web's.
     """
     if url.startswith(("http://", "https://")):
-        raise UnsupportedError("not supported: outputs at http:// URLs", where=masked(url))
+        raise UnsupportedError("not supported: outputs at http:// URLs", where=mask_secrets(url))
 
 
 def join(url: str, name: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from converter.options import LEVELS
 from converter.verification.report import graph_level
-from converter.verification.result import reached_level
+from converter.verification.result import find_level
 from formats import catalog, portable, safetensors
 from formats.artifact import Artifact
 from formats.core import digests
@@ -197,7 +197,7 @@ def check_output(found: Candidate, require: str | None) -> CheckResult:
             files, nbytes = len(hashed), sum(hashed.values())
             problems += _find_extra_files(path, manifest)
             problems += _check_manifest_digests(manifest)
-            reached, reason = verified_level(manifest)
+            reached, reason = find_verified_level(manifest)
             if not problems:  # files that do not match the manifest are not read
                 bundle = portable.bundle_of(artifact, manifest)
                 problems += _check_tensor_digests(bundle, manifest)
@@ -309,7 +309,7 @@ def _check_graphs(path: Path, manifest: Mapping[str, Any], opened: list[Artifact
                 yield f"{name} points to {other}, a link, which onnx refuses to load"
 
 
-def verified_level(manifest: Mapping[str, Any]) -> tuple[str, str]:
+def find_verified_level(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """Return the level that a bundle's comparisons reach, and why it is not a higher one."""
     verification = manifest["verification"]
     weights = verification["weights"]
@@ -327,7 +327,7 @@ def verified_level(manifest: Mapping[str, Any]) -> tuple[str, str]:
     ]
     # Comparisons of reduced precision are in the recorded level only.
     level = min(
-        verification["reached"], reached_level(weights=has_weights, graphs=levels), key=LEVELS.index
+        verification["reached"], find_level(weights=has_weights, graphs=levels), key=LEVELS.index
     )
     if not graphs:
         return level, "no graph" if level != "none" else str(weights["detail"])

@@ -210,7 +210,9 @@ def select_cases(prepared: PreparedInputs, chosen: Sequence[int], name: str) -> 
     return PreparedInputs(folder, prepared.names, prepared.cases, groups)
 
 
-def compared_model(prepared: PreparedInputs, ran: SourceRun, run: FrameworkRun) -> ComparedModel:
+def make_compared_model(
+    prepared: PreparedInputs, ran: SourceRun, run: FrameworkRun
+) -> ComparedModel:
     """Return a model with its outputs on the CPU and how to run it on a device.
 
     Args:

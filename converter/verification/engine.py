@@ -28,7 +28,7 @@ from converter.verification.coverage import extend_plan
 from converter.verification.device import (
     TF32_UNITS,
     ComparedCases,
-    compared_model,
+    make_compared_model,
     request_device,
     select_cases,
     verify_on_device,
@@ -135,7 +135,7 @@ def allowance(options: Options) -> Allowance:
     return Allowance(options.comparison.timeout)
 
 
-def requested_device(options: Options) -> DeviceRequest | None:
+def find_requested_device(options: Options) -> DeviceRequest | None:
     """Return the device to run both models on in addition to the CPU, or None.
 
     Models are compared on a device if that is requested, or if the device is available.
@@ -153,7 +153,7 @@ def requested_device(options: Options) -> DeviceRequest | None:
         return None  # only the target has a name for it
 
 
-def allowed_cpu_nodes(options: Options) -> int:
+def count_allowed_cpu_nodes(options: Options) -> int:
     """Return how many nodes may run on the CPU where another device is requested.
 
     By default, nodes that a runtime leaves on the CPU by design (strings, shapes) are counted, but
@@ -230,7 +230,7 @@ def find_obstacle(bundle: Bundle, options: Options, *, needs_onnx: bool) -> Grap
         found = describe_findings(findings)
         return GraphReport("not run", f"the source would run code of its own ({found})")
     if needs_onnx and not has_onnxruntime():
-        return lacking_onnxruntime()
+        return report_missing_onnxruntime()
     framework = FRAMEWORKS[kind]
     if not framework.may_be_here():
         return report_skipped(RunSkipped("", is_missing=True), framework.name)
@@ -243,7 +243,7 @@ def describe_findings(findings: Sequence[SafetyFinding]) -> str:
     return f"{findings[0].kind}: {findings[0].subject}{rest}"
 
 
-def lacking_onnxruntime() -> GraphReport:
+def report_missing_onnxruntime() -> GraphReport:
     """Return the report for a missing onnxruntime."""
     return GraphReport("not run", "onnxruntime is not installed", lacking=ONNX_EXTRA)
 
@@ -284,7 +284,7 @@ def compare_models(pair: Pair, options: Options) -> GraphReport:
         DependencyError: A child died, hung, or took too much memory.
     """
     begin = perf_counter()
-    on = requested_device(options)
+    on = find_requested_device(options)
     with tempfile.TemporaryDirectory(prefix="convert-verify-") as name:
         report = _compare_in(Path(name), pair, on, options)
     seed = None if options.comparison.inputs else options.comparison.seed
@@ -333,11 +333,16 @@ def _compare_in(
         scale = max(pair.noise_scale, TF32_UNITS if on.allow_tf32 else 1.0)
         noise = _measure_noise(pair, graph, ours, there.chosen, scale)
         question = ComparedCases(
-            pair.outputs, cases, pair.tolerance, allowed_cpu_nodes(options), there.unstable, noise
+            pair.outputs,
+            cases,
+            pair.tolerance,
+            count_allowed_cpu_nodes(options),
+            there.unstable,
+            noise,
         )
         parties = (
-            compared_model(theirs, there, lambda p, on: pair.reference.run(p, on=on)),
-            compared_model(ours, here, lambda p, on: pair.candidate.run(p, on=on)),
+            make_compared_model(theirs, there, lambda p, on: pair.reference.run(p, on=on)),
+            make_compared_model(ours, here, lambda p, on: pair.candidate.run(p, on=on)),
         )
         report = report.with_device(verify_on_device(*parties, question, on))
     case = _case_to_look_into(report, there.chosen)

@@ -96,8 +96,8 @@ def find_first_difference(
         moved = Array(found.data.transpose(axes), found.dtype)
         evidence = None
         if noise is not None:
-            known = noise.evidence(case, numbers[trace.value]).transposed(axes)
-            evidence = known.scaled(1.0 if is_different else MARGIN)
+            known = noise.evidence(case, numbers[trace.value]).transpose(axes)
+            evidence = known.scale(1.0 if is_different else MARGIN)
         measures = [
             compare(
                 trace.layer, Array(np.load(path), dtype), moved, tolerance.general(),

@@ -11,7 +11,7 @@ from converter.events import Compared, Started, Step
 from converter.options import Options
 from converter.verification.report import GraphReport
 from converter.verification.result import Verification, Weights, merge_weights
-from converter.verification.verdicts import judge_weights, judged, judged_precision
+from converter.verification.verdicts import judge, judge_precision, judge_weights
 from converter.write.plan import GraphFile, Plan
 from converter.write.readback import WeightsReport
 from formats.core.bundle import Bundle
@@ -80,7 +80,7 @@ def _compare(
             for note in report.notes if format == "keras" else ():
                 yield Step("warning", note)
             yield Compared(name, report.plain())
-            yield from judged(report, name if len(graphs) > 1 else "")
+            yield from judge(report, name if len(graphs) > 1 else "")
     return Verification(found, graphs, precision)
 
 
@@ -113,7 +113,7 @@ def _compare_graphs(
         yield Started("comparing", _describe_comparison(source, file, options))
         report = verify_graph(source, bundle, file.path, options=options, signature=name or None)
         yield Compared(name, report.plain())
-        yield from judged(report, name if len(files) > 1 else "")
+        yield from judge(report, name if len(files) > 1 else "")
         reports[name] = report
     return reports
 
@@ -142,7 +142,7 @@ def _compare_precision(
             file.path, file.emulated, file.graph, dtype, on_device=file.reduced, options=options
         )
         yield Compared(f"{name} in {options.precision}".lstrip(), report.plain())
-        yield from judged_precision(report, dtype, emulated=file.emulated != file.reduced)
+        yield from judge_precision(report, dtype, emulated=file.emulated != file.reduced)
         reports[name] = report
     return reports
 

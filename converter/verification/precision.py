@@ -14,8 +14,8 @@ from converter.verification.engine import (
     Pair,
     allowance,
     compare_models,
-    lacking_onnxruntime,
     plan_inputs,
+    report_missing_onnxruntime,
 )
 from converter.verification.inputs import graph_hints
 from converter.verification.onnx_values import read_interface
@@ -69,7 +69,7 @@ def verify_precision(
         DependencyError: A child died, hung, or took too much memory.
     """
     if not has_onnxruntime():
-        return lacking_onnxruntime()
+        return report_missing_onnxruntime()
     file = read_interface(full, options.limits)
 
     def model(path: Path) -> OnnxSource:

@@ -10,7 +10,7 @@ from formats.core.bundle import JSON
 from formats.errors import DependencyError, VerificationError
 
 
-def reached_level(*, weights: bool, graphs: Iterable[str | None]) -> str:
+def find_level(*, weights: bool, graphs: Iterable[str | None]) -> str:
     """Return how far an output is verified: the least over all that was to be verified.
 
     A graph that was not compared counts as far as the weights were verified.
@@ -96,7 +96,7 @@ class Verification:
         if self.failed:
             return "none"
         compared = self.weights is not None and self.weights.tensors > 0
-        return reached_level(weights=compared, graphs=(r.reached for r in self.reports))
+        return find_level(weights=compared, graphs=(r.reached for r in self.reports))
 
     def __repr__(self) -> str:
         parts = [": ".join(row) for row in self._rows()]

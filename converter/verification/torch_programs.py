@@ -23,7 +23,7 @@ from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun
-from converter.verification.sources.torch import Torch, named_devices, run_torch, topology_kind
+from converter.verification.sources.torch import Torch, list_named_devices, run_torch, topology_kind
 from formats.artifact import Artifact
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.weights import DTYPES
@@ -69,7 +69,7 @@ def verify_program(
     outputs = bundle.signatures[0].outputs if bundle.signatures else ()
     moved = [] if device.kind == "cpu" else ["on the CPU, the output was run moved back there"]
     pair = Pair(
-        reference=_Program(source, bundle, specs, options, named_devices(bundle)),
+        reference=_Program(source, bundle, specs, options, list_named_devices(bundle)),
         candidate=_Program(written, bundle, specs, options, frozenset({str(device)})),
         framework="torch",
         runtime="torch",
@@ -110,7 +110,7 @@ def _recorded_inputs(source: Path, bundle: Bundle, options: Options) -> tuple[Te
     if bundle.metadata.format == "torch-export":
         return bundle.signatures[0].inputs
     declared = next((s.inputs for s in bundle.signatures if s.name == "forward"), ())
-    traced = torch_script.traced_inputs(Artifact(source, options.limits))
+    traced = torch_script.list_traced_inputs(Artifact(source, options.limits))
     if len(traced) != len(declared):
         return declared
     pairs = zip(declared, traced, strict=True)

@@ -41,11 +41,11 @@ class Evidence:
     largest: np.ndarray
     exact: np.ndarray | None = None
 
-    def scaled(self, factor: float) -> "Evidence":
+    def scale(self, factor: float) -> "Evidence":
         """Return what is known of the output with a larger noise."""
         return Evidence(self.mean_square * factor**2, self.largest, self.exact)
 
-    def transposed(self, axes: Sequence[int]) -> "Evidence":
+    def transpose(self, axes: Sequence[int]) -> "Evidence":
         """Return what is known of the output with its axes in another order."""
         if self.mean_square.ndim != len(axes):
             return self

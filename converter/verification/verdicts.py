@@ -23,7 +23,7 @@ def judge_weights(found: Weights | None) -> Iterator[Step]:
     yield Step("verified", f"{found.tensors} weights in the graph, equal bit for bit")
 
 
-def judged(report: GraphReport, signature: str = "") -> Iterator[Step]:
+def judge(report: GraphReport, signature: str = "") -> Iterator[Step]:
     """Yield the result of a comparison.
 
     Raises:
@@ -67,7 +67,7 @@ def _judged_there(report: DeviceReport) -> Step:
     return Step("verified", f"{text}{report.converted.runtime}{left}", report.seconds)
 
 
-def judged_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iterator[Step]:
+def judge_precision(report: GraphReport, dtype: str, *, emulated: bool) -> Iterator[Step]:
     """Yield the error introduced by reducing the precision of a graph.
 
     Raises:

@@ -63,7 +63,7 @@ class Written:
             self._ended = True
             self._changed.notify_all()
 
-    def reached(self, nbytes: int) -> bool:
+    def has_reached(self, nbytes: int) -> bool:
         """Return whether so many are written."""
         return self._nbytes >= nbytes
 
@@ -281,7 +281,7 @@ class _OutputFile:
     def _compare(self, ours: memoryview, parts: list[tuple[_Run, int]]) -> None:
         n, begin = len(ours), self._position
         if self._written is not None:
-            if not self._written.reached(self._before + begin + n):
+            if not self._written.has_reached(self._before + begin + n):
                 self._blocks.read_ahead()
             self._written.wait(self._before + begin + n)
         if len(self._theirs) != n:

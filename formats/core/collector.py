@@ -99,7 +99,7 @@ class Collector:
                     logical = name.removesuffix(".bytes")
                     if logical in encodings:
                         logical = f"{group}.{logical}"
-                    encodings[logical] = f.value.encoding(name, offsets)
+                    encodings[logical] = f.value.describe_encoding(name, offsets)
                     name = logical
                 else:
                     target[name] = f.value

@@ -116,7 +116,7 @@ class Output:
             SourceError: A source file became shorter.
         """
         blocks = blocks or Blocks()
-        for piece in merged(pieces):
+        for piece in merge_pieces(pieces):
             if not isinstance(piece, Span):
                 yield from self._collect(piece)
             elif watch is None and piece.length >= SMALL and isinstance(piece.storage, File):
@@ -194,7 +194,7 @@ class Output:
             raise StorageError.writing(self.path, e) from e
 
 
-def merged(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def merge_pieces(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """Yield the pieces with neighbouring runs of one file made one."""
     last: Span | None = None
     for piece in pieces:

@@ -96,7 +96,7 @@ class Strings:
         data, offsets = self.data.tobytes(), array("q", self.offsets.tobytes())
         return [data[a:b] for a, b in pairwise(offsets)]
 
-    def encoding(self, data_name: str, offsets_name: str) -> Encoding:
+    def describe_encoding(self, data_name: str, offsets_name: str) -> Encoding:
         """Return how the two tensors, under these names, make up the logical one."""
         parts = {"bytes": data_name, "offsets": offsets_name}
         return Encoding("string", "string", self.shape, parts)

@@ -13,7 +13,7 @@ from zlib import crc32
 from formats.containers.hdf5.writer import Hdf5Plan
 from formats.containers.zip.writer import Stored, directory
 from formats.core.bundle import JSON
-from formats.core.output import Output, merged
+from formats.core.output import Output, merge_pieces
 from formats.core.storage import Blocks, Span
 from formats.core.weights import Piece
 from formats.keras.v3 import CONFIG, METADATA, WEIGHTS
@@ -67,7 +67,7 @@ def write(
 
 
 def _views(pieces: Iterable[Piece], blocks: Blocks) -> Iterator[bytes | memoryview]:
-    for piece in merged(pieces):
+    for piece in merge_pieces(pieces):
         if isinstance(piece, Span):
             yield from blocks.views(piece)
         else:

@@ -292,7 +292,7 @@ def _plain_constant(attribute: Message, name: str) -> Tensor | Strings | None:
         )
     if what in ("value_float", "value_floats"):
         if what == "value_float":
-            data = Packed.encoded("float", attribute.f)
+            data = Packed.encode("float", attribute.f)
             return Tensor.inline(DTYPES["float32"], (), data, origin=name)
         floats = attribute.floats
         return Tensor.computed(

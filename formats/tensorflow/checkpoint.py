@@ -22,7 +22,7 @@ from formats.errors import ConvertError, CorruptError, SourceError, UnknownForma
 from formats.limits import Limits
 from formats.tensorflow import sstable
 from formats.tensorflow.checkpoint_v1 import SavedSlices
-from formats.tensorflow.graph_summary import Axes, recorded_versions, signatures, survey
+from formats.tensorflow.graph_summary import Axes, read_recorded_versions, signatures, survey
 from formats.tensorflow.object_graph import KEY, ObjectGraph
 from formats.tensorflow.schemas import SCHEMA
 from formats.tensorflow.tensor_bundle import TensorBundle, orphans
@@ -86,7 +86,7 @@ def read(artifact: Artifact) -> Bundle:
     graph, content = object_graph(source, None, limits, place.stem)
     collector = Collector(limits)
     gathered = gather(source, graph, collector, is_savedmodel=False)
-    left_out = list(missing_slices(source))
+    left_out = list(list_missing_slices(source))
     recorded = {"shards": str(source.shards), "byteorder": byteorder(source)}
     if source.producer:
         recorded["bundle_version"] = str(source.producer)
@@ -108,7 +108,7 @@ def read(artifact: Artifact) -> Bundle:
         kind = "graphdef"
         summary |= found.summary()
         contents["meta_graph"] = span
-        recorded |= recorded_versions(message)
+        recorded |= read_recorded_versions(message)
         declared = tuple(signatures(message, Axes()))
         if found.constants:
             reason = "constants of the training graph in the .meta file, which topology holds"
@@ -210,7 +210,7 @@ def byteorder(source: Checkpoint) -> str:
     return source.byteorder if isinstance(source, TensorBundle) else "little"
 
 
-def missing_slices(source: Checkpoint) -> list[LeftOut]:
+def list_missing_slices(source: Checkpoint) -> list[LeftOut]:
     """Name slices that belong to no tensor of the index."""
     if not isinstance(source, TensorBundle):
         return []

@@ -216,7 +216,7 @@ def placeholders(nodes: list[Message], axes: Axes) -> tuple[TensorSpec, ...]:
     return tuple(specs)
 
 
-def recorded_versions(meta_graph: Message) -> dict[str, str]:
+def read_recorded_versions(meta_graph: Message) -> dict[str, str]:
     """Return what a MetaGraphDef records about its writer."""
     info = meta_graph.meta_info_def
     found = {

@@ -24,8 +24,8 @@ from formats.core.weights import Tensor
 from formats.errors import SourceError, UnknownFormatError, UnsupportedError, UsageError
 from formats.tensorflow.checkpoint import (
     byteorder,
+    list_missing_slices,
     locate,
-    missing_slices,
     object_graph,
     open_checkpoint,
 )
@@ -65,7 +65,7 @@ def read(artifact: Artifact, checkpoint: Artifact) -> Bundle:
     objects, content = object_graph(source, None, limits, place.stem)
     collector = Collector(limits)
     gathered = gather(source, objects, collector, is_savedmodel=True)
-    left_out = missing_slices(source)
+    left_out = list_missing_slices(source)
     left_out += gather_constants([("", opened.facts)], collector, in_front="const/")
     collected = collector.finish()
     tensors = dict(collected.weights)
@@ -116,7 +116,7 @@ class Wanting:
     variables: tuple[_Variable, ...]
 
 
-def wanting(artifact: Artifact) -> Wanting | None:
+def find_wanted(artifact: Artifact) -> Wanting | None:
     """Return what a graph wants of a checkpoint; None where it wants nothing, or is no graph.
 
     Raises:

@@ -25,7 +25,7 @@ from formats.tensorflow.graph_summary import (
     add_constant,
     graph_versions,
     placeholders,
-    recorded_versions,
+    read_recorded_versions,
     signatures,
     survey,
 )
@@ -99,7 +99,7 @@ def open_graph(artifact: Artifact) -> Opened:
     axes = Axes()
     declared: tuple[Signature, ...]
     if kind == META_GRAPH:
-        recorded = recorded_versions(message)
+        recorded = read_recorded_versions(message)
         if message.meta_info_def.tags:
             recorded["tags"] = ", ".join(message.meta_info_def.tags)
         declared = tuple(signatures(message, axes))

@@ -30,12 +30,18 @@ from formats.limits import Limits
 from formats.tensorflow.checkpoint import (
     byteorder,
     find_prefix,
-    missing_slices,
+    list_missing_slices,
     object_graph,
     open_checkpoint,
 )
 from formats.tensorflow.constants import gather_constants
-from formats.tensorflow.graph_summary import Axes, Survey, recorded_versions, signatures, survey
+from formats.tensorflow.graph_summary import (
+    Axes,
+    Survey,
+    read_recorded_versions,
+    signatures,
+    survey,
+)
 from formats.tensorflow.graphdef import SAVED_MODEL, kind_of, parse
 from formats.tensorflow.schemas import SCHEMA
 from formats.tensorflow.variables import Gathered, gather
@@ -161,7 +167,7 @@ def _meta_graphs(message: Message, limits: Limits, where: str) -> _Found:
             if signature.name not in seen:
                 found.signatures.append(signature)
                 seen.add(signature.name)
-        found.recorded = recorded_versions(meta_graph) | found.recorded
+        found.recorded = read_recorded_versions(meta_graph) | found.recorded
         found.surveys.append((tags, survey(meta_graph.graph_def, limits, where)))
         if found.saved_objects is None and meta_graph.has("object_graph_def"):
             found.saved_objects = meta_graph.object_graph_def
@@ -188,7 +194,7 @@ def _variables(
     gathered = gather(source, graph, collector, is_savedmodel=True)
     found.recorded["shards"] = str(source.shards)
     found.recorded["byteorder"] = byteorder(source)
-    return gathered, missing_slices(source), objects
+    return gathered, list_missing_slices(source), objects
 
 
 def _summary(found: _Found) -> dict[str, JSON]:

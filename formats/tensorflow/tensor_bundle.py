@@ -161,7 +161,7 @@ class TensorBundle:
                 entry.number, entry.shape, span, origin=origin, byteorder=self.byteorder
             )
         span = self.span(entry)
-        lengths, start = tensor_proto.string_lengths(span, prod(entry.shape), origin)
+        lengths, start = tensor_proto.read_string_lengths(span, prod(entry.shape), origin)
         self._strings += len(lengths)  # entries may lie over one another
         if self._strings > tensor_proto.MOST_STRINGS:
             raise LimitError(f"a checkpoint of {self._strings} strings", where=self.where)

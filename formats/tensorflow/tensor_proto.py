@@ -148,7 +148,7 @@ def from_values(
         content = None
     if number == STRING:
         if content is not None:
-            lengths, start = string_lengths(content, count, origin)
+            lengths, start = read_string_lengths(content, count, origin)
             return Strings.stored(
                 shape, lengths, content.sub(start, content.length - start), origin=origin
             )
@@ -177,7 +177,7 @@ def from_values(
     return Tensor.computed(dtype, shape, make, origin=origin)
 
 
-def string_lengths(span: Span, count: int, where: str) -> tuple[list[int], int]:
+def read_string_lengths(span: Span, count: int, where: str) -> tuple[list[int], int]:
     """Return the ``count`` varint lengths that ``span`` begins with, and where they end.
 
     Raises:

@@ -71,7 +71,7 @@ def check_tiling(
         raise CorruptError(f"its chunks do not fill {list(shape)} exactly", where=origin)
 
 
-def joined(
+def join_chunks(
     chunks: Sequence[Chunk], tensors: Sequence[Tensor], shape: tuple[int, ...], *, origin: str
 ) -> Tensor:
     """Return the tensor that the chunks make up; reads no data.

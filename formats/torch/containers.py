@@ -457,7 +457,7 @@ class _Cursor:
         self.where = where
         self.at = 0
 
-    def pickled(self) -> object:
+    def read_pickle(self) -> object:
         """Return the next pickle's value."""
         rest = self.span.sub(self.at, self.span.length - self.at)
         vm = self.session.unpickler(rest, self.where)
@@ -473,7 +473,7 @@ class _Cursor:
 
     def count(self) -> int:
         """Return the next pickle's value, a number of things."""
-        n = self.pickled()
+        n = self.read_pickle()
         if type(n) is not int or not 0 <= n <= self.session.limits.max_tensors:
             raise CorruptError("has no number where a count belongs", where=self.where)
         return n
@@ -482,7 +482,7 @@ class _Cursor:
 def _tar_storages(span: Span, objects: dict[str, object], session: Session, where: str) -> None:
     cursor = _Cursor(span, session, f"{where}!storages")
     for _ in range(cursor.count()):
-        entry = cursor.pickled()
+        entry = cursor.read_pickle()
         if not isinstance(entry, tuple) or len(entry) != 3:
             raise CorruptError("a storage is no triple", where=cursor.where, offset=cursor.at)
         key, element = text(entry[0]), storage_type(entry[2])
@@ -493,7 +493,7 @@ def _tar_storages(span: Span, objects: dict[str, object], session: Session, wher
         ref.span = span.sub(cursor.at, ref.nbytes)
         cursor.at += ref.nbytes
         objects[key] = ref
-    views = cursor.pickled()
+    views = cursor.read_pickle()
     for view in views if isinstance(views, (list, tuple)) else ():
         root = (
             objects.get(text(view[1]) or "") if isinstance(view, tuple) and len(view) == 4 else None
@@ -512,7 +512,7 @@ def _tar_storages(span: Span, objects: dict[str, object], session: Session, wher
 def _tar_tensors(span: Span, objects: dict[str, object], session: Session, where: str) -> None:
     cursor = _Cursor(span, session, f"{where}!tensors")
     for _ in range(cursor.count()):
-        entry = cursor.pickled()
+        entry = cursor.read_pickle()
         if not isinstance(entry, tuple) or len(entry) != 3:
             raise CorruptError("a tensor is no triple", where=cursor.where, offset=cursor.at)
         ndim, _ = cursor.numbers("<ii")

@@ -16,7 +16,7 @@ from formats.core.storage import File, Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.torch.bundle import finish
-from formats.torch.concatenation import Chunk, check_tiling, joined
+from formats.torch.concatenation import Chunk, check_tiling, join_chunks
 from formats.torch.containers import Session, read_bare
 from formats.torch.globals import TensorValue, TorchType, dtype_of
 from formats.torch.pickled_values import as_tensor, key_text
@@ -112,7 +112,7 @@ def row(value: object) -> tuple[int, ...] | None:
     return None
 
 
-def recorded_type(properties: object) -> TorchType | None:
+def read_recorded_type(properties: object) -> TorchType | None:
     """Return the element type that a tensor's properties name."""
     state = properties.state[0] if isinstance(properties, Record) and properties.state else None
     if isinstance(state, tuple):  # torch 2.1 and later: the fields in order
@@ -164,7 +164,7 @@ class _Reader:
             return
         places = [self._place(name, chunk) for chunk in chunks]
         first = self._value(chunks[0], places[0], name)
-        recorded = recorded_type(entry.get("properties"))
+        recorded = read_recorded_type(entry.get("properties"))
         if recorded is not None and first.type is not None and first.type != recorded:
             raise CorruptError(
                 f"{name!r:.80} is stored as {first.type.name}",
@@ -183,7 +183,7 @@ class _Reader:
         values = [first]
         values += [self._value(c, p, name) for c, p in zip(chunks[1:], places[1:], strict=True)]
         tensors = [self.maker.tensor(value, name) for value in values]
-        self.tree.add_joined(first, joined(chunks, tensors, shape, origin=name), name, group)
+        self.tree.add_joined(first, join_chunks(chunks, tensors, shape, origin=name), name, group)
 
     def _chunks(self, name: str, listed: object) -> list[Chunk]:
         chunks = []

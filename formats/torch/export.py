@@ -135,7 +135,7 @@ class _Reader:
         """Add the nested torch files of torch 2.1 to 2.6."""
         for name in self.names():
             if name.startswith(("serialized_state_dict", "serialized_constants")):
-                self.nested(name, path)
+                self.add_nested(name, path)
             elif name.startswith("serialized_example_inputs"):
                 self.tree.leave_out(name, "example inputs of the export, not part of the model")
 
@@ -144,7 +144,7 @@ class _Reader:
         for kind in ("weights", "constants"):
             config = f"data/{kind}/{model}_{kind}_config.json"
             if f"{self.prefix}data/{kind}/{model}.pt" in self.archive:
-                self.nested(f"data/{kind}/{model}.pt", path)
+                self.add_nested(f"data/{kind}/{model}.pt", path)
             if self.prefix + config in self.archive:
                 self._table(self.json(config), kind, path)
         if f"{self.prefix}data/sample_inputs/{model}.pt" in self.archive:
@@ -153,7 +153,7 @@ class _Reader:
                 "example inputs of the export, not part of the model",
             )
 
-    def nested(self, name: str, path: str) -> None:
+    def add_nested(self, name: str, path: str) -> None:
         """Add the tensors of a member that is a torch file itself."""
         span = self.member(name)
         if span is not None and span.length:
@@ -170,7 +170,7 @@ class _Reader:
             if file.startswith(("custom_obj_", "opaque_obj_")):
                 self._object(member, full)
             elif row.get("use_pickle") is True:
-                self.nested(member, full)
+                self.add_nested(member, full)
             else:
                 self.tree.add(self._tensor(row.get("tensor_meta"), member), full, member)
 

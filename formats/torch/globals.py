@@ -207,7 +207,7 @@ def _storage(vm: Unpickler, value: object) -> StorageRef:
     return value
 
 
-def wanted(vm: Unpickler, args: tuple[object, ...], least: int) -> None:
+def require(vm: Unpickler, args: tuple[object, ...], least: int) -> None:
     """Raise CorruptError when there are fewer than ``least`` arguments."""
     if len(args) < least:
         raise vm.corrupt(f"makes a tensor from {len(args)} values where {least} are needed")
@@ -219,7 +219,7 @@ def _flags(metadata: object) -> frozenset[str]:
     return frozenset(k for k in ("conj", "neg") if metadata.get(k) is True)
 
 
-def strided(
+def make_view(
     vm: Unpickler, storage: object, offset: object, shape: object, strides: object
 ) -> TensorValue:
     """Return a view of a storage."""
@@ -237,13 +237,13 @@ def gradient(value: object) -> bool | None:
 
 
 def _rebuild_tensor(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
-    wanted(vm, args, 4)
-    return strided(vm, *args[:4])
+    require(vm, args, 4)
+    return make_view(vm, *args[:4])
 
 
 def _rebuild_tensor_v2(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
-    wanted(vm, args, 5)
-    tensor = strided(vm, *args[:4])
+    require(vm, args, 5)
+    tensor = make_view(vm, *args[:4])
     tensor.requires_grad = gradient(args[4])
     if len(args) > 6:
         tensor.flags = _flags(args[6])
@@ -251,8 +251,8 @@ def _rebuild_tensor_v2(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
 
 
 def _rebuild_tensor_v3(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
-    wanted(vm, args, 7)
-    tensor = strided(vm, *args[:4])
+    require(vm, args, 7)
+    tensor = make_view(vm, *args[:4])
     tensor.requires_grad = gradient(args[4])
     tensor.type = dtype_of(args[6])
     if tensor.type is None and isinstance(args[6], Global):
@@ -263,8 +263,8 @@ def _rebuild_tensor_v3(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
 
 
 def _rebuild_qtensor(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
-    wanted(vm, args, 5)
-    tensor = strided(vm, *args[:4])
+    require(vm, args, 5)
+    tensor = make_view(vm, *args[:4])
     tensor.layout = "quantized"
     scheme = args[4]
     if not isinstance(scheme, tuple) or len(scheme) < 3:
@@ -288,7 +288,7 @@ _COMPRESSED = {
 
 
 def _rebuild_sparse_tensor(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
-    wanted(vm, args, 2)
+    require(vm, args, 2)
     named = args[0].name if isinstance(args[0], Global) else args[0]
     layout = named.rpartition(".")[2] if isinstance(named, str) else ""
     data = args[1]
@@ -318,7 +318,7 @@ def _sparse(
 
 
 def _rebuild_nested_tensor(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
-    wanted(vm, args, 2)
+    require(vm, args, 2)
     roles = ("values", "sizes", "strides", "storage_offsets")
     parts = dict(zip(roles, args, strict=False))
     if not all(isinstance(p, TensorValue) for p in parts.values()):
@@ -346,7 +346,7 @@ def _rebuild_jagged(vm: Unpickler, args: tuple[object, ...]) -> object:
 
 
 def _rebuild_meta(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
-    wanted(vm, args, 2)
+    require(vm, args, 2)
     tensor = TensorValue("meta", dtype_of(args[0]), sizes(vm, args[1]))
     tensor.device = "meta"
     if len(args) > 3:
@@ -355,7 +355,7 @@ def _rebuild_meta(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
 
 
 def _rebuild_parameter(vm: Unpickler, args: tuple[object, ...]) -> object:
-    wanted(vm, args, 1)
+    require(vm, args, 1)
     return parameter("torch.nn.parameter.Parameter", args)
 
 
@@ -384,7 +384,7 @@ def _parameter_class(cls: str) -> Constructor:
 
 
 def _rebuild_wrapper_subclass(vm: Unpickler, args: tuple[object, ...]) -> TensorValue:
-    wanted(vm, args, 4)
+    require(vm, args, 4)
     tensor = TensorValue("subclass", dtype_of(args[1]), sizes(vm, args[2]))
     tensor.cls = args[0].name if isinstance(args[0], Global) else None
     tensor.device = device_of(args[6]) if len(args) > 6 else None
@@ -393,7 +393,7 @@ def _rebuild_wrapper_subclass(vm: Unpickler, args: tuple[object, ...]) -> Tensor
 
 def _rebuild_from_type(vm: Unpickler, args: tuple[object, ...]) -> object:
     """``(function, class, its arguments, state)``: a tensor with attributes, or a subclass."""
-    wanted(vm, args, 3)
+    require(vm, args, 3)
     value = vm.call(args[0], args[2])
     if isinstance(value, TensorValue):
         cls = args[1].name if isinstance(args[1], Global) else ""
@@ -458,14 +458,14 @@ def _size(vm: Unpickler, args: tuple[object, ...]) -> object:
 
 
 def _first(vm: Unpickler, args: tuple[object, ...]) -> object:
-    wanted(vm, args, 1)
+    require(vm, args, 1)
     return args[0]
 
 
 def _named(vm: Unpickler, args: tuple[object, ...]) -> object:
     """``_get_layout('torch.strided')`` and the like."""
-    wanted(vm, args, 1)
-    return vm.named("torch", str(args[0])[:80].removeprefix("torch."))
+    require(vm, args, 1)
+    return vm.find_global("torch", str(args[0])[:80].removeprefix("torch."))
 
 
 def _graph_module(vm: Unpickler, args: tuple[object, ...]) -> Record:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from math import prod
 
-from formats.containers.pickle.constructors import encoded
+from formats.containers.pickle.constructors import encode_text
 from formats.containers.pickle.decoder import Constructor, Unpickler
 from formats.containers.pickle.values import Global, Node, Record
 from formats.core.storage import Buffer, Span
@@ -22,8 +22,8 @@ from formats.torch.globals import (
     device_of,
     dtype_of,
     gradient,
+    require,
     sizes,
-    wanted,
 )
 
 # fmt: off
@@ -113,7 +113,7 @@ class NumpyArray(Node):
             self.objects = data
             return
         if isinstance(data, str):  # Python 2
-            data = encoded(data, "latin1")
+            data = encode_text(data, "latin1")
         if isinstance(data, bytes) and dtype.code[:1] in ("U", "S") and not dtype.fields:
             self.objects = _texts(data, dtype)
             return
@@ -184,7 +184,7 @@ def _scalar(vm: Unpickler, args: tuple[object, ...]) -> object:
         return Record("numpy.scalar", args)
     dtype, data = args[0], args[1]
     if isinstance(data, str):
-        data = encoded(data, "latin1")
+        data = encode_text(data, "latin1")
     if dtype.type is None or not isinstance(data, bytes) or dtype.type.name not in UNPACK:
         return NumpyScalar(data, dtype.code)
     layout = (">" if dtype.byteorder == "big" else "<") + UNPACK[dtype.type.name]
@@ -197,7 +197,7 @@ def _scalar(vm: Unpickler, args: tuple[object, ...]) -> object:
 
 def _rebuild_on_device(vm: Unpickler, args: tuple[object, ...]) -> object:
     """``(tensor or numpy array, dtype, device, requires_grad)``: xla, maia, mtia."""
-    wanted(vm, args, 3)
+    require(vm, args, 3)
     source = args[0].tensor if isinstance(args[0], NumpyArray) else args[0]
     if not isinstance(source, TensorValue):
         return Record("torch._utils._rebuild_device_tensor", args)

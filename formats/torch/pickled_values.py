@@ -97,7 +97,7 @@ def state_dict(record: Record) -> dict[object, object]:
     return state if isinstance(state, dict) else {}
 
 
-def children(value: object) -> Iterator[tuple[str, object]]:
+def list_children(value: object) -> Iterator[tuple[str, object]]:
     """Yield what is directly inside a container, with its name."""
     if isinstance(value, dict):
         for key, child in value.items():

@@ -157,7 +157,7 @@ def _read_old(
     )  # fmt: skip
 
 
-def traced_inputs(artifact: Artifact) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def list_traced_inputs(artifact: Artifact) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Return dtypes and sizes of the tensors that ``forward`` was traced with.
 
     They are recorded since torch 2.0, without their elements; nothing where they are not, or where

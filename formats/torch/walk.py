@@ -25,9 +25,9 @@ from formats.torch.pickled_values import (
     SCALARS,
     as_tensor,
     attributes,
-    children,
     is_module,
     leaf_text,
+    list_children,
     plain,
     state_dict,
     width,
@@ -262,7 +262,7 @@ class Tree:
         group = frame.group or self._group(frame, key, value, module)
         as_list = isinstance(value, (list, tuple, SetOf, NumpyArray))
         child = Frame(
-            value, path, origin, key, children(value), [] if as_list else {}, group,
+            value, path, origin, key, list_children(value), [] if as_list else {}, group,
             slot=key if frame.module is not None and key in SLOTS else "", module=module,
         )  # fmt: skip
         if module is not None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from formats.core.output import SMALL, Output, merged
+from formats.core.output import SMALL, Output, merge_pieces
 from formats.core.storage import Blocks, File, Span
 from formats.core.weights import Tensor
 from formats.torch.zip_records import ALIGNMENT, Record, directory
@@ -143,7 +143,7 @@ class Archive:
         """
         last = self.records[-1]
         if self.contents:
-            pieces = merged(self.contents[0].tensor.pieces())
+            pieces = merge_pieces(self.contents[0].tensor.pieces())
             run = next((p for p in pieces if isinstance(p, Span) and p.length >= SMALL), None)
             if run is not None and isinstance(run.storage, File):
                 start = Record(FOLDER + following, last.end, size).start

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from converter.jobs.job import Job, died, new_record
+from converter.jobs.job import Job, new_record, report_death
 from converter.jobs.record import Record
 from converter.options import Options
 from converter.reports.catalog import Report
@@ -109,8 +109,8 @@ def compared(*differences: float, elements: int = 1000) -> dict[str, Any]:
 def some() -> list[dict[str, Any]]:
     """Return a dozen records: of each outcome at least one."""
     verified = {"reached": "cpu", "weights": {"tensors": 4, "bytes": 900}}
-    lost = died(job("lost.h5"), "lost", "its worker went away", seconds=2.0, attempts=3)
-    crashed = died(job("crash.pt"), "crashed", "SIGSEGV", seconds=1.0)
+    lost = report_death(job("lost.h5"), "lost", "its worker went away", seconds=2.0, attempts=3)
+    crashed = report_death(job("crash.pt"), "crashed", "SIGSEGV", seconds=1.0)
     waiting = new_record(job("waiting.pt")).to_json() | {"status": "pending", "exit_code": None}
     records = [
         good("plain.pt", 1),

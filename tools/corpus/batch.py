@@ -87,7 +87,7 @@ def tell(records: Sequence[dict[str, Any]], seconds: float) -> None:
     for record in records:
         gaps.add(Record.from_json(record).unsupported)
     print(f"gaps      block {gaps.blocked}; in the order to mend them:")
-    for gap in gaps.ranked():
+    for gap in gaps.rank_features():
         print(f"  {gap.models:>3} models  {gap.unblocked:>3} free  {gap.what[:100]}")
 
 

@@ -23,7 +23,7 @@ from formats.containers.protobuf.rewriting import (
     Edit,
     Pieces,
     parts,
-    rewritten,
+    rewrite_message,
 )
 from formats.containers.protobuf.wire import LEN
 from formats.errors import CorruptError
@@ -60,7 +60,7 @@ class GraphEdits:
         """Return the node that replaces a collective."""
         return self._replacement(scope, member, redirected)[0]
 
-    def added_nodes(self, scope: Scope, redirected: Mapping[str, str]) -> list[bytes]:
+    def list_added_nodes(self, scope: Scope, redirected: Mapping[str, str]) -> list[bytes]:
         """Return the nodes that the replacements of collectives need."""
         return [
             made
@@ -88,18 +88,20 @@ def rewrite(saved_model: Body, plans: list[GraphEdits]) -> Pieces:
     """
     waiting = iter(plans)
     edits = _edits("SavedModel", meta_graphs=lambda body: _meta_graph(body, next(waiting)))
-    return rewritten(saved_model, edits) or [saved_model]
+    return rewrite_message(saved_model, edits) or [saved_model]
 
 
 def _meta_graph(body: Body, plan: GraphEdits) -> Answer:
     main = _edits(
         "GraphDef",
         node=lambda body: _node(body, plan.graph.main, plan),
-        library=lambda library: rewritten(
+        library=lambda library: rewrite_message(
             library, _edits("FunctionDefLibrary", function=lambda f: _function(f, plan))
         ),
     )
-    beside = [(_number("GraphDef", "node"), [b]) for b in plan.added_nodes(plan.graph.main, {})]
+    beside = [
+        (_number("GraphDef", "node"), [b]) for b in plan.list_added_nodes(plan.graph.main, {})
+    ]
 
     def take_added() -> list[tuple[int, Pieces]]:
         """Return the nodes to add, once: a message may come in several parts."""
@@ -110,10 +112,10 @@ def _meta_graph(body: Body, plan: GraphEdits) -> Answer:
     objects = _edits("SavedObjectGraph", nodes=lambda node: _object(node, plan))
     edits = _edits(
         "MetaGraphDef",
-        graph_def=lambda graph: rewritten(graph, main, take_added()),
-        object_graph_def=lambda graph: rewritten(graph, objects),
+        graph_def=lambda graph: rewrite_message(graph, main, take_added()),
+        object_graph_def=lambda graph: rewrite_message(graph, objects),
     )
-    return rewritten(body, edits)
+    return rewrite_message(body, edits)
 
 
 def _function(body: Body, plan: GraphEdits) -> Answer:
@@ -131,19 +133,19 @@ def _function(body: Body, plan: GraphEdits) -> Answer:
     for function, name in plan.reductions.found:
         if function == scope.name:
             redirected |= {f"{name}:data:0": f"{name}:output:0", f"{name}:data": f"{name}:output:0"}
-    beside += plan.added_nodes(scope, redirected)
+    beside += plan.list_added_nodes(scope, redirected)
     added: list[tuple[int, Pieces]] = [(_number("FunctionDef", "node_def"), [b]) for b in beside]
 
     def result(entry: Body) -> Answer:
         value = _text(_member(entry, "", "value"))
         if value not in redirected:
             return None
-        return rewritten(entry, {2: lambda _: [redirected[value].encode()]})
+        return rewrite_message(entry, {2: lambda _: [redirected[value].encode()]})
 
     edits = _edits(
         "FunctionDef", node_def=lambda body: _node(body, scope, plan, redirected), ret=result
     )
-    return rewritten(body, edits, added)
+    return rewrite_message(body, edits, added)
 
 
 def _node(
@@ -173,7 +175,7 @@ def _node(
         edits |= _edits("NodeDef", input=lambda name: _input(name, renamed, redirected or {}))
     if old.allowed or any(name in renamed for name in old.colocated):
         edits |= _edits("NodeDef", attr=lambda entry: _attribute(entry, old, renamed, plan))
-    return rewritten(body, edits, added) if edits or added else None
+    return rewrite_message(body, edits, added) if edits or added else None
 
 
 def _input(body: Body, renamed: Mapping[str, str], redirected: Mapping[str, str]) -> Answer:
@@ -204,8 +206,8 @@ def _attribute(body: Body, node: Node, renamed: Mapping[str, str], plan: GraphEd
         return [f"loc:@{renamed[other]}".encode()]
 
     names = _edits("AttrValue.ListValue", s=rename_colocation)
-    value = _edits("AttrValue", list=lambda body: rewritten(body, names))
-    return rewritten(body, {2: lambda body: rewritten(body, value)})
+    value = _edits("AttrValue", list=lambda body: rewrite_message(body, names))
+    return rewrite_message(body, {2: lambda body: rewrite_message(body, value)})
 
 
 def _encode_noop(stopped: Node, scope: Scope) -> bytes:
@@ -224,7 +226,7 @@ def _object(body: Body, plan: GraphEdits) -> Answer:
         variable=lambda variable: _variable(variable, plan),
         resource=lambda resource: _resource(resource, plan),
     )
-    return rewritten(body, edits)
+    return rewrite_message(body, edits)
 
 
 def _variable(body: Body, plan: GraphEdits) -> Answer:
@@ -261,7 +263,7 @@ def _variable(body: Body, plan: GraphEdits) -> Answer:
     added: list[tuple[int, Pieces]] = []
     if wanted and old != wanted:
         added.append((_number("SavedVariable", "device"), [wanted.encode()]))
-    return rewritten(body, edits, added)
+    return rewrite_message(body, edits, added)
 
 
 def _resource(body: Body, plan: GraphEdits) -> Answer:
@@ -271,7 +273,7 @@ def _resource(body: Body, plan: GraphEdits) -> Answer:
         return None
     plan.cleared[device] += 1
     plan.counts["devices of resources cleared"] += 1
-    return rewritten(body, _edits("SavedResource", device=lambda _: DROP))
+    return rewrite_message(body, _edits("SavedResource", device=lambda _: DROP))
 
 
 _T = TypeVar("_T")

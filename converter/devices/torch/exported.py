@@ -168,4 +168,4 @@ class Program:
 
 def _rewrite_nested(archive: ZipArchive, span: Span, name: str, data: bytes) -> list[bytes | Span]:
     rewriter = Rewriter(archive, span)
-    return rewriter.rewritten(with_serialization_id(rewriter, {name: Content.of(data)}))
+    return rewriter.rewrite(with_serialization_id(rewriter, {name: Content.of(data)}))

@@ -42,7 +42,7 @@ def rewrite_archive(artifact: Artifact, replaced: Mapping[str, Content]) -> Piec
     if archive is None:
         raise UnsupportedError("is no zip archive", where=artifact.path)
     rewriter = Rewriter(archive, artifact.span)
-    return rewriter.rewritten(with_serialization_id(rewriter, dict(replaced)) if replaced else {})
+    return rewriter.rewrite(with_serialization_id(rewriter, dict(replaced)) if replaced else {})
 
 
 def with_serialization_id(rewriter: Rewriter, replaced: dict[str, Content]) -> dict[str, Content]:

@@ -19,7 +19,7 @@ from converter.devices.torch.tags import KEPT, PickledDevices, retag_pickle
 from formats.artifact import Artifact
 from formats.containers import jsontext
 from formats.containers.pickle.decoder import Budget
-from formats.containers.pickle.rewriting import Made, Number, Tracer, numbered
+from formats.containers.pickle.rewriting import Made, Number, Tracer, encode_number
 from formats.containers.zip.archive import ZipArchive
 from formats.containers.zip.rewriting import Content
 from formats.core.bundle import Normalisation
@@ -199,5 +199,5 @@ def shift_positions(
     for record in value if isinstance(value, (tuple, list)) else ():
         at = record[0] if isinstance(record, Made) and record else None
         if isinstance(at, Number) and (more := grown[bisect_right(ends, at)]):
-            pickle.put(at.start, at.end, numbered(at + more))
-    return pickle.rewritten()
+            pickle.put(at.start, at.end, encode_number(at + more))
+    return pickle.rewrite()

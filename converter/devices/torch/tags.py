@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from converter.devices.names import TORCH_KINDS, TorchDevice
 from formats.containers.pickle.decoder import Budget, Unpickler
-from formats.containers.pickle.rewriting import Made, Number, Text, Tracer, numbered
+from formats.containers.pickle.rewriting import Made, Number, Text, Tracer, encode_number
 from formats.containers.pickle.values import Global
 from formats.errors import UnsupportedError
 from formats.limits import Limits
@@ -119,12 +119,12 @@ class _Pickle(Tracer):
         opcode = self.bytes[args.start : args.end]
         wanted = self.device.index
         if isinstance(index, Number):
-            said = b"" if wanted is None else numbered(wanted, self.bytes[index.start])
+            said = b"" if wanted is None else encode_number(wanted, self.bytes[index.start])
             self.put(index.start, index.end, said)
             if wanted is None:
                 self.put(args.start, args.end, tuples.get(opcode, opcode))
         elif wanted is not None:
-            self.put(args.start, args.end, numbered(wanted) + tuples.get(opcode, opcode))
+            self.put(args.start, args.end, encode_number(wanted) + tuples.get(opcode, opcode))
 
     def other_texts(self) -> Counter[str]:
         """Return strings that look like devices and are not."""
@@ -154,4 +154,4 @@ def retag_pickle(
     pickle = _Pickle(data, limits, budget, where, device)
     pickle.load()
     pickle.found.texts = pickle.other_texts()
-    return pickle.rewritten(), pickle.found
+    return pickle.rewrite(), pickle.found

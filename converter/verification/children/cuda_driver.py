@@ -71,7 +71,7 @@ def release() -> dict[str, str]:
     return {"driver": said[1]} if said else {}
 
 
-def missing(library: Path) -> str:
+def find_missing(library: Path) -> str:
     """Return what the system says when it is to load a library: what that lacks, or nothing."""
     try:
         ctypes.CDLL(str(library))

@@ -42,18 +42,18 @@ class Modules:
             return self.module(*tensors)
         if self.by_name:
             named = zip(self.names, tensors, strict=True)
-            return self.module(**{n: filled(self.kinds[n], [t]) for n, t in named})
+            return self.module(**{n: fill_argument(self.kinds[n], [t]) for n, t in named})
         left = list(tensors)
         given = []
         for name in self.wanted:
             if not left:
                 break
-            given.append(filled(self.kinds[name], left))
+            given.append(fill_argument(self.kinds[name], left))
         if left:
             raise ValueError(f"forward takes {len(self.wanted)} arguments ({self.kinds})")
         return self.module(*given)
 
-    def placed(self) -> Iterator[tuple[str, str, str]]:
+    def list_places(self) -> Iterator[tuple[str, str, str]]:
         """Yield what it is, its name and its device, for each parameter and buffer."""
         for what, tensors in (
             ("parameter", self.module.named_parameters()),
@@ -70,7 +70,7 @@ class Modules:
         self.torch._C._jit_pass_inline(graph)
         return {kind for kind in kinds_of(graph) if RANDOM.fullmatch(kind)}
 
-    def watched(
+    def run_watched(
         self, paths: list[str], tensors: list[Any], save: Callable[[str, int, Any], None]
     ) -> None:
         """Run it, and pass on the outputs of submodules."""
@@ -142,7 +142,7 @@ class Program:
         given, named = self.pytree.tree_unflatten(leaves, self.program.call_spec.in_spec)
         return function(*given, **named)
 
-    def placed(self) -> Iterator[tuple[str, str, str]]:
+    def list_places(self) -> Iterator[tuple[str, str, str]]:
         """Yield what it is, its name and its device, for each parameter, buffer and constant."""
         parameters = set(self.program.graph_signature.parameters)
         for name, tensor in self.program.state_dict.items():
@@ -156,7 +156,7 @@ class Program:
         targets = {f"torch.ops.{n.target}" for n in self.program.graph.nodes if n.op != "output"}
         return {target for target in targets if RANDOM.fullmatch(target)}
 
-    def watched(
+    def run_watched(
         self, paths: list[str], tensors: list[Any], save: Callable[[str, int, Any], None]
     ) -> None:
         """Run it node by node, and pass on the outputs of the nodes."""
@@ -175,7 +175,7 @@ class Program:
         Watch(self.module).run(*leaves, enable_io_processing=False)
 
 
-def filled(kind: str, left: list[Any]) -> Any:
+def fill_argument(kind: str, left: list[Any]) -> Any:
     """Return an argument of a TorchScript type, made of the first of the tensors that are left."""
     inside = re.fullmatch(r"(Optional|List|Tuple)\[(.*)\]|(.*)\?|(.*)\[\]|\((.*)\)", kind)
     if kind in ("int", "float", "bool", "number", "Scalar"):
@@ -184,12 +184,12 @@ def filled(kind: str, left: list[Any]) -> Any:
         return left.pop(0)
     word, within, optional, many, several = inside.groups()
     if optional or word == "Optional":
-        return filled(optional or within, left)
+        return fill_argument(optional or within, left)
     if several is not None or word == "Tuple":
-        return tuple(filled(part, left) for part in split(several or within))
+        return tuple(fill_argument(part, left) for part in split(several or within))
     found = []
     while left:  # a list takes all that are left
-        found.append(filled(many or within, left))
+        found.append(fill_argument(many or within, left))
     return found
 
 

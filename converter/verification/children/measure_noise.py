@@ -103,7 +103,7 @@ def run_all(
         arrays = {}
         for i, name in enumerate(question["inputs"]):
             array = perturb(rng, np.load(folder / f"in-{case}-{i}.npy"), size / 2, types[name])
-            arrays[name] = runner.fed(array, types[name])
+            arrays[name] = runner.prepare_input(array, types[name])
         results = runner.run(onnxruntime, session, names, arrays, types)
         found |= {(case, i): runner.plain(result) for i, result in enumerate(results)}
     return found

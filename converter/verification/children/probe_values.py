@@ -55,19 +55,23 @@ def probe(onnxruntime: Any, runner: Any, question: dict[str, Any], folder: Path)
             for case in [answer[0]] if answer[0] is not None else group:
                 try:
                     arrays = {
-                        name: runner.fed(np.load(folder / f"in-{case}-{i}.npy"), types[name])
+                        name: runner.prepare_input(
+                            np.load(folder / f"in-{case}-{i}.npy"), types[name]
+                        )
                         for i, name in enumerate(question["inputs"])
                     }
                     results = runner.run(onnxruntime, session, names, arrays, types)
                 except Exception:  # noqa: S112 - the next alternative may fit
                     continue
                 answer[0] = case
-                answer[1] += [reached(r, some) for r, some in zip(results, ranges, strict=True)]
+                answer[1] += [
+                    find_reached(r, some) for r, some in zip(results, ranges, strict=True)
+                ]
                 break
     return found
 
 
-def reached(result: Any, ranges: list[list[float]]) -> list[bool]:
+def find_reached(result: Any, ranges: list[list[float]]) -> list[bool]:
     """Return whether a value has an element in each range."""
     array = np.asarray(result)
     if array.dtype.kind not in "fiub":

@@ -57,7 +57,7 @@ def run_recurrent(kind: str, inputs: Any, attributes: dict[str, Any]) -> tuple[A
     outputs, last_h, last_c = [], [], []
     for i in range(directions):
         backwards = kinds == "reverse" or i == 1
-        order = reversed_order(steps, lengths) if backwards else np.arange(steps)[:, None]
+        order = reverse_order(steps, lengths) if backwards else np.arange(steps)[:, None]
         order = np.broadcast_to(order, (steps, batch))
         h = np.zeros((batch, size)) if h0 is None else h0[i]
         c = np.zeros((batch, size)) if c0 is None else c0[i]
@@ -84,7 +84,7 @@ def apply(function: Any, numbers: list[float], x: Any) -> Any:
     return function(x, *numbers)
 
 
-def reversed_order(steps: int, lengths: Any) -> Any:
+def reverse_order(steps: int, lengths: Any) -> Any:
     """Return the index of the input of each step: each sequence backwards, its padding last."""
     t = np.arange(steps)[:, None]
     return np.where(t < lengths, lengths - 1 - t, t)

@@ -62,7 +62,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         return {"status": "absent", "error": describe_error(e)}
     about = {"versions": framework.versions()}
     if not question.get("device"):
-        return about | computed(framework, folder, question, None)
+        return about | compute(framework, folder, question, None)
     if about["versions"]["backend"] != "tensorflow":
         said = "a device is gone to through Keras's TensorFlow back end only"
         return about | {"status": "no device", "error": said}
@@ -71,10 +71,10 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         return about | {"status": "no device", "error": why}
     device.make_deterministic(is_random=False)
     with device.scope():
-        return about | computed(framework, folder, question, device)
+        return about | compute(framework, folder, question, device)
 
 
-def computed(
+def compute(
     framework: "Framework", folder: Path, question: dict[str, Any], device: Any
 ) -> dict[str, Any]:
     """Load the source and run it on every case, on a device or on the CPU."""
@@ -99,7 +99,7 @@ def computed(
         "status": "done",
         "cases": cases,
         "device": framework.device,
-        "inputs": framework.declared(model),
+        "inputs": framework.list_inputs(model),
         "layers": recorder.found,
         "notes": framework.notes(),
     }
@@ -236,7 +236,7 @@ class Framework:
         with library.SafeModeScope(safe_mode=True):
             return self.keras.models.load_model(path, custom_objects=objects, compile=False)
 
-    def declared(self, model: Any) -> list[list[Any]]:
+    def list_inputs(self, model: Any) -> list[list[Any]]:
         """Return name, dtype and shape of the model's inputs."""
         shapes = [[None if n is None else int(n) for n in t.shape] for t in self.wanted(model)]
         dtypes = [self.dtype(t) for t in self.wanted(model)]

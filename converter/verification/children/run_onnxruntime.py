@@ -63,11 +63,11 @@ def main(folder: Path) -> None:
     if place is not None and why:
         answer |= {"status": "no device", "error": why}
     else:
-        answer |= answered(onnxruntime, question, folder, place)
+        answer |= run_sessions(onnxruntime, question, folder, place)
     (folder / "answer.json").write_text(json.dumps(answer))
 
 
-def answered(
+def run_sessions(
     onnxruntime: Any, question: dict[str, Any], folder: Path, place: "Place | None"
 ) -> dict[str, Any]:
     """Run all sessions on all cases."""
@@ -85,7 +85,7 @@ def answered(
         for case in question["cases"]:
             try:
                 arrays = {
-                    name: fed(np.load(folder / f"in-{case}-{i}.npy"), types[name])
+                    name: prepare_input(np.load(folder / f"in-{case}-{i}.npy"), types[name])
                     for i, name in enumerate(question["inputs"])
                 }
                 results = run(onnxruntime, session, names, arrays, types)
@@ -134,14 +134,14 @@ class Place:
         self.provider: str = question["device"]
         self.options: dict[str, str] = question["options"]
         self.index = int(self.options.get("device_id", 0))
-        self.name = self.called(self.provider, self.options)
+        self.name = self.name_place(self.provider, self.options)
         self.tf32 = bool(question["allow_tf32"])
         self.has_assignment = hasattr(onnxruntime.InferenceSession, ASSIGNED)
         self.places: dict[tuple[str, str], None] = {}
         self.providers: list[str] = []
 
     @staticmethod
-    def called(provider: str, options: Any) -> str:
+    def name_place(provider: str, options: Any) -> str:
         """Return what a place is called."""
         return f"{provider}:{options['device_id']}" if "device_id" in options else provider
 
@@ -169,11 +169,13 @@ class Place:
         """Note where the nodes of a session are that has run."""
         self.providers = session.get_providers()
         told = session.get_provider_options()
-        for name, provider in self.assigned(session) if self.has_assignment else profiled(session):
+        for name, provider in (
+            self.read_assignment(session) if self.has_assignment else read_profile(session)
+        ):
             if not name.partition(" (")[0].endswith(OWN):
-                self.places[name, self.called(provider, told.get(provider, {}))] = None
+                self.places[name, self.name_place(provider, told.get(provider, {}))] = None
 
-    def assigned(self, session: Any) -> "list[tuple[str, str]]":
+    def read_assignment(self, session: Any) -> "list[tuple[str, str]]":
         """Return node and provider, as the session has assigned them."""
         found = []
         for number, part in enumerate(getattr(session, ASSIGNED)()):
@@ -200,7 +202,7 @@ class Place:
         if is_nvidia and self.provider not in self.providers:
             why = cuda.lacks(self.index)
             library = Path(self.onnxruntime.__file__).parent / "capi"
-            needs = cuda.missing(library / "libonnxruntime_providers_cuda.so")
+            needs = cuda.find_missing(library / "libonnxruntime_providers_cuda.so")
             reason = "; ".join(filter(None, (why, needs)))
             found["placement"]["reason"] = reason
             if why:  # whoever asks for what is not there is told so; else it is a fallback
@@ -208,7 +210,7 @@ class Place:
         return found
 
 
-def profiled(session: Any) -> "list[tuple[str, str]]":
+def read_profile(session: Any) -> "list[tuple[str, str]]":
     """Return node and provider, as a session's profile has them."""
     events = json.loads(Path(session.end_profiling()).read_text())
     found = []
@@ -242,7 +244,7 @@ def run(
     return list(session.run(names, given))
 
 
-def fed(array: "np.ndarray[Any, Any]", kind: str) -> "np.ndarray[Any, Any]":
+def prepare_input(array: "np.ndarray[Any, Any]", kind: str) -> "np.ndarray[Any, Any]":
     """Return an input in the form that onnxruntime accepts."""
     return array.astype(object) if kind == "tensor(string)" else array
 

@@ -24,7 +24,7 @@ class RefusedError(Exception):
     """Running the graph would access files, or run code that is not TensorFlow's."""
 
 
-def chosen_meta_graph(question: dict[str, Any]) -> tuple[Any, list[str], str]:
+def choose_meta_graph(question: dict[str, Any]) -> tuple[Any, list[str], str]:
     """Return the MetaGraph of a signature, its tags, and the signature's name in it.
 
     Of a SavedModel with several, the bundle calls signatures of all but the first ``name@tags``.
@@ -137,7 +137,7 @@ def parse(message: Any, question: dict[str, Any]) -> None:
 
 def saved_model(tf: Any, question: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     """Return the same of a SavedModel's MetaGraph."""
-    chosen, tags, key = chosen_meta_graph(question)
+    chosen, tags, key = choose_meta_graph(question)
     library: Any = importlib.import_module("tensorflow.python.saved_model.loader_impl")
     loader = library.SavedModelLoader(question["source"])
     own = loader.get_meta_graph_def_from_tags(tags)  # this is what it loads
@@ -189,7 +189,7 @@ def clear_devices(graph_def: Any, question: dict[str, Any]) -> None:
             node.ClearField("device")
 
 
-def reached(graph_def: Any, names: Iterable[str]) -> Iterator[str]:
+def find_reached(graph_def: Any, names: Iterable[str]) -> Iterator[str]:
     """Yield the operations that tensors and nodes need, those of functions that are called too."""
     nodes = {node.name: node for node in graph_def.node}
     functions = {f.signature.name: f for f in graph_def.library.function}
@@ -232,6 +232,6 @@ def refuse(
     Raises:
         RefusedError: It does.
     """
-    found = sorted({op for op in reached(graph_def, names) if op in forbidden})
+    found = sorted({op for op in find_reached(graph_def, names) if op in forbidden})
     if found:
         raise RefusedError(", ".join(found))

@@ -99,13 +99,13 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
             continue
         device.make_deterministic(is_random=bool(source.random))
         runner = Runner(tf, np, folder, question, source)
-        answers.append(answered(runner, question["cases"], device))
+        answers.append(run_cases(runner, question["cases"], device))
         if any(case["chosen"] is not None for case in answers[-1]["cases"]):
             return about | answers[-1]
     return about | answers[0]
 
 
-def answered(runner: "Runner", cases: list[list[int]], device: Any) -> dict[str, Any]:
+def run_cases(runner: "Runner", cases: list[list[int]], device: Any) -> dict[str, Any]:
     """Run a source that is loaded on every case."""
     found = [runner.first_that_runs(alternatives) for alternatives in cases]
     places = {}
@@ -117,7 +117,7 @@ def answered(runner: "Runner", cases: list[list[int]], device: Any) -> dict[str,
         "status": "done",
         "cases": found,
         "device": runner.device,
-        "inputs": runner.source.declared(),
+        "inputs": runner.source.list_inputs(),
         "layers": runner.layers([c["chosen"] for c in found if c["chosen"] is not None]),
         "unstable": sorted(runner.unstable),
         "random": sorted(runner.source.random),
@@ -131,7 +131,7 @@ def loaders(tf: Any, question: dict[str, Any], device: Any) -> Iterator[Callable
     read["SavedModel"] = files.saved_model
     yield lambda: Sessions(tf, question, device, *read[question["form"]](tf, question))
     if question["form"] == "SavedModel":
-        yield lambda: Eager(tf, question, device, *files.chosen_meta_graph(question))
+        yield lambda: Eager(tf, question, device, *files.choose_meta_graph(question))
 
 
 # -- a source that is loaded ---------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Sessions:
         feeds = tensors(question["feeds"], signature and signature.inputs)
         fetches = tensors(question["fetches"], signature and signature.outputs)
         files.refuse(graph_def, fetches)
-        needed = set(files.reached(graph_def, fetches))
+        needed = set(files.find_reached(graph_def, fetches))
         self.random = {op for op in needed if RANDOM.fullmatch(op)}
         self.is_stateful = any(STATEFUL.fullmatch(op) for op in needed)
         self.graph = tf.Graph()
@@ -193,7 +193,7 @@ class Sessions:
             self.session = self.fresh()
         return self.session
 
-    def declared(self) -> list[list[Any]]:
+    def list_inputs(self) -> list[list[Any]]:
         """Return name, dtype and shape of the tensors that are fed."""
         return [[t.name, plain_name(t.dtype.base_dtype), sizes(t.shape)] for t in self.feeds]
 
@@ -267,7 +267,7 @@ class Eager:
         signature = meta_graph.signature_def[key]
         fetches = [signature.outputs[name].name for name in question["fetches"]]
         files.refuse(meta_graph.graph_def, fetches)
-        needed = set(files.reached(meta_graph.graph_def, fetches))
+        needed = set(files.find_reached(meta_graph.graph_def, fetches))
         self.random = {op for op in needed if RANDOM.fullmatch(op)}
         self.is_stateful = any(STATEFUL.fullmatch(op) for op in needed)
         self.tf, self.key, self.names = tf, key, question["feeds"]
@@ -285,7 +285,7 @@ class Eager:
         self.function = self.loaded.signatures[self.key]
         self.specs = self.function.structured_input_signature[1]
 
-    def declared(self) -> list[list[Any]]:
+    def list_inputs(self) -> list[list[Any]]:
         """Return name, dtype and shape of the tensors that are fed."""
         return [
             [n, plain_name(self.specs[n].dtype), sizes(self.specs[n].shape)] for n in self.names
@@ -299,9 +299,9 @@ class Eager:
         """Return the outputs and their dtypes."""
         if self.is_stateful:
             self.load()
-        return self.called(arrays)
+        return self.call(arrays)
 
-    def called(self, arrays: list[Any]) -> list[tuple[Any, Any]]:
+    def call(self, arrays: list[Any]) -> list[tuple[Any, Any]]:
         """Return the outputs and their dtypes, whatever has been run before."""
         with self.placed.scope():
             given = {
@@ -315,7 +315,7 @@ class Eager:
         """Run once more, and return what each variable and node is, its name and its device."""
         self.load()  # of a function that has run, no graph is told again
         with devices.collected() as metadata:
-            self.called(arrays)
+            self.call(arrays)
         rows = [
             ("variable", v.name, v.handle.device.rpartition("device:")[2])
             for v in self.function.graph.variables
@@ -420,7 +420,7 @@ class Runner:
             array = self.np.load(self.folder / f"{self.prefix}-{number}-{i}.npy")
             if dtype.name == "string":
                 is_bytes = i in self.in_base64
-                texts = [b64decode(t) if is_bytes else encoded(t) for t in array.flat]
+                texts = [b64decode(t) if is_bytes else encode(t) for t in array.flat]
                 array = self.np.array(texts, object).reshape(array.shape)
             else:
                 array = array.astype(dtype.as_numpy_dtype)
@@ -475,7 +475,7 @@ class Runner:
         return found
 
 
-def encoded(text: Any) -> bytes:
+def encode(text: Any) -> bytes:
     """Return a string as TensorFlow encodes it."""
     return str(text).encode("utf-8", "surrogateescape")
 

@@ -91,7 +91,7 @@ def run(folder: Path, question: dict[str, Any]) -> dict[str, Any]:
         "status": "done",
         "cases": found,
         "device": device,
-        "inputs": runner.declared(),
+        "inputs": runner.list_inputs(),
         "layers": runner.layers(chosen),
         "unstable": sorted(runner.unstable),
         "random": sorted(runner.source.random()),
@@ -152,7 +152,7 @@ class Runner:
         wanted = loading.parameters(loaded.module)
         return sources.Modules(self.torch, loaded, self.question["inputs"], wanted)
 
-    def declared(self) -> list[list[Any]]:
+    def list_inputs(self) -> list[list[Any]]:
         """Return name, dtype and shape of the inputs: the dtype that was fed, if none is said."""
         specs = self.source.specs()
         names, dtypes = self.question["inputs"], self.question["dtypes"]
@@ -279,12 +279,12 @@ class Runner:
         for number in chosen if wanted else ():
             source = self.fresh() if self.keeps_state else self.source
             with suppress(Exception):  # it ran without being watched: that is what counts
-                source.watched(wanted, self.inputs(number), save)
+                source.run_watched(wanted, self.inputs(number), save)
         return found
 
     def placement(self, number: int, switches: dict[str, Any]) -> dict[str, Any]:
         """Return where parameters, buffers and outputs are, and where operations left theirs."""
-        rows = [list(row) for row in self.source.placed()]
+        rows = [list(row) for row in self.source.list_places()]
         source = self.fresh() if self.keeps_state else self.source
         tensors = self.inputs(number)
         seen: list[list[str]] = []

@@ -248,7 +248,7 @@ def _torch(
     del signature  # a program is run by its forward
     form = torch_source.topology_kind(bundle, options.arch)
     dtypes = tuple(spec.dtype for spec in file.inputs)
-    devices = torch_source.named_devices(bundle)
+    devices = torch_source.list_named_devices(bundle)
     asked = Torch(path, form, dtypes, options.trust, options.arch, devices)
     read = lower_file(file)
     try:

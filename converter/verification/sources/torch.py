@@ -66,7 +66,7 @@ def topology_kind(bundle: Bundle, arch: Arch | None) -> str:
     return bundle.topology.kind
 
 
-def named_devices(bundle: Bundle) -> frozenset[str]:
+def list_named_devices(bundle: Bundle) -> frozenset[str]:
     """Return the devices that a program's code names; torch can remap only those of its tensors."""
     if bundle.topology is None:
         return frozenset()

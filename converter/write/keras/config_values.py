@@ -51,7 +51,7 @@ def keras_object(module: str, class_name: str, config: Mapping[str, Any]) -> dic
     }  # fmt: skip
 
 
-def training_object(kind: str, value: Any) -> Any:
+def serialize_training_object(kind: str, value: Any) -> Any:
     """Return a serialized initializer, regularizer or constraint; None if it is unknown.
 
     It does not change what the model computes.

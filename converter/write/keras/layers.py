@@ -135,7 +135,7 @@ def _is_default(
 def _translate_value(name: str, value: Any, dtype: Any, context: Context, class_name: str) -> Any:
     kind = config_values.TRAINING.get(name.rpartition("_")[2])
     if kind is not None:
-        return config_values.training_object(kind, value)
+        return config_values.serialize_training_object(kind, value)
     if name == "dtype":
         if class_name == "InputLayer":
             return value.get("config", {}).get("name") if isinstance(value, Mapping) else value

@@ -158,7 +158,7 @@ class _Builder:
                 )  # fmt: skip
                 offset, *strides = (n // size for n in positions)
                 return slot, offset if data.span.length else 0, shape, tuple(strides)
-        slot = self.storages.computed_slot(tensor, type_, id(data), stays=stays)
+        slot = self.storages.add_computed_slot(tensor, type_, id(data), stays=stays)
         strides = [s // size for s in row_major(shape, type_.dtype)]
         return slot, 0, shape, tuple(strides)
 

@@ -147,7 +147,9 @@ class Storages:
             self._slots.append(found)
         return found
 
-    def computed_slot(self, content: Tensor, type_: TorchType, key: object, *, stays: bool) -> Slot:
+    def add_computed_slot(
+        self, content: Tensor, type_: TorchType, key: object, *, stays: bool
+    ) -> Slot:
         """Return the storage of a tensor's bytes in row-major order; one for each ``key``."""
         same = (key, type_.name)
         found = self._same.get(same)

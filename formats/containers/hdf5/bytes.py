@@ -119,7 +119,7 @@ class Image:
         """Return the error that says ``found``, with its place."""
         return CorruptError(found, where=self.name, offset=address)
 
-    def unsupported(self, found: str, hint: str | None = None) -> UnsupportedError:
+    def make_unsupported_error(self, found: str, hint: str | None = None) -> UnsupportedError:
         """Return the error for valid HDF5 that we cannot read yet."""
         return UnsupportedError(found, where=self.name, hint=hint)
 

@@ -101,14 +101,14 @@ class Chunked:
             cell, first = (number, *zeros), number * rows
             if cell not in index or first >= self.shape[0]:
                 continue
-            yield from filled(self.fill, (first - row) * row_bytes)
+            yield from repeat_element(self.fill, (first - row) * row_bytes)
             row = min(first + rows, self.shape[0])
             stored, length = index[cell], (row - first) * row_bytes
             if self._is_plain(cell, stored):
                 yield self.image.span.sub(stored.address, self.chunk_bytes).sub(0, length)
             else:
                 yield self._decode(cell, stored)[:length]
-        yield from filled(self.fill, (self.shape[0] - row) * row_bytes)
+        yield from repeat_element(self.fill, (self.shape[0] - row) * row_bytes)
 
     def _boxes(self, index: dict[Cell, Stored]) -> Iterator[Piece]:
         """Yield boxes of elements that chunks contribute parts to."""
@@ -276,7 +276,7 @@ class Chunked:
         return found
 
 
-def filled(element: bytes, length: int) -> Iterator[bytes]:
+def repeat_element(element: bytes, length: int) -> Iterator[bytes]:
     """Yield ``length`` bytes of repeated elements."""
     run = element * (CHUNK // len(element) or 1)
     while length > 0:

@@ -13,7 +13,7 @@ from functools import cached_property
 from math import prod
 
 from formats.containers.hdf5.bytes import Fields, Image
-from formats.containers.hdf5.chunks import Chunked, filled
+from formats.containers.hdf5.chunks import Chunked, repeat_element
 from formats.containers.hdf5.messages import (
     Attribute,
     Dataspace,
@@ -212,7 +212,9 @@ class Dataset(Node):
         width = dtype.itemsize // dtype.parts if kind.byteorder == "big" else 1
         if where.kind == "contiguous":
             element = swap_bytes(fill, width)
-            return Tensor.computed(dtype, full, lambda: filled(element, nbytes), origin=self.path)
+            return Tensor.computed(
+                dtype, full, lambda: repeat_element(element, nbytes), origin=self.path
+            )
         pipeline = self._only(FILTERS)
         chunked = Chunked(
             image,
@@ -273,7 +275,7 @@ class Hdf5:
         start.skip(len(MAGIC))
         version = start.uint(1)
         if version > 3:
-            raise start.image.unsupported(f"HDF5 superblock of version {version}")
+            raise start.image.make_unsupported_error(f"HDF5 superblock of version {version}")
         if version < 2:
             start.skip(4)
         sizes = start.uint(1), start.uint(1)

@@ -52,7 +52,7 @@ def undo(data: bytes, pipeline: tuple[Filter, ...], mask: int, size: int, image:
             data = lzf(data, size + SLACK, image)
         else:
             name = NAMES.get(step.id) or step.name or "unknown"
-            raise image.unsupported(
+            raise image.make_unsupported_error(
                 f"a dataset is compressed with HDF5 filter {step.id} ({name})",
                 hint="Rewrite it with `h5repack -f GZIP=1`",
             )

@@ -210,7 +210,7 @@ class FractalHeap:
         head.uint(2)
         self._root, self._root_rows = head.offset(), head.uint(2)
         if filters:
-            raise image.unsupported("a compressed fractal heap")
+            raise image.make_unsupported_error("a compressed fractal heap")
         head.check()
         powers = (width, start_size, max_direct)
         if any(p < 1 or p & (p - 1) for p in powers) or max_direct < start_size or heap_bits > 64:

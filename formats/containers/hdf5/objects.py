@@ -153,7 +153,9 @@ class Headers:
         if version == 1:
             fields.skip(6 + self.image.length_size)
         elif version == 3 and kind == 1:
-            raise self.image.unsupported("a message in the shared object header message heap")
+            raise self.image.make_unsupported_error(
+                "a message in the shared object header message heap"
+            )
         address = fields.offset()
         for message in self.messages(address):
             if message.type == type and not message.flags & 2:
@@ -211,7 +213,7 @@ class Headers:
         heap = FractalHeap(self.image, heap_address)
         for record in btree2(self.image, names, (8,)):
             if record[8:9] and record[8] & 2:
-                raise self.image.unsupported("an attribute in the shared message heap")
+                raise self.image.make_unsupported_error("an attribute in the shared message heap")
             yield self.attribute(heap.get(record[:8]), heap_address)
 
     def links(self, messages: list[Message]) -> Iterator[tuple[str, Link]]:

@@ -60,7 +60,7 @@ def _set(vm: Unpickler, args: tuple[object, ...]) -> SetOf:
     return SetOf(elements(vm, args[0]) if args else [])
 
 
-def encoded(value: str, encoding: object) -> bytes | None:
+def encode_text(value: str, encoding: object) -> bytes | None:
     """Return text as the bytes it stands for, where the encoding can say so."""
     if encoding not in ("latin1", "latin-1", "utf-8", "utf8", "ascii", "UTF-8"):
         return None
@@ -73,7 +73,7 @@ def encoded(value: str, encoding: object) -> bytes | None:
 def _encode(vm: Unpickler, args: tuple[object, ...]) -> object:
     if args and isinstance(args[0], str):
         vm.charge(len(args[0]) >> 7)
-        data = encoded(args[0], args[1] if len(args) > 1 else "utf-8")
+        data = encode_text(args[0], args[1] if len(args) > 1 else "utf-8")
         if data is not None:
             return data
     return Record("_codecs.encode", args)
@@ -146,7 +146,7 @@ def _getattr(vm: Unpickler, args: tuple[object, ...]) -> object:
     """An attribute of a global is a global of a longer name; of anything else, a record."""
     if len(args) == 2 and isinstance(args[1], str):
         if isinstance(args[0], Global):
-            return vm.named(args[0].name, args[1])
+            return vm.find_global(args[0].name, args[1])
         if isinstance(args[0], Record):  # a bound method: nothing runs until it is called
             return Record("builtins.getattr", args)
     vm.suspect("builtins.getattr")

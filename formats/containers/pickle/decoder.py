@@ -240,7 +240,7 @@ class Unpickler:
         self.stack = self.marks.pop()
         return items
 
-    def named(self, module: str, name: str) -> Global:
+    def find_global(self, module: str, name: str) -> Global:
         """Return the global of that name, under Python 3's name for its module."""
         dotted = f"{CORE_NAMES.get(module, module)}.{name}"
         if len(dotted) > MAX_NAME:
@@ -585,14 +585,14 @@ def _memoize(vm: Unpickler) -> None:
 
 def _global(vm: Unpickler) -> None:
     module = vm.line().decode("utf-8", "backslashreplace")
-    vm.stack.append(vm.named(module, vm.line().decode("utf-8", "backslashreplace")))
+    vm.stack.append(vm.find_global(module, vm.line().decode("utf-8", "backslashreplace")))
 
 
 def _stack_global(vm: Unpickler) -> None:
     name, module = vm.stack.pop(), vm.stack.pop()
     if not isinstance(name, str) or not isinstance(module, str):
         raise vm.corrupt("names a global by something that is no text")
-    vm.stack.append(vm.named(module, name))
+    vm.stack.append(vm.find_global(module, name))
 
 
 def _reduce(vm: Unpickler) -> None:

@@ -130,7 +130,7 @@ class Tracer(Unpickler):
         """Replace the bytes of an opcode; insert bytes where start and end are equal."""
         self._edits[start] = end, data
 
-    def rewritten(self) -> bytes:
+    def rewrite(self) -> bytes:
         """Return the pickle with all that was asked for.
 
         Raises:
@@ -153,16 +153,16 @@ class Tracer(Unpickler):
             texts = {wanted for _, wanted in uses}
             if len(uses) == len(self._pushes[start]) and len(texts) == 1:
                 if (wanted := texts.pop()) != made:
-                    edit(start, made.end, spelled(wanted, opcode))
+                    edit(start, made.end, spell(wanted, opcode))
                 continue
             for text, wanted in uses:
                 if wanted == text:
                     continue
                 if text.origin is not None:
-                    edit(text.start, text.end, spelled(wanted, opcode))
+                    edit(text.start, text.end, spell(wanted, opcode))
                 else:  # what others recall stays in the memo
                     at = self._puts.get(start, made.end)
-                    edit(at, at, b"0" + spelled(wanted, opcode))
+                    edit(at, at, b"0" + spell(wanted, opcode))
         if not edits:
             return self.bytes
         return self._apply(edits)
@@ -185,7 +185,7 @@ class Tracer(Unpickler):
         return b"".join([*parts, self.bytes[at:]])
 
 
-def spelled(text: str, opcode: int) -> bytes:
+def spell(text: str, opcode: int) -> bytes:
     """Return an ASCII text as an opcode of the kind that ``opcode`` is."""
     data, op = text.encode("ascii"), bytes([opcode])
     if op == b"V":
@@ -196,7 +196,7 @@ def spelled(text: str, opcode: int) -> bytes:
     return op + len(data).to_bytes(width, "little") + data
 
 
-def numbered(value: int, opcode: int | None = None) -> bytes:
+def encode_number(value: int, opcode: int | None = None) -> bytes:
     """Return a whole number of 31 bits as the shortest opcode, or as text where that was one."""
     if opcode == ord("I"):
         return b"I%d\n" % value

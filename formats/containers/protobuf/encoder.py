@@ -54,7 +54,7 @@ def _text(value: str | bytes | Span) -> bytes:
 
 
 def _scalar(kind: str, value: float) -> bytes:
-    return Packed.encoded(kind.split()[0], value)
+    return Packed.encode(kind.split()[0], value)
 
 
 def _with_length(number: int, value: bytes) -> bytes:
@@ -63,4 +63,4 @@ def _with_length(number: int, value: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    return Packed.encoded("uint64", value)
+    return Packed.encode("uint64", value)

@@ -45,7 +45,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     return value & 0xFFFFFFFFFFFFFFFF, at + 1
 
 
-def signed(value: int, kind: str) -> int:
+def to_signed(value: int, kind: str) -> int:
     """Return the number of type ``kind`` that a varint stands for."""
     if kind == "bool":
         return value != 0
@@ -81,11 +81,11 @@ class Packed:
     def of(cls, kind: str, values: Iterable[float]) -> "Packed":
         """Return ``values`` encoded."""
         packed = cls(kind)
-        packed.append_bytes(b"".join(cls.encoded(kind, v) for v in values))
+        packed.append_bytes(b"".join(cls.encode(kind, v) for v in values))
         return packed
 
     @staticmethod
-    def encoded(kind: str, value: float) -> bytes:
+    def encode(kind: str, value: float) -> bytes:
         """Return one value as it stands on the wire."""
         if kind in FIXED:
             try:
@@ -145,7 +145,7 @@ class Packed:
                 at, end = 0, len(data)
                 while at < end:
                     value, at = _checked_varint(data, at)
-                    yield signed(value, kind)
+                    yield to_signed(value, kind)
 
     @overload
     def __getitem__(self, index: int) -> int | float: ...
@@ -183,7 +183,7 @@ class Packed:
                 at = 0
                 while at < len(data):
                     value, at = _checked_varint(data, at)
-                    values.append(signed(value, self.kind) & mask)
+                    values.append(to_signed(value, self.kind) & mask)
             yield values.tobytes()
 
     def _pieces(self) -> Iterator[bytes]:

@@ -91,7 +91,7 @@ def _header(data: bytes, at: int, base: int, size: int, body: Body) -> tuple[int
     return number, wire, base + value, base + end
 
 
-def rewritten(
+def rewrite_message(
     body: Body, edits: Mapping[int, Edit], added: Sequence[tuple[int, Pieces]] = ()
 ) -> Pieces | None:
     """Return a message with the edits applied; None where nothing changed.

@@ -109,7 +109,7 @@ class _Parser:
                     self.separator()
                 else:
                     self.take(b",")
-                    stack.append(self.opened(owner, field))
+                    stack.append(self.open_message(owner, field))
             elif self.sort == "end" or (self.token == close and self.sort == "mark"):
                 if self.sort == "end" and len(stack) > 1:
                     raise self.error("the text ends inside a message")
@@ -125,7 +125,7 @@ class _Parser:
                 field = self.field_name(current)
                 colon = self.take(b":")
                 if self.sort == "mark" and self.token in b"{<":
-                    stack.append(self.opened(current, field))
+                    stack.append(self.open_message(current, field))
                 elif not colon:
                     raise self.error("expected ':' or '{'")
                 elif self.take(b"["):
@@ -142,7 +142,7 @@ class _Parser:
                     f"messages nest deeper than {self.limits.max_depth}", where=self.where
                 )
 
-    def opened(
+    def open_message(
         self, owner: Message | None, field: Field | None
     ) -> tuple[Message | None, bytes, dict[Any, Any] | None]:
         """Step into ``{`` or ``<``."""
@@ -248,7 +248,7 @@ class _Parser:
             values[field.name] = value
         elif field.is_lazy:
             packed = values.setdefault(field.name, Packed(field.kind))
-            packed.append_bytes(Packed.encoded(field.kind, value))
+            packed.append_bytes(Packed.encode(field.kind, value))
         else:
             values.setdefault(field.name, []).append(value)
 

@@ -11,7 +11,7 @@ import struct
 from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
-from formats.containers.protobuf.packed import FIXED, Packed, signed, varint
+from formats.containers.protobuf.packed import FIXED, Packed, to_signed, varint
 from formats.core.storage import Span, Storage
 from formats.errors import CorruptError, LimitError
 from formats.limits import Limits
@@ -201,7 +201,7 @@ class _Cursor:
                 position += 1
                 if number > 127:
                     number, position = varint(data, position - 1)
-                values[name] = signed(number, extra)
+                values[name] = to_signed(number, extra)
             else:
                 position = self._number(values, action, name, extra, position, end)
         if position != end:
@@ -320,7 +320,7 @@ class _Cursor:
             return self._left(packed, action, position, end)
         if action == VARINTS:
             number, position = varint(data, position)
-            value: Any = signed(number, extra)
+            value: Any = to_signed(number, extra)
         else:
             codec = FIXED[extra]
             value = codec.unpack_from(data, position)[0]

@@ -136,7 +136,7 @@ class Rewriter:
         """Return the content of a member of at most ``limit`` bytes."""
         return self._archive.read(name, limit)
 
-    def rewritten(self, replaced: Mapping[str, Content]) -> Pieces:
+    def rewrite(self, replaced: Mapping[str, Content]) -> Pieces:
         """Return the archive with the content of some members replaced.
 
         Raises:

@@ -85,14 +85,16 @@ def test_what_is_unchanged_keeps_its_record(path):
 
 def test_names_are_given_once(path):
     with Ledger(path) as ledger:
-        ledger.named(".p", {}, lambda known, others: {"/r/a": "a.p"})
+        ledger.choose_names(".p", {}, lambda known, others: {"/r/a": "a.p"})
     with Ledger(path) as ledger:
         seen = []
-        ledger.named(".q", {}, lambda *told: seen.append(told) or {"/r/a": "a.q"})
-        ledger.named(".p", {}, lambda *told: seen.append(told) or {"/r/a": "a.p", "/r/b": "b.p"})
+        ledger.choose_names(".q", {}, lambda *told: seen.append(told) or {"/r/a": "a.q"})
+        ledger.choose_names(
+            ".p", {}, lambda *told: seen.append(told) or {"/r/a": "a.p", "/r/b": "b.p"}
+        )
         assert seen == [({}, {"a.p"}), ({"/r/a": "a.p"}, {"a.q"})]
     with Ledger(path, read_only=True) as ledger:
-        known = ledger.named(".p", {}, lambda known, others: known)
+        known = ledger.choose_names(".p", {}, lambda known, others: known)
         assert known == {"/r/a": "a.p", "/r/b": "b.p"}
 
 
@@ -124,10 +126,10 @@ def test_claims_of_the_dead_are_free(path):
     here = Path(__file__).parent
     assert subprocess.run([sys.executable, "-c", script, path, here, SUPPORT]).returncode == -9
     with Ledger(path) as ledger:
-        assert ledger.claims.abandoned() == ["a", "b", "c"]
+        assert ledger.claims.release_abandoned() == ["a", "b", "c"]
         ledger.claims.forget("a", stands=False)
         ledger.claims.forget("b", stands=True)  # was published, and never written down
-        assert ledger.claims.abandoned() == ["b", "c"]
+        assert ledger.claims.release_abandoned() == ["b", "c"]
         found = claim(ledger, "a", "b", "c", stands={"b", "c"}.__contains__)
         assert [j.options.overwrite for j in found.mine] == [False, True, True]
         # It fails now; what stands there is ours still.
@@ -187,13 +189,15 @@ def _drive(path, names, results):
 
 def test_on_this_machine_life_is_known_exactly():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    one = liveness.Driver("x", liveness.machine(), child.pid, liveness.started(child.pid), 0.0)
+    one = liveness.Driver(
+        "x", liveness.machine(), child.pid, liveness.find_start_time(child.pid), 0.0
+    )
     pulse = liveness.Pulse()
     assert pulse.lives(one)  # however old its beat is
     reused = liveness.Driver("x", one.machine, one.pid, one.started - 1, time.time())
     assert not pulse.lives(reused)
     child.kill()
-    while liveness.started(child.pid):  # a zombie is dead
+    while liveness.find_start_time(child.pid):  # a zombie is dead
         time.sleep(0.01)
     assert not pulse.lives(one)
     child.wait()
@@ -408,4 +412,4 @@ def test_an_interrupt_between_two_statements_undoes_both(path):
         with pytest.raises(KeyboardInterrupt), ledger._db.transaction():  # noqa: PT012
             ledger._name("a", "/r/a", ".p")
             raise KeyboardInterrupt
-        assert ledger.named(".p", {}, lambda known, others: known) == {}
+        assert ledger.choose_names(".p", {}, lambda known, others: known) == {}

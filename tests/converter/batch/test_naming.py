@@ -2,7 +2,7 @@
 
 import pytest
 
-from converter.batch.naming import ending, names, seen_as
+from converter.batch.naming import find_ending, fold_name, names
 from converter.options import Options
 from converter.registries.entry import Entry
 
@@ -47,7 +47,7 @@ def test_those_that_would_be_called_the_same_keep_their_suffixes():
 
 def test_file_systems_that_see_less():
     found = named("A.h5", "a.pt", "\u00e9.pt", "e\u0301.pt", "STRASSE.pt", "stra\u00dfe.pt")
-    assert len({seen_as(name) for name in found}) == 6
+    assert len({fold_name(name) for name in found}) == 6
     assert found[:2] == ["A.h5.portable", "a.pt.portable"]
     assert found[3] == "e\u0301.pt-2.portable"
 
@@ -90,7 +90,7 @@ def test_a_name_is_for_good():
 
 def test_other_targets_in_the_same_destination():
     options = Options(to="torch", device="cuda:1")
-    assert ending(options) == ".cuda-1.pt"
+    assert find_ending(options) == ".cuda-1.pt"
     assert named("a.h5", options=options) == ["a.cuda-1.pt"]
     assert named("a.pt", others=["a.portable"]) == ["a.pt.portable"]
     assert named("a.portable/b.pt", options=options, others=["a.portable"]) == [

@@ -49,7 +49,7 @@ def test_whoever_keeps_it_from_listening_is_interrupted_by_the_second():
 
 def test_tidying_up_goes_on_unless_the_user_insists():
     with stopping() as stop:
-        stop.ending()
+        stop.announce_end()
         press(INSISTS - 1)
         with pytest.raises(KeyboardInterrupt):
             press()

@@ -107,7 +107,7 @@ def test_what_cannot_be_registered_is_taken_back(server, tmp_path):
 def test_of_two_workers_the_first_one_stands(server, tmp_path, monkeypatch):
     server.add("a", {})
     asked = []
-    look = mlflow_register.existing
+    look = mlflow_register.find_existing
 
     def late(client, target, tags):
         asked.append(target)
@@ -119,7 +119,7 @@ def test_of_two_workers_the_first_one_stands(server, tmp_path, monkeypatch):
             return None
         return look(client, target, tags)
 
-    monkeypatch.setattr(mlflow_register, "existing", late)
+    monkeypatch.setattr(mlflow_register, "find_existing", late)
     assert publish(server, tmp_path)[0] == "models:/a_portable/1"
     assert [v.name for v in server.versions] == ["a", "a_portable"]
     assert (server.logged, server.runs) == ({}, {})

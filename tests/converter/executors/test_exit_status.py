@@ -13,7 +13,7 @@ from converter.executors.protocol import (
     Word,
     order,
     order_of,
-    unpacked,
+    unpack,
     word,
     word_of,
 )
@@ -97,4 +97,4 @@ def test_messages_come_in_pieces():
     (message,) = unframing.feed(order(9, JOB))
     given = order_of(message)
     assert given[:4] == (9, 2.5, 5, False)
-    assert unpacked(given.job) == JOB
+    assert unpack(given.job) == JOB

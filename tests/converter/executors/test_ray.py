@@ -42,7 +42,7 @@ ASKED = [
 
 @pytest.mark.parametrize(("needs", "options", "asked"), ASKED)
 def test_what_a_job_takes_of_a_node(needs, options, asked):
-    assert ray_window.asked_of(replace(JOB, needs=needs, options=options)) == asked
+    assert ray_window.list_resources(replace(JOB, needs=needs, options=options)) == asked
 
 
 def test_resources_for_a_person():

@@ -10,7 +10,7 @@ from converter.registries import mlflow_server
 from converter.registries.catalog import open_registry, stage
 from converter.registries.entry import Entry, Skipped
 from converter.registries.filters import Filters
-from converter.registries.mlflow_names import Named, as_file, parse, registered
+from converter.registries.mlflow_names import Named, as_file, make_registered_name, parse
 from formats.core.bundle import TensorSpec
 from formats.errors import (
     ConvertError,
@@ -124,7 +124,7 @@ def test_names_become_names_of_files():
         assert name.isprintable()
         assert name[0] not in ".-"
     assert made[:3] == names[:3]
-    assert registered("team/model:1") == "team_model_1"
+    assert make_registered_name("team/model:1") == "team_model_1"
 
 
 # -- what is there ---------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ def folder(at: Path, text: bytes = PYTORCH) -> Path:
 
 
 def test_a_folder_is_staged_with_its_example(tmp_path: Path) -> None:
-    staged = mlmodel.staged(folder(tmp_path / "m"), tmp_path)
+    staged = mlmodel.stage_model(folder(tmp_path / "m"), tmp_path)
     assert staged.path == tmp_path / "m" / "data" / "model.pth"
     assert staged.inputs == (TensorSpec("", "float32", ("batch", 4)),)
     assert staged.example is not None
@@ -232,11 +232,11 @@ def test_a_folder_is_staged_with_its_example(tmp_path: Path) -> None:
 def test_an_example_that_is_damaged_or_elsewhere_costs_only_itself(tmp_path: Path) -> None:
     at = folder(tmp_path / "m")
     (at / "input_example.json").write_text("[[1,")
-    staged = mlmodel.staged(at, tmp_path)
+    staged = mlmodel.stage_model(at, tmp_path)
     assert staged.example is None
     assert "input_example.json" in str(staged.facts["example"])
     (at / "MLmodel").write_bytes(PYTORCH.replace(b"path: input_ex", b"path: ../../input_ex"))
-    staged = mlmodel.staged(at, tmp_path)
+    staged = mlmodel.stage_model(at, tmp_path)
     assert "outside its folder" in str(staged.facts["example"])
 
 
@@ -254,4 +254,4 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (at / "data" / "model.pth").unlink()
     (at / "data" / "model.pth").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SafetyError):
-        mlmodel.staged(at, tmp_path)
+        mlmodel.stage_model(at, tmp_path)

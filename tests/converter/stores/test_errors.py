@@ -59,7 +59,7 @@ def test_each_kind_in_one_line(e, url, said):
     ],
 )
 def test_secrets_are_masked_and_names_are_not(text, safe):
-    assert urls.masked(text) == safe
+    assert urls.mask_secrets(text) == safe
 
 
 def test_a_batch_keeps_no_secrets():

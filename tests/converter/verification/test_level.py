@@ -12,9 +12,9 @@ from converter.cli import comparison
 from converter.executors.worker import work
 from converter.jobs.job import Job
 from converter.options import LEVELS, Options
-from converter.verification.bundle_check import check_folder, verified_level
+from converter.verification.bundle_check import check_folder, find_verified_level
 from converter.verification.report import DeviceReport, DeviceRun, GraphReport, graph_level
-from converter.verification.result import Verification, Weights, reached_level
+from converter.verification.result import Verification, Weights, find_level
 from converter.verification.verify import exit_code
 from formats.errors import ConvertError
 
@@ -103,7 +103,7 @@ def test_manifest_gate_and_command_report_the_same_level(weights, precision, cap
         found = verification(weights, graphs, precision)
         manifest = manifest_of(found)
         assert manifest["verification"]["reached"] == found.level, graphs
-        assert verified_level(manifest)[0] == found.level, graphs
+        assert find_verified_level(manifest)[0] == found.level, graphs
         comparison.document("source", "converted", found)
         assert (json.loads(capsys.readouterr().out)["verified"] or "none") == found.level, graphs
         for require in LEVELS[1:]:
@@ -119,18 +119,18 @@ def test_the_gate_believes_no_manifest_that_claims_more(weights, claimed):
         manifest = manifest_of(found)
         manifest["verification"]["reached"] = claimed
         level = min(found.level, claimed, key=LEVELS.index)
-        assert verified_level(manifest)[0] == level, graphs
+        assert find_verified_level(manifest)[0] == level, graphs
 
 
 def test_a_graph_without_a_record_was_not_run():
     manifest = manifest_of(verification("equal", ("cpu", "cpu")))
     manifest["verification"].pop("graphs")
-    assert verified_level(manifest) == ("weights", "no comparison of graphs was asked for")
+    assert find_verified_level(manifest) == ("weights", "no comparison of graphs was asked for")
 
 
 def test_the_reason_is_that_of_the_least_verified_graph():
     def reason(*graphs):
-        return verified_level(manifest_of(verification("equal", graphs)))[1]
+        return find_verified_level(manifest_of(verification("equal", graphs)))[1]
 
     assert reason("cpu", "not run") == reason("not run", "cpu") == "it has no inputs"
     assert reason("no device", "device") == reason("device", "no device") == "there"
@@ -138,10 +138,10 @@ def test_the_reason_is_that_of_the_least_verified_graph():
 
 
 def test_a_level_in_plain_words():
-    assert reached_level(weights=True, graphs=()) == "weights"
-    assert reached_level(weights=False, graphs=()) == "none"
-    assert reached_level(weights=True, graphs=(None, "device")) == "weights"
-    assert reached_level(weights=False, graphs=("cpu", "none")) == "none"
+    assert find_level(weights=True, graphs=()) == "weights"
+    assert find_level(weights=False, graphs=()) == "none"
+    assert find_level(weights=True, graphs=(None, "device")) == "weights"
+    assert find_level(weights=False, graphs=("cpu", "none")) == "none"
     assert [graph_level(*found) for found in (("passed", None), ("passed", "passed"))] == [
         "cpu",
         "device",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import CorruptError, UnsupportedError
-from formats.torch.concatenation import BAND, Chunk, check_tiling, joined
+from formats.torch.concatenation import BAND, Chunk, check_tiling, join_chunks
 
 
 def inline(array: np.ndarray) -> Tensor:
@@ -36,7 +36,7 @@ def test_any_grid(grid: tuple[np.ndarray, list[Chunk]]) -> None:
         box = tuple(slice(o, o + n) for o, n in zip(chunk.offsets, chunk.sizes, strict=True))
         parts.append(inline(np.ascontiguousarray(whole[box])))
     check(chunks, whole.shape)
-    tensor = joined(chunks, parts, whole.shape, origin="w")
+    tensor = join_chunks(chunks, parts, whole.shape, origin="w")
     assert tensor.tobytes() == whole.tobytes()
 
 
@@ -74,7 +74,7 @@ def test_rows_larger_than_what_is_put_together_at_once() -> None:
     cuts = [(0, 7), (7, whole.shape[2] - 7)]
     chunks = [Chunk((0, 0, o), (2, 3, n)) for o, n in cuts]
     parts = [inline(np.ascontiguousarray(whole[:, :, o : o + n])) for o, n in cuts]
-    tensor = joined(chunks, parts, whole.shape, origin="w")
+    tensor = join_chunks(chunks, parts, whole.shape, origin="w")
     assert max(len(p) for p in tensor.chunks()) <= BAND
     assert tensor.tobytes() == whole.tobytes()
 
@@ -83,7 +83,7 @@ def test_chunks_that_are_read_whole_only_are_a_gap() -> None:
     part = Tensor.computed(DTYPES["int16"], (2, 3), lambda: [bytes(12)])
     chunks = [Chunk((0, 0), (2, 3)), Chunk((2, 0), (2, 3))]
     with pytest.raises(UnsupportedError):
-        joined(chunks, [part, part], (4, 3), origin="w")
+        join_chunks(chunks, [part, part], (4, 3), origin="w")
 
 
 def test_chunks_that_leave_a_gap_or_overlap_are_refused() -> None:

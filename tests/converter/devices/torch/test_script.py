@@ -466,7 +466,7 @@ def test_memory_does_not_grow_with_the_weights(tmp_path):
     content = Content([Span.whole(File(hole))], size, 0)
     long = tmp_path / "long.pt"
     with Output(long) as out:
-        for _ in out.append(Rewriter(artifact.zip, artifact.span).rewritten({name: content})):
+        for _ in out.append(Rewriter(artifact.zip, artifact.span).rewrite({name: content})):
             pass
     command = [sys.executable, "-c", MEASURE, str(long), str(tmp_path / "moved.pt")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -476,5 +476,7 @@ def test_memory_does_not_grow_with_the_weights(tmp_path):
 
 
 def test_traced_inputs():
-    assert torch_script.traced_inputs(Artifact(MOVED / "traced-cuda0.pt")) == (("float32", (2, 3)),)
-    assert torch_script.traced_inputs(Artifact(MOVED / "scripted-cpu.pt")) == ()
+    assert torch_script.list_traced_inputs(Artifact(MOVED / "traced-cuda0.pt")) == (
+        ("float32", (2, 3)),
+    )
+    assert torch_script.list_traced_inputs(Artifact(MOVED / "scripted-cpu.pt")) == ()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from converter.verification.children import run_savedmodel, run_tensorflow
-from converter.verification.children.run_savedmodel import RefusedError, reached, refuse
+from converter.verification.children.run_savedmodel import RefusedError, find_reached, refuse
 from converter.verification.children.run_tensorflow import RANDOM, STATEFUL, Runner, device_name
 
 
@@ -49,12 +49,12 @@ GRAPH = graph(
 
 
 def test_what_is_reached_is_found_through_control_edges_and_functions():
-    assert sorted(reached(GRAPH, ["y:0"])) == [
+    assert sorted(find_reached(GRAPH, ["y:0"])) == [
         "NoOp", "PartitionedCall", "Placeholder", "PyFunc", "SaveV2", "While",
     ]  # fmt: skip
-    assert sorted(reached(GRAPH, ["case"])) == ["Case", "Placeholder", "PyFunc", "Relu"]
-    assert sorted(reached(GRAPH, ["named"])) == ["Placeholder", "WriteFile", "called"]
-    assert list(reached(GRAPH, ["nowhere:0"])) == []
+    assert sorted(find_reached(GRAPH, ["case"])) == ["Case", "Placeholder", "PyFunc", "Relu"]
+    assert sorted(find_reached(GRAPH, ["named"])) == ["Placeholder", "WriteFile", "called"]
+    assert list(find_reached(GRAPH, ["nowhere:0"])) == []
 
 
 def test_what_touches_files_or_runs_code_is_refused():

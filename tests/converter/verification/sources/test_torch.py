@@ -22,8 +22,8 @@ from converter.verification.placement import DeviceRequest
 from converter.verification.runners import RunSkipped, write_inputs
 from converter.verification.sources.torch import (
     Torch,
+    list_named_devices,
     move_to_device,
-    named_devices,
     run_torch,
     topology_kind,
 )
@@ -199,19 +199,19 @@ def test_values_are_known_by_the_names_that_torch_has_for_them():
 
 
 def asked(name, form):
-    devices = named_devices(converter.read(FIXTURES / name))
+    devices = list_named_devices(converter.read(FIXTURES / name))
     return Torch(FIXTURES / name, form, ("float32", "float32"), devices=devices)
 
 
 def test_a_program_that_names_a_device_is_moved_first(tmp_path):
-    assert named_devices(converter.read(FIXTURES / "placed.pt")) == {"cuda:1"}
+    assert list_named_devices(converter.read(FIXTURES / "placed.pt")) == {"cuda:1"}
     found, notes = move_to_device(asked("placed.pt", "torchscript"), "cpu", tmp_path)
     assert notes == ("the source names cuda:1: it was run moved to cpu",)
-    assert named_devices(converter.read(found.path)) == {"cpu"}
+    assert list_named_devices(converter.read(found.path)) == {"cpu"}
     same, notes = move_to_device(asked("placed.pt", "torchscript"), "cuda:1", tmp_path)
     assert (same.path, notes) == (FIXTURES / "placed.pt", ())
     there, _ = move_to_device(asked("heads.pt2", "exported_program"), "cuda:0", tmp_path)
-    assert named_devices(converter.read(there.path)) == {"cuda:0"}
+    assert list_named_devices(converter.read(there.path)) == {"cuda:0"}
     here, notes = move_to_device(asked("heads.pt2", "exported_program"), "cpu", tmp_path)
     assert (here.path, notes) == (FIXTURES / "heads.pt2", ())
 

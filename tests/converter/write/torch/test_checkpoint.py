@@ -224,7 +224,7 @@ def _file(path: Path, shapes: dict[str, tuple[int, ...]], *, state: object, dump
     for name, shape in shapes.items():
         data = np.arange(1, 1 + np.prod(shape), dtype="f4").tobytes()
         tensor = Tensor.inline(DTYPES["float32"], shape, data)
-        slot = storages.computed_slot(tensor, TYPES["float32"], name, stays=False)
+        slot = storages.add_computed_slot(tensor, TYPES["float32"], name, stays=False)
         view = View(hooks(), slot, TYPES["float32"], 0, shape, (1,), requires_grad=False)
         pairs[name] = storages.tensor(view)
     storages.settle()

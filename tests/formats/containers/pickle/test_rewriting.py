@@ -6,7 +6,7 @@ import random
 import pytest
 
 from formats.containers.pickle.decoder import Budget
-from formats.containers.pickle.rewriting import Made, Number, Text, Tracer, numbered, spelled
+from formats.containers.pickle.rewriting import Made, Number, Text, Tracer, encode_number, spell
 from formats.errors import ConvertError, CorruptError, UnsupportedError
 from formats.limits import DEFAULT
 
@@ -36,7 +36,7 @@ def test_a_text_becomes_another(protocol):
     for text in texts(run.load()):
         if text == "cuda:0":
             run.say(text, "a-much-longer-name")
-    made = run.rewritten()
+    made = run.rewrite()
     assert pickle.loads(made) == value | {"place": "a-much-longer-name"}
     if protocol >= 4:  # the frame's length is right: a reader that trusts it finds the end
         assert int.from_bytes(made[3:11], "little") == len(made) - 11
@@ -48,7 +48,7 @@ def test_what_is_not_asked_for_stays_byte_for_byte(protocol):
     run = tracer(data)
     for text in texts(run.load()):
         run.say(text, str(text))
-    assert run.rewritten() == data
+    assert run.rewrite() == data
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -62,7 +62,7 @@ def test_a_text_of_the_memo_changes_only_where_it_was_meant(protocol, chosen):
     for i in chosen:
         run.say(found[i], "cpu")
     expected = ["cpu" if i in chosen else text for i, text in enumerate(value)]
-    assert pickle.loads(run.rewritten()) == expected
+    assert pickle.loads(run.rewrite()) == expected
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -75,7 +75,7 @@ def test_two_frames(protocol):
         run.say(found[i], "x")
     expected = [*value]
     expected[0] = expected[4000] = expected[8999] = "x"
-    assert pickle.loads(run.rewritten()) == expected
+    assert pickle.loads(run.rewrite()) == expected
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -87,8 +87,8 @@ def test_numbers_and_tuples_know_their_bytes(protocol):
         number = pair[1]
         assert isinstance(number, Number)
         assert number == n
-        run.put(number.start, number.end, numbered(n + 1, data[number.start]))
-    assert pickle.loads(run.rewritten()) == [("cuda", 8), ("cuda", 301), ("cuda", 70_001)]
+        run.put(number.start, number.end, encode_number(n + 1, data[number.start]))
+    assert pickle.loads(run.rewrite()) == [("cuda", 8), ("cuda", 301), ("cuda", 70_001)]
 
 
 def test_two_wishes_for_one_place_are_refused():
@@ -97,17 +97,17 @@ def test_two_wishes_for_one_place_are_refused():
     run.say(text, "cpu")
     run.put(text.start, text.end, b"N")
     with pytest.raises(UnsupportedError, match="one value twice"):
-        run.rewritten()
+        run.rewrite()
 
 
 def test_python_2_spelled_texts_otherwise():
     for opcode, data in ((b"U", b"U\x03cpu."), (b"S", b"S'cpu'\n."), (b"T", b"T\x03\0\0\0cpu.")):
         run = tracer(data)
         run.say(run.load(), "cuda:1")
-        made = run.rewritten()
+        made = run.rewrite()
         assert made[:1] == opcode
         assert pickle.loads(made) == "cuda:1"
-    assert spelled("cpu", ord("V")) == b"Vcpu\n"
+    assert spell("cpu", ord("V")) == b"Vcpu\n"
 
 
 def test_damage_is_an_error():
@@ -121,7 +121,7 @@ def test_damage_is_an_error():
         try:
             for text in texts(run.load()):
                 run.say(text, "cpu")
-            run.rewritten()
+            run.rewrite()
         except ConvertError:
             continue
     with pytest.raises(CorruptError):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from formats.containers.protobuf import rewriting
-from formats.containers.protobuf.rewriting import DROP, field, parts, rewritten
+from formats.containers.protobuf.rewriting import DROP, field, parts, rewrite_message
 from formats.core.storage import Buffer, File, Span
 from formats.errors import CorruptError
 
@@ -20,17 +20,17 @@ def joined(pieces):
 
 def test_nothing_changed_is_none():
     body = message((1, b"a"), (2, b"b")) + b"\x18\x05"
-    assert rewritten(body, {}) is None
-    assert rewritten(body, {1: lambda _: None, 3: lambda _: DROP}) is None  # 3 is a number
-    assert rewritten(b"", {1: lambda _: DROP}) is None
+    assert rewrite_message(body, {}) is None
+    assert rewrite_message(body, {1: lambda _: None, 3: lambda _: DROP}) is None  # 3 is a number
+    assert rewrite_message(b"", {1: lambda _: DROP}) is None
 
 
 def test_fields_are_changed_dropped_and_added():
     body = message((1, b"a"), (2, b"b"), (9, b"unknown"), (2, b"c")) + b"\x18\x05"
-    found = rewritten(body, {1: lambda _: DROP, 2: lambda v: [v + b"!"]}, [(4, [b"new"])])
+    found = rewrite_message(body, {1: lambda _: DROP, 2: lambda v: [v + b"!"]}, [(4, [b"new"])])
     expected = message((2, b"b!"), (9, b"unknown"), (2, b"c!")) + b"\x18\x05" + message((4, b"new"))
     assert joined(found) == expected
-    assert rewritten(b"", {}, [(4, [b"new"])]) == [message((4, b"new"))]
+    assert rewrite_message(b"", {}, [(4, [b"new"])]) == [message((4, b"new"))]
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_large_file_gives_the_same_as_memory(tmp_path, monkeypatch):
 
     def edited(body):
         place = {4: lambda _: DROP}
-        graph = {1: lambda n: rewritten(n, place, [(4, [b"/device:CPU:0"])])}
-        return rewritten(body, {2: lambda g: rewritten(g, graph)})
+        graph = {1: lambda n: rewrite_message(n, place, [(4, [b"/device:CPU:0"])])}
+        return rewrite_message(body, {2: lambda g: rewrite_message(g, graph)})
 
     whole = joined(edited(data))
     assert whole != data
