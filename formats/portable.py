@@ -33,7 +33,7 @@ from formats.core.output import Output
 from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError
-from formats.safetensors import Plan
+from formats.safetensors import ShardLayout
 
 MANIFEST = "manifest.json"
 ASSETS = "assets"
@@ -171,7 +171,7 @@ class Resource(NamedTuple):
 
 def manifest(
     bundle: Bundle,
-    layout: Plan,
+    layout: ShardLayout,
     *,
     source_name: str,
     source_files: Sequence[Resource],
@@ -282,7 +282,7 @@ def _digest(algorithm: str, value: str) -> dict[str, str]:
 def _tensor_entry(
     name: str,
     tensor: Tensor,
-    layout: Plan,
+    layout: ShardLayout,
     digest: str,
     notes: Mapping[str, JSON] | None,
 ) -> dict[str, Any]:

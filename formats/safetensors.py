@@ -314,7 +314,7 @@ class Shard(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ShardLayout:
     """What will be written, decided before the first byte is.
 
     Attributes:
@@ -335,13 +335,13 @@ class Plan:
         return sum(s.nbytes for s in self.shards) + (len(self.index[1]) if self.index else 0)
 
 
-def plan(
+def plan_shards(
     weights: Mapping[str, Tensor],
     encodings: Mapping[str, Encoding],
     *,
     stem: str = "model",
     max_shard_bytes: int = DEFAULT_SHARD_BYTES,
-) -> Plan:
+) -> ShardLayout:
     """Lay the weights out in files.
 
     Args:
@@ -385,10 +385,10 @@ def plan(
         text = json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
         index = (f"{stem}{INDEX_SUFFIX}", text)
     files.update((name, files[twin]) for name, twin in tied.items())
-    return Plan(tuple(shards), index, files, tied)
+    return ShardLayout(tuple(shards), index, files, tied)
 
 
-def create(layout: Plan, folder: Path, *, sync: bool = False) -> None:
+def create(layout: ShardLayout, folder: Path, *, sync: bool = False) -> None:
     """Create the planned files with their headers and final sizes, and the index.
 
     `read_files` can read them at once; the tensors are zeros until `fill` gets there.
@@ -414,7 +414,7 @@ def create(layout: Plan, folder: Path, *, sync: bool = False) -> None:
 
 
 def fill(
-    layout: Plan,
+    layout: ShardLayout,
     folder: Path,
     *,
     blocks: Blocks | None = None,

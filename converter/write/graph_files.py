@@ -12,7 +12,7 @@ from converter.lower import emit
 from converter.lower.graph import Folded, Graph, Spec, Weight
 from formats.core.bundle import JSON, Bundle
 from formats.core.output import Output
-from formats.safetensors import Plan
+from formats.safetensors import ShardLayout
 
 GRAPH = "model.onnx"
 LONGEST = 60  # letters of a signature in the name of its file
@@ -33,7 +33,7 @@ def file_names(graphs: Sequence[Graph]) -> list[str]:
 
 
 def write_beside_weights(
-    graph: Graph, bundle: Bundle, layout: Plan, payload: Path, file: str, *, sync: bool
+    graph: Graph, bundle: Bundle, layout: ShardLayout, payload: Path, file: str, *, sync: bool
 ) -> int:
     """Write an ONNX file beside the weights, which it points into; return its bytes."""
     places: dict[str, emit.External] = {}

@@ -15,8 +15,7 @@ from formats.core.bundle import JSON, Bundle
 from formats.core.output import Output
 from formats.core.storage import Blocks, File, Span
 from formats.errors import SafetyError, StorageError
-from formats.safetensors import Plan as Layout
-from formats.safetensors import plan as plan_layout
+from formats.safetensors import ShardLayout, plan_shards
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -30,7 +29,7 @@ class PortableBundle(Plan):
     """
 
     def __init__(
-        self, bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, layout: Layout
+        self, bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, layout: ShardLayout
     ) -> None:
         self.bundle, self.warnings = bundle, ()
         self._graphs, self._artifact, self._layout = graphs, artifact, layout
@@ -99,7 +98,7 @@ def plan(
     bundle: Bundle, graphs: "Sequence[Graph]", artifact: Artifact, options: Options
 ) -> PortableBundle:
     """Decide in which files the weights go."""
-    layout = plan_layout(bundle.weights, bundle.encodings, max_shard_bytes=options.shard_bytes)
+    layout = plan_shards(bundle.weights, bundle.encodings, max_shard_bytes=options.shard_bytes)
     return PortableBundle(bundle, graphs, artifact, layout)
 
 

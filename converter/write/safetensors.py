@@ -12,8 +12,7 @@ from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.storage import Blocks
 from formats.errors import UnsupportedError
-from formats.safetensors import Plan as Layout
-from formats.safetensors import plan as plan_layout
+from formats.safetensors import ShardLayout, plan_shards
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph
@@ -28,7 +27,7 @@ class SafetensorsFiles(Plan):
         folder_reason: That the weights are cut into shards, where they are.
     """
 
-    def __init__(self, bundle: Bundle, layout: Layout) -> None:
+    def __init__(self, bundle: Bundle, layout: ShardLayout) -> None:
         self.bundle, self.warnings, self.layout = bundle, (), layout
         if layout.index is not None:
             count = len(layout.shards)
@@ -60,5 +59,5 @@ def plan(
         raise UnsupportedError("holds no tensors", where=artifact.path)
     if bundle.topology is not None:
         bundle = leave_out_graph(bundle, "a safetensors file holds weights only")
-    layout = plan_layout(bundle.weights, bundle.encodings, max_shard_bytes=options.shard_bytes)
+    layout = plan_shards(bundle.weights, bundle.encodings, max_shard_bytes=options.shard_bytes)
     return SafetensorsFiles(bundle, layout)

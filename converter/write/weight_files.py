@@ -14,12 +14,12 @@ from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.digests import FileDigests
 from formats.core.storage import Blocks
-from formats.safetensors import Plan, create, fill
+from formats.safetensors import ShardLayout, create, fill
 
 
 def write(
     bundle: Bundle,
-    layout: Plan,
+    layout: ShardLayout,
     payload: Path,
     blocks: Blocks,
     sources: FileDigests | None,
@@ -82,7 +82,7 @@ def write(
     return report
 
 
-def summary(layout: Plan) -> str:
+def summary(layout: ShardLayout) -> str:
     """Return how many files a layout has, and how large they are."""
     count = len(layout.shards)
     return f"{count} file{'s' if count > 1 else ''}, {readable_size(layout.nbytes)}"

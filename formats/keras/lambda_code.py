@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from formats.errors import CorruptError, UnsupportedError
-from formats.python_bytecode.steps import Code
+from formats.python_bytecode import Code, read_code
 
 JSON: TypeAlias = Any  # as `json.loads` gives it
 
@@ -63,20 +63,18 @@ def function_of(config: JSON) -> Function:
 
     Raises:
         CorruptError: It is no function, or its code is damaged.
-        UnsupportedError: Its code cannot be said in `python_steps`.
+        UnsupportedError: Its code cannot be said in steps.
         LimitError: It is larger than any function.
     """
     return _function(config, 0)
 
 
 def _function(config: JSON, depth: int) -> Function:
-    from formats.python_bytecode import decoder as python_code
-
     parts = _parts(config)
     if parts is None:
         raise CorruptError("a Lambda layer's function is not recorded as code")
     text, defaults, closure = parts
-    code = python_code.read(_bytes(text))
+    code = read_code(_bytes(text))
     function = Function(
         code, _values(defaults, "defaults", depth), _values(closure, "closure", depth)
     )

@@ -14,9 +14,7 @@ from formats.python_bytecode.instructions import MisfitError, disassemble
 from formats.python_bytecode.marshal import CodeRecord
 from formats.python_bytecode.opcodes import VERSIONS, Version
 from formats.python_bytecode.stack import EMPTY, Stack, Work
-from formats.python_bytecode.steps import Code, Step
-
-__all__ = ["Code", "Step", "read"]
+from formats.python_bytecode.steps import Code
 
 # Imported for what they say that instructions mean.
 _MEANINGS = (calls, flow, values, python_variables)
@@ -32,14 +30,7 @@ _REST, _KEYWORDS, _GENERATOR, _COROUTINE, _ASYNC_GENERATOR = 0x4, 0x8, 0x20, 0x8
 
 
 def read(data: bytes) -> Code:
-    """Return the code that marshalled bytes hold.
-
-    Raises:
-        CorruptError: They are damaged.
-        UnsupportedError: The code does what these steps cannot say (it awaits, catches),
-            or is of a version that is not known, or of two that differ in what it does.
-        LimitError: It is larger than any function.
-    """
+    """Return the code that marshalled bytes hold, as `formats.python_bytecode.read_code` says."""
     records = _records(data)
     work = Work()
     same: dict[int, list[Code]] = {}

@@ -17,7 +17,7 @@ from formats.core.bundle import Encoding
 from formats.core.storage import Buffer, File, Span
 from formats.core.weights import DTYPES, Tensor, numpy_dtype
 from formats.errors import ConvertError, CorruptError, LimitError, SafetyError, SourceError
-from formats.safetensors import create, fill, plan, read_header
+from formats.safetensors import create, fill, plan_shards, read_header
 
 RNG = np.random.default_rng(5)
 
@@ -42,7 +42,7 @@ def tensor(array, origin=""):
 
 
 def written(tmp_path, weights, encodings=None, **options):
-    layout = plan(weights, encodings or {}, **options)
+    layout = plan_shards(weights, encodings or {}, **options)
     create(layout, tmp_path)
     index = len(layout.index[1]) if layout.index else 0
     headers = sum(len(s.header) for s in layout.shards)

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Generator
 from typing import Any
 
-from formats.python_bytecode.steps import Code
+from formats.python_bytecode import Code
 
 
 def _div(a: Any, b: Any) -> Any:

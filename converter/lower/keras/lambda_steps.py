@@ -12,7 +12,7 @@ from converter.lower.gap import Gap
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.lambda_values import Cell, Closure, Named
 from converter.lower.values import Value
-from formats.python_bytecode.steps import Code, Step
+from formats.python_bytecode import Code, Step
 
 CONVERSIONS: dict[str, Callable[[Any], Any]] = {"r": repr, "a": ascii, "s": str, "": lambda x: x}
 KEPT_ON_TENSORS = ("_keras_shape", "_uses_learning_phase", "_keras_history")

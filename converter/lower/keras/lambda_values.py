@@ -15,7 +15,7 @@ import numpy as np
 
 from converter.lower.gap import Gap
 from converter.lower.values import Value
-from formats.python_bytecode.steps import Code
+from formats.python_bytecode import Code
 
 MOST_BITS = 4096  # of an integer
 MOST_ELEMENTS = 50_000  # of a list or text, and of what nested lists hold together

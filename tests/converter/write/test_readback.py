@@ -14,7 +14,7 @@ from formats.artifact import Artifact
 from formats.core.storage import Blocks, File, Span
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import InternalError, VerificationError
-from formats.safetensors import create, fill, plan
+from formats.safetensors import create, fill, plan_shards
 
 RNG = np.random.default_rng(77)
 U8 = DTYPES["uint8"]
@@ -45,7 +45,7 @@ def source(tmp_path):
 
 def stored(folder, weights, **options):
     folder.mkdir()
-    layout = plan(weights, {}, **options)
+    layout = plan_shards(weights, {}, **options)
     create(layout, folder)
     return layout, catalog.read(Artifact(folder), "safetensors").weights
 
