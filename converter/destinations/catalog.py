@@ -5,13 +5,29 @@ A module has ``open_destination(reference) -> Destination``.
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import cast
+from typing import NamedTuple, cast
 
 from converter.destinations.protocol import Destination
 from converter.registries.catalog import scheme_of
 
-# Scheme of a reference to the module in `converter.destinations`; "*" stands for all others.
-MODULES = {"": "folder", "models": "mlflow", "*": "url"}
+
+class Kind(NamedTuple):
+    """One row.
+
+    Attributes:
+        schemes: What its references begin with, before ``:``; "" for a path, "*" for all others.
+        module: Name of the module in `converter.destinations`, imported when first needed.
+    """
+
+    schemes: tuple[str, ...]
+    module: str
+
+
+KINDS = (
+    Kind(("",), "folder"),
+    Kind(("models",), "mlflow"),  # models:/{name}_portable
+    Kind(("*",), "url"),  # s3://, gs:// and whatever else fsspec knows
+)
 
 
 def open_destination(reference: str) -> Destination:
@@ -21,11 +37,11 @@ def open_destination(reference: str) -> Destination:
         UsageError: The reference is malformed.
         DependencyError: It takes an extra that is not installed.
     """
-    module = import_module(f"converter.destinations.{module_of(reference)}")
-    opener = getattr(module, "open_destination")  # noqa: B009
-    return cast(Callable[[str], Destination], opener)(reference)
+    module = import_module(f"converter.destinations.{find_kind(reference).module}")
+    return cast(Callable[[str], Destination], module.open_destination)(reference)
 
 
-def module_of(reference: str) -> str:
-    """Return the name of the module that writes to a destination."""
-    return MODULES.get(scheme_of(reference), MODULES["*"])
+def find_kind(reference: str) -> Kind:
+    """Return the row of a destination."""
+    scheme = scheme_of(reference)
+    return next((kind for kind in KINDS if scheme in kind.schemes), KINDS[-1])

@@ -1,18 +1,33 @@
-"""THE table of executors: a module of this package with ``open_executor(settings)``."""
+"""THE table of executors: where jobs run.
+
+A module has ``open_executor(settings) -> Executor``.
+"""
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import cast
+from typing import NamedTuple, cast
 
 from converter.executors.engine import Executor, Settings
 from converter.options import check_choice
 
-# Engines by name.
-ENGINES = {
-    "processes": "crash-isolated children on this machine",
-    "inline": "this process, one job after another, nothing isolated",
-    "ray": "a Ray cluster that is there already",
-}
+
+class Engine(NamedTuple):
+    """One row.
+
+    Attributes:
+        id: The value of ``engine``.
+        module: Name of the module in `converter.executors`, imported when first needed.
+    """
+
+    id: str
+    module: str
+
+
+ENGINES = (
+    Engine("processes", "processes"),  # crash-isolated children on this machine
+    Engine("inline", "inline"),  # this process, one job after another, nothing isolated
+    Engine("ray", "ray"),  # a Ray cluster that is there already
+)
 
 
 def check(engine: str) -> None:
@@ -21,7 +36,7 @@ def check(engine: str) -> None:
     Raises:
         UsageError: There is no engine of that name.
     """
-    check_choice("engine", engine, ENGINES)
+    check_choice("engine", engine, [row.id for row in ENGINES])
 
 
 def open_executor(engine: str, settings: Settings) -> Executor:
@@ -32,5 +47,6 @@ def open_executor(engine: str, settings: Settings) -> Executor:
         DependencyError: The engine needs an extra that is not installed, or cannot be reached.
     """
     check(engine)
-    module = import_module(f"converter.executors.{engine}")
+    (row,) = (row for row in ENGINES if row.id == engine)
+    module = import_module(f"converter.executors.{row.module}")
     return cast(Callable[[Settings], Executor], module.open_executor)(settings)

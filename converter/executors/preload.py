@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 
-from converter.destinations.catalog import module_of
+from converter.destinations.catalog import find_kind
 from converter.jobs.job import Job
 from converter.registries.catalog import KINDS, scheme_of
 from converter.stores import s3
@@ -55,7 +55,7 @@ def names(job: Job) -> Iterator[str]:
         if scheme_of(job.source) in kind.schemes or kind.schemes == ("*",):
             yield f"converter.registries.{kind.module}"
             break
-    yield f"converter.destinations.{module_of(job.destination)}"
+    yield f"converter.destinations.{find_kind(job.destination).module}"
     for url in (job.source, job.destination):
         if "://" in url and (package := package_of(url)) is not None:
             yield package  # for s3:// the import takes a second

@@ -20,19 +20,17 @@ class Kind(NamedTuple):
     Attributes:
         schemes: What its references begin with, before ``:``; "" for a path.
         module: Name of the module in `converter.registries`, imported when first needed.
-        reads: What it is, as help texts say it.
     """
 
     schemes: tuple[str, ...]
     module: str
-    reads: str
 
 
 KINDS = (
-    Kind(("",), "folders", "a folder, a file, a glob"),
-    Kind(("list",), "lists", "list:FILE: a reference a line"),
-    Kind(("models", "runs"), "mlflow", "MLflow: models:/, models:/name@alias, runs:/id/path"),
-    Kind(("*",), "urls", "s3://, gs:// and whatever else fsspec knows"),
+    Kind(("",), "folders"),  # a folder, a file, a glob
+    Kind(("list",), "lists"),  # list:FILE: a reference a line
+    Kind(("models", "runs"), "mlflow"),  # models:/, models:/name@alias, runs:/id/path
+    Kind(("*",), "urls"),  # s3://, gs:// and whatever else fsspec knows
 )
 
 

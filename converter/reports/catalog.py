@@ -7,13 +7,30 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from converter.jobs.record import Record
 from converter.reports import file
 from formats.errors import UsageError
 
-MODULES = {".jsonl": "json_lines", ".html": "html_page", ".xml": "junit_xml"}
+
+class Kind(NamedTuple):
+    """One row.
+
+    Attributes:
+        suffix: Of the file.
+        module: Name of the module in `converter.reports`, imported when first needed.
+    """
+
+    suffix: str
+    module: str
+
+
+KINDS = (
+    Kind(".jsonl", "json_lines"),  # one record a line
+    Kind(".html", "html_page"),  # for people, in one file
+    Kind(".xml", "junit_xml"),  # for CI
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +59,10 @@ def check(path: Path) -> None:
         UsageError: Its suffix is not supported, or it is a folder.
         StorageError: Its folder is missing or cannot be written.
     """
-    if path.suffix.lower() not in MODULES:
-        raise UsageError(f"report={str(path)!r}", expected=f"a file ending in {', '.join(MODULES)}")
+    suffixes = [kind.suffix for kind in KINDS]
+    if path.suffix.lower() not in suffixes:
+        expected = f"a file ending in {', '.join(suffixes)}"
+        raise UsageError(f"report={str(path)!r}", expected=expected)
     file.check(path)
 
 
@@ -53,5 +72,6 @@ def write(report: Report, path: Path) -> None:
     Raises:
         StorageError: It cannot be written.
     """
-    module = import_module(f"converter.reports.{MODULES[path.suffix.lower()]}")
+    (kind,) = (kind for kind in KINDS if kind.suffix == path.suffix.lower())
+    module = import_module(f"converter.reports.{kind.module}")
     cast(Callable[[Report, Path], None], module.write)(report, path)

@@ -15,7 +15,6 @@ from converter.jobs.record import Record
 from converter.reports.json_lines import strict
 from converter.reports.outcomes import (
     failure,
-    has_equal_weights,
     made_by,
     outcome,
     worst_difference,
@@ -31,7 +30,7 @@ MOST = 100  # entries of a list in the details; reports as JSON lines have all o
 # Columns of a row, in order; `page/data.js` maps them back to these names.
 COLUMNS = (
     "name", "outcome", "failure", "format", "made", "devices", "verified", "bytes", "seconds",
-    "error", "gaps", "message", "weights", "equal",
+    "error", "gaps", "message", "weights",
 )  # fmt: skip
 INTERNED = ("outcome", "failure", "format", "made", "verified", "devices", "gaps")
 # Steps that the details show elsewhere.
@@ -66,7 +65,6 @@ def row(record: Record, words: Words) -> list[Any]:
         [words.of(one.what) for one in record.unsupported],
         _short(message.removeprefix(f"{record.source}: "), SHOWN_ERROR),
         (record.weights_digest or "")[:16],
-        int(has_equal_weights(record)),
     ]
 
 

@@ -21,7 +21,7 @@ from converter.reports.catalog import Report
 from converter.reports.file import replacing
 from converter.reports.html_data import BLOCK, COLUMNS, INTERNED, Words, details, pack_details, row
 from converter.reports.json_lines import strict
-from converter.reports.outcomes import is_converted
+from converter.reports.totals import Totals
 from converter.reports.unsupported import Gaps
 from converter.version import VERSION
 
@@ -56,10 +56,7 @@ def write(report: Report, path: Path) -> None:
 
 def _data(report: Report, file: IO[str]) -> None:
     """Write the records block by block, rows and details; then the data that they share."""
-    words, gaps = Words(), Gaps()
-    total = converted = 0
-    copies: dict[str, list[int]] = {}
-    weighs: dict[str, int] = {}
+    words, gaps, totals = Words(), Gaps(), Totals()
     for block in _blocks(report):
         rows = [row(record, words) for record in block]
         file.write(_json_script("rows", rows))
@@ -69,11 +66,7 @@ def _data(report: Report, file: IO[str]) -> None:
         file.write("</script>\n")
         for record in block:
             gaps.add(record.unsupported)
-            if record.weights_digest:
-                copies.setdefault(record.weights_digest, []).append(total)
-                weighs[record.weights_digest] = record.weight_bytes
-            total += 1
-            converted += is_converted(record)
+            totals.add(record)
     shared = {
         "title": report.title,
         "written": round(time()),
@@ -83,20 +76,22 @@ def _data(report: Report, file: IO[str]) -> None:
         "columns": COLUMNS,
         "interned": INTERNED,
         "block": BLOCK,
-        "total": total,
-        "converted": converted,
+        "total": totals.artifacts,
+        "converted": totals.converted,
+        "equal": totals.equal,
+        "compared": totals.compared,
+        "bytes": totals.bytes,
+        "seconds": totals.seconds,
         "words": [*words.numbers],
         "blocked": gaps.blocked,
         "gaps": [
             [words.of(gap.what), gap.models, gap.count, gap.unblocked]
             for gap in gaps.rank_features()
         ],
-        "copies": [
-            [weighs[digest], places] for digest, places in copies.items() if len(places) > 1
-        ],
+        "copies": totals.copies(),
     }
     file.write(_json_script("shared", shared))
-    file.write(f"<noscript><p>{converted} of {total} artifacts are converted. ")
+    file.write(f"<noscript><p>{totals.converted} of {totals.artifacts} artifacts are converted. ")
     file.write("The rest of this page needs JavaScript.</p></noscript>\n")
 
 

@@ -3,7 +3,7 @@
 function buildVerdict() {
   const { summary } = shared;
   const options = summary.options ?? {};
-  const total = artifacts.length;
+  const { total } = shared;
   const outcomes = new Map();
   for (const { outcome } of artifacts) outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
   const order = ["converted", "with gaps", "pending"];
@@ -16,13 +16,9 @@ function buildVerdict() {
   }));
   const legend = el("ul", { class: "legend" }, parts.map(([outcome, n]) => el("li", {},
     button({ onclick: () => toggle("outcome", outcome) }, el("span", { class: `mark-${kindOf(outcome)}` }, MARKS[kindOf(outcome)]), el("b", {}, count(n)), ` ${outcome}`))));
-  const compared = artifacts.filter((a) => a.verified === "cpu" || a.verified === "device").length;
-  const equal = artifacts.filter((a) => a.equal).length;
-  const size = artifacts.reduce((sum, a) => sum + (a.bytes ?? 0), 0);
-  const work = artifacts.reduce((sum, a) => sum + a.seconds, 0);
   const tiles = [
-    [bytes(size), "of artifacts"], [count(equal), "with weights equal, bit for bit"],
-    [count(compared), "run beside the original"], [seconds(work), "of work"],
+    [bytes(shared.bytes), "of artifacts"], [count(shared.equal), "with weights equal, bit for bit"],
+    [count(shared.compared), "run beside the original"], [seconds(shared.seconds), "of work"],
   ];
   const told = [
     options.to && `to ${options.to}`, options.device && `for ${options.device}`, options.verify && `verify ${options.verify}`,
