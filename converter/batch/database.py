@@ -168,7 +168,11 @@ def _connect(path: Path | None, *, read_only: bool) -> sqlite3.Connection:
         name, timeout=1, isolation_level=None, uri=read_only, check_same_thread=False
     )
     if not read_only:
-        connection.execute("PRAGMA synchronous=NORMAL")
+        try:
+            connection.execute("PRAGMA synchronous=NORMAL")
+        except sqlite3.Error:
+            connection.close()
+            raise
     return connection
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+from contextlib import closing
 
 import pytest
 from repository import ROOT
@@ -72,7 +73,7 @@ def test_a_dry_run_remembers_nothing(sniffed, tmp_path):
 
 def test_a_ledger_of_an_earlier_convert_gets_the_table(sniffed, tmp_path):
     assert batch() == 0
-    with sqlite3.connect(tmp_path / "out.ledger.sqlite") as connection:
+    with closing(sqlite3.connect(tmp_path / "out.ledger.sqlite")) as connection:
         connection.execute("DROP TABLE no_artifacts")
     assert opened_again(sniffed, "--dry-run") == {"notes.txt", "more.txt"}
     assert opened_again(sniffed) == {"notes.txt", "more.txt"}
