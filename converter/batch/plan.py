@@ -2,7 +2,9 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from converter.batch.leases import Row
 from converter.batch.ledger import Ledger
@@ -79,44 +81,81 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
         {row.source: row.name for row in recalled.values()},
         lambda given, others: names(entries, request.options, given, others, heirs),
     )
+
+    def find_harm(row: Row) -> str:
+        is_told = recalled.get(row.source) is row  # by the destination, just now
+        return "" if is_told else _harm(row, ledger, destination)
+
     part, parts = request.shard
     for entry in entries:
         if parts > 1 and _part(entry.source, parts) != part - 1:
             continue
-        name = called[entry.source]
         plan.formats[entry.format or "unknown"] += 1
-        row = rows.get(entry.source)
-        known_digest = harm = ""
+        name, row = called[entry.source], rows.get(entry.source)
         kept = None if row is not None else vanished.kept(entry, name)
-        if kept is not None:
-            harm = _harm(kept, ledger, destination)
-            known_digest = "" if harm else kept.digest
-        if row is not None and row.plan == plan.digest:
-            is_same = bool(entry.token) and row.token == entry.token
-            if row.status in GOOD:
-                if entry.source not in recalled:
-                    harm = _harm(row, ledger, destination)
-                if is_same and not harm:
-                    plan.done.append(row)
-                    continue
-                known_digest = "" if harm else row.digest
-            elif is_same and not _is_tried_again(row, request):
-                plan.failed.append(row)
-                continue
-        if request.limit is not None and len(plan.todo) >= request.limit:
+        former = _compare(entry, row, kept, request, plan.digest, find_harm)
+        if row is not None and former.is_settled:
+            (plan.done if row.status in GOOD else plan.failed).append(row)
+        elif request.limit is not None and len(plan.todo) >= request.limit:
             plan.later += 1
-            continue
-        if harm:
-            plan.harmed[name] = harm
-        heirlooms = vanished.like(entry) if row is None and kept is None else ()
-        plan.nbytes += entry.nbytes or 0
-        plan.todo.append(
-            Job(
-                entry.source, name, request.destination, request.options, entry.token,
-                known_digest, request.needs, heirlooms, entry.checkpoint, entry.note,
-            )
-        )  # fmt: skip
+        else:
+            if former.harm:
+                plan.harmed[name] = former.harm
+            heirlooms = vanished.like(entry) if row is None and kept is None else ()
+            plan.nbytes += entry.nbytes or 0
+            plan.todo.append(
+                Job(
+                    entry.source, name, request.destination, request.options, entry.token,
+                    former.digest, request.needs, heirlooms, entry.checkpoint, entry.note,
+                )
+            )  # fmt: skip
     return plan
+
+
+class Former(NamedTuple):
+    """What is there of an artifact from an earlier run.
+
+    Attributes:
+        digest: Of the source of an output that is good as long as this digest is that of the
+            artifact; "" for none.
+        harm: Why an output that was good is not any more; "" if it is, or if there is none.
+        is_settled: Whether nothing is to be done: it is converted, or failed and is not tried
+            again.
+    """
+
+    digest: str = ""
+    harm: str = ""
+    is_settled: bool = False
+
+
+def _compare(
+    entry: Entry,
+    row: Row | None,
+    kept: Row | None,
+    request: Request,
+    plan: str,
+    find_harm: Callable[[Row], str],
+) -> Former:
+    """Compare an artifact with what the ledger has of it.
+
+    Args:
+        entry: The artifact.
+        row: Its row; None if it is new.
+        kept: Row of a source that is gone, whose output a new artifact takes over, or None.
+        request: The request.
+        plan: Digest of the options and the tool's version.
+        find_harm: Returns why the output of a row is no longer valid, or "".
+    """
+    if row is None:
+        harm = find_harm(kept) if kept is not None else ""
+        return Former(kept.digest if kept is not None and not harm else "", harm)
+    if row.plan != plan:
+        return Former()
+    is_same = bool(entry.token) and row.token == entry.token
+    if row.status not in GOOD:
+        return Former(is_settled=is_same and not _is_tried_again(row, request))
+    harm = find_harm(row)
+    return Former("" if harm else row.digest, harm, is_settled=is_same and not harm)
 
 
 def _entries(request: Request, plan: BatchPlan, outputs: Outputs, ledger: Ledger) -> list[Entry]:
