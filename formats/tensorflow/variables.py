@@ -16,7 +16,7 @@ two are equal follows from the checksums in the index, without reading them.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -103,41 +103,59 @@ def gather(
             continue
         entry = source.entries[key]
         kind = tensor_proto.base_type(entry.number)
-        owner = graph.owner(key) if graph else None
-        attribute = key.split(ATTRIBUTES, 1)[1] if ATTRIBUTES in key else VALUE
-        is_text = kind == tensor_proto.STRING
-        if not is_text and not tensor_proto.is_numeric(kind):
+        if kind != tensor_proto.STRING and not tensor_proto.is_numeric(kind):
             what = tensor_proto.type_name(kind)
             collector.leave_out(key, f"a {what} has no value outside of TensorFlow")
             continue
         tensor = source.tensor(key)
-        if attribute != VALUE and isinstance(tensor, Strings) and not entry.shape:
-            (text,) = tensor.values() if tensor.data.size <= _LONGEST_STATE else (b"",)
-            if text:
-                result.user[key] = text.decode("utf-8", "backslashreplace")
-                continue
+        if text := _read_state(key, tensor, entry):
+            result.user[key] = text.decode("utf-8", "backslashreplace")
+            continue
         partitioned += len(entry.slices) > 1
+        owner = graph.owner(key) if graph else None
+        variable = saved.get(id(owner.node)) if owner else None
         note: dict[str, JSON] = {}
         if tensor_proto.is_quantised(kind):
             note["dtype"] = tensor_proto.type_name(kind)
         if key in same:
             note["also_stored_as"] = [*same[key]]
-        variable = saved.get(id(owner.node)) if owner else None
         if variable is not None:
             note.update(_notes(variable))
-        if ATTRIBUTES in key or owner is not None:
-            full = variable.name if variable is not None else ""
-            if is_savedmodel and owner is not None:
-                full = full or owner.node.names.get(owner.attribute, "")
-            candidates = _object_names(key, owner, full)
-            group = _object_group(key, owner, entry)
-        else:
-            candidates = [key]
-            group = _name_group(key, source.entries)
+        full = variable.name if variable is not None else ""
+        if is_savedmodel and owner is not None:
+            full = full or owner.node.names.get(owner.attribute, "")
+        candidates, group = _name_and_group(key, owner, full, source)
         collector.add(candidates, tensor, group, note)
+    _record_merges(result, len(copies), replicas, partitioned)
+    return result
+
+
+def _read_state(key: str, tensor: Tensor | Strings, entry: BundleEntry) -> bytes:
+    """Return the text of a Python object's state, which is no variable; b"" for anything else."""
+    attribute = key.split(ATTRIBUTES, 1)[1] if ATTRIBUTES in key else VALUE
+    if attribute == VALUE or not isinstance(tensor, Strings) or entry.shape:
+        return b""
+    (text,) = tensor.values() if tensor.data.size <= _LONGEST_STATE else (b"",)
+    return text
+
+
+def _name_and_group(
+    key: str, owner: Owner | None, full_name: str, source: Checkpoint
+) -> tuple[list[str], Group | None]:
+    """Return the names that a tensor may have, the best first, and its group."""
+    if ATTRIBUTES in key or owner is not None:
+        names = _object_names(key, owner, full_name)
+        return names, _object_group(key, owner, source.entries[key])
+    return [key], _name_group(key, source.entries)
+
+
+def _record_merges(
+    result: Gathered, copies: int, replicas: Mapping[str, Sequence[str]], partitioned: int
+) -> None:
+    """Record which variables were stored more than once, or in slices."""
     if copies:
         detail = "stored twice under one name, kept once"
-        result.normalisations.append(Normalisation("duplicate variables", len(copies), detail))
+        result.normalisations.append(Normalisation("duplicate variables", copies, detail))
     if replicas:
         most = max(len(keys) for keys in replicas.values()) + 1
         result.distribution = {"replicas": most, "variables": len(replicas)}
@@ -146,7 +164,6 @@ def gather(
     if partitioned:
         detail = "stored in slices, joined"
         result.normalisations.append(Normalisation("partitioned variables", partitioned, detail))
-    return result
 
 
 def _object_names(key: str, owner: Owner | None, full_name: str) -> list[str]:
