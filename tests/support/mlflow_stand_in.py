@@ -5,6 +5,7 @@ Stands in where MLflow is not installed; the live tests hold the real one to the
 
 import re
 import sys
+import time
 import types
 from types import SimpleNamespace as Record
 
@@ -31,6 +32,7 @@ class Server:
         self.calls = []
         self.has_logged_models = logged_models
         self.failing = set()  # names of methods
+        self.failing_takes = 0.0  # seconds
 
     def install(self, monkeypatch):
         """Be what `import mlflow` finds."""
@@ -104,6 +106,7 @@ class Client:
         if server is not None and not name.startswith("_"):
             server.calls.append((name,))
         if server is not None and name in server.failing:
+            time.sleep(server.failing_takes)
             raise MlflowException(f"{name} failed", "PERMISSION_DENIED")
         return object.__getattribute__(self, name)
 

@@ -287,6 +287,7 @@ def test_a_server_that_goes_away_is_not_asked_for_ever(server):
     for _ in range(100):
         server.add("a", TORCH)
     server.failing.add("get_model_version_download_uri")
+    server.failing_takes = 0.05  # else all have failed before the first failure is looked at
     with pytest.raises(StorageError):
         found("models:/")
     asked = [call for call in server.calls if call[0] == "get_model_version_download_uri"]
