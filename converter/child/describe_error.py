@@ -5,7 +5,7 @@ Children load this file by its path, so it imports nothing of the project.
 
 import re
 
-LONGEST = 300  # characters
+LONGEST = 400  # characters
 ESCAPES = re.compile("\x1b\\[[0-9;]*m")  # colours
 KERAS_3 = "Exception encountered when calling "
 TRACEBACKS = ("Graph execution error:", "most recent call last")

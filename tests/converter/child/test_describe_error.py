@@ -42,7 +42,7 @@ RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x3 and 4x2)
         ("two\n  lines", "two lines"),
         ("\t[[{{node x}}]]", "[[{{node x}}]]"),
         ("a\x07b", "a b"),
-        ("x" * 999, "x" * 300),
+        ("x" * 999, "x" * 400),
     ],
 )
 def test_the_cause_is_named(message, said):

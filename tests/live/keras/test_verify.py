@@ -19,9 +19,9 @@ from converter.cli.app import run
 from converter.lower import lower
 from converter.verification.coverage import MAX_CASES
 from converter.verification.graphs import verify_graph
+from formats.errors import UsageError
 
 onnx = pytest.importorskip("onnx")
-from formats.errors import UsageError
 
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
 
