@@ -84,7 +84,7 @@ def find_first_difference(
     if here.refused or here.errors:
         return LayerComparison()
     numbers = {value: i for i, value in enumerate(values)}
-    noise = _measure_noise(model, file, alone, case, values, allowance)
+    noise = measure_layer_noise(model, file, alone, case, values, allowance)
     last_equal, equal, measured = None, 0, 0
     for trace in traces:
         recorded = there.layers.get(trace.layer, ())
@@ -117,7 +117,7 @@ def find_first_difference(
     return LayerComparison(None, equal, measured)
 
 
-def _measure_noise(
+def measure_layer_noise(
     model: Path,
     file: OnnxInterface,
     prepared: PreparedInputs,

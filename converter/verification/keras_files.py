@@ -4,16 +4,19 @@ The source runs in its own Keras version if that is installed, the file in the c
 are named like those of a graph, after the layers that compute them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from converter.child.process import Allowance
+from converter.lower.graph import Graph
 from converter.lower.keras.lowering import input_spec, model_of
 from converter.lower.keras.model import Model, references
 from converter.lower.keras.owners import layers_of
 from converter.lower.keras.table import compute_dtype
+from converter.lower.values import inverse
 from converter.options import Options
 from converter.verification.compare import Array, Tolerance, coarsest_dtype, compare
 from converter.verification.engine import (
@@ -24,13 +27,14 @@ from converter.verification.engine import (
     plan_inputs,
     tolerance,
 )
-from converter.verification.first_difference import LayerComparison
+from converter.verification.first_difference import LayerComparison, measure_layer_noise
 from converter.verification.inputs import draw as inputs
 from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.placement import CPU, DeviceRequest
 from converter.verification.report import GraphReport, LayerDifference
 from converter.verification.runners import PreparedInputs, RunSkipped, SourceRun, run_keras
 from converter.verification.sources.keras import KerasSource, notes_on_keras, vocabulary
+from converter.verification.verdict import Evidence
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, UnsupportedError
 from formats.keras.variable_names import safe
@@ -66,6 +70,7 @@ def verify_keras(
     names, specs = _output_names(model), _inputs(model)
     dtypes = {compute_dtype(layer.config) or "float32" for _, layer in layers_of(model)}
     bounds = tolerance(options, coarsest_dtype(dtypes), names)
+    graph = lower_quietly(bundle)
     before = KerasSource(source, bundle, allowance(options), options.trust, None)
     after = _WrittenFile(written, options)
     pair = Pair(
@@ -81,11 +86,12 @@ def verify_keras(
         tolerance=bounds,
         allowance=allowance(options),
         notes=lambda there, here: [*notes_on_keras(bundle, there), *here.notes],
-        noise_graph=lambda folder: write_noise_graph(lower_quietly(bundle), bundle, folder),
+        noise_graph=lambda folder: write_noise_graph(graph, bundle, folder),
         locate=lambda theirs, ours, case, _: _first_difference(
-            model, (before, theirs), (after, ours), case, bounds.general()
+            model, (before, theirs), (after, ours), case, bounds.general(),
+            _measure_layers(graph, bundle, theirs, case, allowance(options)),
         ),
-    )
+    )  # fmt: skip
     return compare_models(pair, options)
 
 
@@ -106,12 +112,37 @@ class _WrittenFile:
         )  # fmt: skip
 
 
+def _measure_layers(
+    graph: Graph | None, bundle: Bundle, prepared: PreparedInputs, case: int, allowance: Allowance
+) -> dict[str, list[Evidence]]:
+    """Return what is known of the outputs of each layer, in the order in which they are made."""
+    folder = prepared.folder / "layers"
+    folder.mkdir(exist_ok=True)
+    written = write_noise_graph(graph, bundle, folder)
+    if graph is None or written is None or len(written[1].inputs) != len(prepared.names):
+        return {}
+    model, file = written
+    names = tuple(spec.name for spec in file.inputs)
+    alone = PreparedInputs(prepared.folder, names, prepared.cases, ((case,),))
+    traces = [trace for trace in graph.traces if trace.value in file.values]
+    values = {trace.value: graph.specs[trace.value].dtype for trace in traces}
+    noise = measure_layer_noise(model, file, alone, case, values, allowance)
+    found: dict[str, list[Evidence]] = {}
+    if noise is None:
+        return found
+    for trace in traces:
+        evidence = noise.evidence(case, [*values].index(trace.value))
+        found.setdefault(trace.layer, []).append(evidence.transpose(inverse(trace.stored)))
+    return found
+
+
 def _first_difference(
     model: Model,
     before: tuple[KerasSource, PreparedInputs],
     after: tuple[_WrittenFile, PreparedInputs],
     case: int,
     bounds: Tolerance,
+    known: Mapping[str, Sequence[Evidence]],
 ) -> LayerComparison:
     """Return the first layer, by its name in the source, whose output differs in a case."""
     classes = {"/".join(path): layer.class_name for path, layer in layers_of(model)}
@@ -130,8 +161,10 @@ def _first_difference(
         if len(others) != len(calls):
             continue  # other steps make it today
         measures = [
-            compare(path, Array(np.load(a), dtype), Array(np.load(b), other), bounds)
-            for (a, _, dtype), (b, _, other) in zip(calls, others, strict=True)
+            compare(path, Array(np.load(a), dtype), Array(np.load(b), other), bounds, evidence=one)
+            for (a, _, dtype), (b, _, other), one in zip(
+                calls, others, _pad(known.get(path, ()), len(calls)), strict=True
+            )
         ]
         wrong = [m for m in measures if not m.passed and 0 not in m.shape]
         if wrong:
@@ -140,6 +173,11 @@ def _first_difference(
             return LayerComparison(first, equal)
         last_equal, equal = path, equal + 1
     return LayerComparison(None, equal)
+
+
+def _pad(known: Sequence[Evidence], count: int) -> Sequence[Evidence | None]:
+    """Return what is known of each output of a layer; None for other numbers of calls."""
+    return known if len(known) == count else [None] * count
 
 
 def _inputs(model: Model) -> list[TensorSpec]:

@@ -384,7 +384,7 @@ def test_a_meta_graph_with_its_checkpoint_and_the_devices_of_another_machine(tmp
     (folder / "model.ckpt-7.index").unlink()
     report = verify_graph(*meta(folder))
     assert (report.status, report.is_failing) == ("not run", True)
-    assert "Resource localhost/bias" in report.reason
+    assert "FailedPreconditionError" in report.reason  # of any of its variables
 
 
 # -- graphs as they are lowered ------------------------------------------------------------------
