@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, cast
 from converter.batch.database import Database
 from converter.batch.request import Request
 from converter.batch.schema import decode_text, encode_text
-from converter.filesystem.atomic_output import staging
+from converter.filesystem.atomic_output import staging, sweep
 from formats import portable
 from formats.containers.jsontext import parse
 from formats.core import digests
@@ -129,6 +129,7 @@ class Links:
             with suppress(OSError):  # it is gone, or no bundle
                 status = (self._folder / name / portable.MANIFEST).stat()
                 if seen.get(name) != _identity(status):
+                    sweep(self._folder / name)  # of a run that was killed after its last rename
                     self.look(name)
 
     def look(self, name: str) -> None:

@@ -1,5 +1,6 @@
 """Identical files of bundles become links: which, when, and what is left whatever happens."""
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -7,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -305,6 +307,16 @@ def test_killed_at_any_moment_there_is_the_file_or_the_link(dest, index):
     assert passes(dest)
     assert nothing_is_left(dest)
     assert len({inode(dest / name) for name in names}) == 1
+
+
+def test_what_a_run_left_that_was_killed_after_its_last_rename_is_removed(dest, index):
+    look(dest, index, "a", "b")  # b is a link to a by now
+    with contextlib.closing(sqlite3.connect(index)) as db, db:
+        db.execute("DELETE FROM bundles_seen WHERE name = 'b'")
+    (dest / ".b.convert-0").mkdir()
+    with Links(dest, index, "hardlink") as found:
+        found.catch_up(["a", "b"])
+    assert nothing_is_left(dest)
 
 
 def has_reflinks(folder):
