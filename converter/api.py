@@ -147,15 +147,14 @@ def convert_steps(
     from converter.events import Opened
     from converter.pipeline import Conversion, steps
 
-    if attest is not None and not dry_run:
-        from converter.attestation.attest import prepare
-
-        prepare(attest)
     finished: Conversion | None = None
     files: Mapping[str, File] = {}
     with output(out, overwrite=options.overwrite) as target, Source(source) as fetched:
-        complete = fetched.complete(options)
-        for event in steps(fetched.path, target, complete, dry_run=dry_run):
+        if attest is not None and not dry_run:
+            from converter.attestation.attest import check_folder
+
+            check_folder(attest, fetched.path, target, options)
+        for event in steps(fetched.path, target, fetched.complete(options), dry_run=dry_run):
             if isinstance(event, Opened):
                 files = event.files
                 if keep:
@@ -166,7 +165,7 @@ def convert_steps(
                 yield event
         if attest is not None and finished is not None and not dry_run:
             name = fetched.name if is_reference(source) else Path(fetched.name).name
-            yield from _attest(attest, finished, name, files, complete)
+            yield from _attest(attest, finished, name, files, options)
     if finished is not None:
         finished = replace(finished, source=fetched.name)
         if out is not None and is_uploaded(out) and not dry_run:

@@ -1,7 +1,7 @@
 """Convert a source again, and compare the bytes with an output.
 
-Conversion is deterministic: the same source, version and options give the same bytes. So whoever
-has the source can check that an output was made from it, without trusting who made it. A manifest
+Conversion is deterministic: the same source, version and options give the same bytes. So
+everyone who has the source can check that an output was made from it. A manifest
 also records how far its output was verified and on which machine, which is left out here.
 """
 

@@ -42,6 +42,9 @@ KINDS: Mapping[str, Kind] = {
         "holds source code as text in {}, where Keras expects a name: a loader that evaluates it "
         "runs whatever it says",
     ),
+    "keras-function": Kind(
+        "error", "would call {}, a function and no layer, in versions of Keras that allow it"
+    ),
     "custom-object": Kind(
         "warning", "needs {}, code of its author, which load_model looks up in custom_objects"
     ),

@@ -1,1 +1,1 @@
-"""Say where an output came from, in files beside it, as other tools read and sign it."""
+"""Attest where an output came from: SLSA provenance, a bill of materials, a manifest."""

@@ -1,5 +1,6 @@
 """Write the attestations of a conversion into a folder."""
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,24 +12,39 @@ from converter.attestation.statement import make_statement
 from converter.filesystem.atomic_output import publish, staging
 from converter.options import Options
 from converter.pipeline import Conversion
+from converter.write import catalog as targets
+from converter.write.output_path import default_output
 from formats.containers.jsontext import laid_out
 from formats.core.output import Output
 from formats.core.storage import File
-from formats.errors import InternalError, StorageError
+from formats.errors import InternalError, StorageError, UsageError
 from formats.portable import MANIFEST
 
 # Suffix of a file → what makes it.
 KINDS = {".manifest.json": make_manifest, ".intoto.json": make_statement, ".cdx.json": make_bom}
 
 
-def prepare(folder: Path) -> None:
-    """Make the folder of attestations, before a conversion.
+def check_folder(folder: Path, source: Path, out: Path | None, options: Options) -> None:
+    """Make the folder of attestations before a conversion, and check that it can be written.
+
+    Args:
+        folder: The folder.
+        source: The artifact.
+        out: The output, or None for its default name.
+        options: Options of the conversion.
 
     Raises:
-        StorageError: It cannot be made.
+        StorageError: It cannot be made or written.
+        UsageError: It is the output, or a folder in it.
     """
+    target = targets.check_options(options)
+    output = out or default_output(source, target, options.device)
+    if output.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise UsageError("attestations would be written into the output", where=folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as e:
         raise StorageError.writing(folder, e) from e
 

@@ -1,4 +1,4 @@
-"""A manifest beside an output that has no place for one: an ONNX file, a checkpoint.
+"""A manifest of an output whose format cannot hold one: an ONNX file, a checkpoint.
 
 It says what that of a portable bundle says, but for digests of single tensors: where the model
 came from, what was changed and left out, its signatures, how far it was verified and by what.

@@ -18,7 +18,7 @@ import sys
 import threading
 from pathlib import Path
 
-SERVE = "serve"  # in place of a script: the next argument is one that answers several questions
+SERVE = "serve"  # before a script that answers several questions
 DONE = "done"  # file that follows an answer
 LOG = "log.txt"
 

@@ -106,7 +106,7 @@ def ask(
 
 
 @contextmanager
-def serving() -> Iterator[None]:
+def reuse_children() -> Iterator[None]:
     """Start each framework once for all questions inside the block, instead of once for each.
 
     Blocks may be nested: the outermost one holds the processes.

@@ -3,7 +3,6 @@
 from itertools import cycle
 from threading import Event, Thread
 from time import monotonic
-from types import TracebackType
 
 from converter.byte_sizes import readable_size
 from converter.cli.terminal import overwrite
@@ -55,12 +54,7 @@ class Spinner:
     def __enter__(self) -> "Spinner":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self, name: str, text: str) -> None:

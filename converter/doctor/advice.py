@@ -112,7 +112,7 @@ def _advise_keras(source: Source) -> tuple[Command, ...]:
     if source.keras is not None and source.keras.config is None:
         return (_convert(source, "safetensors", "its weights, exact, by name"),)
     return (
-        _convert(source, "keras", "a .keras file that today's Keras loads"),
+        _convert(source, "keras", "a .keras file that the current Keras loads"),
         _convert(source, "onnx", "the graph as ONNX; bytecode of Lambda layers is read, not run"),
     )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from converter.child.process import Allowance, ask
 from converter.doctor.findings import Prediction
 from converter.doctor.host import Host, parse_release
+from converter.doctor.loaders.keras_training import find_foreign_module
 from converter.doctor.loaders.torch import WEIGHTS_ONLY_SINCE
 from converter.doctor.probes.host import CHILDREN, select_environment
 from converter.doctor.source import Source
@@ -50,6 +51,9 @@ def explain_refusal(prediction: Prediction, source: Source) -> str:
     if loader.startswith("torch.load"):
         old = parse_release(prediction.version) < WEIGHTS_ONLY_SINCE
         return "this torch runs what a pickle names, by default" if old else ""
+    foreign = find_foreign_module(source.keras.training) if source.keras else ""
+    if "load_model" in loader and foreign:
+        return f"compiling the model may import {foreign}, which its training configuration names"
     if source.findings:
         first = source.findings[0]
         return f"the artifact names code or files ({first.kind}: {first.subject})"

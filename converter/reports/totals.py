@@ -14,7 +14,7 @@ class Totals:
         artifacts: How many records there are.
         converted: How many have an output.
         equal: How many have weights that were compared and are equal, bit for bit.
-        compared: How many have graphs that were run beside those of their sources.
+        compared: How many have graphs whose outputs were compared with those of their sources.
         bytes: Size of all artifacts, as far as it is known.
         seconds: Time that was spent on them.
         places: Digest of weights → numbers of the records with these weights.

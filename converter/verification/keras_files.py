@@ -27,7 +27,11 @@ from converter.verification.engine import (
     plan_inputs,
     tolerance,
 )
-from converter.verification.first_difference import LayerComparison, measure_layer_noise
+from converter.verification.first_difference import (
+    MARGIN,
+    LayerComparison,
+    measure_layer_noise,
+)
 from converter.verification.inputs import draw as inputs
 from converter.verification.noise_graph import lower_quietly, write_noise_graph
 from converter.verification.placement import CPU, DeviceRequest
@@ -73,6 +77,17 @@ def verify_keras(
     graph = lower_quietly(bundle)
     before = KerasSource(source, bundle, allowance(options), options.trust, None)
     after = _WrittenFile(written, options)
+
+    def locate(
+        theirs: PreparedInputs, ours: PreparedInputs, case: int, is_different: bool
+    ) -> LayerComparison:
+        known = _measure_layers(graph, bundle, theirs, case, allowance(options))
+        margin = 1.0 if is_different else MARGIN
+        return _first_difference(
+            model, (before, theirs), (after, ours), case, bounds.general(),
+            {path: [one.scale(margin) for one in calls] for path, calls in known.items()},
+        )  # fmt: skip
+
     pair = Pair(
         reference=before,
         candidate=after,
@@ -87,11 +102,8 @@ def verify_keras(
         allowance=allowance(options),
         notes=lambda there, here: [*notes_on_keras(bundle, there), *here.notes],
         noise_graph=lambda folder: write_noise_graph(graph, bundle, folder),
-        locate=lambda theirs, ours, case, _: _first_difference(
-            model, (before, theirs), (after, ours), case, bounds.general(),
-            _measure_layers(graph, bundle, theirs, case, allowance(options)),
-        ),
-    )  # fmt: skip
+        locate=locate,
+    )
     return compare_models(pair, options)
 
 
@@ -115,7 +127,7 @@ class _WrittenFile:
 def _measure_layers(
     graph: Graph | None, bundle: Bundle, prepared: PreparedInputs, case: int, allowance: Allowance
 ) -> dict[str, list[Evidence]]:
-    """Return what is known of the outputs of each layer, in the order in which they are made."""
+    """Return the noise of each layer's outputs, in the order of its calls; by path of the layer."""
     folder = prepared.folder / "layers"
     folder.mkdir(exist_ok=True)
     written = write_noise_graph(graph, bundle, folder)

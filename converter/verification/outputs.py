@@ -6,7 +6,7 @@ The format of the output determines what is run, and in which runtime.
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
-from converter.child.process import serving
+from converter.child.process import reuse_children
 from converter.events import Compared, Started, Step
 from converter.options import Options
 from converter.verification.report import GraphReport
@@ -47,7 +47,7 @@ def compare_output(
     found = None if weights is None else Weights(weights.tensors, weights.nbytes)
     if options.verify == "none":
         return Verification(found)
-    with serving():
+    with reuse_children():
         return (yield from _compare(source, bundle, plan, written, found, format, options))
 
 

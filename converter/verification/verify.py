@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from converter.child.process import serving
+from converter.child.process import reuse_children
 from converter.devices.names import parse_device
 from converter.normalise.groups import select_groups
 from converter.normalise.prefixes import strip_prefixes
@@ -68,7 +68,7 @@ def verify(source: Path, converted: Path, *, options: Options = DEFAULT) -> Veri
         weights = _compare_initializers(bundle, files, options)
     else:
         weights = _compare_weights(bundle, converted, form, options)
-    with serving():
+    with reuse_children():
         graphs = _compare_graphs(source, bundle, converted, form, files, options)
     return Verification(weights, graphs)
 

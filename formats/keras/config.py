@@ -137,6 +137,8 @@ def _findings(
             elif how == "function" and isinstance(code, str):
                 yield SafetyFinding("custom-object", f"function {code!r} of {subject}", where)
     module, registered = node.get("module"), node.get("registered_name")
+    if isinstance(module, str) and module.startswith(("keras", "tf_keras")) and kind[:1].islower():
+        yield SafetyFinding("keras-function", f"{module}.{kind}", where)
     if kind in REGISTERED or str(registered) in REGISTERED:
         return
     if isinstance(registered, str) and ">" in registered:

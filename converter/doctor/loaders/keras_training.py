@@ -1,6 +1,6 @@
 """Predict how a loader of Keras fails to compile a model as its file says that it was trained.
 
-``load_model`` compiles unless it is told ``compile=False``: it finds the optimizer, the losses and
+``load_model`` compiles unless ``compile=False`` is passed: it finds the optimizer, the losses and
 the metrics by name, first the optimizer, and stops at the first that it does not accept. HDF5 files
 and SavedModels have a ``training_config``, .keras files a ``compile_config`` whose objects name
 their modules. A SavedModel has its metrics among its objects as well, which come first.
@@ -16,7 +16,7 @@ from converter.doctor.loaders.keras_loader import UNLOCATED, Arguments, Loader
 
 # Strings that compiling replaces by a metric or loss that fits the output.
 FITTED = ("accuracy", "acc", "crossentropy", "ce")
-# Short names of losses, which Keras 3 looks up among its metrics when it reads HDF5, and not finds.
+# Short names of losses: Keras 3 looks them up among its metrics when it reads HDF5, and fails.
 SHORT = frozenset(("bce", "kld", "mae", "mape", "mse", "msle"))  # and in capitals
 REDUCTIONS = ("sum", "none", "mean", "mean_with_sample_weight", None, "sum_over_batch_size")
 SUFFIX = "Please ensure you are using a `keras.utils.custom_object_scope`"
@@ -34,6 +34,18 @@ def find_training_failure(training: Any, loader: Loader) -> Failure | None:
     if not isinstance(training, Mapping):
         return None
     return next(_check_training(training, loader), None)
+
+
+def find_foreign_module(training: Any) -> str:
+    """Return a module that is not Keras's own and that compiling may import; "" for none."""
+    if isinstance(training, Mapping):
+        module = training.get("module")
+        if isinstance(module, str) and module.split(".")[0] not in (*OWN, "builtins"):
+            return module
+    if not isinstance(training, Mapping | list):
+        return ""
+    values = training.values() if isinstance(training, Mapping) else training
+    return next(filter(None, map(find_foreign_module, values)), "")
 
 
 def _check_training(training: Mapping[str, Any], loader: Loader) -> Iterator[Failure]:

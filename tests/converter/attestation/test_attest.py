@@ -113,6 +113,26 @@ def test_nothing_is_attested_of_what_was_not_made(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["said"]
 
 
+@pytest.mark.parametrize("folder", ["m.portable", "m.portable/said"])
+def test_attestations_are_not_written_into_the_output(tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    for out in (["-o", "m.portable"], []):
+        source = tmp_path / "m.keras"
+        source.write_bytes(SOURCE.read_bytes())
+        assert run(["SOURCE", str(source), *out, "--attest", folder, "-q"]) == 2
+        assert [p.name for p in tmp_path.iterdir()] == ["m.keras"]
+
+
+def test_what_a_registry_adds_is_no_option(tmp_path):
+    """A registry's example is a temporary file: it would be another one each time."""
+    folder = FIXTURES / "keras"
+    converter.convert(f"file://{SOURCE}", out=tmp_path / "m.onnx", to="onnx", attest=tmp_path / "a")
+    statement = json.loads((tmp_path / "a" / "m.onnx.intoto.json").read_text())
+    parameters = statement["predicate"]["buildDefinition"]["externalParameters"]
+    assert parameters["options"] == {"to": "onnx"}
+    assert str(folder) in parameters["source"]
+
+
 def test_every_option_is_json():
     options = Options(
         to="onnx",

@@ -45,11 +45,11 @@ def ask(tmp_path):
 
 
 def test_a_process_is_started_once(ask):
-    with process.serving():
+    with process.reuse_children():
         (_, first), (folder, second) = ask(), ask()
         assert first["pid"] == second["pid"]
         assert second["cwd"] == str(folder)
-        with process.serving():  # the outermost block holds it
+        with process.reuse_children():  # the outermost block holds it
             assert ask()[1]["pid"] == first["pid"]
         assert ask(OTHER="1")[1]["pid"] != first["pid"]
     assert ask()[1]["pid"] != first["pid"]
@@ -72,7 +72,7 @@ def test_a_process_is_started_once(ask):
     ],
 )
 def test_a_question_that_ends_it_costs_that_question(ask, code, said):
-    with process.serving():
+    with process.reuse_children():
         first = ask()[1]["pid"]
         with pytest.raises(DependencyError, match=said):
             ask(code, seconds=2.0)
@@ -80,7 +80,7 @@ def test_a_question_that_ends_it_costs_that_question(ask, code, said):
 
 
 def test_what_it_prints_is_in_the_folder_of_the_question(ask):
-    with process.serving():
+    with process.reuse_children():
         ask()
         folder, _ = ask("print('here'); sys.stdout.flush()")
         assert "here" in (folder / process.LOG).read_text()

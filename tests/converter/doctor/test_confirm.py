@@ -1,6 +1,7 @@
 """Predictions confirmed by calling the loader: when it is called, and what its answer changes."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 from hosts import KERAS, TENSORFLOW, TF_KERAS, TORCH, host, package
@@ -48,6 +49,23 @@ def test_the_measurement_counts(prediction, answer, outcome, check):
 
 
 ALL = host(KERAS, TF_KERAS, TENSORFLOW, TORCH)
+
+
+@pytest.mark.parametrize(
+    ("training", "word"),
+    [
+        ({"loss": "mse"}, ""),
+        ({"loss": {"module": "keras.losses", "class_name": "Huber", "config": {}}}, ""),
+        ({"loss": {"a": [{"module": "this", "class_name": "x"}]}}, "may import this"),
+        ({"optimizer_config": {"config": {"x": {"module": "os.path"}}}}, "may import os.path"),
+    ],
+)
+def test_a_training_that_names_other_modules_is_not_compiled(training, word):
+    source = read_source(str(FIXTURES / "keras" / "keras30_sequential.h5"))
+    source = replace(source, keras=replace(source.keras, training=training))
+    for prediction in predict(source, ALL):
+        assert word in explain_refusal(prediction, source)
+        assert bool(word) == bool(explain_refusal(prediction, source))
 
 
 @pytest.mark.parametrize(

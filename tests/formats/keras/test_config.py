@@ -8,6 +8,13 @@ from formats.keras.config import read_config
 EVIL = 'lambda x: eval(\'__import__("os").system("true")\')'
 
 
+def test_a_function_in_place_of_a_layer():
+    layer = {"module": "keras.utils", "class_name": "get_file", "config": {"origin": "x"}}
+    config = {"class_name": "Sequential", "config": {"name": "m", "layers": [layer]}}
+    (finding,) = read_config(config, "config.json").findings
+    assert (finding.kind, finding.subject) == ("keras-function", "keras.utils.get_file")
+
+
 @pytest.mark.parametrize(
     ("function", "finding"),
     [

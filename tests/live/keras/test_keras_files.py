@@ -42,7 +42,7 @@ def test_a_faithful_file_passes(tmp_path, name):
     assert report.source.name == ("keras" if name.endswith(".keras") else "tf_keras")
 
 
-def scaled(factor):
+def scale_kernel(factor):
     """Return a function that multiplies the second convolution's kernel by a factor."""
 
     def edit(file):
@@ -58,7 +58,7 @@ def scaled(factor):
 @pytest.mark.parametrize("factor", [-1, 1 + 2**-13])
 def test_a_kernel_of_other_values_is_found_and_its_layer_named(tmp_path, factor):
     """A small fault is told from rounding by the noise of each layer."""
-    report = verify_keras(*written("image.h5", tmp_path, scaled(factor)))
+    report = verify_keras(*written("image.h5", tmp_path, scale_kernel(factor)))
     assert report.status == "failed"
     assert "differ" in report.reason
     assert report.first_difference.layer == "body/deep"
@@ -79,7 +79,7 @@ def test_the_command_passes_what_convert_wrote(tmp_path, capsys):
 
 
 def test_the_command_fails_on_a_fault(tmp_path, capsys):
-    source, _, path = written("image.h5", tmp_path, scaled(-1))
+    source, _, path = written("image.h5", tmp_path, scale_kernel(-1))
     assert run(["verify", str(source), str(path)]) == 1
     shown = capsys.readouterr().out
     assert "weights     12 equal, 1 different" in shown
