@@ -33,7 +33,7 @@ from formats.core.output import Output
 from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import CorruptError, UnsupportedError
-from formats.safetensors import ShardLayout
+from formats.safetensors_writer import ShardLayout, find_stored_form
 
 MANIFEST = "manifest.json"
 ASSETS = "assets"
@@ -297,7 +297,7 @@ def _tensor_entry(
     if name in layout.tied:
         entry["tied_to"] = layout.tied[name]
     if tensor.dtype.code is None:
-        code, shape = safetensors.find_stored_form(tensor)
+        code, shape = find_stored_form(tensor)
         entry["stored_as"] = {"dtype": code, "shape": shape}
     if notes:
         entry["notes"] = dict(notes)

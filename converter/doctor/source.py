@@ -188,7 +188,8 @@ def _describe_exported(bundle: Bundle) -> TorchFacts:
 
 
 def _describe_torch_file(artifact: Artifact, bundle: Bundle) -> TorchFacts:
-    from formats.torch.containers import find_prefix, is_legacy_tar
+    from formats.torch.containers import is_legacy_tar
+    from formats.torch.zip_storages import find_prefix
 
     if artifact.zip is not None:
         prefix = find_prefix(artifact.zip)
@@ -208,7 +209,7 @@ def _list_storage_events(bundle: Bundle) -> tuple[Event, ...]:
 
 
 def _describe_script(artifact: Artifact, bundle: Bundle) -> TorchFacts:
-    from formats.torch.containers import find_prefix
+    from formats.torch.zip_storages import find_prefix
 
     archive, topology = artifact.zip, bundle.topology
     summary = topology.summary if topology else {}

@@ -12,7 +12,7 @@ from converter.lower import emit
 from converter.lower.graph import Folded, Graph, Spec, Weight
 from formats.core.bundle import JSON, Bundle
 from formats.core.output import Output
-from formats.safetensors import ShardLayout
+from formats.safetensors_writer import ShardLayout
 
 GRAPH = "model.onnx"
 LONGEST = 60  # letters of a signature in the name of its file

@@ -15,7 +15,7 @@ from formats.core.bundle import JSON, Bundle
 from formats.core.output import Output
 from formats.core.storage import Blocks, File, Span
 from formats.errors import SafetyError, StorageError
-from formats.safetensors import ShardLayout, plan_shards
+from formats.safetensors_writer import ShardLayout, plan_shards
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph

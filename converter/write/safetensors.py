@@ -12,7 +12,7 @@ from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.storage import Blocks
 from formats.errors import UnsupportedError
-from formats.safetensors import ShardLayout, plan_shards
+from formats.safetensors_writer import ShardLayout, plan_shards
 
 if TYPE_CHECKING:
     from converter.lower.graph import Graph

@@ -14,7 +14,7 @@ from formats.artifact import Artifact
 from formats.core.bundle import Bundle
 from formats.core.digests import FileDigests
 from formats.core.storage import Blocks
-from formats.safetensors import ShardLayout, create, fill
+from formats.safetensors_writer import ShardLayout, create, fill
 
 
 def write(

@@ -10,19 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from formats.containers.pickle.constructors import CORE
-from formats.containers.pickle.decoder import Budget, Call, Constructor, Persistent, Unpickler
+from formats.containers.pickle.decoder import load
 from formats.containers.pickle.globals import is_dangerous
+from formats.containers.pickle.unpickler import Budget, Call, Constructor, Persistent, Unpickler
 from formats.containers.pickle.values import Global, Record
 from formats.containers.tar import is_tar, tar_members
 from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
 from formats.core.bundle import LeftOut
 from formats.core.storage import Buffer, Span
-from formats.core.weights import ByteOrder
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.limits import Limits
-from formats.torch.globals import TORCH, StorageRef, TorchType, plain_view, storage_type
+from formats.torch.globals import TORCH, plain_view
 from formats.torch.numpy_globals import NUMPY
+from formats.torch.tensor_values import StorageRef, as_text, parse_storage_id, storage_type
 from formats.torch.walk import Tree, Value
+from formats.torch.zip_storages import ZipStorages, find_prefix, zip_order, zip_records
 
 TABLE: dict[str, Constructor] = {**CORE, **NUMPY, **TORCH}
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -109,7 +111,7 @@ class Session:
     def load(self, vm: Unpickler) -> object:
         """Run a decoder and keep what it noticed."""
         try:
-            return vm.load()
+            return load(vm)
         finally:
             self.torch = self.torch or any(n.startswith("torch.") for n in vm.globals)
             for call in vm.calls.values():
@@ -173,13 +175,6 @@ class Loaded:
     names: tuple[str, ...] = ()
 
 
-def text(value: object) -> str | None:
-    """Return a key or a location as text; Python 2 wrote bytes."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return str(value) if type(value) is int else value if isinstance(value, str) else None
-
-
 def read_any(span: Span, session: Session, where: str, archive: ZipArchive | None = None) -> Loaded:
     """Open a torch file of any age; ``archive`` is its directory, where it was read already.
 
@@ -200,64 +195,6 @@ def read_any(span: Span, session: Session, where: str, archive: ZipArchive | Non
     return read_bare(span, session, where)
 
 
-def find_prefix(archive: ZipArchive) -> str | None:
-    """Return the folder of an archive that ``data.pkl`` lies in, with its slash."""
-    found = [n for n in archive.members if n == "data.pkl" or n.endswith("/data.pkl")]
-    found = [n for n in found if not n.startswith("__MACOSX/")]
-    shortest = min(found, key=lambda n: n.count("/"), default=None)
-    return None if shortest is None else shortest.removesuffix("data.pkl")
-
-
-class ZipStorages:
-    """The storages of one zip archive, found when a pickle refers to them."""
-
-    def __init__(
-        self, archive: ZipArchive, pattern: str, where: str, byteorder: ByteOrder = "little"
-    ) -> None:
-        """Look for storage ``key`` at ``pattern`` with its ``{}`` replaced."""
-        self.archive = archive
-        self.pattern = pattern
-        self.where = where
-        self.byteorder = byteorder
-        self._refs: dict[tuple[str, str], StorageRef] = {}
-        self._spans: dict[str, Span] = {}
-
-    def __call__(self, vm: Unpickler, pid: object) -> object:
-        """Return the storage that a persistent id names."""
-        if not isinstance(pid, tuple) or len(pid) < 5 or text(pid[0]) != "storage":
-            return Record("persistent id", (pid,))
-        element, key, location, numel = storage_type(pid[1]), text(pid[2]), text(pid[3]), pid[4]
-        if element is None or key is None or type(numel) is not int or numel < 0:
-            raise vm.corrupt("refers to a storage in a way that we do not know")
-        ref = self._refs.get((key, element.name))
-        if ref is None:
-            ref = self.find(key, element, location, numel * element.itemsize)
-            self._refs[key, element.name] = ref
-        return ref
-
-    def find(self, key: str, element: TorchType, location: str | None, nbytes: int) -> StorageRef:
-        """Return a storage of a size in bytes.
-
-        Raises:
-            CorruptError: The archive has no such storage, or a smaller one.
-        """
-        ref = StorageRef(key, element, location, nbytes)
-        ref.byteorder = self.byteorder
-        if nbytes and location != "meta":
-            ref.span = self._span(key, nbytes)
-        return ref
-
-    def _span(self, key: str, nbytes: int) -> Span:
-        span = self._spans.get(key)
-        if span is None:
-            span = self._spans[key] = self.archive[self.pattern.replace("{}", key)].span()
-        if span.length < nbytes:
-            raise CorruptError(
-                f"storage {key!r} has {span.length} bytes", expected=str(nbytes), where=self.where
-            )
-        return span
-
-
 def read_zip(archive: ZipArchive, prefix: str, session: Session, where: str) -> Loaded:
     """Open what ``torch.save`` writes since 1.6."""
     recorded = zip_records(archive, prefix)
@@ -272,39 +209,6 @@ def read_zip(archive: ZipArchive, prefix: str, session: Session, where: str) -> 
         constants = session.load(vm)
         loaded.constants = constants if isinstance(constants, tuple) else ()
     return loaded
-
-
-def zip_records(archive: ZipArchive, prefix: str) -> dict[str, str]:
-    """Return the small members that say something about the archive."""
-    recorded = {}
-    for name in ("version", ".data/version", "byteorder", ".format_version", ".storage_alignment"):
-        text = _small(archive, prefix + name)
-        if text is not None:
-            recorded[name.rpartition("/")[2].lstrip(".")] = text
-    if "version" in recorded:
-        recorded["archive_version"] = recorded.pop("version")
-    return recorded
-
-
-def zip_order(archive: ZipArchive, prefix: str, where: str) -> ByteOrder:
-    """Return the byte order of an archive's storages.
-
-    Raises:
-        CorruptError: It records one that there is not.
-    """
-    order = _small(archive, prefix + "byteorder")
-    if order is None or order == "little":
-        return "little"
-    if order != "big":
-        raise CorruptError(f"byteorder {order!r}", expected="little or big", where=where)
-    return "big"
-
-
-def _small(archive: ZipArchive, name: str) -> str | None:
-    member = archive.members.get(name)
-    if member is None or member.size > 64:
-        return None
-    return member.read(64).decode("utf-8", "replace").strip()
 
 
 def is_stream(head: bytes) -> bool:
@@ -324,7 +228,7 @@ class StreamStorages:
         """Return what a persistent id names: a storage, a view of one, or a class with source."""
         if not isinstance(pid, tuple) or len(pid) < 2:
             return Record("persistent id", (pid,))
-        kind = text(pid[0])
+        kind = as_text(pid[0])
         if kind == "module":
             cls = pid[1]
             source = pid[3] if len(pid) > 3 else None
@@ -333,19 +237,17 @@ class StreamStorages:
             return cls
         if kind != "storage" or len(pid) < 5:
             return Record("persistent id", (pid,))
-        element, key, location, numel = storage_type(pid[1]), text(pid[2]), text(pid[3]), pid[4]
-        if element is None or key is None or type(numel) is not int or numel < 0:
-            raise vm.corrupt("refers to a storage in a way that we do not know")
+        element, key, location, nbytes = parse_storage_id(vm, pid)
         root = self.refs.get(key)
         if root is None:
-            root = self.refs[key] = StorageRef(key, element, location, numel * element.itemsize)
+            root = self.refs[key] = StorageRef(key, element, location, nbytes)
         view = pid[5] if len(pid) > 5 else None
         return root if view is None else self._view(vm, root, view)
 
     def _view(self, vm: Unpickler, root: StorageRef, view: object) -> StorageRef:
         if not isinstance(view, tuple) or len(view) != 3:
             raise vm.corrupt("views a storage in a way that we do not know")
-        key, offset, numel = text(view[0]), view[1], view[2]
+        key, offset, numel = as_text(view[0]), view[1], view[2]
         if key is None or type(offset) is not int or type(numel) is not int or numel < 0:
             raise vm.corrupt("views a storage in a way that we do not know")
         if key not in self.views:
@@ -384,7 +286,7 @@ def read_stream(span: Span, session: Session, where: str) -> Loaded:
     if not isinstance(keys, (list, tuple)):
         raise CorruptError("storage keys are no list", where=where, offset=at)
     for raw in keys:
-        key = text(raw)
+        key = as_text(raw)
         ref = storages.refs.get(key) if key is not None else None
         if ref is None:
             raise CorruptError(f"data of a storage {key!r:.40} that no tensor names", where=where)
@@ -439,7 +341,7 @@ def read_tar(span: Span, session: Session, where: str) -> Loaded:
             if len(pid) > 2 and isinstance(pid[0], Global) and isinstance(pid[2], str):
                 sources[pid[0].name] = pid[2]
             return pid[0] if pid else None
-        key = text(pid)
+        key = as_text(pid)
         if key is None or key not in objects:
             raise vm.corrupt(f"refers to an object {key!r:.40} that is not stored")
         return objects[key]
@@ -485,26 +387,26 @@ def _tar_storages(span: Span, objects: dict[str, object], session: Session, wher
         entry = cursor.read_pickle()
         if not isinstance(entry, tuple) or len(entry) != 3:
             raise CorruptError("a storage is no triple", where=cursor.where, offset=cursor.at)
-        key, element = text(entry[0]), storage_type(entry[2])
+        key, element = as_text(entry[0]), storage_type(entry[2])
         if key is None or element is None:
             raise CorruptError("a storage has no known type", where=cursor.where, offset=cursor.at)
         (count,) = cursor.numbers("<q")
-        ref = StorageRef(key, element, text(entry[1]), count * element.itemsize)
+        ref = StorageRef(key, element, as_text(entry[1]), count * element.itemsize)
         ref.span = span.sub(cursor.at, ref.nbytes)
         cursor.at += ref.nbytes
         objects[key] = ref
     views = cursor.read_pickle()
     for view in views if isinstance(views, (list, tuple)) else ():
-        root = (
-            objects.get(text(view[1]) or "") if isinstance(view, tuple) and len(view) == 4 else None
-        )
-        if not isinstance(root, StorageRef) or root.span is None or not isinstance(view, tuple):
+        if not isinstance(view, tuple) or len(view) != 4:
+            raise CorruptError("a view of a storage is not four values", where=cursor.where)
+        root = objects.get(as_text(view[1]) or "")
+        if not isinstance(root, StorageRef) or root.span is None:
             raise CorruptError("views a storage that is not stored", where=cursor.where)
         offset, numel = view[2], view[3]
         if type(offset) is not int or type(numel) is not int:
             raise CorruptError("a view of a storage has no size", where=cursor.where)
         size = root.type.itemsize
-        ref = StorageRef(text(view[0]) or "", root.type, root.location, numel * size)
+        ref = StorageRef(as_text(view[0]) or "", root.type, root.location, numel * size)
         ref.span = root.span.sub(offset * size, numel * size)
         objects[ref.key] = ref
 
@@ -520,7 +422,7 @@ def _tar_tensors(span: Span, objects: dict[str, object], session: Session, where
             raise CorruptError(f"tensor of {ndim} axes", where=cursor.where, offset=cursor.at)
         shape, strides = cursor.numbers(f"<{ndim}q"), cursor.numbers(f"<{ndim}q")
         (offset,) = cursor.numbers("<q")
-        key, storage = text(entry[0]), objects.get(text(entry[1]) or "")
+        key, storage = as_text(entry[0]), objects.get(as_text(entry[1]) or "")
         if key is None or not isinstance(storage, StorageRef):
             raise CorruptError("a tensor has no storage", where=cursor.where, offset=cursor.at)
         objects[key] = plain_view(storage, offset, shape, strides)

@@ -18,9 +18,9 @@ from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.torch.bundle import finish
 from formats.torch.concatenation import Chunk, check_tiling, join_chunks
 from formats.torch.containers import Session, read_bare
-from formats.torch.globals import TensorValue, TorchType, dtype_of
 from formats.torch.pickled_values import as_tensor, key_text
 from formats.torch.similar_files import AlikeFiles
+from formats.torch.tensor_values import TensorValue, TorchType, dtype_of
 from formats.torch.tensors import Maker
 from formats.torch.walk import MAX_PATH, OPTIMIZER_KEY, TRAINING_KEY
 

@@ -17,9 +17,10 @@ from formats.core.storage import Span
 from formats.core.weights import ByteOrder
 from formats.errors import CorruptError
 from formats.torch.bundle import asset_members, finish
-from formats.torch.containers import Session, read_any, read_bare, zip_records
-from formats.torch.globals import TYPES, StorageRef, TensorValue
+from formats.torch.containers import Session, read_any, read_bare
+from formats.torch.tensor_values import TYPES, StorageRef, TensorValue
 from formats.torch.walk import Tree
+from formats.torch.zip_storages import zip_records
 
 PROGRAM = "serialized_exported_program.json"
 # enum ScalarType of the schema; 0 is unknown.

@@ -11,20 +11,12 @@ from collections.abc import Mapping
 from math import prod
 
 from formats.containers.pickle.constructors import encode_text
-from formats.containers.pickle.decoder import Constructor, Unpickler
+from formats.containers.pickle.unpickler import Constructor, Unpickler
 from formats.containers.pickle.values import Global, Node, Record
 from formats.core.storage import Buffer, Span
 from formats.core.weights import DTYPES, ByteOrder
-from formats.torch.globals import (
-    StorageRef,
-    TensorValue,
-    TorchType,
-    device_of,
-    dtype_of,
-    gradient,
-    require,
-    sizes,
-)
+from formats.torch.globals import device_of, gradient, require, sizes
+from formats.torch.tensor_values import StorageRef, TensorValue, TorchType, dtype_of
 
 # fmt: off
 KINDS = {

@@ -4,13 +4,15 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/package/package_impo
 """
 
 from formats.artifact import Artifact
-from formats.containers.pickle.decoder import Unpickler
+from formats.containers.pickle.unpickler import Unpickler
 from formats.containers.pickle.values import Global, Record
 from formats.containers.zip.archive import ZipArchive
 from formats.core.bundle import Bundle, Topology
 from formats.errors import CorruptError
 from formats.torch.bundle import finish
-from formats.torch.containers import Session, ZipStorages, text, zip_records
+from formats.torch.containers import Session
+from formats.torch.tensor_values import as_text
+from formats.torch.zip_storages import ZipStorages, zip_records
 
 TEXT_SUFFIXES = (".json", ".txt", ".yaml", ".yml", ".md", ".cfg", ".ini", ".csv")
 
@@ -93,11 +95,11 @@ class _PackageStorages(ZipStorages):
 
     def __call__(self, vm: Unpickler, pid: object) -> object:
         """Return what a persistent id names."""
-        if not isinstance(pid, tuple) or not pid or text(pid[0]) != "reduce_package":
+        if not isinstance(pid, tuple) or not pid or as_text(pid[0]) != "reduce_package":
             return super().__call__(vm, pid)
         if len(pid) < 3 or not isinstance(pid[-1], tuple):
             return Record("persistent id", pid)
-        key = text(pid[1]) if len(pid) == 4 else None
+        key = as_text(pid[1]) if len(pid) == 4 else None
         if key is not None and key in self._made:
             return self._made[key]
         function, args = pid[-2], pid[-1]
@@ -112,7 +114,7 @@ class _PackageStorages(ZipStorages):
 
     def _script(self, vm: Unpickler, args: tuple[object, ...]) -> object:
         """Return a TorchScript module that the package holds, as its attributes."""
-        number = text(args[0]) if args else None
+        number = as_text(args[0]) if args else None
         name = f"{self.prefix}.data/ts_code/{number}/data.pkl"
         if number is None or name not in self.archive:
             raise vm.corrupt(f"refers to a script module {number!r:.40} that is not stored")

@@ -8,8 +8,9 @@ from typing import TypeGuard
 from formats.containers.pickle.values import Global, Map, Odd, Record, SetOf
 from formats.core.bundle import JSON
 from formats.limits import KIB
-from formats.torch.globals import StorageRef, TensorValue, legacy_tensor
+from formats.torch.globals import legacy_tensor
 from formats.torch.numpy_globals import NumpyArray, NumpyScalar, NumpyType
+from formats.torch.tensor_values import StorageRef, TensorValue
 
 SCALARS = frozenset({type(None), bool, int, float, str})
 SCRIPT_NOISE = frozenset({"training", "_is_full_backward_hook"})

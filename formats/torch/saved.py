@@ -5,8 +5,9 @@ from formats.containers.pickle.decoder import OPCODES
 from formats.containers.zip.archive import ZipArchive
 from formats.core.bundle import JSON, Bundle, Topology
 from formats.torch.bundle import finish, module_topology
-from formats.torch.containers import Session, find_prefix, is_legacy_tar, is_stream, read_any
+from formats.torch.containers import Session, is_legacy_tar, is_stream, read_any
 from formats.torch.foreign_pickles import refuse_foreign
+from formats.torch.zip_storages import find_prefix
 
 # First bytes of a protocol 0 or 1 pickle that begins with a global, a mark or a container.
 TEXT_STARTS = (b"c", b"(", b"}", b"]")

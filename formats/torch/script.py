@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from formats.artifact import Artifact
-from formats.containers.pickle.decoder import Unpickler
+from formats.containers.pickle.unpickler import Unpickler
 from formats.containers.zip.archive import ZipArchive
 from formats.core.bundle import JSON, Bundle, Signature, TensorSpec, Topology
 from formats.errors import CorruptError, UnsupportedError
 from formats.limits import MIB
 from formats.torch.bundle import asset_members, finish
-from formats.torch.containers import Session, ZipStorages, zip_records
-from formats.torch.globals import StorageRef, TensorValue, storage_type
+from formats.torch.containers import Session
+from formats.torch.tensor_values import StorageRef, TensorValue, storage_type
 from formats.torch.walk import Tree
+from formats.torch.zip_storages import ZipStorages, zip_records
 
 PACKED = "code/__torch__/torch/classes/quantized.py"  # is there where a layer is packed
 MOST_NUMBERS = 128  # bytes of what says how a layer is packed

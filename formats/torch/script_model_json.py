@@ -9,12 +9,12 @@ Spec: https://github.com/pytorch/pytorch/blob/v1.1.0/caffe2/proto/torch.proto
 from dataclasses import dataclass
 
 from formats.containers import jsontext
-from formats.containers.pickle.decoder import Unpickler
+from formats.containers.pickle.unpickler import Unpickler
 from formats.containers.zip.archive import ZipArchive
 from formats.core.bundle import JSON
 from formats.errors import CorruptError, LimitError
 from formats.torch.containers import Session
-from formats.torch.globals import TYPES, StorageRef, TensorValue
+from formats.torch.tensor_values import TYPES, StorageRef, TensorValue
 from formats.torch.walk import Tree
 
 # enum DataType of caffe2/proto/torch.proto

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from formats.containers import jsontext
-from formats.containers.pickle.decoder import Unpickler
+from formats.containers.pickle.unpickler import Unpickler
 from formats.containers.pickle.values import Record
 from formats.core.bundle import JSON, Topology
 from formats.core.storage import Span
 from formats.errors import CorruptError, LimitError
 from formats.limits import DEFAULT, Limits
-from formats.torch.containers import Session, text
-from formats.torch.globals import StorageRef, TensorValue, storage_type
+from formats.torch.containers import Session
 from formats.torch.pickled_values import attributes, key_text, script_attributes
+from formats.torch.tensor_values import StorageRef, TensorValue, as_text, storage_type
 
 PACKED = "__torch__.torch.classes."  # classes of torch's own
 INTEGERS = frozenset({"int16", "int32", "int64"})
@@ -107,12 +107,12 @@ def _decode(members: Mapping[str, Span], name: str, session: Session) -> object:
 
 def _storage(vm: Unpickler, pid: object) -> object:
     """Return a storage without bytes: those are in the bundle's tensors."""
-    if not isinstance(pid, tuple) or len(pid) < 5 or text(pid[0]) != "storage":
+    if not isinstance(pid, tuple) or len(pid) < 5 or as_text(pid[0]) != "storage":
         return Record("persistent id", (pid,))
-    element, key = storage_type(pid[1]), text(pid[2])
+    element, key = storage_type(pid[1]), as_text(pid[2])
     if element is None or key is None:
         raise vm.corrupt("refers to a storage in a way that we do not know")
-    return StorageRef(key, element, text(pid[3]), 0)
+    return StorageRef(key, element, as_text(pid[3]), 0)
 
 
 class _Made:

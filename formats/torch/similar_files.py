@@ -7,15 +7,9 @@ describes is given the storage of every file that has it.
 from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
 from formats.core.storage import Span
 from formats.limits import KIB
-from formats.torch.containers import (
-    Session,
-    ZipStorages,
-    find_prefix,
-    read_any,
-    read_zip,
-    zip_order,
-)
-from formats.torch.globals import StorageRef, TensorValue
+from formats.torch.containers import Session, read_any, read_zip
+from formats.torch.tensor_values import StorageRef, TensorValue
+from formats.torch.zip_storages import ZipStorages, find_prefix, zip_order
 
 MAX_PICKLE = 1 * KIB  # a tensor's has about 150 bytes
 KNOWN = 16  # opcodes that a file is worth whose pickle is known

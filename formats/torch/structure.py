@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from formats.artifact import Artifact
 from formats.containers.pickle.constructors import CORE
-from formats.containers.pickle.decoder import Constructor, Unpickler
+from formats.containers.pickle.unpickler import Constructor, Unpickler
 from formats.containers.pickle.values import Record
 from formats.errors import UnsupportedError
 from formats.torch.containers import Loaded, Session, read_any

@@ -13,7 +13,7 @@ from formats.core.names import unique_names
 from formats.core.storage import Buffer, Span
 from formats.core.weights import DTYPES, Piece, Tensor, row_major
 from formats.errors import CorruptError
-from formats.torch.globals import TensorValue
+from formats.torch.tensor_values import TensorValue
 from formats.torch.walk import Found, Tree
 
 EMPTY = Span.whole(Buffer(b"", "an empty storage"))

@@ -19,7 +19,6 @@ from formats.core.storage import Span
 from formats.core.weights import Tensor
 from formats.errors import LimitError
 from formats.limits import KIB, MIB, Limits
-from formats.torch.globals import TensorValue
 from formats.torch.numpy_globals import NumpyArray, NumpyScalar
 from formats.torch.pickled_values import (
     SCALARS,
@@ -32,6 +31,7 @@ from formats.torch.pickled_values import (
     state_dict,
     width,
 )
+from formats.torch.tensor_values import TensorValue
 
 MAX_USER_BYTES = 1 * MIB  # plain data kept; what is beyond is named
 MAX_KEY = 512  # characters of one key in a path

@@ -17,7 +17,8 @@ from formats.core.bundle import Encoding
 from formats.core.storage import Buffer, File, Span
 from formats.core.weights import DTYPES, Tensor, numpy_dtype
 from formats.errors import ConvertError, CorruptError, LimitError, SafetyError, SourceError
-from formats.safetensors import create, fill, plan_shards, read_header
+from formats.safetensors import read_header
+from formats.safetensors_writer import create, fill, plan_shards
 
 RNG = np.random.default_rng(5)
 

@@ -17,7 +17,7 @@ from converter.devices.torch.members import MemberChanges, with_serialization_id
 from converter.devices.torch.tags import KEPT, PickledDevices, retag_pickle
 from formats.artifact import Artifact
 from formats.containers import jsontext
-from formats.containers.pickle.decoder import Budget
+from formats.containers.pickle.unpickler import Budget
 from formats.containers.zip.archive import LOCAL_MAGIC, ZipArchive
 from formats.containers.zip.rewriting import Content, Rewriter
 from formats.core.bundle import Normalisation
@@ -25,7 +25,7 @@ from formats.core.storage import Span
 from formats.errors import CorruptError, UnsupportedError
 from formats.limits import Limits
 from formats.torch import export as torch_export
-from formats.torch.containers import find_prefix
+from formats.torch.zip_storages import find_prefix
 
 GRAPHS = re.compile(
     r"models/.+\.json|serialized_exported_program\.json"

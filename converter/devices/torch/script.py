@@ -18,8 +18,8 @@ from converter.devices.torch.members import MemberChanges
 from converter.devices.torch.tags import KEPT, PickledDevices, retag_pickle
 from formats.artifact import Artifact
 from formats.containers import jsontext
-from formats.containers.pickle.decoder import Budget
 from formats.containers.pickle.rewriting import Made, Number, Tracer, encode_number
+from formats.containers.pickle.unpickler import Budget
 from formats.containers.zip.archive import ZipArchive
 from formats.containers.zip.rewriting import Content
 from formats.core.bundle import Normalisation

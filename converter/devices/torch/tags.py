@@ -14,8 +14,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from converter.devices.names import TORCH_KINDS, TorchDevice
-from formats.containers.pickle.decoder import Budget, Unpickler
 from formats.containers.pickle.rewriting import Made, Number, Text, Tracer, encode_number
+from formats.containers.pickle.unpickler import Budget, Unpickler
 from formats.containers.pickle.values import Global
 from formats.errors import UnsupportedError
 from formats.limits import Limits

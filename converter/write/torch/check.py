@@ -7,7 +7,7 @@ from converter.write.torch.storages import Description
 from formats.containers.pickle.values import Odd, Record, SetOf
 from formats.core.weights import row_major
 from formats.errors import VerificationError
-from formats.torch.globals import TensorValue
+from formats.torch.tensor_values import TensorValue
 
 
 def check_tensors(planned: Counter[Description], value: object) -> None:

@@ -14,7 +14,7 @@ from formats.containers.pickle.encoder import Call, Name
 from formats.core.bundle import Bundle, Encoding
 from formats.core.weights import Strided, Tensor, row_major
 from formats.errors import UnsupportedError
-from formats.torch.globals import TYPES, TorchType
+from formats.torch.tensor_values import TYPES, TorchType
 
 # Types of which torch counts two elements as one: two numbers to a byte.
 PACKED = {"float4_e2m1fn": "float4_e2m1fn_x2"}

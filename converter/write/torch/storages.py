@@ -18,7 +18,7 @@ from formats.containers.pickle.encoder import Call, Name, Outside
 from formats.core.storage import Span
 from formats.core.weights import DTYPES, ByteOrder, Piece, Tensor, split, swap_bytes
 from formats.errors import UnsupportedError
-from formats.torch.globals import STORAGES, TorchType
+from formats.torch.tensor_values import STORAGES, TorchType
 from formats.torch.writer import Content
 from formats.torch.zip_records import Record
 

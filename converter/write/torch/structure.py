@@ -28,7 +28,6 @@ from formats.core.bundle import LeftOut
 from formats.core.storage import Span
 from formats.errors import LimitError
 from formats.limits import MIB, Limits
-from formats.torch.globals import TYPES, StorageRef, TensorValue
 from formats.torch.numpy_globals import NumpyArray, NumpyScalar
 from formats.torch.pickled_values import (
     as_tensor,
@@ -38,6 +37,7 @@ from formats.torch.pickled_values import (
     state_dict,
 )
 from formats.torch.structure import Size
+from formats.torch.tensor_values import TYPES, StorageRef, TensorValue
 from formats.torch.walk import MAX_NOTES, RANDOM_KEY
 
 MAX_BYTES = 64 * MIB  # of one byte string, which a pickle holds as a string

@@ -6,8 +6,8 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_utils.py (the funct
 from converter.write.torch.storages import Storages, View, hooks, torch_name
 from formats.containers.pickle.encoder import Call, Name
 from formats.core.weights import Tensor, row_major
-from formats.torch.globals import TensorValue
 from formats.torch.pickled_values import as_tensor
+from formats.torch.tensor_values import TensorValue
 
 UTILS = "torch._utils"
 REBUILD = Name("torch._tensor", "_rebuild_from_type_v2")

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from formats.containers.pickle.decoder import Constructor, Unpickler, with_keywords
+from formats.containers.pickle.decoder import with_keywords
+from formats.containers.pickle.unpickler import Constructor, Unpickler
 from formats.containers.pickle.values import Global, Map, Record, SetOf, set_pairs
 from formats.core.storage import Span
 

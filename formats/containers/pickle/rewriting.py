@@ -11,7 +11,8 @@ Opcodes: https://github.com/python/cpython/blob/v3.13.0/Lib/pickletools.py
 import struct
 from bisect import bisect_right
 
-from formats.containers.pickle.decoder import HANDLERS, Budget, Unpickler
+from formats.containers.pickle.decoder import HANDLERS
+from formats.containers.pickle.unpickler import Budget, Unpickler
 from formats.errors import UnsupportedError
 from formats.limits import Limits
 

@@ -14,7 +14,7 @@ from formats.artifact import Artifact
 from formats.core.storage import Blocks, File, Span
 from formats.core.weights import DTYPES, Tensor
 from formats.errors import InternalError, VerificationError
-from formats.safetensors import create, fill, plan_shards
+from formats.safetensors_writer import create, fill, plan_shards
 
 RNG = np.random.default_rng(77)
 U8 = DTYPES["uint8"]

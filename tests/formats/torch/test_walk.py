@@ -13,7 +13,7 @@ from formats.errors import LimitError
 from formats.limits import DEFAULT, Limits
 from formats.torch.bundle import finish
 from formats.torch.containers import Session
-from formats.torch.globals import TYPES, StorageRef, TensorValue
+from formats.torch.tensor_values import TYPES, StorageRef, TensorValue
 from formats.torch.walk import MAX_USER_BYTES, Tree
 
 

@@ -23,8 +23,8 @@ from converter.devices.torch.tags import retag_pickle
 from converter.options import Options
 from converter.verification.runners import TORCH_EXTRA
 from formats.artifact import Artifact
-from formats.containers.pickle.decoder import Budget
 from formats.containers.pickle.rewriting import Tracer
+from formats.containers.pickle.unpickler import Budget
 from formats.containers.zip.rewriting import Content, Rewriter
 from formats.core.output import Output
 from formats.core.storage import File, Span

@@ -28,7 +28,7 @@ from formats.errors import (
     VerificationError,
 )
 from formats.torch import structure as torch_structure
-from formats.torch.globals import TensorValue
+from formats.torch.tensor_values import TensorValue
 from formats.torch.writer import Content
 
 DEVICES = FIXTURES / "torch_devices"
@@ -216,7 +216,7 @@ def _file(path: Path, shapes: dict[str, tuple[int, ...]], *, state: object, dump
     from converter.write.torch.storages import Storages, View, hooks
     from formats.core.output import Output
     from formats.core.storage import Blocks
-    from formats.torch.globals import TYPES
+    from formats.torch.tensor_values import TYPES
     from formats.torch.writer import Archive
 
     storages = Storages(TorchDevice("cuda", 0), {})

@@ -21,9 +21,9 @@ from formats.containers.pickle.values import Global, Map, Odd, Record, SetOf
 from formats.core.storage import Buffer, Span
 from formats.errors import ConvertError, CorruptError, LimitError, UnsupportedError
 from formats.limits import DEFAULT
-from formats.torch.globals import TYPES, StorageRef, TensorValue
 from formats.torch.numpy_globals import NumpyArray, NumpyScalar, NumpyType
 from formats.torch.structure import Size
+from formats.torch.tensor_values import TYPES, StorageRef, TensorValue
 
 CUDA = TorchDevice("cuda", 1)
 

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from formats.containers.pickle import decoder
 from formats.containers.pickle.constructors import CORE
-from formats.containers.pickle.decoder import BLOB, Budget, Unpickler
+from formats.containers.pickle.unpickler import BLOB, Budget, Unpickler
 from formats.containers.pickle.values import Global, Map, Odd, Record, SetOf
 from formats.core.storage import Span
 from formats.errors import ConvertError, CorruptError, LimitError, UnsupportedError
@@ -26,7 +27,7 @@ def machine(data: bytes, limits: Limits = DEFAULT) -> Unpickler:
 
 
 def load(data: bytes) -> object:
-    return machine(data).load()
+    return decoder.load(machine(data))
 
 
 plain = st.recursive(
@@ -97,7 +98,7 @@ class Thing:
 @pytest.mark.parametrize("protocol", range(6))
 def test_unknown_objects_are_records(protocol: int) -> None:
     vm = machine(pickle.dumps(Thing(), protocol=protocol))
-    value = vm.load()
+    value = decoder.load(vm)
     assert isinstance(value, Record)
     assert value.cls.endswith(".Thing")
     assert value.state == ({"x": 1},)
@@ -106,7 +107,7 @@ def test_unknown_objects_are_records(protocol: int) -> None:
 
 def test_decimal_is_a_record_and_no_finding() -> None:
     vm = machine(pickle.dumps(decimal.Decimal("1.5")))
-    value = vm.load()
+    value = decoder.load(vm)
     assert isinstance(value, Record)
     assert (value.cls, value.args) == ("decimal.Decimal", ("1.5",))
     assert not vm.calls
@@ -129,7 +130,7 @@ def test_python_2_modules_have_their_new_names() -> None:
 def test_persistent_ids() -> None:
     vm = machine(b"\x80\x02(U\x07storageK\x05tQ.")
     vm.persistent = lambda _, pid: ("found", pid)
-    assert vm.load() == ("found", ("storage", 5))
+    assert decoder.load(vm) == ("found", ("storage", 5))
 
 
 def test_attribute_of_a_global_is_a_global() -> None:
@@ -152,7 +153,7 @@ def test_attribute_of_a_global_is_a_global() -> None:
 )
 def test_calls_are_reported_and_nothing_runs(data: bytes, name: str) -> None:
     vm = machine(data)
-    value = vm.load()
+    value = decoder.load(vm)
     assert isinstance(value, Record)
     assert name in vm.calls
 
@@ -231,14 +232,14 @@ def test_any_bytes(data: bytes) -> None:
 def test_limits(data: bytes) -> None:
     small = Limits(max_pickle_opcodes=1000, max_integer_bytes=1024)
     with pytest.raises(LimitError):
-        machine(data, small).load()
+        decoder.load(machine(data, small))
 
 
 def test_copying_costs() -> None:
     data = b"](" + b"K\x01" * 500 + b"eq\x000c__builtin__\nlist\nq\x010"
     data += b"](" + b"h\x01h\x00\x85R" * 50 + b"e."
     with pytest.raises(LimitError):
-        machine(data, Limits(max_pickle_opcodes=5000)).load()
+        decoder.load(machine(data, Limits(max_pickle_opcodes=5000)))
 
 
 def test_keys_that_would_be_slow_to_hash_are_wrapped() -> None:
@@ -262,7 +263,7 @@ def test_frames_and_memo_of_protocol_5() -> None:
 def test_pickles_may_follow_each_other() -> None:
     first = pickle.dumps([1], 2)
     vm = machine(first + pickle.dumps([2], 2))
-    assert vm.load() == [1]
+    assert decoder.load(vm) == [1]
     assert vm.position == len(first)
 
 

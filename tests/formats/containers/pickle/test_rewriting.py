@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from formats.containers.pickle.decoder import Budget
 from formats.containers.pickle.rewriting import Made, Number, Text, Tracer, encode_number, spell
+from formats.containers.pickle.unpickler import Budget
 from formats.errors import ConvertError, CorruptError, UnsupportedError
 from formats.limits import DEFAULT
 
