@@ -22,7 +22,8 @@ from formats.torch.pickled_values import as_tensor, key_text
 from formats.torch.similar_files import AlikeFiles
 from formats.torch.tensor_values import TensorValue, TorchType, dtype_of
 from formats.torch.tensors import Maker
-from formats.torch.walk import MAX_PATH, OPTIMIZER_KEY, TRAINING_KEY
+from formats.torch.training_groups import OPTIMIZER_KEY, TRAINING_KEY
+from formats.torch.walk import MAX_PATH
 
 METADATA = ".metadata"
 

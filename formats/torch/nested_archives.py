@@ -13,7 +13,8 @@ from formats.errors import ConvertError, CorruptError
 from formats.limits import MIB
 from formats.torch.bundle import finish
 from formats.torch.containers import Session, is_legacy_tar, is_stream, read_any
-from formats.torch.walk import OPTIMIZER_KEY, Tree
+from formats.torch.training_groups import OPTIMIZER_KEY
+from formats.torch.walk import Tree
 
 SUFFIXES = (".pth", ".pt", ".ckpt", ".th", ".bin", ".pth.tar")
 TEXTS = (".json", ".txt", ".yaml", ".yml", ".model", ".vocab")

@@ -8,7 +8,6 @@ The walk is a loop over iterators, not a recursion. It goes round cycles once, a
 is reached by several paths it is walked again for its names, until a budget of repeats is spent.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -32,6 +31,7 @@ from formats.torch.pickled_values import (
     width,
 )
 from formats.torch.tensor_values import TensorValue
+from formats.torch.training_groups import find_group, is_random_state
 
 MAX_USER_BYTES = 1 * MIB  # plain data kept; what is beyond is named
 MAX_KEY = 512  # characters of one key in a path
@@ -42,15 +42,6 @@ MAX_TENSORS = 200_000  # tensors of pickles; each takes more than a KiB here
 MAX_NOTES = 10_000  # entries of opaque, left_out
 SLOTS = frozenset({"_parameters", "_buffers", "_modules"})
 PLACEHOLDER = "(tensor)"  # stands in a list of plain data where the tensor was
-
-OPTIMIZER_KEY = re.compile(r"optim|^opt$|^opt_|_opt$", re.IGNORECASE)
-RANDOM_KEY = re.compile(r"(^|_)rngs?(_|$)|random_state|rng_state", re.IGNORECASE)
-TRAINING_KEY = re.compile(
-    r"(^|_)rngs?(_|$)|random_state|rng_state|loss_scal|grad_scaler|(^|_)sched|scheduler|"
-    r"^amp(_scaling_state|_scaler|_state)?$|^native_amp",
-    re.IGNORECASE,
-)
-LIGHTNING_KEYS = frozenset({"callbacks", "loops", "lr_schedulers", "native_amp_scaling_state"})
 
 
 @dataclass(eq=False, slots=True)
@@ -188,7 +179,7 @@ class Tree:
             raise LimitError("objects of too many parts", where=frame.origin[:200])
         if kind is bytes or kind is Span:
             self.work += 1
-            inner = self._opened(frame, key, value)
+            inner = self._open_bytes(frame, key, value)
             if inner is not None:
                 self._alive.append(inner.value)
                 self._visit(frame, key, inner.value)
@@ -217,14 +208,14 @@ class Tree:
             self.leave_out(path, f"a numpy array of {value.dtype or 'unknown'}{list(value.shape)}")
         elif id(value) in self._open:
             return  # a cycle: it is being walked already
-        elif self._again(frame, key, path, value):
+        elif self._repeat(frame, key, path, value):
             return
         elif len(self._stack) > self.limits.max_depth:
             self.leave_out(path, f"nests deeper than {self.limits.max_depth} levels")
         else:
             self._enter(frame, key, path, origin, value)
 
-    def _opened(self, frame: Frame, key: str, value: object) -> Value | None:
+    def _open_bytes(self, frame: Frame, key: str, value: object) -> Value | None:
         """Return what a torch file inside a byte string holds."""
         if self.open is None or not isinstance(value, (bytes, Span)):
             return None
@@ -239,7 +230,7 @@ class Tree:
         path = f"{frame.path}.{text}" if frame.path and text else frame.path or text
         return path[:MAX_PATH], origin[:MAX_PATH]
 
-    def _again(self, frame: Frame, key: str, path: str, value: object) -> bool:
+    def _repeat(self, frame: Frame, key: str, path: str, value: object) -> bool:
         """Deal with an object that another path led to before; return whether that was all."""
         known = self._done.get(id(value))
         if known is None:
@@ -255,7 +246,7 @@ class Tree:
         return True
 
     def _enter(self, frame: Frame, key: str, path: str, origin: str, value: object) -> None:
-        if self._simple(frame, key, path, value):
+        if self._take_scalars(frame, key, path, value):
             return
         record = value if isinstance(value, Record) else None
         module = record if record is not None and is_module(record) else None
@@ -273,7 +264,7 @@ class Tree:
         self._open.add(id(value))
         self._stack.append(child)
 
-    def _simple(self, frame: Frame, key: str, path: str, value: object) -> bool:
+    def _take_scalars(self, frame: Frame, key: str, path: str, value: object) -> bool:
         """Take many scalars at once: they may be millions, and nothing is inside them."""
         if isinstance(value, (list, tuple)):
             if not all(type(v) in SCALARS for v in value):
@@ -352,28 +343,15 @@ class Tree:
     def _emit(self, frame: Frame, key: str, value: TensorValue) -> None:
         path, origin = self._place(frame, key)
         group = frame.group
-        if group is None and self.classify:
-            byte = value.type is not None and value.type.name == "uint8"
-            group = "training" if byte and RANDOM_KEY.search(key) else None
+        if group is None and self.classify and is_random_state(key, value):
+            group = "training"
         found = Found(path or "tensor", origin, value, group)
         self.name_bytes += len(path) + len(origin)
         self.tensors.append(found)
         self._mark(frame, found)
         if frame.owner is not None:
             frame.owner.roles[key] = found
-        if frame.slot == "_parameters" and value.requires_grad is False:
-            found.notes["requires_grad"] = False
-        elif frame.slot == "_buffers":
-            if key in _not_persistent(self._stack):
-                found.notes["persistent"] = False
-        elif frame.module is not None or self._is_attribute(frame.value, key):
-            found.notes["attribute"] = True
-        elif value.requires_grad and self.classify and not value.is_parameter and not frame.slot:
-            found.notes["requires_grad"] = True
-        if value.cls is not None:
-            found.notes["class"] = value.cls
-        if "dtype" in value.parameters:
-            found.notes["dtype"] = value.parameters["dtype"]
+        self._note_tensor(frame, key, found)
         if len(self.tensors) > min(self.limits.max_tensors, MAX_TENSORS):
             raise LimitError(f"more than {MAX_TENSORS} tensors", where=origin[:200])
         if self.name_bytes > self.limits.max_header_bytes:
@@ -387,37 +365,35 @@ class Tree:
             )
             break  # states past the first do not occur
 
+    def _note_tensor(self, frame: Frame, key: str, found: Found) -> None:
+        """Note on a tensor what its place in a module says, and what its class adds."""
+        value = found.value
+        if frame.slot == "_parameters" and value.requires_grad is False:
+            found.notes["requires_grad"] = False
+        elif frame.slot == "_buffers":
+            if key in _not_persistent(self._stack):
+                found.notes["persistent"] = False
+        elif frame.module is not None or self._is_attribute(frame.value, key):
+            found.notes["attribute"] = True
+        elif value.requires_grad and self.classify and not value.is_parameter and not frame.slot:
+            found.notes["requires_grad"] = True
+        if value.cls is not None:
+            found.notes["class"] = value.cls
+        if "dtype" in value.parameters:
+            found.notes["dtype"] = value.parameters["dtype"]
+
     def _is_attribute(self, owner: object, key: str) -> bool:
         """Return whether a tensor of a TorchScript object is no parameter or buffer of it."""
         slots = self.slots.get(owner.cls) if isinstance(owner, Record) else None
         return slots is not None and key not in slots
 
     def _group(self, frame: Frame, key: str, value: object, module: Record | None) -> Group | None:
-        if not self.classify or module is not None or frame.module is not None or frame.slot:
+        if not self.classify:
+            return None
+        if module is not None or frame.module is not None or frame.slot:
             is_optimizer = isinstance(value, Record) and value.cls.startswith("torch.optim.")
-            return "optimizer" if self.classify and is_optimizer else None
-        if isinstance(value, Record):
-            state = state_dict(value)
-            if "lr_scheduler" in value.cls or "GradScaler" in value.cls:
-                return "training"
-            if value.cls.startswith(("numpy.random.", "random.", "torch.Generator")):
-                return "training"
-            if value.cls.startswith("torch.optim.") or "param_groups" in state:
-                return "optimizer"
-        if isinstance(value, dict):
-            if "param_groups" in value and "state" in value:
-                return "optimizer"
-            if "growth_factor" in value and "scale" in value:
-                return "training"
-            if "python" in value and "numpy" in value and ("cpu" in value or "torch" in value):
-                return "training"  # the random state of every library
-        if TRAINING_KEY.search(key):
-            return "training"
-        if OPTIMIZER_KEY.search(key):
-            return "optimizer"
-        if key in LIGHTNING_KEYS and isinstance(frame.value, dict):
-            return "training" if "pytorch-lightning_version" in frame.value else None
-        return None
+            return "optimizer" if is_optimizer else None
+        return find_group(key, value, frame.value)
 
     def _note_opaque(self, path: str, name: str) -> None:
         if len(self.opaque) < MAX_NOTES:

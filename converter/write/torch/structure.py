@@ -38,7 +38,8 @@ from formats.torch.pickled_values import (
 )
 from formats.torch.structure import Size
 from formats.torch.tensor_values import TYPES, StorageRef, TensorValue
-from formats.torch.walk import MAX_NOTES, RANDOM_KEY
+from formats.torch.training_groups import RANDOM_KEY
+from formats.torch.walk import MAX_NOTES
 
 MAX_BYTES = 64 * MIB  # of one byte string, which a pickle holds as a string
 MAX_VALUES = 5_000_000  # converted values of any kind
