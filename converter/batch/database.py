@@ -32,10 +32,10 @@ CLOSED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 
 class Database:
-    """An open database. All its errors are `StorageError`s that name the file."""
+    """An open database. Its errors are `StorageError`s that name the file."""
 
     def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
-        """Open a database, or begin one.
+        """Open or create a database.
 
         Args:
             path: Its file; None for one in memory.
@@ -52,7 +52,7 @@ class Database:
             raise self._fault(e) from e
 
     def journal(self) -> None:
-        """Choose the journal of a database that is just begun, or that has moved.
+        """Choose the journal mode of a new or moved database.
 
         Raises:
             StorageError: It is in use in a way that network file systems do not bear.
@@ -103,7 +103,7 @@ class Database:
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
-        """Do the block's writing wholly or, where it fails or is interrupted, not at all.
+        """Commit the block, or roll back where it fails or is interrupted.
 
         Args:
             durable: Wait until it is on the disk, with all that was written before.
@@ -122,11 +122,11 @@ class Database:
                     self.execute("PRAGMA synchronous=NORMAL")
 
     def close(self) -> None:
-        """Close it; what was not committed is forgotten."""
+        """Close it; uncommitted changes are lost."""
         self._connection.close()
 
     def make_damage_error(self, what: str) -> StorageError:
-        """Return the error for contents that cannot be."""
+        """Return the error for impossible contents."""
         return StorageError(
             f"the ledger is damaged: {what}",
             where=self.path,
@@ -150,7 +150,7 @@ class Database:
 
 
 def _primary(e: sqlite3.Error) -> int:
-    """Return the error's code without what SQLite adds to it in the upper bytes."""
+    """Return the primary result code of an error."""
     return int(getattr(e, "sqlite_errorcode", 0)) & 0xFF
 
 
@@ -177,7 +177,7 @@ def _connect(path: Path | None, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _is_local(path: Path) -> bool:
-    """Return whether a file is on a disk of this machine alone, as far as the system says."""
+    """Return whether a file is on a local disk, as far as the system says."""
     try:
         table = Path("/proc/self/mountinfo").read_bytes()
     except OSError:

@@ -65,7 +65,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """All that is left is with other drivers; if one of them dies, this one takes over.
+    """All remaining jobs belong to other drivers; this one takes over if one of them dies.
 
     An event is yielded when it begins, and when it changes.
 
@@ -112,7 +112,7 @@ Event: TypeAlias = "Planned | Finished | Waiting | Summary"
 
 
 def check_request(request: Request) -> None:
-    """Refuse a request with a wrong value, or one that contradicts itself.
+    """Raise UsageError for a wrong value or contradicting options.
 
     Raises:
         UsageError: It is.
@@ -135,7 +135,7 @@ def check_request(request: Request) -> None:
 
 
 def run(request: Request, *, dry_run: bool = False) -> Iterator[Event]:
-    """Do what is asked, yielding the plan, each outcome, and the summary last.
+    """Run a batch, yielding the plan, each outcome, and the summary last.
 
     A dry run yields the plan, and writes nothing anywhere. Where the user stops it, by Ctrl-C or
     SIGTERM, that is the summary's exit code.
@@ -169,7 +169,7 @@ def run(request: Request, *, dry_run: bool = False) -> Iterator[Event]:
 
 
 def default_ledger(destination: str) -> Path:
-    """Return the ledger of a destination: beside a folder, or here for one that is elsewhere.
+    """Return the ledger's path: beside a local destination, else in the working directory.
 
     Raises:
         UsageError: There is nothing beside it.
@@ -184,7 +184,7 @@ def default_ledger(destination: str) -> Path:
 
 
 def _anywhere(request: Request) -> Request:
-    """Return the request in terms that hold in any process."""
+    """Return the request with absolute references."""
     if scheme_of(request.destination) != "":
         return request
     return replace(request, destination=os.path.abspath(request.destination))  # noqa: PTH100
@@ -224,7 +224,7 @@ def _run(
 
 
 def _give_back(ledger: Ledger, destination: Destination) -> None:
-    """Give claims back, and wait until what dying processes hold can be removed."""
+    """Release claims, and wait until files of dying processes can be removed."""
     ledger.claims.release()
     until = time.monotonic() + DYING_SECONDS
     while not clear_up(ledger, destination) and time.monotonic() < until:
@@ -283,7 +283,7 @@ class _Work:
                 time.sleep(pause)
 
     def _round(self, settings: Settings) -> Generator[Finished, None, None]:
-        """Do what can be claimed, and tell what others have done meanwhile."""
+        """Run the jobs that can be claimed, and yield what other drivers have finished."""
         with closing(_outcomes(self._request.engine, settings, self._work.jobs(), self._stop)) as e:
             for outcome in e:
                 if outcome is not None:
@@ -320,7 +320,7 @@ class _Work:
 def _outcomes(
     engine: str, settings: Settings, jobs: Iterator[Job], stop: Stop
 ) -> Generator[Outcome | None, None, None]:
-    """Yield outcomes as they come, and None where there may be other news.
+    """Yield outcomes as they come, and None when other drivers may have finished jobs.
 
     There is an executor only where there is something for it.
     """

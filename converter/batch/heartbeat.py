@@ -1,4 +1,4 @@
-"""The heartbeat of a driver: what others, on other machines too, know that it lives by."""
+"""The heartbeat of a driver, by which others see that it is alive, on other machines too."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from formats.errors import StorageError
 
 
 class Heart(Thread):
-    """Says, on a thread and a connection of its own, that this driver lives."""
+    """Writes this driver's heartbeat, on a thread and a connection of its own."""
 
     def __init__(self, path: Path, driver: str) -> None:
         super().__init__(name="ledger-heart", daemon=True)
@@ -38,7 +38,7 @@ class Heart(Thread):
             database.close()
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop the heartbeat."""
         self._ends.set()
         self.join()
 

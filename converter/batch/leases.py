@@ -1,4 +1,4 @@
-"""Who is at what: each output is made by one driver at a time, whatever becomes of that one.
+"""Leases: each output is made by one driver at a time, even if that driver dies.
 
 Before a job runs, its driver claims the output, and writes down whether anything stood in its
 place: if the driver dies between an output's publication and its row, the next one knows that
@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(slots=True)
 class Claimed:
-    """What became of the jobs that a driver asked for.
+    """The result of claiming jobs.
 
     Attributes:
         mine: To be done by it now.
@@ -76,7 +76,7 @@ class Claims:
         self._pulse = Pulse()
 
     def release_abandoned(self) -> list[str]:
-        """Return the outputs claimed by a driver that is dead, and release its claims."""
+        """Release the claims of dead drivers and return their outputs."""
         dead = [driver.id for driver in self._drivers() if not self._pulse.lives(driver)]
         if dead:
             with self._db.transaction():
@@ -86,7 +86,7 @@ class Claims:
         return [decode_text(name) for (name,) in self._db.select(statement, (NOBODY,))]
 
     def release(self) -> None:
-        """Give back all that this driver has claimed: it is at nothing any more."""
+        """Release all claims of this driver."""
         with self._db.transaction():
             statement = "UPDATE claims SET driver = ? WHERE driver = ?"
             self._db.execute(statement, (NOBODY, self._driver))
@@ -105,14 +105,14 @@ class Claims:
             )
 
     def holders(self) -> list[str]:
-        """Return where the other drivers are that have claimed something."""
+        """Return the machines of other drivers that hold claims."""
         (*busy,) = self._db.select("SELECT DISTINCT driver FROM claims")
         return [d.place for d in self._drivers() if (d.id,) in busy]
 
     def claim(
         self, jobs: Sequence[Job], stands: Callable[[str], bool], *, since: int, plan: str
     ) -> Claimed:
-        """Claim jobs, as far as no other driver has them or has done them meanwhile.
+        """Claim jobs that no other driver holds or has finished.
 
         Jobs that replace an earlier output overwrite it.
 
@@ -165,13 +165,13 @@ class Claims:
         return None if found is None else row_of(found)
 
     def before(self, name: str) -> str:
-        """Return what stood in an output's place when it was claimed; "" where it is not."""
+        """Return what existed at an output's path when it was claimed; "" for an unclaimed one."""
         statement = "SELECT before FROM claims WHERE name = ?"
         (found,) = self._db.execute(statement, (encode_text(name),)).fetchone() or ("",)
         return str(found)
 
     def drop(self, name: str) -> None:
-        """Give back one claim, in the transaction of the caller."""
+        """Release one claim, in the caller's transaction."""
         self._db.execute("DELETE FROM claims WHERE name = ?", (encode_text(name),))
 
     def _drivers(self) -> list[Driver]:
@@ -180,7 +180,7 @@ class Claims:
         return [driver for driver in (Driver(*row) for row in found) if driver.id != self._driver]
 
     def bury(self, driver: str) -> None:
-        """Release a driver's claims, in the transaction of the caller."""
+        """Release a driver's claims, in the caller's transaction."""
         self._db.execute("UPDATE claims SET driver = ? WHERE driver = ?", (NOBODY, driver))
         self._db.execute("DELETE FROM drivers WHERE id = ?", (driver,))
 

@@ -1,4 +1,4 @@
-"""What was done, in SQLite: one row an output, its name for good, and who is at it now.
+"""The ledger in SQLite: one row an output, its permanent name, and the driver that makes it.
 
 Several drivers may have it open at once. Each outcome is committed as it comes, so that whatever
 is killed, no more is forgotten than what was still running.
@@ -29,7 +29,7 @@ NEXT = "(SELECT coalesce(max(seq), 0) + 1 FROM outputs)"
 
 
 class Ledger:
-    """A ledger that is open. A context manager: its end gives back all claims."""
+    """An open ledger. A context manager: its exit releases all claims."""
 
     def __init__(self, path: Path | None, *, read_only: bool = False) -> None:
         """Open a ledger, or begin one.
@@ -78,7 +78,7 @@ class Ledger:
 
     @property
     def latest(self) -> int:
-        """Number of the newest row; what others write from now on has a higher one."""
+        """Number of the newest row; later rows have higher ones."""
         (number,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM outputs").fetchone()
         return int(number)
 
@@ -99,7 +99,7 @@ class Ledger:
             yield row_of(row), self._decode(text)
 
     def record(self, name: str) -> Record | None:
-        """Return the record of an output; None where it is not known."""
+        """Return the record of an output; None if unknown."""
         statement = "SELECT record FROM records WHERE name = ?"
         for (text,) in self._db.select(statement, (encode_text(name),)):
             return self._decode(text)
@@ -128,7 +128,7 @@ class Ledger:
         }
 
     def remember_no_artifacts(self, found: Mapping[str, tuple[str, str]]) -> None:
-        """Replace what is remembered of files that are no artifacts."""
+        """Replace the remembered files that are not artifacts."""
         if not self._writes:
             return
         with self._db.transaction():
@@ -151,7 +151,7 @@ class Ledger:
         recalled: Mapping[str, str],
         choose: Callable[[Mapping[str, str], Collection[str]], Mapping[str, str]],
     ) -> Mapping[str, str]:
-        """Choose names for outputs of one kind, knowing all that are given; they are so for good.
+        """Choose permanent names for outputs of one kind, different from all existing ones.
 
         Args:
             kind: What an output of these is called at its end, which tells targets apart.
@@ -187,7 +187,7 @@ class Ledger:
         return known, others
 
     def adopt(self, recalled: Iterable[Recalled], kind: str) -> dict[str, Row]:
-        """Take over outputs of one kind that a destination knows and this ledger does not.
+        """Adopt outputs of one kind that a destination knows and this ledger does not.
 
         Args:
             recalled: As `Destination.recall` has them.
@@ -214,7 +214,7 @@ class Ledger:
     def settle(
         self, job: Job, outcome: Outcome, *, stands: Callable[[str], bool], boot: str = ""
     ) -> None:
-        """Record an outcome, and give back the claim.
+        """Record an outcome and release its claim.
 
         Args:
             job: Which.
@@ -247,7 +247,7 @@ class Ledger:
             self.claims.drop(job.name)
 
     def _move(self, job: Job, found: Record, boot: str) -> None:
-        """Write down an output that was another's: its record, under the new name."""
+        """Record a renamed output: its former record under the new name."""
         old = found.moved_from or job.name
         record = replace(
             self.record(old) or found,
@@ -283,12 +283,12 @@ class Ledger:
         self._db.execute("INSERT OR REPLACE INTO records VALUES(?, ?)", values)
 
     def is_unflushed(self, boot: str) -> bool:
-        """Return whether anything that one machine has published may be in its memory only."""
+        """Return whether a machine may have published outputs that are not flushed to disk."""
         statement = "SELECT EXISTS(SELECT 1 FROM outputs WHERE boot = ?)"
         return bool(self._db.execute(statement, (boot,)).fetchone()[0])
 
     def mark_flushed(self, boot: str, until: int) -> None:
-        """Note that what one machine has published is on the disk.
+        """Record that a machine's published outputs are on the disk.
 
         Args:
             boot: Which machine, as rows have it.
@@ -300,7 +300,7 @@ class Ledger:
             )
 
     def _is_ours(self, job: Job, outcome: Outcome, stands: Callable[[str], bool]) -> bool:
-        """Return whether what stands in an output's place, if anything does, is by us."""
+        """Return whether an output's path is free or holds our own output."""
         if outcome.status in GOOD:
             return True
         key = encode_text(job.name)

@@ -1,13 +1,12 @@
 """Identical files of bundles stored once: a file that another bundle has too becomes a link to it.
 
-Files are told to be the same by the digests that manifests record; which bundle has which is an
-index in the ledger's file. Before a file takes another one's place, that one is hashed and must be
-what its manifest says. The link is made beside the bundle and renamed over the file, so whenever
-this is killed, there is the file or the link, with the same bytes; what a killed run had not come
-to, the next one looks at.
+Identical files are found by the digests in manifests, indexed in the ledger's file. Before a file
+is replaced by a link to another one, that one is hashed and must have the digest that its manifest
+records. The link is made beside the bundle and renamed over the file, so that after a kill either
+the file or the link is there, with the same bytes; the next run processes what is left.
 
-Hard links share one file: convert itself never writes into a published one, but a program that does
-changes all. Reflinks share blocks until one side is written to; XFS, Btrfs and a few others have
+Hard links share one file: convert never writes into a published one, but a program that does
+changes all of them. Reflinks share blocks until one side is written to; XFS, Btrfs and a few others have
 them. Spec: https://man7.org/linux/man-pages/man2/ioctl_ficlonerange.2.html
 """
 
@@ -48,7 +47,7 @@ SCHEMA = (
 
 
 class IndexedFile(NamedTuple):
-    """A file of a bundle, as the index has it."""
+    """A file of a bundle, as indexed."""
 
     id: int
     name: str
@@ -56,7 +55,7 @@ class IndexedFile(NamedTuple):
 
 
 class Linked(NamedTuple):
-    """What was replaced by links.
+    """The files that were replaced by links.
 
     Attributes:
         files: How many.
@@ -70,7 +69,7 @@ class Linked(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A large file of the bundle that is looked at."""
+    """A large file of the bundle being processed."""
 
     file: str
     digest: str
@@ -78,7 +77,7 @@ class Held(NamedTuple):
 
 
 class Links:
-    """Looks at bundles as they are published; a context manager, for its hold on the index."""
+    """Replaces files of published bundles by links; a context manager that holds the index open."""
 
     def __init__(self, folder: Path, index: Path, kind: Kind) -> None:
         """Begin.
@@ -114,11 +113,11 @@ class Links:
         self._db.close()
 
     def found(self) -> Linked:
-        """Return what was replaced by now."""
+        """Return what has been replaced so far."""
         return Linked(self._files, self._nbytes, tuple(self._problems))
 
     def catch_up(self, names: Iterable[str]) -> None:
-        """Look at bundles that were published without being looked at, or that a killed run left.
+        """Process bundles that were published but not processed, or that a killed run left.
 
         Raises:
             StorageError: The index cannot be used.
@@ -133,7 +132,7 @@ class Links:
                     self.look(name)
 
     def look(self, name: str) -> None:
-        """Replace what another bundle has already among the files of one that was published.
+        """Replace files of a published bundle that another bundle has.
 
         Raises:
             StorageError: The index cannot be used.
@@ -163,7 +162,7 @@ class Links:
             os.close(here)
 
     def _replace(self, here: int, name: str, held: Held) -> bool:
-        """Replace a file by a link to the same in another bundle; return whether nothing failed."""
+        """Replace a file by a link to another bundle's; return False on a failure."""
         # Known before it is looked for, and files become links to those that were known earlier:
         # two drivers at the same files never have them change places.
         key = encode_text(name), encode_text(held.file), held.digest
@@ -207,9 +206,9 @@ class Links:
         self._problems.append(f"{name}: {e.strerror if isinstance(e, OSError) else e}")
 
     def _places(self, digest: str, known: int) -> Iterator[IndexedFile]:
-        """Yield where the same bytes should be: what was known first, which all become links to.
+        """Yield files with this digest, the oldest first.
 
-        If that has too many names, or another owner, the latest ones follow.
+        If that has too many links, or another owner, the latest ones follow.
         """
         oldest = -1
         while (place := self._place("ORDER BY id", digest, known)) and place.id != oldest:
@@ -230,7 +229,7 @@ class Links:
         )
 
     def _is(self, descriptor: int, status: os.stat_result, digest: str) -> bool:
-        """Return whether an open file has a digest; it is hashed, and flushed, once in a run."""
+        """Return whether an open file has this digest; it is hashed and flushed once in a run."""
         if not stat.S_ISREG(status.st_mode):
             return False
         key = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
@@ -251,7 +250,7 @@ class Links:
 
 @contextmanager
 def opened(request: Request, index: Path) -> Iterator[Links | None]:
-    """Yield what links the outputs of a batch, where that is asked for.
+    """Yield the linker of a batch's outputs, or None unless links were requested.
 
     Raises:
         StorageError: As `Links`.
@@ -266,7 +265,7 @@ def opened(request: Request, index: Path) -> Iterator[Links | None]:
 
 
 def check(kind: str | None, *, is_local: bool, target: str) -> None:
-    """Refuse links that could not be made.
+    """Raise UsageError where links are impossible.
 
     Raises:
         UsageError: There is no such kind, or a destination and outputs that have none.
@@ -285,7 +284,7 @@ def check(kind: str | None, *, is_local: bool, target: str) -> None:
 
 
 def _files(here: int, bundle: Path, kind: Kind) -> tuple[str, list[Held]]:
-    """Return the identity of an open bundle's manifest, and its large files that can be links.
+    """Return the identity of a bundle's manifest, and its large files that can become links.
 
     A file that a graph points into is no hard link: onnx refuses external data of several names.
 
@@ -324,7 +323,7 @@ def _identity(status: os.stat_result) -> str:
 def _hard(
     source: int, path: Path, made: Path, theirs: os.stat_result, mine: os.stat_result
 ) -> bool:
-    """Make a hard link; return whether it is one to the file that was looked at."""
+    """Make a hard link; return whether it points to the file that was checked."""
     if _belongs(theirs) != _belongs(mine):  # who may read it would change
         return False
     try:
@@ -339,7 +338,7 @@ def _hard(
 def _clone(
     source: int, path: Path, made: Path, theirs: os.stat_result, mine: os.stat_result
 ) -> bool:
-    """Make a file that shares another one's blocks, and is like the one it will replace."""
+    """Clone a file's blocks, with the attributes of the file it will replace."""
     del path
     copy = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -373,7 +372,7 @@ def _is_unchanged(descriptor: int, before: os.stat_result) -> bool:
 
 
 def _probe(folder: Path, kind: Kind) -> None:
-    """Make a link, to see whether there are any.
+    """Make a trial link.
 
     Raises:
         StorageError: The folder cannot be written.

@@ -1,4 +1,4 @@
-"""Whether a driver still lives: known exactly on its own machine, by its heartbeat elsewhere."""
+"""Whether a driver is alive: exact on its own machine, by its heartbeat elsewhere."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ STALE_SECONDS = 3600.0  # older than clocks of two machines can be apart: it is 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """A driver, as it wrote itself down.
+    """A driver, as recorded in the ledger.
 
     Attributes:
         id: Its own, of all drivers there ever were.
@@ -32,18 +32,18 @@ class Driver:
 
     @property
     def place(self) -> str:
-        """Where it is, as people say it."""
+        """The machine and process, for messages."""
         return f"{self.machine.partition('/')[0]}, process {self.pid}"
 
 
 @dataclass(slots=True)
 class Pulse:
-    """What one driver has seen of the others' hearts."""
+    """The heartbeats that one driver has seen."""
 
     seen: dict[str, tuple[float, float]] = field(default_factory=dict)  # id: its beat, our clock
 
     def lives(self, driver: Driver) -> bool:
-        """Return whether a driver lives, as far as anyone can know."""
+        """Return whether a driver is alive, as far as can be known."""
         if driver.machine == machine():
             return find_start_time(driver.pid) == driver.started
         now = time.monotonic()
@@ -56,7 +56,7 @@ class Pulse:
 
 @cache
 def machine() -> str:
-    """Return what tells this machine, since it was started, from all others.
+    """Return an identifier of this machine, its boot and its process namespace.
 
     Processes have numbers of their own in each container, so each is a machine here.
     """
@@ -70,12 +70,12 @@ def machine() -> str:
 
 
 def boot() -> str:
-    """Return what tells this machine as it runs now from itself after it is started again."""
+    """Return host name and boot id, which changes when the machine restarts."""
     return "/".join(machine().split("/")[:2])
 
 
 def is_lost(place: str) -> bool:
-    """Return whether what a machine had only in its memory is gone: it was started again since.
+    """Return whether a machine has restarted since, and so lost unflushed writes.
 
     Args:
         place: As `boot` said there; that of another machine is not known to be lost.
@@ -86,7 +86,7 @@ def is_lost(place: str) -> bool:
 
 
 def find_start_time(pid: int) -> int:
-    """Return when a process of this machine was started, or 0 where there is none.
+    """Return the start time of a local process; 0 if it does not exist.
 
     The unit is the system's own; where it tells no times (it is not Linux), a process that is
     there was started at 1.

@@ -1,4 +1,4 @@
-"""What outputs are called: as their sources, without two of them ever being called the same.
+"""Names of outputs: those of their sources, made unique.
 
 An output keeps the name that the ledger has of it. A new one is called as its source with the
 target's ending; where several would be called the same, as some file system sees it, each of them
@@ -25,12 +25,12 @@ LONGEST_FOLDER = 255  # bytes, on every file system in use
 
 
 def kind_of(options: Options) -> str:
-    """Return what tells outputs of a target from others: ``.portable``, ``.cuda-1.pt``."""
+    """Return the kind of a target's outputs: ``.portable``, ``.cuda-1.pt``."""
     return default_output(Path("x"), find_target(options.to), options.device).name[1:]
 
 
 def find_ending(options: Options) -> str:
-    """Return what outputs are called at their end: as their kind; Triton's as the model itself."""
+    """Return the ending of output names: their kind; none for Triton."""
     return "" if options.to == "triton" else kind_of(options)
 
 
@@ -77,7 +77,7 @@ def names(
 
 
 class _Taken:
-    """Names that are given, and the folders that they are in."""
+    """Names in use, and their folders."""
 
     def __init__(self, given: Iterable[str]) -> None:
         self._outputs: set[str] = set()
@@ -91,14 +91,14 @@ class _Taken:
         self._folders.update(_folders(seen))
 
     def allows(self, name: str) -> bool:
-        """Return whether a name is no other's, and stands in no output nor around one."""
+        """Return whether a name is free, and neither inside an output nor around one."""
         seen = fold_name(name)
         if seen in self._outputs or seen in self._folders:
             return False
         return all(folder not in self._outputs for folder in _folders(seen))
 
     def outside(self, name: str) -> str:
-        """Return a name that is in no output: a folder that is called like one gets a number."""
+        """Return a name outside all outputs: a folder named like one gets a number."""
         *folders, last = name.split("/")
         path = ""
         for folder in folders:
@@ -107,7 +107,7 @@ class _Taken:
 
 
 def fold_name(name: str) -> str:
-    """Return a name as the least discerning file system sees it."""
+    """Return a name as a case-insensitive, normalising file system sees it."""
     if name.isascii():
         return name.lower()
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
@@ -122,7 +122,7 @@ def _number(stem: str, end: str, allowed: Callable[[str], bool]) -> str:
 
 
 def _folders(name: str) -> Iterator[str]:
-    """Yield the folders that a name is in, the innermost first."""
+    """Yield the parent folders of a name, innermost first."""
     at = name.rfind("/")
     while at > 0:
         yield name[:at]
@@ -137,7 +137,7 @@ def _named(name: str, options: Options, end: str) -> str:
 
 
 def _fitting(stem: str, end: str) -> str:
-    """Return a name that every file system holds, and that leads nowhere else."""
+    """Return a name that is valid on every file system and stays inside the folder."""
     *folders, last = (part for part in stem.split("/") if part)
     room = LONGEST_NAME - len(end.encode()) - 8  # for a number behind it
     path = "".join(_folder(folder) + "/" for folder in folders)
@@ -150,7 +150,7 @@ def _folder(name: str) -> str:
 
 
 def _plain(part: str) -> str:
-    """Spell out what a name cannot hold everywhere: control characters, undecodable bytes, dots."""
+    """Escape control characters, undecodable bytes and dots in a name."""
     if part in (".", ".."):
         return part.replace(".", "%2E")
     if part.isprintable():
@@ -165,7 +165,7 @@ def _spell(character: str) -> str:
 
 
 def _short(part: str, room: int) -> str:
-    """Return a part of a name that is no longer than so many bytes, by a digest of what is cut."""
+    """Return a part of a name cut to a number of bytes, with a digest of what was cut."""
     data = part.encode()
     if len(data) <= room:
         return part

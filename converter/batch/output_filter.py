@@ -11,10 +11,10 @@ from formats.errors import UsageError
 
 
 class Outputs:
-    """What of a registry is a batch's own."""
+    """The outputs of a batch inside its registries."""
 
     def __init__(self, request: Request, names: Iterable[str]) -> None:
-        """Keep where outputs are.
+        """Remember where outputs are.
 
         Args:
             request: With the destination, and the ledger.
@@ -29,11 +29,11 @@ class Outputs:
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Folders that need not be looked into, by their real paths."""
+        """Folders to leave out, by their real paths."""
         return (self._place,) if self._is_local else ()
 
     def check(self, reference: str) -> None:
-        """Look at one registry before its entries.
+        """Check a registry before its entries.
 
         Raises:
             UsageError: It is the destination.
@@ -51,7 +51,7 @@ class Outputs:
         self._inside = self._place.startswith(root.rstrip("/") + "/")
 
     def reason(self, source: str) -> str | None:
-        """Return why a source is an output of ours; None for any other."""
+        """Return why a source is one of our outputs; None if it is not."""
         if self._is_local != (scheme_of(source) == ""):
             return None
         if not self._is_local:

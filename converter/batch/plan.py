@@ -1,4 +1,4 @@
-"""What is there, what is done already, and what there is to do: before anything is converted."""
+"""Plan a batch: find artifacts, compare them with the ledger, and list the jobs."""
 
 import hashlib
 from collections import Counter
@@ -28,7 +28,7 @@ STORAGE_EXIT = 6
 
 @dataclass(slots=True)
 class BatchPlan:
-    """What a batch will do.
+    """The plan of a batch.
 
     Attributes:
         todo: What is to be converted, in the registry's order.
@@ -61,7 +61,7 @@ class BatchPlan:
 
 
 def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPlan:
-    """Look at all registries and at what the ledger knows.
+    """Read all registries and the ledger.
 
     Raises:
         UsageError: A registry is malformed, or the destination itself.
@@ -113,7 +113,7 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
 
 
 class Former(NamedTuple):
-    """What is there of an artifact from an earlier run.
+    """The output of an artifact from an earlier run.
 
     Attributes:
         digest: Of the source of an output that is good as long as this digest is that of the
@@ -136,7 +136,7 @@ def _compare(
     plan: str,
     find_harm: Callable[[Row], str],
 ) -> Former:
-    """Compare an artifact with what the ledger has of it.
+    """Compare an artifact with its row in the ledger.
 
     Args:
         entry: The artifact.
@@ -202,6 +202,6 @@ def _is_tried_again(row: Row, request: Request) -> bool:
 
 
 def _part(source: str, parts: int) -> int:
-    """Return the shard of an artifact: by its name alone, so that all drivers agree."""
+    """Return the shard of an artifact, which depends on its name alone."""
     digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8]) % parts

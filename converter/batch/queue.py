@@ -1,4 +1,4 @@
-"""The jobs of a plan, given out one by one as this driver claims them from all others."""
+"""The queue of a plan's jobs, which drivers claim one by one."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ DEAD_SECONDS = 1.0  # how often the dead are looked for
 
 
 class Worklist:
-    """What is still to be done, and by whom.
+    """The jobs that are left, and their drivers.
 
     Attributes:
         busy: Jobs that another driver is at, as far as was seen.
@@ -41,7 +41,7 @@ class Worklist:
         self._given: dict[str, Job] = {}
 
     def jobs(self) -> Iterator[Job]:
-        """Yield jobs that are this driver's now; those of others are `busy` afterwards.
+        """Claim and yield jobs; those of other drivers are `busy` afterwards.
 
         They are claimed a few at a time, no more than last about a second, so that another driver
         has something to do until the end.
@@ -69,7 +69,7 @@ class Worklist:
         self._open = self.busy
 
     def settle(self, outcome: Outcome) -> None:
-        """Write down what came of a job that was given out."""
+        """Record the outcome of a job."""
         job = self._given.pop(outcome.name)
         if outcome.status not in (*GOOD, "failed"):  # it could not tidy up itself
             self._destination.sweep(job.name)
@@ -77,27 +77,27 @@ class Worklist:
         self._ledger.settle(job, outcome, stands=self._destination.stands, boot=at)
 
     def told(self) -> Iterator[Outcome]:
-        """Yield what other drivers have done of the plan, as far as was seen and not yet told."""
+        """Yield outcomes of other drivers that were not yielded yet."""
         told, self._told = self._told, []
         yield from told
 
     def refuse_impossible(self) -> Iterator[Outcome]:
-        """Yield what cannot be done, and write that down."""
+        """Yield and record the jobs that are impossible."""
         rest, self._refused = self._refused, []
         for job, outcome in rest:
             self._ledger.settle(job, outcome, stands=self._destination.stands)
             yield outcome
 
     def holders(self) -> tuple[str, ...]:
-        """Return where the drivers are that have what is `busy`."""
+        """Return the machines of the drivers that hold the `busy` jobs."""
         return tuple(self._ledger.claims.holders())
 
     def flush(self) -> None:
-        """Wait until all that is done is on the disk."""
+        """Wait until all finished outputs are on the disk."""
         flush(self._ledger, self._destination)
 
     def bury(self) -> None:
-        """Look for drivers that died, and clear up behind them; not more often than is of use."""
+        """Release and clean up after dead drivers, at most every `DEAD_SECONDS`."""
         if time.monotonic() - self._looked > DEAD_SECONDS:
             clear_up(self._ledger, self._destination)
             self._looked = time.monotonic()
@@ -109,7 +109,7 @@ class Worklist:
 
 
 def clear_up(ledger: Ledger, destination: Destination) -> bool:
-    """Remove what dead drivers and their workers left half-made; return whether that is all gone.
+    """Remove partial outputs of dead drivers; return whether none is left.
 
     Outputs that they published and never wrote down stay, and are known for ours.
     """
@@ -123,7 +123,7 @@ def clear_up(ledger: Ledger, destination: Destination) -> bool:
 
 
 def flush(ledger: Ledger, destination: Destination) -> None:
-    """Wait until all that is written down as done is on the disk, and write that down."""
+    """Flush outputs that are recorded as done, and record that."""
     latest = ledger.latest
     if ledger.is_unflushed(boot()):
         destination.flush()
@@ -131,7 +131,7 @@ def flush(ledger: Ledger, destination: Destination) -> None:
 
 
 def make_refusal(job: Job) -> Outcome:
-    """Return the outcome of a job in whose place something stands that is not ours."""
+    """Return the outcome of a job whose output path holds something that is not ours."""
     where = Path(job.destination) / job.name if scheme_of(job.destination) == "" else job.name
     error = StorageError("exists", where=where, hint="Move it away, or replace it: overwrite=True")
     record = replace(

@@ -1,4 +1,4 @@
-"""The records of a batch, one of each artifact of its plan."""
+"""The records of a batch, one for each artifact of its plan."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -55,7 +55,7 @@ def make_pending_record(job: Job) -> Record:
 
 
 def unread(name: str, skipped: Skipped) -> Record:
-    """Return the record of an entry of a registry that is not read."""
+    """Return the record of a registry entry that is not read."""
     error = RecordedError("UnsupportedError", skipped.reason)
     return Record(skipped.source, name, status=SKIPPED, exit_code=None, error=error)
 

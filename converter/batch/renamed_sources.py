@@ -1,4 +1,4 @@
-"""Sources that were renamed or moved: which outputs of vanished sources new ones may take over.
+"""Find sources that were renamed or moved, so that their outputs are renamed, not made again.
 
 A rename leaves a file its bytes, its size and its times; a folder above it that is renamed leaves
 it everything. So a new source is likely one that is gone under another name if they are alike in
@@ -24,12 +24,12 @@ SAME = "same"  # as what is there by another path
 
 
 class Vanished:
-    """What is left of sources that are gone: outputs that are done, by what their sources were."""
+    """Finished outputs of vanished sources, by the state of those sources."""
 
     def __init__(
         self, entries: Sequence[Entry], rows: Mapping[str, Row], plan: str, request: Request
     ) -> None:
-        """Look for them, where there is anybody to take them.
+        """Collect them, if there are new sources at all.
 
         Args:
             entries: All artifacts that there are.
@@ -50,14 +50,14 @@ class Vanished:
                     self._alike.setdefault(key, []).append(row)
 
     def like(self, entry: Entry) -> tuple[tuple[str, str], ...]:
-        """Return outputs whose sources an artifact may be, the likeliest first: digest and name."""
+        """Return candidate outputs of an artifact, the likeliest first: digest and name."""
         if not self._alike or not self._is_movable or scheme_of(entry.source) != "":
             return ()
         rows = (row for key in _keys(entry.token) for row in self._alike.get(key, ()))
         return tuple(islice(dict.fromkeys((row.digest, row.name) for row in rows), MOST))
 
     def heirs(self, entries: Iterable[Entry]) -> dict[str, frozenset[str]]:
-        """Return which sources are as good as surely some that are gone: new ones → old ones.
+        """Return sources that are almost certainly renamed ones: new → old.
 
         They are alike in more than their size, or the same. Of a registry that was moved as a
         whole, outputs so keep their names.
@@ -70,7 +70,7 @@ class Vanished:
         return {source: old for source, old in found.items() if old}
 
     def kept(self, entry: Entry, name: str) -> Row | None:
-        """Return the output that an artifact takes over as it is, its name, too; mostly none.
+        """Return the output that an artifact adopts with its name; usually None.
 
         Args:
             entry: Which.
@@ -94,7 +94,7 @@ def _place(source: str) -> tuple[str, ...]:
 
 
 def _is_gone(source: str) -> bool:
-    """Return whether there surely is nothing any more where a local source was."""
+    """Return whether a local source certainly no longer exists."""
     try:
         for path in (source, f"{source}.index"):  # what checkpoints are called by is no file
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -106,7 +106,7 @@ def _is_gone(source: str) -> bool:
 
 
 def _keys(token: str) -> Iterator[tuple[str, ...]]:
-    """Yield what a state has in common with that of the same file elsewhere, the most first.
+    """Yield keys of a file's state that survive a rename, the most specific first.
 
     The state of a file is size, time, inode and time of any change (`looking.state`); that of
     several files is a digest of these, which stays where the folder that they are in moves.

@@ -1,4 +1,4 @@
-"""What a batch is asked to do."""
+"""The options of a batch."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from converter.registries.filters import Filters
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a batch is asked to do.
+    """The options of a batch.
 
     Attributes:
         registries: References.

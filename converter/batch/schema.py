@@ -45,7 +45,7 @@ COLUMNS = (
 
 
 def begin(database: Database, *, read_only: bool) -> None:
-    """Make the tables where there are none yet, and see whether they are ours.
+    """Create missing tables, and check that existing ones are ours.
 
     Raises:
         StorageError: They are another program's, or of a newer version.
@@ -64,7 +64,7 @@ def begin(database: Database, *, read_only: bool) -> None:
 
 
 def version(database: Database) -> int:
-    """Return the version of the tables, or 0 where there are none yet.
+    """Return the version of the tables; 0 for none.
 
     Raises:
         StorageError: As `begin`.
@@ -88,7 +88,7 @@ def version(database: Database) -> int:
 
 
 def encode_text(text: str) -> str | bytes:
-    """Return a text as SQLite takes it: names of files need not be Unicode."""
+    """Encode a string for SQLite: file names may not be Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -97,5 +97,5 @@ def encode_text(text: str) -> str | bytes:
 
 
 def decode_text(value: str | bytes) -> str:
-    """Return the text that `stored` made something of."""
+    """Decode a string that `encode_text` encoded."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a batch runs: it stops at once, but never between two halves of a thing.
+"""Handle Ctrl-C and SIGTERM while a batch runs: stop soon, but never inside a critical section.
 
 A signal raises `KeyboardInterrupt` only where `listening` says so, that is, while there is nothing
 to do but to wait; what comes at another time is raised at the next such place.
@@ -18,13 +18,13 @@ INSISTS = 4  # signals after which not even tidying up goes on
 
 
 class _Passed(NamedTuple):
-    """Whose a signal is that comes after the end."""
+    """The owner of a signal that arrives after the end."""
 
     to: Any
 
 
 class Stop:
-    """Whether the user wants a batch to stop, and how much."""
+    """Whether the user asked a batch to stop, and how often."""
 
     def __init__(self) -> None:
         self._signals = 0
@@ -33,13 +33,13 @@ class Stop:
         self._before: dict[int, Any] = {}
 
     def begin(self) -> None:
-        """Take signals, in the main thread."""
+        """Install the handlers, in the main thread."""
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup does
                 self._before[number] = signal.signal(number, self._signal)
 
     def end(self) -> None:
-        """Leave signals to whom they were; of two batches in one process, either may end first."""
+        """Restore the former handlers; of two batches in one process, either may end first."""
         for number, before in [*self._before.items()]:
             if signal.getsignal(number) == self._signal:
                 signal.signal(number, self._before.pop(number))
@@ -48,7 +48,7 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Let a signal interrupt this block; one that came before interrupts it at once.
+        """Let signals interrupt this block; a pending one interrupts it at once.
 
         Raises:
             KeyboardInterrupt: One came.
@@ -62,7 +62,7 @@ class Stop:
             self._listening = False
 
     def announce_end(self) -> None:
-        """Say that all comes to its end by itself now."""
+        """Note that the batch is ending by itself."""
         self._stopping = True
 
     def _signal(self, number: int, frame: FrameType | None) -> None:
@@ -87,7 +87,7 @@ class Stop:
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Yield what signals do while the block runs; those that are ignored stay so."""
+    """Handle signals while the block runs; ignored signals stay ignored."""
     stop = Stop()
     if threading.current_thread() is threading.main_thread():
         stop.begin()

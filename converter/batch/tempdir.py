@@ -1,4 +1,4 @@
-"""One folder for all temporary files of a run; those of runs that were killed go with the next."""
+"""One folder for all temporary files of a run; the next run removes those of killed runs."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ PREFIX = "convert-batch-"
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Yield a folder that is gone when the block ends, however it ends.
+    """Yield a folder that is removed when the block ends.
 
     Raises:
         StorageError: It cannot be made.
@@ -35,7 +35,7 @@ def scratch() -> Iterator[Path]:
 
 
 def sweep(parent: Path) -> None:
-    """Remove the folders of runs that are no more, of this user."""
+    """Remove this user's folders of runs that have ended."""
     for entry in os.scandir(parent):
         if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
             try:

@@ -23,7 +23,7 @@ class Folder:
         self.path = path
 
     def prepare(self) -> None:
-        """Make the folder, and see whether it can be written."""
+        """Create the folder and check that it is writable."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):  # which has no name that a kill would leave
@@ -32,7 +32,7 @@ class Folder:
             raise StorageError.writing(self.path, e) from e
 
     def harm(self, name: str, record: Record) -> str:
-        """Return what of an output is missing, or has another size than was recorded."""
+        """Return which file of an output is missing or has another size than was recorded."""
         output = f"{self.path}/{name}"
         files = record.published
         if not files:  # an older convert kept no sizes
@@ -49,15 +49,15 @@ class Folder:
         return ""
 
     def stands(self, name: str) -> bool:
-        """Return whether there is anything of that name, be it a dangling link."""
+        """Return whether the name exists, including as a dangling link."""
         return os.path.lexists(self.path / name)
 
     def sweep(self, name: str) -> bool:
-        """Remove staging folders of that output that no process holds any more."""
+        """Remove the output's staging folders whose process has ended."""
         return publish.sweep(self.path / name)
 
     def flush(self) -> None:
-        """Wait for the file system's cache."""
+        """Wait until the file system has written its cache."""
         import ctypes
 
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
@@ -72,7 +72,7 @@ class Folder:
             os.close(fd)
 
     def recall(self, known: frozenset[str]) -> Iterable[Recalled]:
-        """Return nothing: only the ledger tells whose the outputs are."""
+        """Return nothing: a folder keeps no notes besides the ledger."""
         del known
         return ()
 
@@ -89,14 +89,14 @@ class Folder:
         return target
 
     def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
-        """Rename an output, and let its manifest say what its source is called now."""
+        """Rename an output and correct its source's name in the manifest."""
         target = self.local(job.name, self.path)
         if not inherit(self.path / old, target, source, digest, force=job.options.overwrite):
             return None
         return _published(target)
 
     def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
-        """Return where it is already, with the sizes of its files."""
+        """Return its path, where it is already, and the sizes of its files."""
         del job, staged, record
         return _published(made)
 
@@ -122,5 +122,5 @@ def _sizes(output: str) -> Iterator[tuple[str, int]]:
 
 
 def open_destination(reference: str) -> Destination:
-    """Open a folder, which need not be there yet."""
+    """Open a folder, which may not exist yet."""
     return Folder(Path(reference))

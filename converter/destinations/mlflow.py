@@ -1,12 +1,12 @@
 """MLflow as destination: outputs become versions of registered models of their own.
 
-``models:/{name}_portable``: of each model another one, with a version for each of its versions.
-Consumers of the source that follow an alias, or the latest version, go on as before; who wants the
-converted one asks for it by its name. What was made of what, the versions' tags say, on either
-side; by them a conversion that is there already is found, also where no ledger knows of it.
+``models:/{name}_portable``: each model gets a converted model, and each version a version of it.
+Consumers that follow an alias or the latest version of the source are not affected; the converted
+model is requested by its own name. Tags of both versions record the conversion, so that an existing
+one is found even without a ledger.
 
-Aliases follow those of the source, as far as what they are of was verified: as its conversion is
-registered, and as a batch begins for those that were moved since.
+Aliases follow those of the source if the conversion was verified: when it is registered, and, for
+aliases that were moved since, when a batch begins.
 """
 
 import string
@@ -58,13 +58,13 @@ class Registered:
         return connect()
 
     def prepare(self) -> None:
-        """See whether the server is there, and let aliases follow those of the sources."""
+        """Connect to the server, and update aliases to those of the sources."""
         reach(self._client)
         with told("models:/"):
             self._follow()
 
     def harm(self, name: str, record: Record) -> str:
-        """Return whether the version is gone, or has not the tags any more that it was given."""
+        """Return whether the version was deleted or its tags were changed."""
         del name
         found = self._registered.get(str(record.output))
         if found is None:
@@ -74,20 +74,20 @@ class Registered:
         return f"its tag {lost[0]} was changed" if lost else ""
 
     def stands(self, name: str) -> bool:
-        """Say no: tags tell which versions are ours, and no version replaces another one."""
+        """Return False: tags identify our versions, and a version never replaces another."""
         del name
         return False
 
     def flush(self) -> None:
-        """Do nothing: what is registered is there."""
+        """Do nothing: a registered version is durable."""
 
     def sweep(self, name: str) -> bool:
-        """Return that nothing is left: an upload that was not registered is no model."""
+        """Return True: an upload that was not registered is not a model."""
         del name
         return True
 
     def recall(self, known: frozenset[str]) -> Iterable[Recalled]:
-        """Return what tags tell of the versions that are conversions, the newest of each source."""
+        """Return the conversions that tags describe, the newest of each source."""
         newest: dict[str, Recalled] = {}
         order = sorted(self._registered.items(), key=lambda v: int(v[0].rpartition("/")[2]))
         for output, tags in order:
@@ -98,7 +98,7 @@ class Registered:
         return newest.values()
 
     def local(self, name: str, scratch: Path) -> Path:
-        """Return a place in the scratch folder."""
+        """Return a path in the temporary folder."""
         folder = scratch / "output"
         try:
             folder.mkdir(exist_ok=True)
@@ -107,12 +107,12 @@ class Registered:
         return folder / PurePosixPath(name).name
 
     def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
-        """Return nothing: what was put here stays where it is."""
+        """Return None: uploaded outputs are not renamed."""
         del old, job, source, digest
         return None
 
     def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
-        """Register the output, where it is not registered yet; link it, and move aliases."""
+        """Register the output unless it is registered; tag its source and move aliases."""
         folder = mlflow_model.arrange(made, made.with_name("registered"))
         target, of = self._target(job, staged)
         is_verified = _is_verified(job, record)
@@ -154,7 +154,7 @@ class Registered:
         return Published(output, warnings=warnings)
 
     def _target(self, job: Job, staged: Staged) -> tuple[str, str]:
-        """Return which registered model an output belongs to, and of what that one is.
+        """Return the registered model of an output, and its source.
 
         Raises:
             UsageError: It would be the source's own.
@@ -174,7 +174,7 @@ class Registered:
         return self._template.replace("{name}", name)
 
     def _follow(self) -> None:
-        """Set aliases of converted versions as their sources' are set by now."""
+        """Update the aliases of converted versions to those of their sources."""
         query = f"tags.`{VERIFIED}` = '{PASSED}' AND tags.`{KEY[0]}` LIKE 'models:/%'"
         made: dict[str, dict[str, ModelVersion]] = {}
         for version in read_pages(self._client.search_model_versions, query):
@@ -200,7 +200,7 @@ class Registered:
 
     @cached_property
     def _registered(self) -> Mapping[str, Mapping[str, str]]:
-        """The tags of all versions that are conversions, by reference; asked for once."""
+        """The tags of all versions that are conversions, by reference; requested once."""
         with told("models:/"):
             found = read_pages(self._client.search_model_versions, "tags.`convert.plan` LIKE '%'")
             return {reference(v.name, v.version): v.tags for v in found if v.status == "READY"}
@@ -231,12 +231,12 @@ def _is_mlflow(source: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Return what a model is called whose source is not in MLflow: as its output would be."""
+    """Return the model name for a source that is not in MLflow: the name of its output."""
     return make_registered_name(str(PurePosixPath(name).with_suffix("")))
 
 
 def _note(source: str, name: str, output: str, tags: Mapping[str, str]) -> Recalled:
-    """Return what the tags of a version keep of a conversion."""
+    """Return the tags that describe a conversion."""
     plan = tags.get("convert.plan", "")
     record = Record(
         source,
@@ -254,13 +254,13 @@ def _note(source: str, name: str, output: str, tags: Mapping[str, str]) -> Recal
 
 
 def _is_verified(job: Job, record: Record) -> bool:
-    """Return whether as much was verified as was required, or as aliases need."""
+    """Return whether the verification reached the level that was required, or that aliases need."""
     needed = job.options.require or USUAL_LEVEL
     return LEVELS.index(record.verification.reached) >= LEVELS.index(needed)
 
 
 def _digest(folder: Path) -> str:
-    """Return the digest of an output, before anything of MLflow's is beside it."""
+    """Return the digest of an output, without the files that MLflow adds."""
     manifest = folder / portable.MANIFEST
     if manifest.is_file():
         text = manifest.read_bytes()
@@ -277,7 +277,7 @@ def _digest(folder: Path) -> str:
 
 
 def _ensure(client: "MlflowClient", target: str, of: str, *, force: bool) -> None:
-    """Create a registered model if there is none; exceptions of MLflow pass through.
+    """Create a registered model unless it exists; MLflow's exceptions are not translated.
 
     Raises:
         UsageError: It is there, and is not for conversions of this source.
@@ -301,7 +301,7 @@ def _ensure(client: "MlflowClient", target: str, of: str, *, force: bool) -> Non
 
 
 def _link(client: "MlflowClient", staged: Staged, job: Job, output: str) -> None:
-    """Say at the source what was made of it."""
+    """Tag the source's version with its conversion."""
     name, version = str(staged.facts["name"]), str(staged.facts["version"])
     key = f"convert.{job.options.to}"
     if client.get_model_version(name, version).tags.get(key) != output:
@@ -311,7 +311,7 @@ def _link(client: "MlflowClient", staged: Staged, job: Job, output: str) -> None
 def _move_aliases(
     client: "MlflowClient", staged: Staged, version: "ModelVersion", reached: str | None
 ) -> tuple[str, ...]:
-    """Give a conversion the aliases that its source has, if it is verified.
+    """Set the source's aliases on a verified conversion.
 
     Args:
         client: Of the server.

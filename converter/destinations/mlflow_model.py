@@ -30,7 +30,7 @@ PROVIDERS = ["CUDAExecutionProvider", "CPUExecutionProvider"]  # MLflow's own de
 
 
 def arrange(made: Path, folder: Path) -> Path:
-    """Return a folder with an output in it, as MLflow gets it.
+    """Return a folder with an output in the layout that MLflow expects.
 
     Args:
         made: The output, which is moved: a folder, or one file.
@@ -104,7 +104,7 @@ def describe(folder: Path, staged: Staged, record: Record, told: Mapping[str, An
 
 
 def _flavors(record: Record, python: str, *, has_graph: bool) -> dict[str, Any]:
-    """Return what the model is: MLflow's ONNX flavor where there is a graph, and ours."""
+    """Return the flavors: MLflow's ONNX flavor where there is a graph, and ours."""
     own = {"data": ".", "to": record.to, "version": VERSION}
     if not has_graph:
         return {OWN: own}

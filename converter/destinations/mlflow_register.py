@@ -56,7 +56,7 @@ def find_existing(
 
 
 def origin_of(client: "MlflowClient", facts: Mapping[str, Any]) -> Origin:
-    """Return where a source is from, as far as that is still there."""
+    """Return the run and experiment of a source, where they still exist."""
     run_id, model_id = str(facts.get("run_id") or ""), str(facts.get("model_id") or "")
     experiment = ""
     if run_id:
@@ -74,7 +74,7 @@ def origin_of(client: "MlflowClient", facts: Mapping[str, Any]) -> Origin:
 
 
 def _experiment(client: "MlflowClient", found: str) -> str:
-    """Return the experiment to put outputs in: as the environment says, the source's, or ours."""
+    """Return the experiment for outputs: the environment's, else the source's, else ours."""
     if os.environ.get("MLFLOW_EXPERIMENT_ID"):
         return os.environ["MLFLOW_EXPERIMENT_ID"]
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
@@ -96,7 +96,7 @@ def register(
     origin: Origin,
     describe: Callable[[dict[str, str]], Path],
 ) -> "ModelVersion":
-    """Upload a folder and register it; return the version, or an older one that is the same.
+    """Upload a folder and register it; return its version, or an identical older one.
 
     Args:
         client: Of the server.
@@ -123,7 +123,7 @@ def _upload(
     origin: Origin,
     describe: Callable[[dict[str, str]], Path],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Upload a folder; yield what a version is registered with. What fails takes it back."""
+    """Upload a folder; yield the arguments of its registration. An error deletes the upload."""
     run: dict[str, Any] = {"run_id": origin.run_id} if origin.run_id else {}
     model_id = _logged_model(client, target, tags, origin)
     more: dict[str, Any]
@@ -151,7 +151,7 @@ def _upload(
 def _logged_model(
     client: "MlflowClient", target: str, tags: Mapping[str, str], origin: Origin
 ) -> str:
-    """Begin a logged model and return its id, or "" where client or server has none: MLflow 2."""
+    """Begin a logged model and return its id; "" with MLflow 2, which has none."""
     if not hasattr(client, "create_logged_model"):
         return ""
     name = "".join(c if c not in "/:.%\"'" else "_" for c in target)
@@ -168,7 +168,7 @@ def _logged_model(
 
 
 def _sweep(client: "MlflowClient", tags: Mapping[str, str], origin: Origin) -> None:
-    """Delete what killed workers uploaded of this conversion, and never registered."""
+    """Delete uploads of this conversion that killed workers never registered."""
     clauses = [f"tags.`{key}` = '{tags[key]}'" for key in KEY[1:]]
     found = client.search_logged_models([origin.experiment_id], " AND ".join(clauses))
     for model in found:
@@ -179,7 +179,7 @@ def _sweep(client: "MlflowClient", tags: Mapping[str, str], origin: Origin) -> N
 
 
 def _delete(client: "MlflowClient", uploaded: Mapping[str, Any]) -> None:
-    """Take an upload back, whatever has gone wrong."""
+    """Delete an upload, ignoring errors."""
     with suppress(Exception):
         if "model_id" in uploaded:
             client.delete_logged_model(uploaded["model_id"])

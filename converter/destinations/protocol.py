@@ -14,7 +14,7 @@ GONE = "is gone"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """An output where it belongs.
+    """A published output.
 
     Attributes:
         output: A reference to it.
@@ -29,7 +29,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """An output that the destination itself describes.
+    """An output that the destination's own notes describe.
 
     Attributes:
         name: Of the output.
@@ -47,17 +47,17 @@ class Recalled:
 
 
 class Destination(Protocol):
-    """A place for outputs; made anew in each process from its reference."""
+    """A place for outputs; each process opens it from its reference."""
 
     def prepare(self) -> None:
-        """Make it ready, in the driver, before anything is converted.
+        """Prepare the destination, in the driver, before anything is converted.
 
         Raises:
             StorageError: It cannot be made or written.
         """
 
     def harm(self, name: str, record: Record) -> str:
-        """Tell how an output differs from what was left there; "" where it does not.
+        """Return how an output differs from the recorded one; "" where it does not.
 
         It is asked for each output of a plan, and so looks at names and sizes, not into files.
 
@@ -67,7 +67,7 @@ class Destination(Protocol):
         """
 
     def stands(self, name: str) -> bool:
-        """Return whether anything is there that the output would replace, whosever it is.
+        """Return whether the output would replace anything, whoever wrote it.
 
         Asked in the driver before a job and after a crash, so that an output which a killed run
         published and never recorded is known for ours. A place that tells so itself (of what it
@@ -75,20 +75,20 @@ class Destination(Protocol):
         """
 
     def sweep(self, name: str) -> bool:
-        """Remove what a killed worker left half-made of an output; return whether that is all gone.
+        """Remove partial outputs of a killed worker; return whether none is left.
 
         What a live process still writes stays.
         """
 
     def flush(self) -> None:
-        """Wait until what was published is where no power cut takes it from.
+        """Wait until published outputs would survive a power cut.
 
         Raises:
             StorageError: It does not get there.
         """
 
     def recall(self, known: frozenset[str]) -> Iterable[Recalled]:
-        """Return our outputs that are there and whole, where the destination itself keeps notes.
+        """Return our complete outputs, where the destination itself keeps notes.
 
         A destination without notes returns nothing: the ledger alone knows.
 
@@ -100,14 +100,14 @@ class Destination(Protocol):
         """
 
     def local(self, name: str, scratch: Path) -> Path:
-        """Return where the conversion writes: in the place itself, or in the scratch folder.
+        """Return the path that the conversion writes: the final one, or a temporary one.
 
         Raises:
             StorageError: Its folder cannot be made.
         """
 
     def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
-        """Make an output of a source that is gone that of a job, whose source is the same.
+        """Give the output of a vanished source to a job whose source has the same bytes.
 
         Args:
             old: Its name by now.
@@ -121,7 +121,7 @@ class Destination(Protocol):
         """
 
     def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
-        """Put what was converted and verified where it belongs, whole or not at all.
+        """Publish a converted and verified output, completely or not at all.
 
         Args:
             made: As `local` said.
@@ -135,6 +135,6 @@ class Destination(Protocol):
 
 
 def differs(name: str, written: int, found: int) -> str:
-    """Return what is said of a file of an output that has another size than it was left with."""
+    """Return the message for a file whose size differs from the recorded one."""
     what = f"{name} has" if name else "has"
     return f"{what} {found} bytes; {written} were written"

@@ -22,7 +22,7 @@ GRAPH = ".onnx"
 
 
 def inherit(old: Path, target: Path, source: str, digest: str, *, force: bool) -> bool:
-    """Rename a bundle; return whether that was done. Else it is where it was, as it was.
+    """Rename a bundle; return False, with nothing changed, where that is impossible.
 
     Args:
         old: The bundle.
@@ -67,7 +67,7 @@ def inherit(old: Path, target: Path, source: str, digest: str, *, force: bool) -
 
 
 def _manifest_of(bundle: Path, digest: str) -> dict[str, Any]:
-    """Return the manifest of a whole bundle that was made of a source.
+    """Return the manifest of a complete bundle of a source.
 
     Raises:
         ConvertError: It is damaged, or of another source.
@@ -84,7 +84,7 @@ def _manifest_of(bundle: Path, digest: str) -> dict[str, Any]:
 
 
 def _rename(manifest: dict[str, Any], bundle: Path, source: str) -> bool:
-    """Let a manifest name its source anew; return whether the old name is nowhere else."""
+    """Replace the source's name in a manifest; return whether it occurs nowhere else."""
     before = manifest["source"]["name"]
     manifest["source"]["name"] = source
     word = re.compile(rf"(?<!\w){re.escape(before)}(?!\w)")
@@ -98,7 +98,7 @@ def _rename(manifest: dict[str, Any], bundle: Path, source: str) -> bool:
 
 
 def _texts(value: Any, source: str) -> Iterator[str]:
-    """Yield all texts of a manifest, but for the source's new name."""
+    """Yield all strings of a manifest except the source's new name."""
     if isinstance(value, dict):
         for key, one in value.items():
             yield key

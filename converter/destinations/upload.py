@@ -28,7 +28,7 @@ Published: TypeAlias = dict[str, Any]
 
 
 def check_free(store: Store, name: str) -> None:
-    """Raise UsageError where something is in an output's place."""
+    """Raise UsageError where the output exists already."""
     if store.stat(name) is not None or store.find(name):
         raise UsageError(
             "exists",
@@ -38,7 +38,7 @@ def check_free(store: Store, name: str) -> None:
 
 
 def upload(store: Store, made: Path, name: str, *, is_free: bool = False) -> Published:
-    """Put an output in its place, and remove what else is there.
+    """Upload an output and remove the other files below its URL.
 
     Where that fails, nothing is left that looks complete.
 
@@ -78,13 +78,13 @@ def upload(store: Store, made: Path, name: str, *, is_free: bool = False) -> Pub
 
 
 def marker_of(files: Sequence[str]) -> str:
-    """Return the file of an output that is there only when all others are."""
+    """Return the file of an output that is uploaded last."""
     found = [m for m in MARKERS if m in files] + [n for n in files if n.endswith(INDEX)]
     return found[0] if found else files[-1]
 
 
 def clear(store: Store, name: str) -> None:
-    """Remove what a killed upload left in an output's place: a folder's files without a marker.
+    """Remove what a killed upload left: a folder's files without a marker.
 
     Raises:
         StorageError: They cannot be removed.
@@ -96,7 +96,7 @@ def clear(store: Store, name: str) -> None:
 
 
 def harm(name: str, published: Published, found: dict[str, Blob]) -> str:
-    """Tell how an output differs from what was left there; "" where it does not.
+    """Return how an output differs from the recorded one; "" where it does not.
 
     Args:
         name: Its own.

@@ -11,7 +11,7 @@ from formats.errors import UsageError
 
 
 def check(reference: str, *, force: bool) -> None:
-    """Raise before a conversion whose output could not be put there.
+    """Raise, before a conversion, if its output could not be uploaded there.
 
     Raises:
         DependencyError: The package of such URLs is not installed.
@@ -35,12 +35,12 @@ def check(reference: str, *, force: bool) -> None:
 
 
 def name_of(reference: str) -> str:
-    """Return what the output is called."""
+    """Return the output's name."""
     return urls.last(reference)
 
 
 def publish(made: Path, reference: str) -> None:
-    """Put an output in its place.
+    """Upload an output.
 
     Raises:
         StorageError: It cannot be put there; nothing is left that looks complete.

@@ -32,7 +32,7 @@ NOTE_BYTES: Final = 16 << 20  # of one note; they hold a record each
 
 
 class Remote:
-    """What is below a URL."""
+    """The outputs below a URL."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -40,24 +40,24 @@ class Remote:
         self._found: dict[str, Blob] | None = None
 
     def prepare(self) -> None:
-        """See whether it can be written, by a word on what the notes are."""
+        """Check that it is writable, by writing the file that explains the notes."""
         self._write(ABOUT, {"what": "notes of `convert batch` on the outputs beside this folder"})
 
     def harm(self, name: str, record: Record) -> str:
-        """Tell how the output differs from what was left, by one listing for all of them."""
+        """Return how the output differs from the recorded one; all outputs share one listing."""
         files = record.published
         return harm(name, {k: (v[0], v[1]) for k, v in files.items()}, self._listing)
 
     def stands(self, name: str) -> bool:
-        """Say no: notes tell which outputs are ours."""
+        """Return False: notes identify our outputs."""
         del name
         return False
 
     def flush(self) -> None:
-        """Do nothing: what is uploaded is there."""
+        """Do nothing: an uploaded object is durable."""
 
     def sweep(self, name: str) -> bool:
-        """Remove what a killed worker left of an upload; return whether that is all gone."""
+        """Remove a killed worker's partial upload; return whether none is left."""
         try:
             if self._store.stat(self._note(name)) is not None:
                 clear(self._store, name)
@@ -66,7 +66,7 @@ class Remote:
         return True
 
     def local(self, name: str, scratch: Path) -> Path:
-        """Return a place in the scratch folder."""
+        """Return a path in the temporary folder."""
         folder = scratch / "output"
         try:
             folder.mkdir(exist_ok=True)
@@ -75,12 +75,12 @@ class Remote:
         return folder / PurePosixPath(name).name
 
     def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
-        """Return nothing: what was put here stays where it is."""
+        """Return None: uploaded outputs are not renamed."""
         del old, job, source, digest
         return None
 
     def publish(self, made: Path, job: Job, staged: Staged, record: Record) -> Published:
-        """Upload the output, and note what it is."""
+        """Upload the output and its note."""
         del staged
         note = self._note(job.name)
         is_free = not job.options.overwrite and self._store.stat(note) is None
@@ -95,7 +95,7 @@ class Remote:
         return Published(output, files)
 
     def recall(self, known: frozenset[str]) -> Iterator[Recalled]:
-        """Yield the notes of outputs that are here, whole, and that a ledger does not know.
+        """Yield the notes of complete outputs that a ledger does not know.
 
         Args:
             known: Names that the ledger knows.

@@ -35,7 +35,7 @@ KINDS = (
 
 
 def scheme_of(reference: str) -> str:
-    """Return what a reference begins with, or "" for a path."""
+    """Return the scheme of a reference; "" for a path."""
     head, colon, _ = reference.partition(":")
     known = {s for kind in KINDS for s in kind.schemes}
     if not colon or not head.replace("+", "").replace("-", "").isalnum():

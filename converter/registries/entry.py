@@ -10,7 +10,7 @@ from formats.core.bundle import JSON, TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An artifact that can be converted, or a file that says it is one and will fail.
+    """An artifact to convert, or a damaged file that will fail.
 
     Attributes:
         source: As any process finds it: an absolute path, a URL, ``models:/name/3``.
@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something in a registry that is no artifact, or belongs to another one.
+    """A file of a registry that is not an artifact, or is part of another one.
 
     Attributes:
         source: As an entry's.
@@ -55,7 +55,7 @@ Found: TypeAlias = "Entry | Skipped"
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """An artifact as a local path, with what its registry knows of it.
+    """An artifact as a local path, with its registry's metadata.
 
     Attributes:
         path: Of the artifact; in the scratch folder where the registry is elsewhere.
@@ -77,10 +77,10 @@ class Registry(Protocol):
 
     @property
     def label(self) -> str:
-        """What to call it beside others: the last part of its reference."""
+        """The registry's name among others: the last part of its reference."""
 
     def find(self) -> Iterator[Found]:
-        """Yield what is there, in an order that is the same each time.
+        """Yield the entries, in a fixed order.
 
         Raises:
             StorageError: It cannot be listed.

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What the user wants of a registry.
+    """The user's filters.
 
     A glob that matches a folder's name stands for all below it, ``*`` crosses ``/``, and ``**/``
     stands for no folder, too.
@@ -29,13 +29,13 @@ class Filters:
     known: Mapping[str, tuple[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     def wants(self, name: str) -> bool:
-        """Return whether an entry of this name is wanted."""
+        """Return whether an entry passes the filters."""
         if self.shuts_out(name):
             return False
         return not self.include or _matches(self.include, name)
 
     def shuts_out(self, name: str) -> bool:
-        """Return whether an entry, or all in a folder of this name, is excluded."""
+        """Return whether an entry, or a whole folder, is excluded."""
         return bool(self.exclude) and _matches(self.exclude, name)
 
 

@@ -30,7 +30,7 @@ _HUB_CACHE = frozenset(("blobs", "refs"))
 
 
 class _Seen(NamedTuple):
-    """What is in a folder, sorted, less what is hidden."""
+    """The sorted content of a folder, without hidden files."""
 
     files: Sequence[str]
     folders: Sequence[str]
@@ -38,7 +38,7 @@ class _Seen(NamedTuple):
 
 
 class LocalFolder:
-    """A folder, or what of it a glob matches.
+    """A folder, or its content that a glob matches.
 
     Attributes:
         path: As it was given.
@@ -59,7 +59,7 @@ class LocalFolder:
         self._glob = glob
 
     def find(self) -> Iterator[Found]:
-        """Yield what is there: of each folder the artifacts in it, then its folders, by name.
+        """Yield the artifacts of each folder, then its folders, by name.
 
         Raises:
             SourceError: A glob matches nothing.
@@ -123,7 +123,7 @@ class LocalFolder:
         return bool(self._filters.apart) and os.path.realpath(path) in self._filters.apart
 
     def _leads_back(self, path: str) -> str | None:
-        """Return why a link is not followed; None where it is."""
+        """Return why a link is not followed; None for one that is."""
         target = os.path.realpath(path)
         if not Path(target).exists():
             return "a link to nothing"
@@ -166,7 +166,7 @@ class LocalFolder:
         return self._filters.wants(name) and self._glob.matches(name)
 
     def _wants_group(self, folder: str, called: str, group: Group) -> bool:
-        """Return whether a group is wanted: a glob means it by any of its files, too."""
+        """Return whether a group passes the filters; a glob may match any of its files."""
         checkpoint = _below(folder, group.checkpoint) if group.checkpoint else called
         if not any(self._filters.wants(n or self.label) for n in (called, checkpoint)):
             return False
@@ -175,14 +175,14 @@ class LocalFolder:
 
 
 class OneArtifact:
-    """A file, a folder that is an artifact, or what all files of a checkpoint begin with."""
+    """A file, a folder that is an artifact, or the common prefix of a checkpoint's files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.base, self.label = _base_and_label(path, is_in=True)
 
     def find(self) -> Iterator[Found]:
-        """Yield it, whatever it is: who names a file means it."""
+        """Yield the artifact, whatever its format."""
         path = os.path.normpath(self.path.absolute())
         folder, _, name = path.rpartition("/")
         found = look_at(path, name)
@@ -225,7 +225,7 @@ def open_registry(reference: str, filters: Filters) -> Registry:
 
 
 def stage(source: str, scratch: Path) -> Staged:
-    """Return the path, which is here already, or that of the model in an MLflow folder.
+    """Return the path itself, or that of the model in an MLflow folder.
 
     Raises:
         SourceError: It is not there any more, or an MLflow folder is damaged.
@@ -245,7 +245,7 @@ def stage(source: str, scratch: Path) -> Staged:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a name is hidden, or is that of a ledger."""
+    """Return whether a name is hidden or a ledger's."""
     return (name.startswith(".") and name != ".metadata") or ".ledger.sqlite" in name
 
 
@@ -277,7 +277,7 @@ def _divide(path: str, seen: _Seen) -> Division:
 
 
 def _base_and_label(path: Path, *, is_in: bool) -> tuple[Path, str]:
-    """Return the folder that names are relative to, and what to call it beside others.
+    """Return the folder that names are relative to, and its label.
 
     Args:
         path: As it was given.
@@ -292,7 +292,7 @@ def _base_and_label(path: Path, *, is_in: bool) -> tuple[Path, str]:
 
 
 def group_of(folder: str, name: str) -> Group | None:
-    """Return the group that a name in a folder belongs to, or opens; "" is the folder itself."""
+    """Return the group that a name in a folder belongs to or begins; "" is the folder itself."""
     try:
         division = _recently_divided(folder, Path(folder).stat().st_mtime_ns)
     except OSError:

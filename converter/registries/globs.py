@@ -9,7 +9,7 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def is_glob(reference: str) -> bool:
-    """Return whether a reference has anything in it that makes it a glob."""
+    """Return whether a reference contains glob characters."""
     return _MAGIC.search(reference) is not None
 
 
@@ -36,7 +36,7 @@ class Glob:
         return cls(pattern, Path(*parts[:first]), patterns)
 
     def matches(self, name: str) -> bool:
-        """Return whether a name relative to the base matches, or a folder that it is in does."""
+        """Return whether a name relative to the base, or one of its folders, matches."""
         if not self.parts:
             return True
         names = name.split("/")
@@ -47,7 +47,7 @@ class Glob:
         return bool(self.parts) and self._fits(name.split("/"), 0)
 
     def may_be_in(self, folder: str) -> bool:
-        """Return whether anything in a folder may match."""
+        """Return whether something in a folder could match."""
         if None in self.parts[:1] or not self.parts:
             return True
         names = folder.split("/")
@@ -59,7 +59,7 @@ class Glob:
         return True
 
     def _fits(self, names: list[str], at: int) -> bool:
-        """Return whether all these names fit the parts from one on."""
+        """Return whether names match the parts from an index on."""
         if at == len(self.parts):
             return not names
         part = self.parts[at]

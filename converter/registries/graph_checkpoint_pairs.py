@@ -30,7 +30,7 @@ class _Graph:
 
 
 def join(path: str, found: Division) -> None:
-    """Make one group of each graph and the checkpoint that is its own; say why others are not.
+    """Group each graph with its checkpoint; note why others have none.
 
     Args:
         path: Of the folder.

@@ -70,7 +70,7 @@ class Group:
 
     @property
     def called(self) -> str:
-        """What it is called relative to the folder; "" as the folder itself."""
+        """Its name relative to the folder; "" for the folder itself."""
         return self.paths[0] if self.name is None else self.name
 
 
@@ -99,19 +99,19 @@ class Division:
         self.folders = dict.fromkeys(self.listing.folders)
 
     def add(self, group: Group) -> None:
-        """Take a group's files and folders out of what is left."""
+        """Add a group; its files and folders are no longer left."""
         self.groups.append(group)
         self.take(group.files, group.folders)
 
     def take(self, files: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
-        """Take files and folders out of what is left; they belong to something."""
+        """Mark files and folders as part of something."""
         for name in files:
             self.files.pop(name, None)
         for name in folders:
             self.folders.pop(name, None)
 
     def skip(self, names: Iterable[str], reason: str) -> None:
-        """Leave names out for a reason."""
+        """Skip names, with a reason."""
         names = list(names)
         self.take(names, names)
         self.skipped.update(dict.fromkeys(names, reason))

@@ -22,7 +22,7 @@ SCHEME = "list:"
 
 
 class List:
-    """The references of one list, in its order."""
+    """A list of references, in its order."""
 
     def __init__(self, path: str, filters: Filters, around: tuple[str, ...] = ()) -> None:
         self.path = path
@@ -35,7 +35,7 @@ class List:
         self._common = os.path.commonpath(local) if local else ""
 
     def find(self) -> Iterator[Found]:
-        """Yield what is in each of them.
+        """Yield the entries of each reference.
 
         Raises:
             DependencyError: One takes an extra that is not installed.
@@ -93,7 +93,7 @@ def open_registry(reference: str, filters: Filters) -> Registry:
 
 
 def stage(source: str, scratch: Path) -> Staged:
-    """Refuse: what a list holds has sources of its own.
+    """Raise an error: entries of a list are staged by their own registries.
 
     Raises:
         UsageError: Always.
@@ -121,7 +121,7 @@ def _is_path(reference: str) -> bool:
 
 
 def _from(folder: str, reference: str) -> str:
-    """Return a reference as it is from anywhere; a path is taken relative to a folder."""
+    """Return an absolute reference; a path is relative to a folder."""
     if reference.startswith(SCHEME) and reference != f"{SCHEME}-":
         return SCHEME + os.path.join(folder, reference.removeprefix(SCHEME))  # noqa: PTH118
     if not _is_path(reference):

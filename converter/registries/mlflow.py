@@ -53,7 +53,7 @@ class Models:
 
     @property
     def label(self) -> str:
-        """Nothing: names of entries begin with that of their model."""
+        """Empty: names of entries begin with their model's."""
         return ""
 
     def find(self) -> Iterator[Found]:
@@ -87,7 +87,7 @@ class Models:
                 yield from read_pages(search, "")
 
     def _looked_at(self, version: "ModelVersion") -> "Found | None":
-        """Return what a version is, as far as its `MLmodel` says; None for an unwanted one."""
+        """Return a version's entry from its `MLmodel`; None if the filters exclude it."""
         source = reference(version.name, version.version)
         name = _name_of(version)
         if not self._filters.wants(name):
@@ -187,7 +187,7 @@ def stage(source: str, scratch: Path) -> Staged:
 
 
 def _wanted(listed: Iterable[str], place: mlmodel.Payload, example: str | None) -> list[str]:
-    """Return the files of a model: itself, what says what it is, and its example."""
+    """Return the files of a model: its own, `MLmodel`, and the input example."""
     path = PurePosixPath(place.path)
 
     def is_of_it(name: str) -> bool:
@@ -201,7 +201,7 @@ def _wanted(listed: Iterable[str], place: mlmodel.Payload, example: str | None) 
 
 
 def _plain(files: Files, listed: Iterable[str], folder: Path, source: str) -> Path:
-    """Fetch what a run has at a path that is no model of MLflow's: a file, or a folder of them.
+    """Fetch a file or folder of a run that is not an MLflow model.
 
     `mlflow.pytorch.log_state_dict` leaves such: ``state_dict.pth`` in a folder.
     """
@@ -233,7 +233,7 @@ class Located:
 
 
 def _resolve(client: "MlflowClient", named: Named, text: str) -> Located:
-    """Return where a model's files are; raises what MLflow raises."""
+    """Return where a model's files are. MLflow's exceptions are not translated."""
     if named.model_id:
         return Located(f"models:/{named.model_id}", None, {"model_id": named.model_id})
     if named.run_id:
@@ -254,7 +254,7 @@ def _resolve(client: "MlflowClient", named: Named, text: str) -> Located:
 
 
 def _of_run(client: "MlflowClient", named: Named) -> str:
-    """Return where the files of a run's model are: since MLflow 3 they are not among its own."""
+    """Return where the files of a run's model are; MLflow 3 keeps them outside the run."""
     uri = f"runs:/{named.run_id}/{named.path}"
     search = getattr(client, "search_logged_models", None)
     run = client.get_run(named.run_id)
@@ -288,7 +288,7 @@ def _version(client: "MlflowClient", named: Named, text: str) -> "ModelVersion":
 
 
 def read_pages(search: Callable[..., Any], query: str, most: int = PAGE) -> Iterator[Any]:
-    """Yield all that a search of MLflow's finds."""
+    """Yield all results of a paged MLflow search."""
     token = None
     while True:
         page = search(filter_string=query, max_results=most, page_token=token)
@@ -303,7 +303,7 @@ def _name_of(version: "ModelVersion") -> str:
 
 
 def _token(version: "ModelVersion") -> str:
-    """Return what differs between versions that are called the same, on whichever server.
+    """Return a token that differs between equally named versions of different servers.
 
     A version never changes its files; what was deleted and made again has another time. When it
     was last touched does not count: tags and descriptions, ours among them, are no other model.

@@ -24,14 +24,14 @@ class Files(Protocol):
         """Return their sizes by path."""
 
     def content(self, path: str) -> bytes:
-        """Return what one of them holds.
+        """Return the content of a file.
 
         Raises:
             SourceError: It is not there.
         """
 
     def fetch(self, paths: Iterable[str], folder: Path) -> Path:
-        """Return a folder of this disk with these files in it, under their paths."""
+        """Return a local folder with these files."""
 
 
 def files_at(uri: str) -> Files:
@@ -55,7 +55,7 @@ def files_at(uri: str) -> Files:
 
 
 class Here:
-    """Files in a folder of this machine: nothing is copied."""
+    """Files in a local folder: nothing is copied."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -125,7 +125,7 @@ class AtServer:
         self._repository = repository
 
     def list_files(self) -> dict[str, int | None]:
-        """Ask for each folder in turn."""
+        """List each folder in turn."""
         with told(self._uri):
             return dict(self._below(None, DEEPEST))
 
@@ -159,7 +159,7 @@ class AtServer:
 
 
 def _below(folder: Path, path: str) -> Path:
-    """Return where a file goes, in a folder that is there.
+    """Return the path of a file, and create its folder.
 
     Raises:
         CorruptError: It would be outside the folder.

@@ -77,7 +77,7 @@ def reference(name: str, version: str) -> str:
 
 
 def as_file(name: str) -> str:
-    """Return a name as files may have it: equal for equal ones, different for different ones."""
+    """Return a file name for a model name; different names give different file names."""
     plain = unicodedata.normalize("NFC", name)
     safe = "".join(c if c.isprintable() and c not in '/\\:*?"<>|' else "_" for c in plain)
     safe = re.sub(r"^[.\-\s]|[.\s]$", "_", safe[:LONGEST]) or "_"
@@ -87,7 +87,7 @@ def as_file(name: str) -> str:
 
 
 def make_registered_name(name: str) -> str:
-    """Return a name as registered models may have it: without ``/`` and ``:``."""
+    """Return a valid name of a registered model: without ``/`` and ``:``."""
     return re.sub(r"[/:\x00-\x1f]+", "_", name).strip() or "model"
 
 

@@ -1,7 +1,7 @@
 """MLflow's client with short timeouts and no output; its errors become ours.
 
 Which server it is, MLflow itself knows: from ``MLFLOW_TRACKING_URI`` and ``MLFLOW_REGISTRY_URI``,
-as whom it is asked, from ``MLFLOW_TRACKING_TOKEN`` and the like. None of that is told it here, so
+and the credentials, from ``MLFLOW_TRACKING_TOKEN`` and the like. None of these is passed here, so
 that whatever works for its own commands works for ours.
 """
 
@@ -49,7 +49,7 @@ STORES = {
 
 
 def connect() -> "MlflowClient":
-    """Return a client; it has not talked to its server yet.
+    """Return a client, without connecting to its server.
 
     Raises:
         DependencyError: MLflow is not installed.
@@ -73,7 +73,7 @@ def connect() -> "MlflowClient":
 
 
 def reach(client: "MlflowClient") -> None:
-    """Ask the server something, and do not wait long for the answer.
+    """Check that the server answers, with a short timeout.
 
     Raises:
         StorageError: It cannot be reached, or does not answer as MLflow does.
@@ -91,7 +91,7 @@ def reach(client: "MlflowClient") -> None:
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Raise exceptions of MLflow as those of `formats.errors`.
+    """Translate MLflow's exceptions into those of `formats.errors`.
 
     Args:
         where: What it is about, as messages call it.
@@ -132,14 +132,14 @@ def told(where: str) -> Iterator[None]:
 
 
 def server() -> str:
-    """Return which server the models are of, without the secrets in its address."""
+    """Return the server's address without secrets."""
     import mlflow
 
     return f"MLflow at {mask_secrets(mlflow.get_registry_uri() or 'its default')}"
 
 
 def _words(error: Exception) -> str:
-    """Return what went wrong in a line: the last cause, where that is what the system said."""
+    """Return an exception's message in one line; the last cause, where it is the system's."""
     cause: BaseException | None = error
     for _ in range(12):
         below = cause.__cause__ or cause.__context__ if cause is not None else None

@@ -59,7 +59,7 @@ _ORIGIN = ("mlflow_version", "run_id", "model_id", "model_uuid", "artifact_path"
 
 
 class Payload(NamedTuple):
-    """What of an MLflow folder is the model.
+    """The model inside an MLflow folder.
 
     Attributes:
         flavor: Whose block says so.
@@ -71,7 +71,7 @@ class Payload(NamedTuple):
 
 
 def parse(text: bytes, where: object) -> Document:
-    """Return what an `MLmodel` file says.
+    """Return a parsed `MLmodel` file.
 
     Raises:
         CorruptError: It is not an MLmodel file.
@@ -93,7 +93,7 @@ def parse(text: bytes, where: object) -> Document:
 
 
 def flavors(document: Document) -> tuple[str, ...]:
-    """Return what the document says the model is, in its own words."""
+    """Return the flavors that the document lists."""
     return tuple(str(name) for name in document["flavors"] if name not in _WRAPPERS)
 
 
@@ -113,7 +113,7 @@ def candidates(document: Document) -> list[Payload]:
 
 
 def _fill(place: str, values: Mapping[str, object]) -> str:
-    """Return a place with the values of a block in it; "" where one of them is missing."""
+    """Fill a path template with the values of a block; "" where one is missing."""
     path = place
     for key, default in _VALUE.findall(place):
         value = values.get(key)
@@ -125,7 +125,7 @@ def _fill(place: str, values: Mapping[str, object]) -> str:
 
 
 def payload(document: Document, has: Callable[[str], bool], where: object) -> Payload:
-    """Return what of the folder is the model.
+    """Return the model inside the folder.
 
     Args:
         document: What its `MLmodel` says.
@@ -158,7 +158,7 @@ def payload(document: Document, has: Callable[[str], bool], where: object) -> Pa
 
 
 def among(files: Iterable[str]) -> Callable[[str], bool]:
-    """Return whether a path is one of these files, or a folder around one."""
+    """Return whether a path is one of these files or contains one."""
     known: set[str] = set()
     for file in files:
         known.add(file)
@@ -167,7 +167,7 @@ def among(files: Iterable[str]) -> Callable[[str], bool]:
 
 
 def inputs(document: Document) -> tuple[TensorSpec, ...]:
-    """Return the inputs that the signature declares; none where it declares columns of a table.
+    """Return the tensor inputs of the signature; none where it declares table columns.
 
     An input that has no name is called "": a model of one input needs none. The first axis of
     unknown size is ``batch``, the others are each their own.
@@ -216,14 +216,14 @@ def _dtype(name: object) -> str | None:
 
 
 def example_file(document: Document) -> str | None:
-    """Return the path of the input example in the folder, where there is one."""
+    """Return the path of the input example in the folder, or None."""
     info = document.get("saved_input_example_info")
     path = info.get("artifact_path") if isinstance(info, dict) else None
     return path if isinstance(path, str) else None
 
 
 def example(document: Document, text: bytes) -> "dict[str, np.ndarray]":
-    """Return the input example as arrays, by the names of inputs; ``arr_0`` for one without a name.
+    """Return the input example as arrays by input name; ``arr_0`` for an unnamed one.
 
     A table of numbers is one array of all its columns, which is what MLflow hands to a model of one
     input.
@@ -276,7 +276,7 @@ def _array(value: object, dtype: str | None, where: str) -> "np.ndarray":
 
 
 def save_example(arrays: "Mapping[str, np.ndarray]", path: Path) -> Path:
-    """Write arrays as ``--inputs`` takes them, whatever they are called, and return the path."""
+    """Write arrays as the .npz that ``inputs`` takes, and return its path."""
     from numpy.lib import format as npy
 
     with zipfile.ZipFile(path, "w") as archive:
@@ -290,7 +290,7 @@ def save_example(arrays: "Mapping[str, np.ndarray]", path: Path) -> Path:
 
 
 def facts(document: Document, place: Payload) -> dict[str, JSON]:
-    """Return what a destination wants to know again: origin, flavors, signature as it stands."""
+    """Return what a destination copies: origin, flavors, the signature."""
     found: dict[str, JSON] = {"flavor": place.flavor, "payload": place.path}
     found["flavors"] = [str(name) for name in document["flavors"]]
     found |= {k: str(document[k]) for k in _ORIGIN if document.get(k) is not None}
@@ -304,7 +304,7 @@ def facts(document: Document, place: Payload) -> dict[str, JSON]:
 
 
 def read(folder: Path) -> Document:
-    """Return what the `MLmodel` of a folder says.
+    """Return the parsed `MLmodel` of a folder.
 
     Raises:
         SourceError: None of them can be read.

@@ -36,7 +36,7 @@ _INTERRUPTED = ("an empty file", "zero bytes", "a Git LFS pointer", "an HTML pag
 
 
 def claims(name: str) -> bool:
-    """Return whether the name of a file or folder says that it is a model."""
+    """Return whether the name of a file or folder is a model's."""
     lower = name.lower()
     if PurePosixPath(lower).suffix in _CLAIMING:
         return True
@@ -44,7 +44,7 @@ def claims(name: str) -> bool:
 
 
 def explain_refusal(artifact: Artifact) -> str | None:
-    """Return why a file that no sniffer takes is no artifact; None where it is a damaged one.
+    """Return why an unrecognised file is not an artifact; None for a damaged artifact.
 
     The reasons are few, so that they can be counted.
     """
@@ -69,7 +69,7 @@ _TENSORS = (b"torch", b"numpy", b"tensorflow", b"keras", b"paddle", b"jax")
 
 
 def is_plain_pickle(artifact: Artifact, evidence: str) -> bool:
-    """Return whether a file is a pickle in which nothing can be a tensor: a vocabulary, a list.
+    """Return whether a pickle cannot contain tensors: a vocabulary, a list.
 
     Args:
         artifact: Taken for a torch file.

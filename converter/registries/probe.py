@@ -80,7 +80,7 @@ def look_at_group(path: str, name: str, group: Group) -> "Found | None":
 
 
 def detect(path: str) -> catalog.Match | str:
-    """Return what an artifact is; what is wrong with it where it is nothing that we know."""
+    """Return an artifact's format, or why it has none that we know."""
     try:
         artifact = Artifact(path)
         try:
@@ -94,7 +94,7 @@ def detect(path: str) -> catalog.Match | str:
 
 
 def state(files: Iterable[str], base: str) -> tuple[str, int]:
-    """Return what changes whenever one of these files does, and the size of all of them.
+    """Return a token that changes with any of these files, and their total size.
 
     Times alone would miss a file that was moved into place with its old ones, so the inode and the
     time of its last change of any kind count, too.
@@ -147,7 +147,7 @@ def _look_at_mlflow(path: str, name: str, nbytes: int, token: str) -> Found:
 
 
 def _unreadable(path: str, name: str, error: ConvertError | OSError) -> Found:
-    """Return what is said of a file that cannot be looked at: an artifact, if its name says so."""
+    """Return the entry of an unreadable file: an artifact if its name is a model's."""
     said = f"cannot be opened: {error.strerror}" if isinstance(error, OSError) else str(error)
     return (
         Entry(path, name, None, "", "", said) if claims(name) else Skipped(path, "cannot be read")

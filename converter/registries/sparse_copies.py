@@ -28,7 +28,7 @@ _ZIP_START, _ZIP_END, _ZIP64_END = b"PK\x03\x04", b"PK\x05\x06", b"PK\x06\x06"
 
 
 def fits(name: str) -> bool:
-    """Return whether a blob's name can be a file's: keys of objects may be anything."""
+    """Return whether a blob's key is a valid file name."""
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\0" in name:
         return False
@@ -36,7 +36,7 @@ def fits(name: str) -> bool:
 
 
 def lay(blobs: Sequence[Blob], folder: Path) -> Iterator[Blob]:
-    """Lay stand-ins without any bytes; yield those that can be laid.
+    """Create stand-ins without content; yield those that could be created.
 
     The others' names are no file's, or are a folder's as well.
 
@@ -59,7 +59,7 @@ def lay(blobs: Sequence[Blob], folder: Path) -> Iterator[Blob]:
 
 
 def fill(store: Store, blobs: Sequence[Blob], folder: Path) -> None:
-    """Write the bytes into stand-ins that detection looks at.
+    """Write the bytes that detection reads into stand-ins.
 
     Raises:
         StorageError: The store cannot be read, or the folder not written.
@@ -91,7 +91,7 @@ def _edges(blob: Blob) -> list[Range]:
 
 
 def is_open(path: Path) -> bool:
-    """Return whether what is in a stand-in is to be seen only in the file itself: a large tar."""
+    """Return whether detection needs the whole file: a large tar."""
     if path.stat().st_size <= INDEX_BYTES:
         return False
     with path.open("rb") as file:
@@ -100,7 +100,7 @@ def is_open(path: Path) -> bool:
 
 
 def _more(blob: Blob, folder: Path) -> list[Range]:
-    """Return what else is looked at, as the edges tell: a zip's directory, tars and pickles."""
+    """Return further ranges to read, as the edges tell: a zip's directory, tars, pickles."""
     if blob.nbytes <= WHOLE_BYTES:
         return []
     with (folder / blob.name).open("rb") as file:

@@ -16,7 +16,7 @@ from formats.errors import ConvertError, StorageError
 
 
 def add_hints(options: Options, staged: Staged) -> Options:
-    """Return options with what a registry knows of a source: of its inputs, of its values."""
+    """Return options with a registry's hints: declared inputs, input example."""
     comparison = replace(options.comparison, example=staged.example)
     checkpoint = staged.checkpoint or options.checkpoint
     return replace(
@@ -26,7 +26,7 @@ def add_hints(options: Options, staged: Staged) -> Options:
 
 @contextmanager
 def named(path: Path, source: str) -> Iterator[None]:
-    """Let errors that name a temporary path name what it stands for."""
+    """Replace a temporary path in errors by the name of its source."""
     try:
         yield
     except ConvertError as e:
@@ -39,7 +39,7 @@ def named(path: Path, source: str) -> Iterator[None]:
 
 @contextmanager
 def temporary(name: str) -> Iterator[Path]:
-    """Yield a temporary folder; one that a killed process left in its place is removed before.
+    """Yield a temporary folder; what a killed process left there is removed first.
 
     Raises:
         StorageError: It cannot be made.

@@ -38,7 +38,7 @@ NAMING_FORMATS: Final = ("safetensors", "torch-sharded", "keras-h5", "onnx")
 
 
 class RemoteFolder:
-    """What is below a URL, or the one artifact that it names."""
+    """The artifacts below a URL, or the one that it names."""
 
     def __init__(self, url: str, filters: Filters, glob: Glob = EVERYTHING) -> None:
         self.url = url
@@ -73,7 +73,7 @@ class RemoteFolder:
     def _looked_at(
         self, store: Store, blobs: Sequence[Blob], folder: Path, path: Path
     ) -> Iterator[Found]:
-        """Yield what the rules of local folders find in stand-ins.
+        """Yield the artifacts that the rules of local folders find in stand-ins.
 
         Args:
             store: Where the blobs are.
@@ -113,13 +113,13 @@ class RemoteFolder:
         return folders.LocalFolder(path, self._filters, self._glob)
 
     def _is_near(self, name: str) -> bool:
-        """Return whether a blob matches the glob, or may belong to an artifact that does."""
+        """Return whether a blob matches the glob, or may be part of an artifact that does."""
         folder = name.rpartition("/")[0]
         return self._glob.matches(name) or not folder or self._glob.may_be_in(folder)
 
 
 def open_registry(reference: str, filters: Filters) -> Registry:
-    """Open a URL; where it is a glob and no name, what matches it.
+    """Open a URL or a glob of URLs.
 
     Raises:
         DependencyError: Its package is not installed.
@@ -161,7 +161,7 @@ def stage(source: str, scratch: Path) -> Staged:
 
 
 class _Fetching:
-    """An artifact's files on their way into a local folder; names are relative to its parent."""
+    """An artifact's files, fetched into a local folder; names are relative to its parent."""
 
     def __init__(self, source: str, folder: Path, pool: ThreadPoolExecutor) -> None:
         self._source = source
@@ -190,7 +190,7 @@ class _Fetching:
         self._check()
 
     def fetch_wanted(self, name: str) -> None:
-        """Fetch a file before it is opened, if it is there.
+        """Fetch a file before it is opened, if it exists.
 
         Raises:
             StorageError: It cannot be fetched.
@@ -206,7 +206,7 @@ class _Fetching:
         return open_store(urls.parent(self._source))
 
     def _read(self, path: Path) -> None:
-        """Fetch what reading opens; what is wrong with the artifact, its conversion tells."""
+        """Fetch the files that reading opens; errors are left to the conversion."""
         try:
             artifact = _Opening(path, self)
             form = catalog.detect(artifact).format
@@ -255,13 +255,13 @@ class _Fetching:
         return None if blob is None else replace(blob, name=name)
 
     def _place(self, name: str) -> tuple[Store, str]:
-        """Return where a name is: below the artifact's own URL, or beside it."""
+        """Return the URL of a name: below the artifact's own URL, or beside it."""
         if name == self._name or name.startswith(f"{self._name}/"):
             return self._main, name[len(self._name) + 1 :]
         return self._parent, name
 
     def _check(self) -> None:
-        """Raise SourceError where something is not what it was when it was fetched."""
+        """Raise SourceError where an object changed after it was fetched."""
         for name, now in zip(self._got, self._pool.map(self._stat, self._got), strict=True):
             if now != self._got[name]:
                 store, inside = self._place(name)
@@ -273,7 +273,7 @@ class _Fetching:
 
 
 class _Opening(Artifact):
-    """An artifact that fetches what it opens."""
+    """An artifact that fetches files as they are opened."""
 
     def __init__(self, path: Path, fetching: _Fetching) -> None:
         super().__init__(path)
@@ -287,7 +287,7 @@ class _Opening(Artifact):
 
 
 def _checkpoint(store: Store, name: str, *, is_file: bool = False) -> list[Blob]:
-    """Return the files of the TensorFlow checkpoint that a name is of, if it is of one.
+    """Return the files of the TensorFlow checkpoint of a name, if there is one.
 
     Args:
         store: The folder it is in.
@@ -301,7 +301,7 @@ def _checkpoint(store: Store, name: str, *, is_file: bool = False) -> list[Blob]
 
 
 def _token(path: str, states: Mapping[str, Blob]) -> str:
-    """Return the state of an artifact: of all its files, as the store tells theirs; "" for unknown.
+    """Return a token of all files of an artifact from the store's tokens; "" if unknown.
 
     Args:
         path: Of its stand-in.

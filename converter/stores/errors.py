@@ -46,7 +46,7 @@ _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 
 
 def fault(e: BaseException, url: str) -> ConvertError:
-    """Return the error for what a store's library raised.
+    """Translate an exception of a store's library.
 
     Args:
         e: What.
@@ -76,7 +76,7 @@ def fault(e: BaseException, url: str) -> ConvertError:
 
 
 def is_passing(e: BaseException) -> bool:
-    """Return whether the same may well succeed in a moment.
+    """Return whether an error is transient.
 
     Not so what cannot be connected to or does not answer: the libraries have tried that, several
     times each, for seconds or minutes.
@@ -92,7 +92,7 @@ def is_passing(e: BaseException) -> bool:
 
 
 def is_local(e: BaseException) -> bool:
-    """Return whether it is this machine's disk that failed."""
+    """Return whether the local disk failed."""
     return isinstance(e, OSError) and e.errno in _OURS
 
 

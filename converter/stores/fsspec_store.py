@@ -45,7 +45,7 @@ _STATES: Final = (
 
 
 def open_store(url: str) -> "FsspecStore":
-    """Open a store; nothing is asked of it yet.
+    """Open a store, without connecting to it.
 
     Raises:
         DependencyError: Its package is not installed.
@@ -89,7 +89,7 @@ def package_of(url: str) -> str | None:
 
 
 class FsspecStore:
-    """One URL of a file system of fsspec's."""
+    """A URL of a file system of fsspec."""
 
     def __init__(self, fs: Any, root: str, url: str) -> None:
         self._fs = fs
@@ -99,11 +99,11 @@ class FsspecStore:
 
     @property
     def url(self) -> str:
-        """Where it is, without secrets."""
+        """The URL without secrets."""
         return mask_secrets(self._url)
 
     def find(self, under: str = "", *, starting: str = "") -> list[Blob]:
-        """Return all that is below a name, by name; nothing where there is no such thing."""
+        """Return all blobs below a name, sorted; empty if there is none."""
         path = self._path(under)
         begin = f"{path}/" if path else ""
 
@@ -123,14 +123,14 @@ class FsspecStore:
         return sorted(blobs, key=lambda b: b.name)
 
     def stat(self, name: str = "") -> Blob | None:
-        """Return what has this very name; None for a folder or nothing."""
+        """Return the blob of exactly this name; None for a folder or nothing."""
         info = self._asked(name, lambda: self._fs.info(self._path(name)), None)
         if info is None or info.get("type") != "file":
             return None
         return _blob(name, info)
 
     def read(self, ranges: Sequence[Range]) -> list[bytes | None]:
-        """Return some bytes of many blobs, several at a time; None for what cannot be read."""
+        """Return ranges of many blobs, read concurrently; None for one that cannot be read."""
         found: list[bytes | None] = []
         rest = iter(ranges)
         while some := list(islice(rest, RANGES_AT_ONCE)):
@@ -140,13 +140,13 @@ class FsspecStore:
         return found
 
     def _ranges(self, some: Sequence[Range]) -> list[Any]:
-        """Return the bytes of each range, or what was raised instead."""
+        """Return the bytes of each range, or the exception."""
         paths = [self._path(r.name) for r in some]
         begins, ends = [r.start for r in some], [r.end for r in some]
         return list(self._fs.cat_ranges(paths, begins, ends, on_error="return"))
 
     def _read_again(self, one: Range, e: BaseException) -> bytes | None:
-        """Read one range that failed among many; None where it is that blob that cannot be read."""
+        """Retry one range; None where its blob cannot be read."""
         if isinstance(e, FileNotFoundError | PermissionError):
             return None
         path = self._path(one.name)
@@ -173,7 +173,7 @@ class FsspecStore:
             raise SourceError(f"{written} bytes came", expected=f"{blob.nbytes}", where=where)
 
     def put(self, path: Path, name: str) -> Blob:
-        """Upload a local file: afterwards the name has all of its bytes, or what it had before."""
+        """Upload a local file atomically: on an error the name keeps its former content."""
         full = self._path(name)
         try:
             if self._scheme in ATOMIC:
@@ -191,12 +191,12 @@ class FsspecStore:
         return blob
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove blobs; those that are gone already are no error."""
+        """Remove blobs; missing ones are not an error."""
         for name in names:
             self._asked(name, partial(self._fs.rm_file, self._path(name)), None)
 
     def sweep(self, name: str) -> None:
-        """Remove parts of killed uploads to a name, which are not listed and cost money."""
+        """Abort unfinished multipart uploads of a name, which are billed and not listed."""
         if self._is_s3:
             with suppress(Exception):  # not every S3 has these, and not everyone may list them
                 self._abort_uploads(name)
@@ -239,7 +239,7 @@ class FsspecStore:
                 )  # fmt: skip
 
     def _asked(self, name: str, ask: Callable[[], T], absent: Any = StorageError) -> T:
-        """Return the answer, or ``absent`` where there is no such name."""
+        """Return the answer, or ``absent`` for a missing name."""
         try:
             return self._patiently(ask)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as e:
@@ -251,7 +251,7 @@ class FsspecStore:
             raise errors.fault(e, join(self._url, name)) from e
 
     def _patiently(self, act: Callable[[], T]) -> T:
-        """Do something again that failed and may well succeed in a moment."""
+        """Retry a call after a transient error."""
         pause = PAUSE_SECONDS
         for _ in range(TRIES - 1):
             try:
@@ -270,7 +270,7 @@ def _blob(name: str, info: dict[str, Any]) -> Blob:
 
 
 def _token(info: dict[str, Any]) -> str:
-    """Return the state of a blob as its store tells it, in a few characters.
+    """Return a short token of a blob's state: ETag, checksum or time.
 
     One fact decides, the best that the store has: a listing and a look at one name do not tell
     all the same ones.

@@ -17,7 +17,7 @@ SCHEMES: Final = ("s3", "s3a")
 
 
 def options(scheme: str) -> dict[str, Any]:
-    """Return what s3fs is to be told besides a URL; nothing for other stores.
+    """Return s3fs's options; empty for other stores.
 
     Where a session is configured for fsspec, as with FSSPEC_S3_PROFILE, s3fs makes its own.
     """
@@ -50,7 +50,7 @@ def _session(environment: tuple[tuple[str, str], ...]) -> Any:
 
 
 def make_ready() -> None:
-    """Make a client and let it go: nothing is sent, and no thread is started.
+    """Create and drop a client, which caches its session; nothing is sent, no thread starts.
 
     Whatever goes wrong, the job that needs it says.
     """

@@ -34,7 +34,7 @@ class Range(NamedTuple):
 
 
 class Store(Protocol):
-    """A place that is reached over a network, below one URL.
+    """A remote file system below one URL.
 
     All methods raise `StorageError` (no such bucket, access denied, unreachable) and
     `DependencyError` (a missing extra), in one line without secrets.
@@ -42,10 +42,10 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is, without secrets."""
+        """The URL without secrets."""
 
     def find(self, under: str = "", *, starting: str = "") -> list[Blob]:
-        """Return all that is below a name, by name; nothing where there is no such thing.
+        """Return all blobs below a name, sorted; empty if there is none.
 
         Args:
             under: A folder's name.
@@ -53,10 +53,10 @@ class Store(Protocol):
         """
 
     def stat(self, name: str = "") -> Blob | None:
-        """Return what has this very name; None for a folder or nothing."""
+        """Return the blob of exactly this name; None for a folder or nothing."""
 
     def read(self, ranges: Sequence[Range]) -> list[bytes | None]:
-        """Return some bytes of many blobs, several at a time; None for what cannot be read."""
+        """Return ranges of many blobs, read concurrently; None for one that cannot be read."""
 
     def get(self, blob: Blob, path: Path) -> None:
         """Write a blob to a local file.
@@ -66,10 +66,10 @@ class Store(Protocol):
         """
 
     def put(self, path: Path, name: str) -> Blob:
-        """Upload a local file: afterwards the name has all of its bytes, or what it had before."""
+        """Upload a local file atomically: on an error the name keeps its former content."""
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove blobs; those that are gone already are no error."""
+        """Remove blobs; missing ones are not an error."""
 
     def sweep(self, name: str) -> None:
-        """Remove parts of killed uploads to a name, which are not listed and cost money."""
+        """Abort unfinished multipart uploads of a name, which are billed and not listed."""

@@ -1,4 +1,4 @@
-"""URLs of stores: their parts, and what of them may be said.
+"""URLs of stores: their parts, and masking their secrets.
 
 They are not RFC 3986's: an S3 key may hold ``?``, ``#``, ``%`` and blanks, and means them.
 """
@@ -13,13 +13,13 @@ _SECRET = re.compile(r"(?i)\b(\w*(?:signature|token|secret|password|sig))=[^\s&'
 
 
 def mask_secrets(text: str) -> str:
-    """Return a text without the passwords and signatures of the URLs in it."""
+    """Return a text with passwords and signatures of URLs masked."""
     text = _PASSWORD.sub(r"\1:***@", text)
     return _SECRET.sub(r"\1=***", _QUERY.sub(r"\1?***", text))
 
 
 def check(url: str) -> None:
-    """Raise for URLs that no batch may keep, in a ledger and in reports.
+    """Raise for URLs with secrets, which ledgers and reports would keep.
 
     Raises:
         UsageError: It holds a password or a signature.
@@ -34,7 +34,7 @@ def check(url: str) -> None:
 
 
 def check_writable(url: str) -> None:
-    """Raise for URLs that nothing can be put at.
+    """Raise for URLs that cannot be written.
 
     Raises:
         UnsupportedError: It is the web's.
@@ -49,7 +49,7 @@ def join(url: str, name: str) -> str:
 
 
 def last(url: str) -> str:
-    """Return the last part of a URL's path: what a file of it is called here."""
+    """Return the last part of a URL's path, the local file name."""
     path = url.partition("://")[2]
     if url.startswith(("http://", "https://")):
         path = re.split(r"[?#]", path, maxsplit=1)[0]
@@ -57,7 +57,7 @@ def last(url: str) -> str:
 
 
 def parent(url: str) -> str:
-    """Return the URL of the folder that something is in."""
+    """Return the URL of the parent folder."""
     if url.startswith(("http://", "https://")):
         url = re.split(r"[?#]", url, maxsplit=1)[0]
     head, _, _ = url.rstrip("/").rpartition("/")
