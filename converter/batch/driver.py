@@ -293,7 +293,7 @@ class _Work:
                     yield self._finish(outcome)
                 for one in self._work.refuse_impossible():
                     yield self._finish(one)
-                for one in self._work.told():
+                for one in self._work.take_finished():
                     yield self._finish(one, is_elsewhere=True)
 
     def _finish(self, outcome: Outcome, *, is_elsewhere: bool = False) -> Finished:

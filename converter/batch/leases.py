@@ -81,7 +81,7 @@ class Claims:
         if dead:
             with self._db.transaction():
                 for driver in dead:
-                    self.bury(driver)
+                    self.release_driver(driver)
         statement = "SELECT name FROM claims WHERE driver = ?"
         return [decode_text(name) for (name,) in self._db.select(statement, (NOBODY,))]
 
@@ -91,17 +91,17 @@ class Claims:
             statement = "UPDATE claims SET driver = ? WHERE driver = ?"
             self._db.execute(statement, (NOBODY, self._driver))
 
-    def forget(self, name: str, *, stands: bool) -> None:
+    def forget(self, name: str, *, exists: bool) -> None:
         """Drop a released claim, unless it is the only record of an output.
 
         Args:
             name: Of the output, of which nothing half-made is left.
-            stands: Whether anything is in its place.
+            exists: Whether anything is in its place.
         """
         with self._db.transaction():
             self._db.execute(
                 "DELETE FROM claims WHERE name = ? AND driver = ? AND (before = ? OR NOT ?)",
-                (encode_text(name), NOBODY, TAKEN, stands),
+                (encode_text(name), NOBODY, TAKEN, exists),
             )
 
     def holders(self) -> list[str]:
@@ -110,7 +110,7 @@ class Claims:
         return [d.place for d in self._drivers() if (d.id,) in busy]
 
     def claim(
-        self, jobs: Sequence[Job], stands: Callable[[str], bool], *, since: int, plan: str
+        self, jobs: Sequence[Job], exists: Callable[[str], bool], *, since: int, plan: str
     ) -> Claimed:
         """Claim jobs that no other driver holds or has finished.
 
@@ -118,7 +118,7 @@ class Claims:
 
         Args:
             jobs: Which.
-            stands: Tells whether anything is in an output's place.
+            exists: Tells whether anything is in an output's place.
             since: `Ledger.latest`, when they were planned.
             plan: Digest of their options and of the tool's version.
         """
@@ -130,17 +130,17 @@ class Claims:
                 if row is not None and row.plan == plan and row.token == job.token:
                     claimed.settled.append(row)
                 else:
-                    self._claim(job, stands, claimed)
+                    self._claim(job, exists, claimed)
         return claimed
 
-    def _claim(self, job: Job, stands: Callable[[str], bool], claimed: Claimed) -> None:
+    def _claim(self, job: Job, exists: Callable[[str], bool], claimed: Claimed) -> None:
         key = encode_text(job.name)
         statement = "SELECT driver, before FROM claims WHERE name = ?"
         driver, before = self._db.execute(statement, (key,)).fetchone() or (NOBODY, "")
         if driver not in (NOBODY, self._driver):
             claimed.busy.append(job)
             return
-        found = stands(job.name)
+        found = exists(job.name)
         if not found:
             before = FREE
         elif before in (FREE, UNRECORDED):
@@ -179,7 +179,7 @@ class Claims:
         found = self._db.select("SELECT id, machine, pid, started, beat FROM drivers")
         return [driver for driver in (Driver(*row) for row in found) if driver.id != self._driver]
 
-    def bury(self, driver: str) -> None:
+    def release_driver(self, driver: str) -> None:
         """Release a driver's claims, in the caller's transaction."""
         self._db.execute("UPDATE claims SET driver = ? WHERE driver = ?", (NOBODY, driver))
         self._db.execute("DELETE FROM drivers WHERE id = ?", (driver,))

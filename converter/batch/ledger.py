@@ -67,7 +67,7 @@ class Ledger:
             if self._heart is not None:
                 self._heart.stop()
                 with self._db.transaction():
-                    self.claims.bury(self.driver)
+                    self.claims.release_driver(self.driver)
         except StorageError:
             if error is None:  # else that one says more
                 raise
@@ -212,14 +212,14 @@ class Ledger:
     # -- what came of it --------------------------------------------------------------------------
 
     def settle(
-        self, job: Job, outcome: Outcome, *, stands: Callable[[str], bool], boot: str = ""
+        self, job: Job, outcome: Outcome, *, exists: Callable[[str], bool], boot: str = ""
     ) -> None:
         """Record an outcome and release its claim.
 
         Args:
             job: Which.
             outcome: Of it.
-            stands: Tells whether anything is in an output's place.
+            exists: Tells whether anything is in an output's place.
             boot: As rows have it.
         """
         key = encode_text(job.name)
@@ -241,7 +241,7 @@ class Ledger:
                     job.name, job.source, outcome.record.plan, job.token,
                     outcome.record.source_digest or "", outcome.status, outcome.exit_code,
                     "" if error is None else error.message[:LONGEST_ERROR],
-                    ours=self._is_ours(job, outcome, stands), boot=boot,
+                    ours=self._is_ours(job, outcome, exists), boot=boot,
                 )  # fmt: skip
                 self._write(row, outcome.record)
             self.claims.drop(job.name)
@@ -299,7 +299,7 @@ class Ledger:
                 "UPDATE outputs SET boot = '' WHERE boot = ? AND seq <= ?", (boot, until)
             )
 
-    def _is_ours(self, job: Job, outcome: Outcome, stands: Callable[[str], bool]) -> bool:
+    def _is_ours(self, job: Job, outcome: Outcome, exists: Callable[[str], bool]) -> bool:
         """Return whether an output's path is free or holds our own output."""
         if outcome.status in GOOD:
             return True
@@ -308,4 +308,4 @@ class Ledger:
         before = self.claims.before(job.name)
         if (1,) in rows or before == UNRECORDED:
             return True
-        return outcome.status in DEATHS and before == FREE and stands(job.name)
+        return outcome.status in DEATHS and before == FREE and exists(job.name)

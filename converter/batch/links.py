@@ -6,8 +6,8 @@ records. The link is made beside the bundle and renamed over the file, so that a
 the file or the link is there, with the same bytes; the next run processes what is left.
 
 Hard links share one file: convert never writes into a published one, but a program that does
-changes all of them. Reflinks share blocks until one side is written to; XFS, Btrfs and a few others have
-them. Spec: https://man7.org/linux/man-pages/man2/ioctl_ficlonerange.2.html
+changes all of them. Reflinks share blocks until one side is written to; XFS, Btrfs and a few
+others have them. Spec: https://man7.org/linux/man-pages/man2/ioctl_ficlonerange.2.html
 """
 
 import errno

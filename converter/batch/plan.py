@@ -39,7 +39,7 @@ class BatchPlan:
         unread: Entries of registries that are not read, by name: models of other libraries, and
             what was named by itself and is no artifact.
         is_refused: Whether something that was named by itself is not read.
-        harmed: What was done before and is not as it was left: names of outputs, with the reason.
+        damaged: What was done before and is not as it was left: names of outputs, with the reason.
         formats: How many of each format, of all artifacts.
         nbytes: Size of what is to be converted, as far as registries say.
         digest: Of the options and the tool's version.
@@ -53,7 +53,7 @@ class BatchPlan:
     skipped: list[Skipped] = field(default_factory=list)
     unread: dict[str, Skipped] = field(default_factory=dict)
     is_refused: bool = False
-    harmed: dict[str, str] = field(default_factory=dict)
+    damaged: dict[str, str] = field(default_factory=dict)
     formats: Counter[str] = field(default_factory=Counter)
     nbytes: int = 0
     digest: str = ""
@@ -75,16 +75,16 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
     recalled = ledger.adopt(destination.recall(known), kind)
     rows = {row.source: row for row in ledger.rows(kind)} | recalled
     vanished = Vanished(entries, rows, plan.digest, request)
-    heirs = vanished.heirs(entries)
+    heirs = vanished.find_renamed(entries)
     called = ledger.choose_names(
         kind,
         {row.source: row.name for row in recalled.values()},
         lambda given, others: names(entries, request.options, given, others, heirs),
     )
 
-    def find_harm(row: Row) -> str:
+    def find_damage(row: Row) -> str:
         is_told = recalled.get(row.source) is row  # by the destination, just now
-        return "" if is_told else _harm(row, ledger, destination)
+        return "" if is_told else _find_damage(row, ledger, destination)
 
     part, parts = request.shard
     for entry in entries:
@@ -92,16 +92,16 @@ def make(request: Request, ledger: Ledger, destination: Destination) -> BatchPla
             continue
         plan.formats[entry.format or "unknown"] += 1
         name, row = called[entry.source], rows.get(entry.source)
-        kept = None if row is not None else vanished.kept(entry, name)
-        former = _compare(entry, row, kept, request, plan.digest, find_harm)
+        kept = None if row is not None else vanished.find_adopted(entry, name)
+        former = _compare(entry, row, kept, request, plan.digest, find_damage)
         if row is not None and former.is_settled:
             (plan.done if row.status in GOOD else plan.failed).append(row)
         elif request.limit is not None and len(plan.todo) >= request.limit:
             plan.later += 1
         else:
-            if former.harm:
-                plan.harmed[name] = former.harm
-            heirlooms = vanished.like(entry) if row is None and kept is None else ()
+            if former.damage:
+                plan.damaged[name] = former.damage
+            heirlooms = vanished.find_candidates(entry) if row is None and kept is None else ()
             plan.nbytes += entry.nbytes or 0
             plan.todo.append(
                 Job(
@@ -118,13 +118,13 @@ class Former(NamedTuple):
     Attributes:
         digest: Of the source of an output that is good as long as this digest is that of the
             artifact; "" for none.
-        harm: Why an output that was good is not any more; "" if it is, or if there is none.
+        damage: Why an output that was good is not any more; "" if it is, or if there is none.
         is_settled: Whether nothing is to be done: it is converted, or failed and is not tried
             again.
     """
 
     digest: str = ""
-    harm: str = ""
+    damage: str = ""
     is_settled: bool = False
 
 
@@ -134,7 +134,7 @@ def _compare(
     kept: Row | None,
     request: Request,
     plan: str,
-    find_harm: Callable[[Row], str],
+    find_damage: Callable[[Row], str],
 ) -> Former:
     """Compare an artifact with its row in the ledger.
 
@@ -144,18 +144,18 @@ def _compare(
         kept: Row of a source that is gone, whose output a new artifact takes over, or None.
         request: The request.
         plan: Digest of the options and the tool's version.
-        find_harm: Returns why the output of a row is no longer valid, or "".
+        find_damage: Returns why the output of a row is no longer valid, or "".
     """
     if row is None:
-        harm = find_harm(kept) if kept is not None else ""
-        return Former(kept.digest if kept is not None and not harm else "", harm)
+        damage = find_damage(kept) if kept is not None else ""
+        return Former(kept.digest if kept is not None and not damage else "", damage)
     if row.plan != plan:
         return Former()
     is_same = bool(entry.token) and row.token == entry.token
     if row.status not in GOOD:
         return Former(is_settled=is_same and not _is_tried_again(row, request))
-    harm = find_harm(row)
-    return Former("" if harm else row.digest, harm, is_settled=is_same and not harm)
+    damage = find_damage(row)
+    return Former("" if damage else row.digest, damage, is_settled=is_same and not damage)
 
 
 def _entries(request: Request, plan: BatchPlan, outputs: Outputs, ledger: Ledger) -> list[Entry]:
@@ -190,11 +190,13 @@ def _entries(request: Request, plan: BatchPlan, outputs: Outputs, ledger: Ledger
     return list(found.values())
 
 
-def _harm(row: Row, ledger: Ledger, destination: Destination) -> str:
+def _find_damage(row: Row, ledger: Ledger, destination: Destination) -> str:
     """Return why a finished output is no longer valid; "" if it is."""
     if is_lost(row.boot):
         return "may not have reached the disk before this machine was started again"
-    return destination.harm(row.name, ledger.record(row.name) or Record(row.source, row.name))
+    return destination.find_damage(
+        row.name, ledger.record(row.name) or Record(row.source, row.name)
+    )
 
 
 def _is_tried_again(row: Row, request: Request) -> bool:

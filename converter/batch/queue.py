@@ -48,10 +48,10 @@ class Worklist:
         """
         rest, self._open, self.busy = iter(self._open), [], []
         while some := list(islice(rest, self._size)):
-            self.bury()
-            stands = self._destination.stands
+            self.release_dead()
+            exists = self._destination.exists
             claimed = self._ledger.claims.claim(
-                some, stands, since=self._plan.since, plan=self._plan.digest
+                some, exists, since=self._plan.since, plan=self._plan.digest
             )
             self._told += (self._outcome(row) for row in claimed.settled)
             self._refused += ((job, make_refusal(job)) for job in claimed.taken)
@@ -74,9 +74,9 @@ class Worklist:
         if outcome.status not in (*GOOD, "failed"):  # it could not tidy up itself
             self._destination.sweep(job.name)
         at = boot() if scheme_of(job.destination) == "" else ""
-        self._ledger.settle(job, outcome, stands=self._destination.stands, boot=at)
+        self._ledger.settle(job, outcome, exists=self._destination.exists, boot=at)
 
-    def told(self) -> Iterator[Outcome]:
+    def take_finished(self) -> Iterator[Outcome]:
         """Yield outcomes of other drivers that were not yielded yet."""
         told, self._told = self._told, []
         yield from told
@@ -85,7 +85,7 @@ class Worklist:
         """Yield and record the jobs that are impossible."""
         rest, self._refused = self._refused, []
         for job, outcome in rest:
-            self._ledger.settle(job, outcome, stands=self._destination.stands)
+            self._ledger.settle(job, outcome, exists=self._destination.exists)
             yield outcome
 
     def holders(self) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Worklist:
         """Wait until all finished outputs are on the disk."""
         flush(self._ledger, self._destination)
 
-    def bury(self) -> None:
+    def release_dead(self) -> None:
         """Release and clean up after dead drivers, at most every `DEAD_SECONDS`."""
         if time.monotonic() - self._looked > DEAD_SECONDS:
             clear_up(self._ledger, self._destination)
@@ -116,7 +116,7 @@ def clear_up(ledger: Ledger, destination: Destination) -> bool:
     is_clean = True
     for name in ledger.claims.release_abandoned():
         if destination.sweep(name):
-            ledger.claims.forget(name, stands=destination.stands(name))
+            ledger.claims.forget(name, exists=destination.exists(name))
         else:
             is_clean = False  # its process lives yet, or dies just now
     return is_clean

@@ -49,14 +49,14 @@ class Vanished:
                 for key in keys:
                     self._alike.setdefault(key, []).append(row)
 
-    def like(self, entry: Entry) -> tuple[tuple[str, str], ...]:
+    def find_candidates(self, entry: Entry) -> tuple[tuple[str, str], ...]:
         """Return candidate outputs of an artifact, the likeliest first: digest and name."""
         if not self._alike or not self._is_movable or scheme_of(entry.source) != "":
             return ()
         rows = (row for key in _keys(entry.token) for row in self._alike.get(key, ()))
         return tuple(islice(dict.fromkeys((row.digest, row.name) for row in rows), MOST))
 
-    def heirs(self, entries: Iterable[Entry]) -> dict[str, frozenset[str]]:
+    def find_renamed(self, entries: Iterable[Entry]) -> dict[str, frozenset[str]]:
         """Return sources that are almost certainly renamed ones: new → old.
 
         They are alike in more than their size, or the same. Of a registry that was moved as a
@@ -69,7 +69,7 @@ class Vanished:
         }
         return {source: old for source, old in found.items() if old}
 
-    def kept(self, entry: Entry, name: str) -> Row | None:
+    def find_adopted(self, entry: Entry, name: str) -> Row | None:
         """Return the output that an artifact adopts with its name; usually None.
 
         Args:

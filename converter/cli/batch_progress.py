@@ -22,7 +22,7 @@ from converter.jobs.job import GOOD
 from formats.errors import ConvertError, StorageError
 
 INTERRUPTED = 130
-HARMED = 10  # damaged outputs that are described
+DAMAGED = 10  # damaged outputs that are described
 
 
 def follow(
@@ -94,7 +94,7 @@ def follow(
 def _list(plan: BatchPlan) -> None:
     """Print what a batch would do, one artifact a line."""
     for job in plan.todo:
-        why = f" ({plan.harmed[job.name]})" if job.name in plan.harmed else ""
+        why = f" ({plan.damaged[job.name]})" if job.name in plan.damaged else ""
         say(f"{job.source} -> {job.name}{why}")
 
 
@@ -117,14 +117,14 @@ class _Lines:
         text += f"; {others} no artifacts" if others else ""
         say(f"planned     {text}", sys.stderr)
         say(f"            {formats}", sys.stderr)
-        for name, one in islice(sorted(plan.unread.items()), HARMED):
+        for name, one in islice(sorted(plan.unread.items()), DAMAGED):
             say(f"not read    {name}: {one.reason}", sys.stderr)
-        if len(plan.unread) > HARMED:
-            say(f"not read    and {len(plan.unread) - HARMED} more", sys.stderr)
-        for name, why in islice(plan.harmed.items(), HARMED):
+        if len(plan.unread) > DAMAGED:
+            say(f"not read    and {len(plan.unread) - DAMAGED} more", sys.stderr)
+        for name, why in islice(plan.damaged.items(), DAMAGED):
             say(f"again       {name}: {why}", sys.stderr)
-        if len(plan.harmed) > HARMED:
-            say(f"again       and {len(plan.harmed) - HARMED} more", sys.stderr)
+        if len(plan.damaged) > DAMAGED:
+            say(f"again       and {len(plan.damaged) - DAMAGED} more", sys.stderr)
 
     def show_finished(self, event: Finished) -> None:
         if not self._enabled:
@@ -230,7 +230,7 @@ def _plan(plan: BatchPlan) -> dict[str, Any]:
         "todo": len(plan.todo),
         "done": len(plan.done),
         "failed": len(plan.failed),
-        "harmed": plan.harmed,
+        "harmed": plan.damaged,
         "unread": {name: one.reason for name, one in sorted(plan.unread.items())},
         "skipped": dict(Counter(s.reason for s in plan.skipped)),
         "formats": dict(plan.formats),

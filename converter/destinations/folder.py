@@ -7,7 +7,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from converter.destinations.protocol import GONE, Destination, Published, Recalled, differs
-from converter.destinations.reuse import inherit
+from converter.destinations.reuse import rename_bundle
 from converter.filesystem import atomic_output as publish
 from converter.jobs.job import Job
 from converter.jobs.record import Record
@@ -31,7 +31,7 @@ class Folder:
         except OSError as e:
             raise StorageError.writing(self.path, e) from e
 
-    def harm(self, name: str, record: Record) -> str:
+    def find_damage(self, name: str, record: Record) -> str:
         """Return which file of an output is missing or has another size than was recorded."""
         output = f"{self.path}/{name}"
         files = record.published
@@ -48,7 +48,7 @@ class Folder:
                 return differs(inside, nbytes, found.st_size)
         return ""
 
-    def stands(self, name: str) -> bool:
+    def exists(self, name: str) -> bool:
         """Return whether the name exists, including as a dangling link."""
         return os.path.lexists(self.path / name)
 
@@ -88,10 +88,10 @@ class Folder:
             raise StorageError.writing(target.parent, e) from e
         return target
 
-    def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
+    def rename_output(self, old: str, job: Job, source: str, digest: str) -> Published | None:
         """Rename an output and correct its source's name in the manifest."""
         target = self.local(job.name, self.path)
-        if not inherit(self.path / old, target, source, digest, force=job.options.overwrite):
+        if not rename_bundle(self.path / old, target, source, digest, force=job.options.overwrite):
             return None
         return _published(target)
 

@@ -24,7 +24,7 @@ from converter.options import LEVELS
 from converter.registries.entry import Staged
 from converter.registries.mlflow import read_pages
 from converter.registries.mlflow_names import make_registered_name, parse, reference
-from converter.registries.mlflow_server import connect, reach, told
+from converter.registries.mlflow_server import connect, reach, translate_errors
 from converter.version import VERSION
 from formats import portable
 from formats.containers import jsontext
@@ -60,10 +60,10 @@ class Registered:
     def prepare(self) -> None:
         """Connect to the server, and update aliases to those of the sources."""
         reach(self._client)
-        with told("models:/"):
+        with translate_errors("models:/"):
             self._follow()
 
-    def harm(self, name: str, record: Record) -> str:
+    def find_damage(self, name: str, record: Record) -> str:
         """Return whether the version was deleted or its tags were changed."""
         del name
         found = self._registered.get(str(record.output))
@@ -73,7 +73,7 @@ class Registered:
         lost = [tag for tag, value in known.items() if found.get(tag) != value]
         return f"its tag {lost[0]} was changed" if lost else ""
 
-    def stands(self, name: str) -> bool:
+    def exists(self, name: str) -> bool:
         """Return False: tags identify our versions, and a version never replaces another."""
         del name
         return False
@@ -106,7 +106,7 @@ class Registered:
             raise StorageError.writing(folder, e) from e
         return folder / PurePosixPath(name).name
 
-    def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
+    def rename_output(self, old: str, job: Job, source: str, digest: str) -> Published | None:
         """Return None: uploaded outputs are not renamed."""
         del old, job, source, digest
         return None
@@ -130,7 +130,7 @@ class Registered:
             STATE: job.token,
         }
         client = self._client
-        with told(f"models:/{target}"):
+        with translate_errors(f"models:/{target}"):
             version = mlflow_register.find_existing(client, target, tags)
             if version is None:
                 _ensure(client, target, of, force=job.options.overwrite)
@@ -201,7 +201,7 @@ class Registered:
     @cached_property
     def _registered(self) -> Mapping[str, Mapping[str, str]]:
         """The tags of all versions that are conversions, by reference; requested once."""
-        with told("models:/"):
+        with translate_errors("models:/"):
             found = read_pages(self._client.search_model_versions, "tags.`convert.plan` LIKE '%'")
             return {reference(v.name, v.version): v.tags for v in found if v.status == "READY"}
 

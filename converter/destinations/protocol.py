@@ -18,7 +18,7 @@ class Published:
 
     Attributes:
         output: A reference to it.
-        facts: What `Destination.harm` needs later: for files, size and ETag by name.
+        facts: What `Destination.find_damage` needs later: for files, size and ETag by name.
         warnings: What the user should know.
     """
 
@@ -56,7 +56,7 @@ class Destination(Protocol):
             StorageError: It cannot be made or written.
         """
 
-    def harm(self, name: str, record: Record) -> str:
+    def find_damage(self, name: str, record: Record) -> str:
         """Return how an output differs from the recorded one; "" where it does not.
 
         It is asked for each output of a plan, and so looks at names and sizes, not into files.
@@ -66,7 +66,7 @@ class Destination(Protocol):
             record: Of the conversion, with the facts that `publish` returned.
         """
 
-    def stands(self, name: str) -> bool:
+    def exists(self, name: str) -> bool:
         """Return whether the output would replace anything, whoever wrote it.
 
         Asked in the driver before a job and after a crash, so that an output which a killed run
@@ -106,7 +106,7 @@ class Destination(Protocol):
             StorageError: Its folder cannot be made.
         """
 
-    def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
+    def rename_output(self, old: str, job: Job, source: str, digest: str) -> Published | None:
         """Give the output of a vanished source to a job whose source has the same bytes.
 
         Args:

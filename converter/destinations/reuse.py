@@ -21,7 +21,7 @@ LARGEST_GRAPH = 64 << 20  # bytes of a graph that are looked through for a name
 GRAPH = ".onnx"
 
 
-def inherit(old: Path, target: Path, source: str, digest: str, *, force: bool) -> bool:
+def rename_bundle(old: Path, target: Path, source: str, digest: str, *, force: bool) -> bool:
     """Rename a bundle; return False, with nothing changed, where that is impossible.
 
     Args:

@@ -60,7 +60,7 @@ def upload(store: Store, made: Path, name: str, *, is_free: bool = False) -> Pub
         store.remove(old)
         return {"": [blob.nbytes, blob.token]}
     files = sorted(p.relative_to(made).as_posix() for p in made.rglob("*") if p.is_file())
-    marker = marker_of(files)
+    marker = find_marker(files)
     if not is_free and store.stat(name) is not None:
         store.remove([name])
     store.remove(n for n in old if n == f"{name}/{marker}")
@@ -77,13 +77,13 @@ def upload(store: Store, made: Path, name: str, *, is_free: bool = False) -> Pub
     return _published(name, blobs)
 
 
-def marker_of(files: Sequence[str]) -> str:
+def find_marker(files: Sequence[str]) -> str:
     """Return the file of an output that is uploaded last."""
     found = [m for m in MARKERS if m in files] + [n for n in files if n.endswith(INDEX)]
     return found[0] if found else files[-1]
 
 
-def clear(store: Store, name: str) -> None:
+def remove_partial(store: Store, name: str) -> None:
     """Remove what a killed upload left: a folder's files without a marker.
 
     Raises:
@@ -95,7 +95,7 @@ def clear(store: Store, name: str) -> None:
         store.remove(f"{name}/{n}" for n in files)
 
 
-def harm(name: str, published: Published, found: dict[str, Blob]) -> str:
+def find_damage(name: str, published: Published, found: dict[str, Blob]) -> str:
     """Return how an output differs from the recorded one; "" where it does not.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from converter.destinations.folder import Folder
 from converter.destinations.protocol import Destination, Published, Recalled
-from converter.destinations.upload import check_free, clear, harm, upload
+from converter.destinations.upload import check_free, find_damage, remove_partial, upload
 from converter.jobs.job import Job
 from converter.jobs.record import Record
 from converter.registries.entry import Staged
@@ -43,12 +43,12 @@ class Remote:
         """Check that it is writable, by writing the file that explains the notes."""
         self._write(ABOUT, {"what": "notes of `convert batch` on the outputs beside this folder"})
 
-    def harm(self, name: str, record: Record) -> str:
+    def find_damage(self, name: str, record: Record) -> str:
         """Return how the output differs from the recorded one; all outputs share one listing."""
         files = record.published
-        return harm(name, {k: (v[0], v[1]) for k, v in files.items()}, self._listing)
+        return find_damage(name, {k: (v[0], v[1]) for k, v in files.items()}, self._listing)
 
-    def stands(self, name: str) -> bool:
+    def exists(self, name: str) -> bool:
         """Return False: notes identify our outputs."""
         del name
         return False
@@ -60,7 +60,7 @@ class Remote:
         """Remove a killed worker's partial upload; return whether none is left."""
         try:
             if self._store.stat(self._note(name)) is not None:
-                clear(self._store, name)
+                remove_partial(self._store, name)
         except StorageError:
             return False
         return True
@@ -74,7 +74,7 @@ class Remote:
             raise StorageError.writing(folder, e) from e
         return folder / PurePosixPath(name).name
 
-    def inherit(self, old: str, job: Job, source: str, digest: str) -> Published | None:
+    def rename_output(self, old: str, job: Job, source: str, digest: str) -> Published | None:
         """Return None: uploaded outputs are not renamed."""
         del old, job, source, digest
         return None
@@ -113,7 +113,7 @@ class Remote:
                     if not note["record"]:  # its upload did not end
                         continue
                     record = Record.from_json(note["record"])
-                    if not self.harm(note["name"], record):
+                    if not self.find_damage(note["name"], record):
                         yield Recalled(
                             note["name"], note["source"], note["plan"], note["token"], record
                         )

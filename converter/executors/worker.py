@@ -31,7 +31,7 @@ from converter.jobs.record import (
 from converter.pipeline import Conversion, steps
 from converter.registries.catalog import stage
 from converter.registries.entry import Staged
-from converter.registries.staged import add_hints, named
+from converter.registries.staged import add_hints, name_source_in_errors
 from formats import catalog, portable
 from formats.artifact import Artifact
 from formats.core import digests
@@ -88,11 +88,11 @@ def _convert(job: Job, folder: Path, draft: _Draft) -> Status:
     staged = stage(job.source, folder)
     if job.note:
         draft.update(warnings=(job.note,))
-    with named(staged.path, job.source):
+    with name_source_in_errors(staged.path, job.source):
         if not job.checkpoint:
             return _convert_staged(job, staged, destination, folder, draft)
         checkpoint = stage(job.checkpoint, folder).path
-        with named(checkpoint, job.checkpoint):
+        with name_source_in_errors(checkpoint, job.checkpoint):
             staged = replace(staged, checkpoint=checkpoint)
             return _convert_staged(job, staged, destination, folder, draft)
 
@@ -138,7 +138,7 @@ def _inherit(job: Job, staged: Staged, destination: Destination, draft: _Draft) 
     digest = _digest_of(staged, job)
     for known, old in job.heirlooms:
         if known == digest:
-            published = destination.inherit(old, job, staged.path.name, digest)
+            published = destination.rename_output(old, job, staged.path.name, digest)
             if published is not None:
                 _describe_published(published, draft)
                 draft.update(source_digest=digest, moved_from=old)

@@ -19,7 +19,7 @@ from converter.registries.filters import Filters
 from converter.registries.globs import EVERYTHING, Glob, is_glob
 from converter.registries.graph_checkpoint_pairs import join
 from converter.registries.grouping import Division, Group, Listing
-from converter.registries.probe import files_of, look_at, look_at_group, state
+from converter.registries.probe import files_of, probe_file, probe_group, state
 from formats.artifact import Artifact
 from formats.errors import SourceError, StorageError
 
@@ -143,7 +143,7 @@ class LocalFolder:
             called = _below(name, group.called)
             if not self._wants_group(name, called, group):
                 continue
-            found = look_at_group(path, called or self.label, group)
+            found = probe_group(path, called or self.label, group)
             if found is None:
                 division.files.update(dict.fromkeys(group.files))
                 continue
@@ -153,14 +153,14 @@ class LocalFolder:
             if self._wants(_below(name, file)):
                 note, whole = division.notes.get(file, ""), f"{path}/{file}"
                 known = self._filters.known.get(whole)
-                yield look_at(whole, _below(name, file), note=note, known=known)
+                yield probe_file(whole, _below(name, file), note=note, known=known)
         for file, reason in division.skipped.items():
             if not self._wants(_below(name, file)):
                 continue
             if has_groups or not self._glob.names(_below(name, file)):
                 yield Skipped(f"{path}/{file}", reason)
             else:  # a copy, but the one that was asked for
-                yield look_at(f"{path}/{file}", _below(name, file))
+                yield probe_file(f"{path}/{file}", _below(name, file))
 
     def _wants(self, name: str) -> bool:
         return self._filters.wants(name) and self._glob.matches(name)
@@ -185,7 +185,7 @@ class OneArtifact:
         """Yield the artifact, whatever its format."""
         path = os.path.normpath(self.path.absolute())
         folder, _, name = path.rpartition("/")
-        found = look_at(path, name)
+        found = probe_file(path, name)
         if isinstance(found, Skipped):
             found = Entry(path, name, None, "", "", found.reason)
         holder, inside = (path, "") if self.path.is_dir() else (folder, name)

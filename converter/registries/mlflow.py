@@ -19,7 +19,7 @@ from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
 from converter.registries.mlflow_files import Files, files_at
 from converter.registries.mlflow_names import LATEST, Named, as_file, parse, quote, reference
-from converter.registries.mlflow_server import connect, reach, told
+from converter.registries.mlflow_server import connect, reach, translate_errors
 from formats.core.bundle import JSON
 from formats.errors import ConvertError, SourceError, StorageError, UsageError
 
@@ -75,7 +75,7 @@ class Models:
     def _versions(self) -> "Iterator[ModelVersion]":
         query, name = self._filters.query, self._named.name
         search = self._client.search_model_versions
-        with told(self._text):
+        with translate_errors(self._text):
             if name:
                 self._client.get_registered_model(name)
                 clause = f"name = {quote(name)}"
@@ -100,7 +100,7 @@ class Models:
             return Skipped(source, f"its status is {version.status}", name)
         entry = Entry(source, name, None, _token(version))
         try:
-            with told(source):
+            with translate_errors(source):
                 uri = self._client.get_model_version_download_uri(version.name, version.version)
             document = mlmodel.parse(files_at(uri).content(mlmodel.FILE), source)
         except ConvertError as e:  # converting it says so again, and is counted
@@ -123,7 +123,7 @@ class Models:
     def _one(self) -> Entry:
         if self._filters.query:
             raise UsageError(f"filters.query= with {self._text}, which is one model")
-        with told(self._text):
+        with translate_errors(self._text):
             found = _resolve(self._client, self._named, self._text)
         if found.version is None:
             named = self._named
@@ -167,7 +167,7 @@ def stage(source: str, scratch: Path) -> Staged:
             f"{source} names many models", hint="convert batch takes them, or name one version"
         )
     client = connect()
-    with told(source):
+    with translate_errors(source):
         found = _resolve(client, named, source)
     files = files_at(found.uri)
     listed = files.list_files()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from converter.registries.mlflow_server import told
+from converter.registries.mlflow_server import translate_errors
 from converter.stores.store import Blob
 from formats.errors import CorruptError, SourceError
 
@@ -47,7 +47,7 @@ def files_at(uri: str) -> Files:
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
     from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
-    with told(uri):
+    with translate_errors(uri):
         repository = get_artifact_repository(uri)
     if isinstance(repository, LocalArtifactRepository):
         return Here(Path(repository.artifact_dir))
@@ -126,7 +126,7 @@ class AtServer:
 
     def list_files(self) -> dict[str, int | None]:
         """List each folder in turn."""
-        with told(self._uri):
+        with translate_errors(self._uri):
             return dict(self._below(None, DEEPEST))
 
     def content(self, path: str) -> bytes:
@@ -139,7 +139,7 @@ class AtServer:
         """Fetch files one after another."""
         for path in paths:
             target = _below(folder, path)
-            with told(self._uri):
+            with translate_errors(self._uri):
                 try:
                     self._repository.download_artifacts(path, str(folder))
                 except Exception as e:

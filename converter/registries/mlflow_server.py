@@ -68,7 +68,7 @@ def connect() -> "MlflowClient":
         raise UsageError(
             "no MLflow server is named", hint="export MLFLOW_TRACKING_URI=http://HOST:PORT"
         )
-    with told("models:/"):
+    with translate_errors("models:/"):
         return MlflowClient()
 
 
@@ -83,14 +83,14 @@ def reach(client: "MlflowClient") -> None:
     given = {name: os.environ[name] for name in HURRIED if os.environ[name] != USUAL[name]}
     os.environ.update(HURRIED | given)
     try:
-        with told("models:/"):
+        with translate_errors("models:/"):
             client.search_registered_models(max_results=1)
     finally:
         os.environ.update(before)
 
 
 @contextmanager
-def told(where: str) -> Iterator[None]:
+def translate_errors(where: str) -> Iterator[None]:
     """Translate MLflow's exceptions into those of `formats.errors`.
 
     Args:

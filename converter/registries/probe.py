@@ -14,7 +14,9 @@ from formats.artifact import Artifact
 from formats.errors import ConvertError, UnknownFormatError, UnsupportedError
 
 
-def look_at(path: str, name: str, *, note: str = "", known: tuple[str, str] | None = None) -> Found:
+def probe_file(
+    path: str, name: str, *, note: str = "", known: tuple[str, str] | None = None
+) -> Found:
     """Look at one file.
 
     Args:
@@ -48,7 +50,7 @@ def look_at(path: str, name: str, *, note: str = "", known: tuple[str, str] | No
         artifact.close()
 
 
-def look_at_group(path: str, name: str, group: Group) -> "Found | None":
+def probe_group(path: str, name: str, group: Group) -> "Found | None":
     """Look at an artifact of several files.
 
     Args:

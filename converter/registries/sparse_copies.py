@@ -35,7 +35,7 @@ def fits(name: str) -> bool:
     return all(len(os.fsencode(part)) <= 255 for part in parts)
 
 
-def lay(blobs: Sequence[Blob], folder: Path) -> Iterator[Blob]:
+def create_stand_ins(blobs: Sequence[Blob], folder: Path) -> Iterator[Blob]:
     """Create stand-ins without content; yield those that could be created.
 
     The others' names are no file's, or are a folder's as well.

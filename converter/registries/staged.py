@@ -25,7 +25,7 @@ def add_hints(options: Options, staged: Staged) -> Options:
 
 
 @contextmanager
-def named(path: Path, source: str) -> Iterator[None]:
+def name_source_in_errors(path: Path, source: str) -> Iterator[None]:
     """Replace a temporary path in errors by the name of its source."""
     try:
         yield

@@ -20,7 +20,7 @@ from converter.registries.entry import Entry, Found, Registry, Skipped, Staged
 from converter.registries.filters import Filters
 from converter.registries.globs import EVERYTHING, Glob, is_glob
 from converter.registries.probe import files_of
-from converter.registries.staged import named, temporary
+from converter.registries.staged import name_source_in_errors, temporary
 from converter.stores import urls
 from converter.stores.fsspec_store import open_store
 from converter.stores.store import Blob, Store
@@ -82,14 +82,14 @@ class RemoteFolder:
             path: Of what the URL is there.
         """
         folder.mkdir(exist_ok=True)
-        laid = list(sparse_copies.lay(blobs, folder))
+        laid = list(sparse_copies.create_stand_ins(blobs, folder))
         sparse_copies.fill(store, laid, folder)
         known = {blob.name for blob in laid}
         for blob in blobs:
             if blob.name not in known:
                 yield Skipped(urls.join(store.url, blob.name), "a name that no file can have")
         states = {str(folder / blob.name): blob for blob in laid}
-        with named(path, self.url):
+        with name_source_in_errors(path, self.url):
             for found in self._local(path).find():
                 relative = Path(found.source).relative_to(path).as_posix()
                 source = urls.join(self.url, "" if relative == "." else relative)
@@ -231,7 +231,7 @@ class _Fetching:
 
     def _lay(self, blobs: Sequence[Blob]) -> None:
         blobs = [b for b in blobs if b.name not in self._got]
-        self._waiting |= {b.name: b for b in sparse_copies.lay(blobs, self._folder)}
+        self._waiting |= {b.name: b for b in sparse_copies.create_stand_ins(blobs, self._folder)}
 
     def _get(self, blobs: Sequence[Blob]) -> None:
         for blob in blobs:

@@ -45,7 +45,7 @@ _HINTS = {
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 
 
-def fault(e: BaseException, url: str) -> ConvertError:
+def translate_error(e: BaseException, url: str) -> ConvertError:
     """Translate an exception of a store's library.
 
     Args:
@@ -75,7 +75,7 @@ def fault(e: BaseException, url: str) -> ConvertError:
     return StorageError(f"{type(e).__name__}{_said(e)}", where=where)
 
 
-def is_passing(e: BaseException) -> bool:
+def is_transient(e: BaseException) -> bool:
     """Return whether an error is transient.
 
     Not so what cannot be connected to or does not answer: the libraries have tried that, several

@@ -67,9 +67,9 @@ def open_store(url: str) -> "FsspecStore":
             raise UsageError(
                 f"nobody knows {url.partition(':')[0]}://", where=mask_secrets(url)
             ) from e
-        raise errors.fault(e, url) from e
+        raise errors.translate_error(e, url) from e
     except Exception as e:  # whatever a package does when it cannot begin
-        raise errors.fault(e, url) from e
+        raise errors.translate_error(e, url) from e
     if url.startswith(S3):
         fs.retries = S3FS_TRIES
     return FsspecStore(fs, root, url)
@@ -116,7 +116,7 @@ class FsspecStore:
             return [(name, info) for name, info in found.items() if info.get("type") == "file"]
 
         blobs = []
-        for full, info in self._asked(under, ask, ()):
+        for full, info in self._call(under, ask, ()):
             name = full[len(begin) :] if full.startswith(begin) else ""
             if name and not name.endswith("/") and name.startswith(starting):
                 blobs.append(_blob(f"{under}/{name}" if under else name, info))
@@ -124,7 +124,7 @@ class FsspecStore:
 
     def stat(self, name: str = "") -> Blob | None:
         """Return the blob of exactly this name; None for a folder or nothing."""
-        info = self._asked(name, lambda: self._fs.info(self._path(name)), None)
+        info = self._call(name, lambda: self._fs.info(self._path(name)), None)
         if info is None or info.get("type") != "file":
             return None
         return _blob(name, info)
@@ -134,7 +134,7 @@ class FsspecStore:
         found: list[bytes | None] = []
         rest = iter(ranges)
         while some := list(islice(rest, RANGES_AT_ONCE)):
-            read = self._asked("", lambda: self._ranges(some))
+            read = self._call("", lambda: self._ranges(some))
             for one, data in zip(some, read, strict=True):
                 found.append(data if isinstance(data, bytes) else self._read_again(one, data))
         return found
@@ -150,7 +150,7 @@ class FsspecStore:
         if isinstance(e, FileNotFoundError | PermissionError):
             return None
         path = self._path(one.name)
-        data = self._asked(one.name, lambda: self._fs.cat_file(path, one.start, one.end), None)
+        data = self._call(one.name, lambda: self._fs.cat_file(path, one.start, one.end), None)
         return None if data is None else bytes(data)
 
     def get(self, blob: Blob, path: Path) -> None:
@@ -159,7 +159,7 @@ class FsspecStore:
         where = mask_secrets(join(self._url, blob.name))
         more = {"chunksize": PART_BYTES, "max_concurrency": PARTS_AT_ONCE} if self._is_s3 else {}
         try:
-            self._patiently(lambda: self._fs.get_file(full, str(path), **more))
+            self._retry(lambda: self._fs.get_file(full, str(path), **more))
             written = path.stat().st_size
         except FileNotFoundError as e:
             raise SourceError("is not there any more", where=where) from e
@@ -167,7 +167,7 @@ class FsspecStore:
             path.unlink(missing_ok=True)
             if errors.is_local(e) and isinstance(e, OSError):
                 raise StorageError.writing(path, e) from e
-            raise errors.fault(e, where) from e
+            raise errors.translate_error(e, where) from e
         if written != blob.nbytes:
             path.unlink(missing_ok=True)
             raise SourceError(f"{written} bytes came", expected=f"{blob.nbytes}", where=where)
@@ -177,11 +177,11 @@ class FsspecStore:
         full = self._path(name)
         try:
             if self._scheme in ATOMIC:
-                self._patiently(lambda: self._put_file(path, full))
+                self._retry(lambda: self._put_file(path, full))
             else:
-                self._patiently(lambda: self._put_beside(path, full))
+                self._retry(lambda: self._put_beside(path, full))
         except Exception as e:
-            raise errors.fault(e, join(self._url, name)) from e
+            raise errors.translate_error(e, join(self._url, name)) from e
         blob = self.stat(name)
         if blob is None or blob.nbytes != path.stat().st_size:
             with suppress(ConvertError):  # rather nothing than half of it
@@ -193,7 +193,7 @@ class FsspecStore:
     def remove(self, names: Iterable[str]) -> None:
         """Remove blobs; missing ones are not an error."""
         for name in names:
-            self._asked(name, partial(self._fs.rm_file, self._path(name)), None)
+            self._call(name, partial(self._fs.rm_file, self._path(name)), None)
 
     def sweep(self, name: str) -> None:
         """Abort unfinished multipart uploads of a name, which are billed and not listed."""
@@ -238,26 +238,26 @@ class FsspecStore:
                     Bucket=bucket, Key=one["Key"], UploadId=one["UploadId"],
                 )  # fmt: skip
 
-    def _asked(self, name: str, ask: Callable[[], T], absent: Any = StorageError) -> T:
+    def _call(self, name: str, ask: Callable[[], T], absent: Any = StorageError) -> T:
         """Return the answer, or ``absent`` for a missing name."""
         try:
-            return self._patiently(ask)
+            return self._retry(ask)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as e:
-            error = errors.fault(e, join(self._url, name))
+            error = errors.translate_error(e, join(self._url, name))
             if absent is StorageError or error.found != "not found":
                 raise error from e
             return absent  # type: ignore[no-any-return]
         except Exception as e:
-            raise errors.fault(e, join(self._url, name)) from e
+            raise errors.translate_error(e, join(self._url, name)) from e
 
-    def _patiently(self, act: Callable[[], T]) -> T:
+    def _retry(self, act: Callable[[], T]) -> T:
         """Retry a call after a transient error."""
         pause = PAUSE_SECONDS
         for _ in range(TRIES - 1):
             try:
                 return act()
             except Exception as e:
-                if not errors.is_passing(e):
+                if not errors.is_transient(e):
                     raise
             time.sleep(pause)
             pause *= 3

@@ -122,7 +122,7 @@ def test_an_output_that_is_not_as_it_was_left_is_made_again(registry, tmp_path, 
         (output / name).unlink()
         (output / name).symlink_to("nowhere") if damage == "link" else None
     plan, outcomes, _ = batch(tmp_path)
-    assert plan.harmed == {"a.portable": why}
+    assert plan.damaged == {"a.portable": why}
     assert statuses(outcomes) == {"a.portable": "done"}
     assert (len(plan.done), batch(tmp_path)[1]) == (2, {})
     assert bundle_check.check_output(bundle_check.Candidate(output, "bundle"), None).problems == ()
@@ -143,7 +143,7 @@ def test_files_and_deep_folders_are_watched_as_bundles_are(tmp_path, to):
     assert inside.count("/") == (1 if to == "savedmodel" else 0)
     os.truncate(tmp_path / "out" / outcome.name / inside, 1)
     plan, outcomes, _ = batch(tmp_path, options=options)
-    assert list(plan.harmed) == [outcome.name]
+    assert list(plan.damaged) == [outcome.name]
     assert list(statuses(outcomes).values()) == ["done"]
     assert batch(tmp_path, options=options)[1] == {}
 
@@ -156,7 +156,7 @@ def test_a_ledger_that_kept_no_sizes_is_believed(registry, tmp_path):
     os.truncate(tmp_path / "out/b/c.portable/model.safetensors", 0)
     (tmp_path / "out/a.portable/manifest.json").unlink()
     plan, outcomes, _ = batch(tmp_path)
-    assert plan.harmed == {"a.portable": "is gone"}
+    assert plan.damaged == {"a.portable": "is gone"}
     assert statuses(outcomes) == {"a.portable": "done"}
 
 

@@ -41,8 +41,8 @@ def anything(name):
     return True
 
 
-def claim(ledger, *names, stands=nothing, since=0):
-    return ledger.claims.claim([job(n) for n in names], stands, since=since, plan=PLAN)
+def claim(ledger, *names, exists=nothing, since=0):
+    return ledger.claims.claim([job(n) for n in names], exists, since=since, plan=PLAN)
 
 
 @pytest.fixture
@@ -55,9 +55,9 @@ def test_rows_come_back_as_they_were(path):
     bytes_in_it = Job("/r/\udcff\ud800", "b", "/d", Options(), "\udc80")
     with Ledger(path) as ledger:
         claim(ledger, odd.name, "b")
-        ledger.settle(odd, outcome(odd, source_digest="d1"), stands=anything)
+        ledger.settle(odd, outcome(odd, source_digest="d1"), exists=anything)
         error = RecordedError("X", "m\udcff" * 400)
-        ledger.settle(bytes_in_it, outcome(bytes_in_it, "failed", 3, error=error), stands=nothing)
+        ledger.settle(bytes_in_it, outcome(bytes_in_it, "failed", 3, error=error), exists=nothing)
     with Ledger(path, read_only=True) as ledger:
         first, second = ledger.rows()
         assert (first.name, first.source, first.digest, first.ours) == (
@@ -74,10 +74,10 @@ def test_rows_come_back_as_they_were(path):
 def test_what_is_unchanged_keeps_its_record(path):
     with Ledger(path) as ledger:
         claim(ledger, "a")
-        ledger.settle(job("a"), outcome(job("a"), source_digest="d"), stands=anything)
+        ledger.settle(job("a"), outcome(job("a"), source_digest="d"), exists=anything)
         claim(ledger, "a", since=ledger.latest)
         touched = job("a", token="later")
-        ledger.settle(touched, outcome(touched, "unchanged"), stands=anything)
+        ledger.settle(touched, outcome(touched, "unchanged"), exists=anything)
         (row,) = ledger.rows()
         assert (row.status, row.token, row.digest) == ("done", "later", "d")
         assert ledger.record("a").status == "done"
@@ -108,12 +108,12 @@ def test_a_job_is_one_drivers_at_a_time(path):
         assert [j.name for j in found.busy] == ["a", "b"]
         assert [j.name for j in found.mine] == ["c"]
         assert two.claims.holders() == one.claims.holders() != []
-        one.settle(job("a"), outcome(job("a")), stands=anything)
+        one.settle(job("a"), outcome(job("a")), exists=anything)
         found = claim(two, "a", "b")
         assert [row.name for row in found.settled] == ["a"]  # done since it planned
         assert [j.name for j in found.busy] == ["b"]
         # What was there when it planned is to be done again: that is what it planned.
-        assert [j.name for j in claim(two, "a", since=two.latest, stands=anything).mine] == ["a"]
+        assert [j.name for j in claim(two, "a", since=two.latest, exists=anything).mine] == ["a"]
 
 
 def test_claims_of_the_dead_are_free(path):
@@ -127,21 +127,21 @@ def test_claims_of_the_dead_are_free(path):
     assert subprocess.run([sys.executable, "-c", script, path, here, SUPPORT]).returncode == -9
     with Ledger(path) as ledger:
         assert ledger.claims.release_abandoned() == ["a", "b", "c"]
-        ledger.claims.forget("a", stands=False)
-        ledger.claims.forget("b", stands=True)  # was published, and never written down
+        ledger.claims.forget("a", exists=False)
+        ledger.claims.forget("b", exists=True)  # was published, and never written down
         assert ledger.claims.release_abandoned() == ["b", "c"]
-        found = claim(ledger, "a", "b", "c", stands={"b", "c"}.__contains__)
+        found = claim(ledger, "a", "b", "c", exists={"b", "c"}.__contains__)
         assert [j.options.overwrite for j in found.mine] == [False, True, True]
         # It fails now; what stands there is ours still.
-        ledger.settle(found.mine[1], outcome(job("b"), "failed", 3), stands=anything)
+        ledger.settle(found.mine[1], outcome(job("b"), "failed", 3), exists=anything)
         assert [row.ours for row in ledger.rows()] == [True]
 
 
 def test_what_stood_there_before_is_not_ours(path):
     with Ledger(path) as ledger:
-        found = claim(ledger, "a", stands=anything)
+        found = claim(ledger, "a", exists=anything)
         assert (found.mine, [j.name for j in found.taken]) == ([], ["a"])
-        ledger.settle(job("a"), outcome(job("a"), "crashed", 7), stands=anything)
+        ledger.settle(job("a"), outcome(job("a"), "crashed", 7), exists=anything)
         assert [row.ours for row in ledger.rows()] == [False]
 
 
@@ -149,9 +149,9 @@ def test_a_worker_that_died_may_have_published(path):
     with Ledger(path) as ledger:
         for name in "abc":
             claim(ledger, name)
-        ledger.settle(job("a"), outcome(job("a"), "crashed", 7), stands=anything)
-        ledger.settle(job("b"), outcome(job("b"), "crashed", 7), stands=nothing)
-        ledger.settle(job("c"), outcome(job("c"), "failed", 3), stands=anything)
+        ledger.settle(job("a"), outcome(job("a"), "crashed", 7), exists=anything)
+        ledger.settle(job("b"), outcome(job("b"), "crashed", 7), exists=nothing)
+        ledger.settle(job("c"), outcome(job("c"), "failed", 3), exists=anything)
         assert [row.ours for row in ledger.rows()] == [True, False, False]
 
 
@@ -182,7 +182,7 @@ def _drive(path, names, results):
     with Ledger(path) as ledger:
         for name in names:
             for one in claim(ledger, name).mine:
-                ledger.settle(one, outcome(one), stands=anything)
+                ledger.settle(one, outcome(one), exists=anything)
                 done.append(name)
     results.put(done)
 
@@ -245,7 +245,7 @@ def test_a_damaged_ledger_says_what_to_do(path):
     with Ledger(path) as ledger:
         for i in range(50):
             claim(ledger, str(i))
-            ledger.settle(job(str(i)), outcome(job(str(i))), stands=anything)
+            ledger.settle(job(str(i)), outcome(job(str(i))), exists=anything)
     whole = path.read_bytes()
     for damaged in (
         b"no database at all" * 100,
@@ -262,7 +262,7 @@ def test_a_damaged_ledger_says_what_to_do(path):
 def test_a_record_that_is_no_json(path):
     with Ledger(path) as ledger:
         claim(ledger, "a")
-        ledger.settle(job("a"), outcome(job("a")), stands=anything)
+        ledger.settle(job("a"), outcome(job("a")), exists=anything)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE records SET record = '{'")
     with Ledger(path) as ledger, pytest.raises(StorageError, match="a record cannot be read"):
@@ -275,7 +275,7 @@ def test_a_ledger_of_the_former_version_is_read_as_it_is(path):
         claim(ledger, "a")
         error = RecordedError("SourceError", "damaged")
         found = (Unsupported("TensorFlow op Svd", 2),)
-        ledger.settle(job("a"), outcome(job("a"), error=error, unsupported=found), stands=anything)
+        ledger.settle(job("a"), outcome(job("a"), error=error, unsupported=found), exists=anything)
         (expected,) = ledger.rows_with_records()
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         ((text,),) = db.execute("SELECT record FROM records")
@@ -287,7 +287,7 @@ def test_a_ledger_of_the_former_version_is_read_as_it_is(path):
         assert [*ledger.rows_with_records()] == [expected]
         moved = replace(job("a"), source="/elsewhere/a", token="later")
         claim(ledger, "a", since=ledger.latest)
-        ledger.settle(moved, outcome(moved, "unchanged"), stands=anything)
+        ledger.settle(moved, outcome(moved, "unchanged"), exists=anything)
     with contextlib.closing(sqlite3.connect(path)) as db:
         ((text,),) = db.execute("SELECT record FROM records")
     assert (json.loads(text)["schema"], json.loads(text)["source"]) == (SCHEMA, "/elsewhere/a")
@@ -297,7 +297,7 @@ def test_a_ledger_of_the_former_version_is_read_as_it_is(path):
 def test_a_record_of_a_newer_version_or_of_another_shape_is_refused(path, text):
     with Ledger(path) as ledger:
         claim(ledger, "a")
-        ledger.settle(job("a"), outcome(job("a")), stands=anything)
+        ledger.settle(job("a"), outcome(job("a")), exists=anything)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE records SET record = ?", (text,))
     with Ledger(path) as ledger, pytest.raises(StorageError, match="a record cannot be") as e:
@@ -361,7 +361,7 @@ def test_on_a_network_file_system_there_is_no_shared_memory(path, monkeypatch):
     monkeypatch.setattr(database, "_is_local", lambda path: False)
     with Ledger(path) as ledger:
         claim(ledger, "a")
-        ledger.settle(job("a"), outcome(job("a")), stands=anything)
+        ledger.settle(job("a"), outcome(job("a")), exists=anything)
         assert {p.name for p in path.parent.iterdir()} == {path.name}
     assert mode() == "delete"
     monkeypatch.undo()
@@ -392,7 +392,7 @@ def test_what_is_local(monkeypatch, tmp_path):
 def test_reading_leaves_no_trace(path):
     with Ledger(path) as ledger:
         claim(ledger, "a")
-        ledger.settle(job("a"), outcome(job("a")), stands=anything)
+        ledger.settle(job("a"), outcome(job("a")), exists=anything)
     before = [(p.name, p.stat().st_mtime_ns) for p in path.parent.iterdir()]
     with Ledger(path, read_only=True) as ledger:
         assert len(list(ledger.rows())) == 1
@@ -402,7 +402,7 @@ def test_reading_leaves_no_trace(path):
 def test_reading_while_another_writes(path):
     with Ledger(path) as writer:
         claim(writer, "a")
-        writer.settle(job("a"), outcome(job("a")), stands=anything)
+        writer.settle(job("a"), outcome(job("a")), exists=anything)
         with Ledger(path, read_only=True) as reader:
             assert len(list(reader.rows())) == 1
 

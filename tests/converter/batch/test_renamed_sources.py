@@ -87,7 +87,7 @@ def test_what_the_ledger_says_of_a_moved_output(registry, tmp_path):
     for key in ("verification", "source_digest", "weights_digest", "format", "seconds"):
         assert getattr(record, key) == getattr(first, key)
     os.truncate(tmp_path / "out/b.portable/manifest.json", 7)
-    assert list(batch(tmp_path)[0].harmed) == ["b.portable"]
+    assert list(batch(tmp_path)[0].damaged) == ["b.portable"]
     write(registry / "a.safetensors", 0)  # another one of the old name has its name again
     assert statuses(batch(tmp_path)[1]) == {"a.portable": "done"}
 
@@ -136,7 +136,7 @@ def test_a_harmed_output_of_a_registry_that_is_moved_is_made_again(registry, tmp
     os.truncate(tmp_path / "out/a.portable/model.safetensors", 3)
     registry.rename(tmp_path / "models")
     plan, outcomes, _ = batch(tmp_path, tmp_path / "models")
-    assert list(plan.harmed) == ["a.portable"]
+    assert list(plan.damaged) == ["a.portable"]
     assert statuses(outcomes)["a.portable"] == "done"
 
 

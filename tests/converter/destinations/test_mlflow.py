@@ -71,7 +71,7 @@ def test_a_conversion_becomes_a_version_of_another_model(server, tmp_path):
     assert document["flavors"]["onnx"]["data"] == "model.onnx"
     assert document["signature"] == SIGNATURE
     assert document["metadata"]["converted_from"] == "models:/a/1"
-    harm = open_destination(TEMPLATE).harm
+    harm = open_destination(TEMPLATE).find_damage
     assert harm("a/1.portable", replace(record, output=output)) == ""
     other = replace(record, output=output, plan="other")
     assert harm("", other) == "its tag convert.plan was changed"
@@ -260,7 +260,7 @@ def test_failures_are_storage_errors(server, tmp_path):
     assert len(server.versions) == 2
     server.failing = {"search_model_versions"}
     with pytest.raises(StorageError):
-        open_destination(TEMPLATE).harm("", Record("", "", output="models:/a_portable/1"))
+        open_destination(TEMPLATE).find_damage("", Record("", "", output="models:/a_portable/1"))
 
 
 def test_a_signature_whose_inputs_were_replaced_is_not_the_output_s(tmp_path):

@@ -14,7 +14,7 @@ from converter.batch.driver import Finished, Planned, Summary
 from converter.batch.request import Request
 from converter.destinations import upload_one
 from converter.destinations.catalog import open_destination
-from converter.destinations.upload import harm, marker_of, upload
+from converter.destinations.upload import find_damage, find_marker, upload
 from converter.destinations.url import Remote
 from converter.options import Options
 from formats.errors import DependencyError, StorageError, UnsupportedError, UsageError
@@ -213,12 +213,14 @@ def test_an_old_output_loses_its_manifest_before_anything_of_it_is_replaced(file
 
 
 def test_the_marker_of_each_kind_of_output():
-    assert marker_of(["a", "manifest.json", "model.safetensors"]) == "manifest.json"
-    assert marker_of(["saved_model.pb", "variables/x", "convert.json"]) == "convert.json"
-    assert marker_of(["a-1.safetensors", "a.safetensors.index.json"]) == "a.safetensors.index.json"
-    assert marker_of(["1/model.onnx", "config.pbtxt"]) == "config.pbtxt"
-    assert marker_of(["a", "b"]) == "b"
-    assert harm("x", {}, {}) == "is gone"
+    assert find_marker(["a", "manifest.json", "model.safetensors"]) == "manifest.json"
+    assert find_marker(["saved_model.pb", "variables/x", "convert.json"]) == "convert.json"
+    assert (
+        find_marker(["a-1.safetensors", "a.safetensors.index.json"]) == "a.safetensors.index.json"
+    )
+    assert find_marker(["1/model.onnx", "config.pbtxt"]) == "config.pbtxt"
+    assert find_marker(["a", "b"]) == "b"
+    assert find_damage("x", {}, {}) == "is gone"
 
 
 def test_one_output_of_one_conversion(files, tmp_path):

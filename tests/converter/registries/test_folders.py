@@ -88,9 +88,11 @@ def test_what_is_found_first_is_told_before_the_rest_is_looked_at(
     for i in range(20):
         safetensors(tmp_path / f"{i:02}.safetensors")
     looked = []
-    true = folders.look_at
+    true = folders.probe_file
     monkeypatch.setattr(
-        folders, "look_at", lambda *given, **more: (looked.append(given), true(*given, **more))[1]
+        folders,
+        "probe_file",
+        lambda *given, **more: (looked.append(given), true(*given, **more))[1],
     )
     found = open_registry(str(tmp_path), Filters()).find()
     assert [next(found).source, len(looked)] == [str(tmp_path / "00.safetensors"), 1]

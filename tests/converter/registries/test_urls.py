@@ -308,7 +308,7 @@ def test_a_full_disk_is_said(files, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Path, "mkdir", fails)
         with pytest.raises(StorageError, match="Free some space"):
-            list(sparse_copies.lay(files.store("s3://b/m").find(), tmp_path / "x"))
+            list(sparse_copies.create_stand_ins(files.store("s3://b/m").find(), tmp_path / "x"))
         with pytest.raises(StorageError, match="Free some space"):
             stage("s3://b/m/a.h5", tmp_path)
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from converter.stores import urls
-from converter.stores.errors import fault, is_passing
+from converter.stores.errors import is_transient, translate_error
 from formats.errors import StorageError, UsageError
 
 
@@ -40,7 +40,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("e", "url", "said"), FAULTS, ids=lambda v: type(v).__name__)
 def test_each_kind_in_one_line(e, url, said):
-    error = fault(e, url)
+    error = translate_error(e, url)
     assert isinstance(error, StorageError)
     assert str(error).startswith(f"{url}: {said}")
     assert "\n" not in str(error)
@@ -83,9 +83,9 @@ def test_parts_of_urls():
 
 
 def test_what_the_libraries_have_tried_for_long_is_not_tried_again():
-    assert not is_passing(raised("EndpointConnectionError"))
-    assert not is_passing(raised("ReadTimeoutError", type("HTTPClientError", (Exception,), {})))
-    assert not is_passing(ConnectionRefusedError())
-    assert not is_passing(PermissionError())
-    assert is_passing(raised("IncompleteReadError"))
-    assert is_passing(OSError(errno.EBUSY, ""))
+    assert not is_transient(raised("EndpointConnectionError"))
+    assert not is_transient(raised("ReadTimeoutError", type("HTTPClientError", (Exception,), {})))
+    assert not is_transient(ConnectionRefusedError())
+    assert not is_transient(PermissionError())
+    assert is_transient(raised("IncompleteReadError"))
+    assert is_transient(OSError(errno.EBUSY, ""))
