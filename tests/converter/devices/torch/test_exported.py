@@ -5,6 +5,7 @@ import random
 import zipfile
 
 import pytest
+from damage import damage
 from moved_programs import move_export as move
 from moved_programs import records
 from repository import FIXTURES
@@ -134,12 +135,7 @@ def test_damage_is_an_error_and_leaves_nothing(path, tmp_path):
     out.mkdir()
     refused = 0
     for _ in range(100):
-        hurt = bytearray(data)
-        for _ in range(rng.randrange(1, 4)):
-            hurt[rng.randrange(len(hurt))] = rng.randrange(256)
-        if rng.random() < 0.3:
-            del hurt[rng.randrange(len(hurt)) :]
-        source.write_bytes(hurt)
+        source.write_bytes(damage(data, rng))
         options = Options(device="cuda:1", verify="weights", overwrite=True)
         try:
             convert(source, to="pt2", out=out / "moved.pt2", options=options)

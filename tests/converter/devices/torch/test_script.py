@@ -11,6 +11,7 @@ import sys
 import zipfile
 
 import pytest
+from damage import damage
 from moved_programs import move_script as move
 from moved_programs import records
 from repository import FIXTURES
@@ -394,12 +395,7 @@ def test_damage_is_an_error_and_leaves_nothing(name, tmp_path):
     out.mkdir()
     refused = 0
     for _ in range(150):
-        hurt = bytearray(data)
-        for _ in range(rng.randrange(1, 4)):
-            hurt[rng.randrange(len(hurt))] = rng.randrange(256)
-        if rng.random() < 0.3:
-            del hurt[rng.randrange(len(hurt)) :]
-        source.write_bytes(hurt)
+        source.write_bytes(damage(data, rng))
         try:
             convert(
                 source,

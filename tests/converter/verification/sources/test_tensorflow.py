@@ -4,13 +4,13 @@ What it answers with numbers are those that TensorFlow computed, as they are sto
 """
 
 import json
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from comparing import comparing
 from onnx_run import write_onnx
+from python_stand_in import write_stand_in
 from repository import ROOT
 
 import converter
@@ -45,20 +45,9 @@ def model(tmp_path, bundle):
 def stand_in(tmp_path, monkeypatch):
     """Make the other Python one that does this with a question."""
 
-    def install(text):
-        path = tmp_path / "python"
-        path.write_text(
-            f"#!{sys.executable}\n"
-            "import json, os, pathlib, sys\n"
-            "folder = pathlib.Path(sys.argv[-1])\n"
-            "question = json.loads((folder / 'question.json').read_text())\n"
-            "def answer(**facts):\n"
-            "    facts = {'python': '3', 'versions': {'tensorflow': '9.9'}} | facts\n"
-            "    (folder / 'answer.json').write_text(json.dumps(facts))\n"
-            f"{text}\n"
-        )
-        path.chmod(0o755)
-        monkeypatch.setenv(runners.PYTHON_VARIABLE, str(path))
+    def install(code):
+        python = write_stand_in(tmp_path / "python", "tensorflow", code)
+        monkeypatch.setenv(runners.PYTHON_VARIABLE, str(python))
 
     return install
 

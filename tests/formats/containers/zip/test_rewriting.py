@@ -5,6 +5,7 @@ import random
 import zipfile
 
 import pytest
+from damage import damage
 from repository import FIXTURES
 
 from formats.artifact import Artifact
@@ -178,11 +179,7 @@ def test_every_damage_is_an_error_or_another_archive():
     rng = random.Random(5)
     outcomes = set()
     for _ in range(600):
-        hurt = bytearray(data)
-        for _ in range(rng.randrange(1, 4)):
-            hurt[rng.randrange(len(hurt))] = rng.randrange(256)
-        if rng.random() < 0.3:
-            del hurt[rng.randrange(len(hurt)) :]
+        hurt = damage(data, rng)
         try:
             joined(rewriter(bytes(hurt)).rewrite({name: Content.of(b"new content")}))
             outcomes.add("written")
