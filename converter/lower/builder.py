@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from converter.lower import legalize
 from converter.lower.double import FORMS
 from converter.lower.graph import Attribute, Dim, Graph, Node, Shape, Spec, Weight
 from converter.lower.values import Permutation, Value, broadcast, identity, inverse, without
@@ -22,18 +23,6 @@ Operand: TypeAlias = Value | float | int | bool
 COMPARISONS = frozenset((
     "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Not",
     "IsNaN", "IsInf",
-))
-# What onnxruntime's CPU provider (1.31) computes in float32 and in no wider type.
-SINGLE = frozenset((
-    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Celu", "Conv",
-    "ConvTranspose", "Cosh", "Det", "Erf", "GRU", "GlobalAveragePool", "GlobalMaxPool",
-    "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpPool", "NonZero", "OneHot", "RNN",
-    "Resize", "Sinh", "Tan",
-))
-# What it moves about in bfloat16; anything else it computes in float32.
-MOVES = frozenset((
-    "Cast", "Concat", "Gather", "GatherElements", "GatherND", "Identity", "If", "Loop", "Reshape",
-    "Scan", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
 ))
 # fmt: on
 
@@ -193,27 +182,19 @@ class Builder:
             stored: Order of axes that the outputs have in the graph; the source's by default.
             domain: Of the operator, where it is not ONNX's own.
 
-        Where onnxruntime has no kernel of a dtype the node gets float32, and what it gives is cast
-        back: bfloat16 is rounded once after each operation, as TensorFlow's kernels do; float64
-        is computed by other operations, or else loses what float32 cannot keep, and is counted.
+        Where onnxruntime has no kernel of a dtype, `legalize` says what is cast or made instead.
+
+        Raises:
+            Gap: There is no kernel, and nothing in its place.
         """
-        if lacking := _without_kernel(op_type, inputs):
-            if lacking == "float64":
-                if op_type in FORMS:
-                    return [FORMS[op_type](self, *inputs, **(attributes or {}))]
-                narrowed = self._outermost.narrowed
-                narrowed[op_type] = narrowed.get(op_type, 0) + 1
-            given = [self.cast(v, "float32") if v and v.dtype == lacking else v for v in inputs]
-            made = self.node(
-                op_type,
-                given,
-                [("float32" if dtype == lacking else dtype, shape) for dtype, shape in outputs],
-                attributes=attributes,
-                stored=stored,
-                domain=domain,
+        dtypes = [None if v is None else v.dtype for v in inputs]
+        replacement = None if domain else legalize.find_replacement(op_type, dtypes)
+        if replacement is not None:
+            if replacement.by_form:
+                return [FORMS[op_type](self, *inputs, **(attributes or {}))]
+            return self._replace(
+                replacement, op_type, inputs, outputs, attributes=attributes, stored=stored
             )
-            kinds = (dtype for dtype, _ in outputs)
-            return [self.cast(v, dtype) for v, dtype in zip(made, kinds, strict=True)]
         for value in (attributes or {}).values():
             _check_range(value)
         if not domain:
@@ -233,6 +214,40 @@ class Builder:
             self.graph.specs[out] = Spec(dtype, tuple(shape[i] for i in order))
             result.append(Value(out, dtype, tuple(shape), order, constant))
         return result
+
+    def _replace(
+        self,
+        replacement: legalize.Replacement,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[tuple[str, Shape]],
+        *,
+        attributes: Mapping[str, Attribute] | None,
+        stored: Permutation | None,
+    ) -> list[Value]:
+        """Add a node whose operands of one dtype are cast to another, and cast its outputs back."""
+        lacking, wide, _, keeps_order = replacement
+        if lacking == "float64":
+            narrowed = self._outermost.narrowed
+            narrowed[op_type] = narrowed.get(op_type, 0) + 1
+        cast = self._flip_sign if keeps_order else self.cast
+        is_index = op_type in legalize.MAKES_INDICES
+        made = self.node(
+            op_type,
+            [cast(v, wide) if v and v.dtype == lacking else v for v in inputs],
+            [(wide if d == lacking and not is_index else d, shape) for d, shape in outputs],
+            attributes=attributes,
+            stored=stored,
+        )
+        return [
+            cast(v, dtype) if v.dtype != dtype else v
+            for v, (dtype, _) in zip(made, outputs, strict=True)
+        ]
+
+    def _flip_sign(self, x: Value, dtype: str) -> Value:
+        """Return uint64 as int64 of the same order, or the other way round."""
+        flipped = self.elementwise("BitwiseXor", self.cast(x, "int64"), -(1 << 63))
+        return self.cast(flipped, dtype)
 
     def check(
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
@@ -341,8 +356,10 @@ class Builder:
 
     def where(self, condition: Value, a: Operand, b: Operand) -> Value:
         """A where the condition holds, else b."""
-        if isinstance(a, Value) and isinstance(b, Value) and a.dtype == "bool":
+        like = a if isinstance(a, Value) else b
+        if isinstance(like, Value) and like.dtype == "bool":
             # onnxruntime's Where does not take booleans.
+            a, b = self.value(a, like), self.value(b, like)
             other = self.elementwise("And", self.unary("Not", condition), b)
             return self.elementwise("Or", self.elementwise("And", condition, a), other)
         return self.elementwise("Where", condition, a, b)
@@ -600,14 +617,6 @@ def known(sizes: Sequence[Dim]) -> Dim:
             if isinstance(n, kind):
                 return n
     return None
-
-
-def _without_kernel(op_type: str, inputs: Sequence[Value | None]) -> str | None:
-    """Return the dtype of inputs that onnxruntime has no kernel for, or none that is exact."""
-    dtypes = {v.dtype for v in inputs if v is not None}
-    if "bfloat16" in dtypes and op_type not in MOVES:
-        return "bfloat16"
-    return "float64" if "float64" in dtypes and op_type in SINGLE | FORMS.keys() else None
 
 
 def _check_range(value: Attribute) -> None:

@@ -6,7 +6,6 @@ and cwise_ops.h beside it.
 
 from collections.abc import Mapping
 
-from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import tf_op
 from converter.lower.values import Value
@@ -38,15 +37,13 @@ _direct("Tanh", "tanh(x).")
 @tf_op("Relu")
 def relu(op: Context, features: Value, /) -> Value:
     """max(x, 0)."""
-    kind = kernels.computed_in("Relu", features.dtype)
-    return op.cast(op.unary("Relu", op.cast(features, kind)), features.dtype)
+    return op.unary("Relu", features)
 
 
 @tf_op("Relu6")
 def relu6(op: Context, features: Value, /) -> Value:
     """min(max(x, 0), 6)."""
-    kind = kernels.computed_in("Clip", features.dtype)
-    return op.cast(op.clip(op.cast(features, kind), 0, 6), features.dtype)
+    return op.clip(features, 0, 6)
 
 
 @tf_op("LeakyRelu")
@@ -95,19 +92,18 @@ def rsqrt_grad(op: Context, y: Value, dy: Value, /) -> Value:
 @tf_op("ReluGrad")
 def relu_grad(op: Context, gradients: Value, features: Value, /) -> Value:
     """The gradient where x > 0, else 0."""
-    zero = kernels.zero(op, gradients)
-    return kernels.where(op, op.elementwise("Greater", features, zero), gradients, zero)
+    return op.where(op.elementwise("Greater", features, 0), gradients, 0)
 
 
 @tf_op("Relu6Grad")
 def relu6_grad(op: Context, gradients: Value, features: Value, /) -> Value:
     """The gradient where 0 < x < 6, else 0."""
-    zero = kernels.zero(op, gradients)
+    zero = op.constant(0, gradients.dtype)
     six = op.constant(6, features.dtype)
     inside = op.elementwise(
         "And", op.elementwise("Greater", features, zero), op.elementwise("Less", features, six)
     )
-    return kernels.where(op, inside, gradients, zero)
+    return op.where(inside, gradients, zero)
 
 
 @tf_op("LeakyReluGrad")

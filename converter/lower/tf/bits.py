@@ -11,9 +11,8 @@ from math import log
 
 import numpy as np
 
-from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
-from converter.lower.tf.graphdef import Node
+from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
 
@@ -214,7 +213,7 @@ def of_bits(op: Context, bits: Value, dtype: str) -> Value:
 def bitcast(op: Context, input: Value, /, *, node: Node) -> Value:
     """The same bits as another dtype: of a last axis of parts, or with one."""
     wanted = node.attribute("type")
-    dtype = kernels.QUANTISED.get(wanted, wanted)
+    dtype = QUANTISED.get(wanted, wanted)
     own, other = _width(input.dtype), _width(dtype)
     if input.dtype == dtype:
         return input
@@ -260,4 +259,4 @@ def next_after(op: Context, x1: Value, x2: Value, /) -> Value:
 def _in_order(op: Context, x: Value) -> Value:
     """Return whole numbers in the order of floating point ones, neighbours for neighbours."""
     size = bits_of(op, op.unary("Abs", x))
-    return op.where(op.elementwise("Less", x, kernels.zero(op, x)), op.unary("Neg", size), size)
+    return op.where(op.elementwise("Less", x, op.constant(0, x.dtype)), op.unary("Neg", size), size)

@@ -9,7 +9,8 @@ import numpy as np
 from converter.lower.builder import ELEMENT_TYPES, Builder
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Spec, Weight
-from converter.lower.tf import contents, operands, sizes
+from converter.lower.node_checks import check_sizes
+from converter.lower.tf import contents, sizes
 from converter.lower.values import Value
 from formats.core.weights import Tensor
 
@@ -83,10 +84,9 @@ class Context(Builder):
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
     ) -> None:
         """Raise Gap where onnxruntime would refuse a node."""
-        operands.check_dtypes(op_type, [None if v is None else v.dtype for v in inputs])
         specs = [self.graph.specs.get(v.name) for v in inputs if v is not None]
         if not any(spec is None or spec.unranked for spec in specs):
-            operands.check_sizes(op_type, inputs, attributes, self.static)
+            check_sizes(op_type, inputs, attributes, self.static)
 
     # -- what is known of elements -------------------------------------------------------------
 

@@ -7,7 +7,7 @@ bucketize_op, bincount_op, histogram_op)
 from collections.abc import Sequence
 
 from converter.lower.graph import Dim
-from converter.lower.tf import kernels, sizes
+from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
@@ -31,9 +31,7 @@ def range_(op: Context, start: Value, limit: Value, delta: Value, /) -> Value:
 
 def arange(op: Context, start: Value, limit: Value, delta: Value, count: Dim) -> Value:
     """Return a range whose number of elements is known as far as said."""
-    kind = kernels.computed_in("Range", start.dtype)
-    given = [op.cast(v, kind) for v in (start, limit, delta)]
-    return op.cast(op.emit("Range", *given, dtype=kind, shape=(count,)), start.dtype)
+    return op.emit("Range", start, limit, delta, dtype=start.dtype, shape=(count,))
 
 
 @tf_op("LinSpace")
@@ -128,7 +126,7 @@ def histogram_fixed_width(
     high = op.slice(value_range, [0], [1], [2])
     bins = op.cast(nbins, "int64")
     flat = op.reshape(values, (None,))
-    above = op.sub(kernels.apply(op, "Max", flat, low), low)
+    above = op.sub(op.elementwise("Max", flat, low), low)
     step = op.div(op.cast(op.sub(high, low), "float64"), op.cast(bins, "float64"))
     last = op.cast(op.sub(bins, op.constant(1, "int64")), "float64")
     place = op.elementwise("Min", op.div(op.cast(above, "float64"), step), last)

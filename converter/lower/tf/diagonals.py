@@ -7,7 +7,7 @@ Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/MatrixDiagPartV3
 """
 
 from converter.lower.graph import Dim
-from converter.lower.tf import kernels, sizes
+from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.figures import Figures, count, shape_of, size, vector, whole
 from converter.lower.tf.table import Gap, tf_op
@@ -88,8 +88,7 @@ def taken(
                     axis=x.rank - 2)  # fmt: skip
     if is_whole:
         return found
-    fill = kernels.zero(op, x) if padding is None else padding
-    return kernels.where(op, inside.value, found, fill)
+    return op.where(inside.value, found, 0 if padding is None else padding)
 
 
 def _flat(op: Context, x: Value) -> Value:
@@ -186,8 +185,7 @@ def made(
         any_columns.choose(any_rows.choose(square, least_columns), columns),
     )
     found, inside = spread(op, diagonals, low, high, rows, columns, single=single, align=align)
-    fill = kernels.zero(op, diagonals) if padding is None else padding
-    return kernels.where(op, inside.value, found, fill)
+    return op.where(inside.value, found, 0 if padding is None else padding)
 
 
 @tf_op("MatrixDiag")
@@ -235,7 +233,7 @@ def _set(
 ) -> Value:
     rows, columns = size(op, x, -2), size(op, x, -1)
     found, inside = spread(op, diagonal, low, high, rows, columns, single=single, align=align)
-    return kernels.where(op, inside.value, found, x)
+    return op.where(inside.value, found, x)
 
 
 @tf_op("MatrixSetDiag")
@@ -266,7 +264,7 @@ def matrix_set_diag_v3(
 @tf_op("MatrixBandPart")
 def matrix_band_part(op: Context, input: Value, num_lower: Value, num_upper: Value, /) -> Value:
     """Matrices with zeros outside a band of so many diagonals below and above, or of all."""
-    x = op.cast(input, kernels.computed_in("Trilu", input.dtype))
+    x = input
     for number, upper in ((num_upper, 0), (num_lower, 1)):
         known = op.static(number)
         if known is not None and int(known) < 0:

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
-from converter.lower.tf.graphdef import Node
+from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value, broadcast
@@ -34,8 +33,6 @@ UNARY = {
 
 def _unary(name: str, op_type: str) -> None:
     def handler(op: Context, x: Value, /) -> Value:
-        if op_type == "Neg" and kernels.computed_in("Neg", x.dtype) != x.dtype:
-            return kernels.apply(op, op_type, x)
         return op.unary(op_type, x)
 
     handler.__doc__ = f"{op_type.lower()}(x)."
@@ -58,7 +55,7 @@ def round_to_even(op: Context, x: Value, /) -> Value:
 def sign(op: Context, x: Value, /) -> Value:
     """-1, 0 or 1, and NaN of NaN."""
     found = op.unary("Sign", x)
-    return kernels.where(op, op.unary("IsNaN", x), x, found) if x.is_float else found
+    return op.where(op.unary("IsNaN", x), x, found) if x.is_float else found
 
 
 @tf_op("Square")
@@ -159,13 +156,13 @@ def truncate_mod(op: Context, x: Value, y: Value, /) -> Value:
 @tf_op("Maximum")
 def maximum(op: Context, x: Value, y: Value, /) -> Value:
     """The larger, NaN where either is."""
-    return kernels.apply(op, "Max", x, y)
+    return op.elementwise("Max", x, y)
 
 
 @tf_op("Minimum")
 def minimum(op: Context, x: Value, y: Value, /) -> Value:
     """The smaller, NaN where either is."""
-    return kernels.apply(op, "Min", x, y)
+    return op.elementwise("Min", x, y)
 
 
 @tf_op("FloorMod")
@@ -191,7 +188,7 @@ def floor_div(op: Context, x: Value, y: Value, /) -> Value:
         return cut
     # One less where the remainders that are cut off and rounded down differ.
     rest, cut_rest = op.elementwise("Mod", x, y), op.elementwise("Mod", x, y, fmod=1)
-    return kernels.where(op, op.elementwise("Equal", rest, cut_rest), cut, op.sub(cut, 1))
+    return op.where(op.elementwise("Equal", rest, cut_rest), cut, op.sub(cut, 1))
 
 
 @tf_op("SquaredDifference")
@@ -202,37 +199,37 @@ def squared_difference(op: Context, x: Value, y: Value, /) -> Value:
 
 
 def _is_zero(op: Context, x: Value) -> Value:
-    return op.elementwise("Equal", x, kernels.zero(op, x))
+    return op.elementwise("Equal", x, op.constant(0, x.dtype))
 
 
 @tf_op("DivNoNan")
 def div_no_nan(op: Context, x: Value, y: Value, /) -> Value:
     """X / y, and 0 where y is 0."""
-    return op.where(_is_zero(op, y), kernels.zero(op, x), op.div(x, y))
+    return op.where(_is_zero(op, y), op.constant(0, x.dtype), op.div(x, y))
 
 
 @tf_op("MulNoNan")
 def mul_no_nan(op: Context, x: Value, y: Value, /) -> Value:
     """X * y, and 0 where y is 0, whatever x is."""
-    return op.where(_is_zero(op, y), kernels.zero(op, x), op.mul(x, y))
+    return op.where(_is_zero(op, y), op.constant(0, x.dtype), op.mul(x, y))
 
 
 @tf_op("Xdivy")
 def xdivy(op: Context, x: Value, y: Value, /) -> Value:
     """X / y, and 0 where x is 0."""
-    return op.where(_is_zero(op, x), kernels.zero(op, x), op.div(x, y))
+    return op.where(_is_zero(op, x), op.constant(0, x.dtype), op.div(x, y))
 
 
 @tf_op("Xlogy")
 def xlogy(op: Context, x: Value, y: Value, /) -> Value:
     """X * log(y), and 0 where x is 0."""
-    return op.where(_is_zero(op, x), kernels.zero(op, x), op.mul(x, op.unary("Log", y)))
+    return op.where(_is_zero(op, x), op.constant(0, x.dtype), op.mul(x, op.unary("Log", y)))
 
 
 @tf_op("Xlog1py")
 def xlog1py(op: Context, x: Value, y: Value, /) -> Value:
     """X * log(1 + y), and 0 where x is 0."""
-    return op.where(_is_zero(op, x), kernels.zero(op, x), op.mul(x, log1p(op, y)))
+    return op.where(_is_zero(op, x), op.constant(0, x.dtype), op.mul(x, log1p(op, y)))
 
 
 @tf_op("Atan2")
@@ -250,7 +247,7 @@ def atan2(op: Context, y: Value, x: Value, /) -> Value:
 
 def _is_negative(op: Context, x: Value) -> Value:
     """Tell whether numbers have the sign: -0 too, whose reciprocal is minus infinity."""
-    zero = kernels.zero(op, x)
+    zero = op.constant(0, x.dtype)
     below = op.elementwise("Less", op.unary("Reciprocal", x), zero)
     return op.elementwise("Or", op.elementwise("Less", x, zero), below)
 
@@ -392,19 +389,19 @@ def select(op: Context, condition: Value, x: Value, y: Value, /) -> Value:
     """X where the condition holds, else y; a vector of conditions is of whole rows."""
     if 0 < condition.rank < x.rank:
         condition = op.unsqueeze(condition, list(range(condition.rank, x.rank)))
-    return kernels.where(op, condition, x, y)
+    return op.where(condition, x, y)
 
 
 @tf_op("SelectV2")
 def select_v2(op: Context, condition: Value, x: Value, y: Value, /) -> Value:
     """X where the condition holds, else y, all broadcast."""
-    return kernels.where(op, condition, x, y)
+    return op.where(condition, x, y)
 
 
 @tf_op("ClipByValue")
 def clip_by_value(op: Context, t: Value, low: Value, high: Value, /) -> Value:
     """T, held between two bounds."""
-    return kernels.apply(op, "Max", kernels.apply(op, "Min", t, high), low)
+    return op.elementwise("Max", op.elementwise("Min", t, high), low)
 
 
 # -- dtypes ----------------------------------------------------------------------------------------
@@ -437,7 +434,7 @@ def convert(op: Context, x: Value, dtype: str) -> Value:
     Raises:
         Gap: From or to texts, or what ONNX has no such dtype for.
     """
-    dtype = kernels.QUANTISED.get(dtype, dtype)
+    dtype = QUANTISED.get(dtype, dtype)
     if "string" in (x.dtype, dtype) and x.dtype != dtype:
         raise Gap(f"a cast from {x.dtype} to {dtype}")
     if dtype not in FROM_AND_TO:

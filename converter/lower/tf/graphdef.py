@@ -229,3 +229,9 @@ def named_functions(node: Node) -> Iterator[str]:
             yield proto.func.name
         elif kind == "list" and proto.list.has("func"):
             yield from (part.name for part in proto.list.func)
+
+
+# TensorFlow's names for integers that stand for something else.
+QUANTISED = {
+    "quint8": "uint8", "qint8": "int8", "quint16": "uint16", "qint16": "int16", "qint32": "int32",
+}  # fmt: skip

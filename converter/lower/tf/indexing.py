@@ -1,6 +1,6 @@
 """Elements and slices by number, and numbers as places."""
 
-from converter.lower.tf import extents, kernels
+from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
@@ -122,7 +122,7 @@ def one_hot(
     dtype = on_value.dtype
     if dtype != "string" and on is not None and off is not None and off == 0 and on == 1:
         return op.cast(hits, dtype)
-    return kernels.where(op, hits, on_value, off_value)
+    return op.where(hits, on_value, off_value)
 
 
 @tf_op("ReverseSequence")

@@ -9,7 +9,6 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 from collections.abc import Callable, Sequence
 
 from converter.lower.graph import Shape
-from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.diagonals import along_diagonal
 from converter.lower.tf.figures import count, size, whole
@@ -136,8 +135,7 @@ def factored(op: Context, x: Value) -> tuple[Value, Value, Value]:
         parity = op.where(same, parity, op.unary("Neg", parity))
         row = _row(op, matrix, at)
         pivot = _column(op, row, at)
-        zero = kernels.zero(op, pivot)
-        safe = op.where(op.elementwise("Equal", pivot, zero), 1.0, pivot)
+        safe = op.where(op.elementwise("Equal", pivot, 0.0), 1.0, pivot)
         factors = op.div(_column(op, matrix, at), safe)
         below = _there(op, "Greater", numbers, at)
         right = _there(op, "Greater", op.transpose(numbers, [1, 0]), at)
@@ -217,7 +215,7 @@ def matrix_triangular_solve(
         # A zero for each row of all the matrices, so that the answer has their shape.
         same = op.elementwise("Equal", _column(op, x, op.constant(0, "int64")), 0.0)
         none = op.elementwise("And", same, op.unary("Not", same))
-        right = op.where(none, kernels.zero(op, right), right)
+        right = op.where(none, 0.0, right)
     start = op.sub(right, right)
     last = op.sub(number, op.constant(1, "int64"))
 

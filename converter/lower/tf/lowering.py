@@ -13,12 +13,12 @@ import numpy as np
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
+from converter.lower.legalize import LETTERS
 from converter.lower.tf import frames, sizes, unranked
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
 from converter.lower.tf.merge_equal import merge_equal
-from converter.lower.tf.operands import LETTERS
 from converter.lower.tf.recognise_gelu import recognise_gelu
 from converter.lower.tf.sink_branches import sink_branches
 from converter.lower.tf.state import State

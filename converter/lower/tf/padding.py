@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from converter.lower.builder import END
 from converter.lower.graph import Shape
-from converter.lower.tf import extents, kernels, sizes
+from converter.lower.tf import extents, sizes
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
@@ -31,20 +31,16 @@ def padded(op: Context, x: Value, paddings: Value, number: Value | None) -> Valu
     shape = _shape(op, x, paddings)
     if x.dtype == "string":
         return _of_texts(op, x, paddings, blank(op, "string") if number is None else number)
-    kind = kernels.computed_in("Pad", x.dtype)
-    fill = None if number is None else op.cast(number, kind)
+    fill = None if number is None else op.cast(number, x.dtype)
     if known is not None:
         pads = [int(known[i][side]) for side in (0, 1) for i in x.stored]
         vector = op.constant(pads, "int64")
-        wide = op.cast(x, kind)
-        (made,) = op.node(
-            "Pad", [wide, vector, fill], [(kind, shape)], attributes={"mode": "constant"},
+        return op.node(
+            "Pad", [x, vector, fill], [(x.dtype, shape)], attributes={"mode": "constant"},
             stored=x.stored,
-        )  # fmt: skip
-        return op.cast(made, x.dtype)
+        )[0]  # fmt: skip
     vector = _vector(op, paddings)
-    made = op.emit("Pad", op.cast(x, kind), vector, fill, dtype=kind, shape=shape, mode="constant")
-    return op.cast(made, x.dtype)
+    return op.emit("Pad", x, vector, fill, dtype=x.dtype, shape=shape, mode="constant")
 
 
 def _vector(op: Context, paddings: Value) -> Value:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from string import ascii_letters
 
 from converter.lower.graph import Dim, Shape
-from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
@@ -25,10 +24,9 @@ def turned(op: Context, x: Value, is_turned: bool) -> Value:
 
 
 def product(op: Context, a: Value, b: Value, dtype: str | None = None) -> Value:
-    """Return the products of matrices, in a dtype of which onnxruntime has a kernel."""
+    """Return the products of matrices, of a dtype; their own by default."""
     dtype = dtype or a.dtype
-    kind = kernels.computed_in("MatMul", dtype)
-    return op.cast(op.matmul(op.cast(a, kind), op.cast(b, kind)), dtype)
+    return op.matmul(op.cast(a, dtype), op.cast(b, dtype))
 
 
 @tf_op("MatMul")
@@ -107,12 +105,8 @@ def einsum(op: Context, *inputs: Value, equation: str) -> Value:
     if len(single) < len(right.replace("...", "")):
         raise Gap(f"the equation {equation!r}, whose result has elements on diagonals alone")
     terms, values, right = _spelled_out(op, terms, values, right)
-    dtype = values[0].dtype
-    kind = kernels.computed_in("Einsum", dtype)
     shape = _einsum_shape(terms, values, right)
-    made = op.einsum(f"{','.join(terms)}->{right}", *(op.cast(v, kind) for v in values),
-                     shape=shape)  # fmt: skip
-    return op.cast(made, dtype)
+    return op.einsum(f"{','.join(terms)}->{right}", *values, shape=shape)
 
 
 def _without_repeats(op: Context, term: str, x: Value) -> tuple[str, Value]:

@@ -10,10 +10,9 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 
 import numpy as np
 
-from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.figures import Figures, real
-from converter.lower.tf.graphdef import Node
+from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
 
@@ -184,7 +183,7 @@ def quantize_v2(
     narrow_range: bool = False, axis: int = -1, ensure_minimum_range: float = 0.01,
 ) -> list[Value]:  # fmt: skip
     """Integers that stand for numbers between two bounds, and the bounds."""
-    dtype = kernels.QUANTISED[node.attribute("T")]
+    dtype = QUANTISED[node.attribute("T")]
     low, high = (real(op, _by_axis(op, v, input, axis)) for v in (min_range, max_range))
     size = low.size().most(high.size()).most(1.0)
     bottom = low.least(0.0)

@@ -9,11 +9,10 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 
 from collections.abc import Sequence
 
-from converter.lower.tf import kernels
 from converter.lower.tf.bits import right_shift
 from converter.lower.tf.context import Context
 from converter.lower.tf.figures import Figures, real
-from converter.lower.tf.graphdef import Node
+from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.products import turned
 from converter.lower.tf.quantization import limits, stepped, unstepped
 from converter.lower.tf.table import Gap, tf_op
@@ -192,7 +191,7 @@ def quantize_down_and_shrink_range(
     """Integers of 8 bits, of the bounds that those of 32 bits really have."""
     low, high = scalar(op, input_min), scalar(op, input_max)
     least, most = _used(op, input, low, high)
-    dtype = kernels.QUANTISED[node.attribute("out_type")]
+    dtype = QUANTISED[node.attribute("out_type")]
     return [_narrowed(op, input, low, high, least, most, dtype), least.value, most.value]
 
 
@@ -214,7 +213,7 @@ def requantize(
     low, high, least, most = (
         scalar(op, v) for v in (input_min, input_max, requested_output_min, requested_output_max)
     )
-    dtype = kernels.QUANTISED[node.attribute("out_type")]
+    dtype = QUANTISED[node.attribute("out_type")]
     return [_narrowed(op, input, low, high, least, most, dtype), least.value, most.value]
 
 

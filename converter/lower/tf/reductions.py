@@ -14,7 +14,6 @@ import numpy as np
 from converter.lower.builder import END
 from converter.lower.graph import Dim
 from converter.lower.scan import scan
-from converter.lower.tf import kernels
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
@@ -34,18 +33,14 @@ def reduced(op: Context, op_type: str, x: Value, axis: Value, keep_dims: bool) -
         axes = sorted({x.axis(int(n)) for n in known.reshape(-1)})
         if not axes:
             return op.cast(op.cast(x, "bool"), x.dtype) if x.dtype == "bool" else x
-        return kernels.reduce(op, op_type, x, axes, keepdims=keep_dims)
+        return op.reduce(op_type, x, axes, keepdims=keep_dims)
     count = 0 if keep_dims else 1 if axis.rank == 0 else axis.shape[0]
     if not isinstance(count, int):
         raise Gap("a number of axes that is computed from the inputs")
-    if x.dtype == "uint64" and op_type in ("ReduceMax", "ReduceMin"):
-        raise Gap("axes that are computed from the inputs, of uint64")
     shape: tuple[Dim, ...] = (None,) * (x.rank - count)
-    kind = kernels.computed_in(op_type, x.dtype)
     places = op.cast(op.reshape(axis, (1,)) if axis.rank == 0 else axis, "int64")
-    made = op.emit(op_type, op.cast(x, kind), places, dtype=kind, shape=shape,
+    return op.emit(op_type, x, places, dtype=x.dtype, shape=shape,
                    keepdims=int(keep_dims), noop_with_empty_axes=1)  # fmt: skip
-    return op.cast(made, x.dtype)
 
 
 def _reduction(name: str, op_type: str, meaning: str) -> None:
@@ -113,9 +108,6 @@ def _position(name: str, which: str) -> None:
 
 def position(op: Context, op_type: str, x: Value, axis: int) -> Value:
     """Return numbers (int64) of extremes along an axis."""
-    if x.dtype == "uint64":
-        x = kernels.signed(op, x)
-    x = op.cast(x, kernels.computed_in(op_type, x.dtype))
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     return op.emit(op_type, x, dtype="int64", shape=shape, axis=axis, keepdims=0)
 
@@ -132,14 +124,12 @@ def cumsum(
     op: Context, x: Value, axis: Value, /, *, exclusive: bool = False, reverse: bool = False
 ) -> Value:
     """The sum of everything up to each element along an axis, from either end."""
-    kind = kernels.computed_in("CumSum", x.dtype)
     (known,) = op.dims(axis)
     place = op.constant(x.axis(known), "int64") if isinstance(known, int) else axis
     if place.rank:
         place = op.squeeze(place, [0])
-    made = op.emit("CumSum", op.cast(x, kind), place, dtype=kind, shape=x.shape,
-                   exclusive=int(exclusive), reverse=int(reverse))  # fmt: skip
-    return op.cast(made, x.dtype)
+    return op.emit("CumSum", x, place, dtype=x.dtype, shape=x.shape, exclusive=int(exclusive),
+                   reverse=int(reverse))  # fmt: skip
 
 
 Join = Callable[[Value, Value], Value]
@@ -209,15 +199,13 @@ LONGEST = 1 << 16
 
 def _moved(op: Context, x: Value, axis: int, distance: int, neutral: float, reverse: bool) -> Value:
     """Return x with each element moved along an axis, and neutral ones in place of the first."""
-    kind = kernels.computed_in("Pad", x.dtype)
     start, end = (distance, END) if reverse else (0, -distance)
-    part = op.cast(op.slice(x, [axis], [start], [end]), kind)
+    part = op.slice(x, [axis], [start], [end])
     before, after = [0] * x.rank, [0] * x.rank
     (after if reverse else before)[x.stored.index(axis)] = distance
     pads = op.constant([*before, *after], "int64")
-    given = [part, pads, op.constant(neutral, kind)]
-    (made,) = op.node("Pad", given, [(kind, x.shape)], stored=x.stored)
-    return op.cast(made, x.dtype)
+    given = [part, pads, op.constant(neutral, x.dtype)]
+    return op.node("Pad", given, [(x.dtype, x.shape)], stored=x.stored)[0]
 
 
 def _step_by_step(

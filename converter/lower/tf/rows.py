@@ -1,6 +1,6 @@
 """Rows of which some elements are kept, as sparse tensors: sets, and labels that were decoded."""
 
-from converter.lower.tf import kernels
+from converter.lower.legalize import LACKING
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
@@ -48,7 +48,7 @@ def set_operation(
     del validate_indices
     if set1.dtype == "string":
         raise Gap("sets of texts, which ONNX does not sort")
-    kind = kernels.computed_in("TopK", set1.dtype)
+    kind = LACKING["TopK"].get(set1.dtype, set1.dtype)
     a, b = op.cast(set1, kind), op.cast(set2, kind)
     if set_operation == "b-a":
         a, b = b, a

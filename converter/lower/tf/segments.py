@@ -8,7 +8,7 @@ Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kern
 import numpy as np
 
 from converter.lower.builder import numpy_type
-from converter.lower.tf import extents, kernels
+from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.indexing import gathered
@@ -96,7 +96,7 @@ def _segment(name: str, kind: str, meaning: str) -> None:
         if kind in ("Sum", "Prod"):
             return made
         there = op.cast(counts(op, segment_ids, count, "int32"), "bool")
-        return kernels.where(op, _as_wide(op, there, made), made, op.constant(0, data.dtype))
+        return op.where(_as_wide(op, there, made), made, op.constant(0, data.dtype))
 
     handler.__doc__ = meaning
     tf_op(name)(handler)

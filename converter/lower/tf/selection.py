@@ -3,7 +3,7 @@
 import numpy as np
 
 from converter.lower.graph import Shape
-from converter.lower.tf import extents, kernels
+from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
@@ -21,10 +21,7 @@ def largest(
     Of equal ones the first comes first.
     """
     axis = x.axis(axis)
-    if x.dtype == "uint64":
-        found = largest(op, kernels.signed(op, x), count, axis, smallest=smallest)
-        return kernels.unsigned(op, found[0]), found[1]
-    kind = "float32" if x.dtype in ("float16", "bfloat16") else kernels.computed_in("TopK", x.dtype)
+    kind = "float32" if x.dtype == "float16" else x.dtype
     shape = (*x.shape[:axis], count.dim, *x.shape[axis + 1 :])
     values, places = op.node(
         "TopK", [op.cast(x, kind), count.vector], [(kind, shape), ("int64", shape)],

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from converter.lower.builder import END
 from converter.lower.graph import Dim
-from converter.lower.tf import coordinates, extents, kernels, segments
+from converter.lower.tf import coordinates, extents, segments
 from converter.lower.tf.arrays import joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.coordinates import numbered, sorted_by, stacked
@@ -352,7 +352,7 @@ def _extreme(name: str, op_type: str, meaning: str) -> None:
             segments.reduced(op, "Sum", v, i, count)
             for v, i in zip((a_values, b_values), parts, strict=True)
         ]
-        return [places, kernels.apply(op, op_type, *both)]
+        return [places, op.elementwise(op_type, *both)]
 
     handler.__doc__ = meaning
     tf_op(name, outputs=("output_indices", "output_values"))(handler)
@@ -392,7 +392,7 @@ def _reduced(name: str, kind: str, meaning: str) -> None:
         made = segments.reduced(op, kind, input_values, ids, count)
         if kind == "Max":  # where nothing is there is a zero
             there = op.cast(segments.counts(op, ids, count, "int32"), "bool")
-            made = kernels.where(op, there, made, op.constant(0, made.dtype))
+            made = op.where(there, made, op.constant(0, made.dtype))
         return extents.reshaped(op, made, shape if keep_dims else result)
 
     handler.__doc__ = meaning

@@ -11,7 +11,7 @@ from converter.lower.builder import END, element_type
 from converter.lower.gap import Gap
 from converter.lower.graph import Node as Made
 from converter.lower.graph import Shape, Spec
-from converter.lower.tf import operands
+from converter.lower.legalize import check_dtypes
 from converter.lower.tf.context import Context
 from converter.lower.tf.frames import Frame, LoopNode, frame_of
 from converter.lower.tf.graphdef import Body, Node, Port
@@ -272,7 +272,7 @@ def of_any_rank(
             raise Gap(f"a {type(thing).__name__.lower()}")
         names.append(thing.name)
         dtypes.append(thing.dtype)
-    operands.check_dtypes(op_type, dtypes)
+    check_dtypes(op_type, dtypes)
     name = op.unique(op_type)
     op.graph.nodes.append(Made(op_type, names, [name], dict(attributes), name))
     op.graph.specs[name] = Spec(dtype, (), unranked=True)

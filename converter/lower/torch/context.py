@@ -14,7 +14,8 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Weight
-from converter.lower.tf import kernels, operands, sizes
+from converter.lower.node_checks import check_sizes
+from converter.lower.tf import sizes
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.things import Number, Scalar, Size
 from converter.lower.values import Permutation, Value, identity
@@ -24,17 +25,6 @@ SMALL = 1 << 16  # bytes of a weight that is read when something asks for its el
 MOST_AXES = 64  # as torch has it
 OF_COMPOUNDS = "of complex or quantised numbers"
 MOST_STORED = 1 << 12  # numbers of a row that is stored; longer ones are made at run time
-# Where onnxruntime has no kernel, and `kernels` names none: the types to try in turn. Each holds
-# all numbers of the one before; int64 beyond 2**53 would not be exact as float64, and is not tried.
-WIDER = {
-    "bool": ("uint8", "int32", "int64", "float32"),
-    "uint8": ("int32", "int64", "float32"), "int8": ("int32", "int64", "float32"),
-    "int16": ("int32", "int64", "float32"), "uint16": ("int32", "int64", "float32"),
-    "int32": ("int64", "float64"), "uint32": ("int64",), "float16": ("float32",),
-    "float64": ("float32",),
-}  # fmt: skip
-# Operators of which only the first operand is of the dtype that is computed in.
-MAKES_INDICES = frozenset(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"))
 
 
 class Context(Builder):
@@ -72,66 +62,22 @@ class Context(Builder):
         stored: Permutation | None = None,
         domain: str = "",
     ) -> list[Value]:
-        """Add a node as `Builder.node` does; what has no kernel is computed in a wider dtype.
+        """Add a node as `Builder.node` does.
 
         Raises:
-            Gap: Nothing that is wide enough has a kernel, or an input is complex or quantised.
+            Gap: No kernel takes the dtypes, or an input is complex or quantised.
         """
         if any(isinstance(v, Compound) for v in inputs):
             raise Gap(OF_COMPOUNDS)
-        kinds = dict.fromkeys(v.dtype for v in inputs if v is not None)
-        if op_type == "Cast" or domain:
-            kinds = {}
-        for kind in kinds:
-            wide = self._wider(op_type, inputs, kind)
-            if wide is None:
-                continue
-            if kind == "float64":
-                narrowed = self._outermost.narrowed
-                narrowed[op_type] = narrowed.get(op_type, 0) + 1
-            given = [self.cast(v, wide) if v and v.dtype == kind else v for v in inputs]
-            keeps = op_type in MAKES_INDICES
-            made = super().node(
-                op_type,
-                given,
-                [(wide if dtype == kind and not keeps else dtype, s) for dtype, s in outputs],
-                attributes=attributes,
-                stored=stored,
-                domain=domain,
-            )
-            return [self.cast(v, d) for v, (d, _) in zip(made, outputs, strict=True)]
         return super().node(
             op_type, inputs, outputs, attributes=attributes, stored=stored, domain=domain
         )
-
-    def _wider(self, op_type: str, inputs: Sequence[Value | None], kind: str) -> str | None:
-        """Return the dtype to compute in instead of one, or None where that will do."""
-        dtypes = [None if v is None else v.dtype for v in inputs]
-        exact = kernels.computed_in(op_type, kind)
-        if exact != kind:
-            return exact
-        # The builder itself sees to these.
-        if kind == "bfloat16" or "bfloat16" in dtypes or _is_taken(op_type, dtypes):
-            return None
-        if kind == "float64" and _is_taken(
-            op_type, ["float32" if d == kind else d for d in dtypes]
-        ):
-            from converter.lower.builder import SINGLE
-            from converter.lower.double import FORMS
-
-            if op_type in SINGLE or op_type in FORMS:
-                return None
-        for wide in WIDER.get(kind, ()):
-            if _is_taken(op_type, [wide if d == kind else d for d in dtypes]):
-                return wide
-        operands.check_dtypes(op_type, dtypes)
-        return None
 
     def check(
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
     ) -> None:
         """Raise Gap where onnxruntime would refuse a node."""
-        operands.check_sizes(op_type, inputs, attributes, self.array)
+        check_sizes(op_type, inputs, attributes, self.array)
 
     # -- numbers and tensors -------------------------------------------------------------------
 
@@ -391,11 +337,3 @@ class Context(Builder):
     def outer(self, x: Value) -> Value:
         """Return a value whose order of axes in the graph is the program's own."""
         return x if x.stored == identity(x.rank) else self.plain(x)
-
-
-def _is_taken(op_type: str, dtypes: Sequence[str | None]) -> bool:
-    try:
-        operands.check_dtypes(op_type, dtypes)
-    except Gap:
-        return False
-    return True

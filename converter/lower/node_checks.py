@@ -1,10 +1,8 @@
-"""What ONNX's operators take: a node that onnxruntime would refuse is a gap, and never written.
+"""Sizes and attributes that ONNX's operators take: a node that breaks a rule is refused here.
 
-Handlers rely on what TensorFlow has checked when it made the graph. A graph that was damaged, or
-made by hand, may add a text to a number or multiply matrices that do not meet; what it would come
-to is found out here, node by node, from dtypes and from the sizes that are known.
-Which dtypes there are was asked of onnxruntime 1.31, CPU, at opset 18 (`kernels` says which of them
-are reached by a cast); float16 is where float32 is: onnxruntime casts by itself.
+Handlers rely on what a framework checked when it made the graph. A graph that was damaged, or made
+by hand, may multiply matrices whose sizes differ; that is found here, node by node, as far as
+sizes are known. `legalize` does the same for dtypes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,96 +11,15 @@ import numpy as np
 
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
+from converter.lower.legalize import INTEGRAL
 from converter.lower.values import Value
 
-LETTERS = {
-    "float16": "e", "bfloat16": "g", "float32": "f", "float64": "d", "int8": "b", "uint8": "B",
-    "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "l", "uint64": "L",
-    "bool": "?", "string": "s",
-}  # fmt: skip
-ALL = "egfdbBhHiIlL?s"
-NUMBERS = "efdbBhHiIlL"
-INTEGERS = "bBhHiIlL"
-INTEGRAL = frozenset(dtype for dtype, letter in LETTERS.items() if letter in INTEGERS)
-# Operators whose operands are all of one dtype, by the dtypes that this may be.
-ALIKE: dict[str, Sequence[str]] = {
-    NUMBERS: ("Abs", "Add", "Div", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "Mul",
-              "Shrink", "Sub"),
-    NUMBERS + "?": ("Equal",),
-    "g" + NUMBERS: ("Sign",),
-    INTEGERS: ("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
-    ALL: ("Cast", "Concat", "Identity", "Shape", "Transpose"),
-    NUMBERS + "?s": ("Size",),
-    # Elu and some more have no kernel of float64, but are functions of what has.
-    "efd": ("Ceil", "Cos", "Elu", "Exp", "Floor", "HardSigmoid", "IsNaN", "LeakyRelu", "Log",
-            "LogSoftmax", "Reciprocal", "Round", "Selu", "Sigmoid", "Sin", "Softmax", "Softplus",
-            "Softsign", "Sqrt", "Sum", "Tanh", "ThresholdedRelu"),
-    "ef": ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Conv",
-           "ConvTranspose", "Cosh", "Det", "Erf", "GlobalAveragePool", "GlobalMaxPool",
-           "InstanceNormalization", "LRN", "LpPool", "Mean", "Sinh", "Tan"),
-    "f": ("Celu",), "fd": ("IsInf",), "?": ("And", "Not", "Or", "Xor"), "BIL": ("BitShift",),
-    "efdbBil": ("ArgMax", "ArgMin"), "efdbBiIlL": ("Clip", "Max", "Min"),
-    "efdbB": ("DepthToSpace", "MaxPool", "SpaceToDepth"), "efdil": ("Einsum",),
-    "efdiIlL": ("MatMul",), "efdbhil": ("Neg",), "efBil?": ("NonZero",), "fdhil": ("Range",),
-    "efdbil": ("Relu",), "efdbls": ("Unique",),
-}  # fmt: skip
-# Operators whose operands differ: the dtypes of each, T for one that those marked T share.
-DIFFERENT = {
-    "BatchNormalization": "efd efd efd efd efd", "Compress": "efdbBhHiIlL?s ?",
-    "CumSum": "efdil il", "DFT": "efd il", "Expand": "efdbBhHiIlL?s l",
-    "GRU": "T T T T i T", "LSTM": "T T T T i T T T", "RNN": "T T T T i T",
-    "Gather": f"{ALL} il", "GatherElements": f"{ALL} il", "GatherND": f"{ALL} l",
-    "GridSample": "ef ef", "NonMaxSuppression": "f f l f f", "OneHot": "efil efil efils",
-    "Pad": "T l T il", "Pow": "efdil efdil",
-    "ReduceMax": "efdbBil l", "ReduceMean": "efdil l", "ReduceMin": "efdbBil l",
-    "ReduceProd": "efdil l", "ReduceSum": "efdil l",
-    "Reshape": f"{ALL} l", "Resize": "efbBi efd f l", "ReverseSequence": "efdbBhHiIlL?s l",
-    "ScatterElements": "T il T", "ScatterND": "T l T", "Slice": f"{ALL} il il il il",
-    "Split": f"{ALL} l", "Squeeze": f"{ALL} l", "Unsqueeze": f"{ALL} l", "StringNormalizer": "s",
-    "Tile": "efdbBhHiIlL?s l", "TopK": "efdbBhil l", "Trilu": "efdil? l", "Where": "? T T",
-}  # fmt: skip
-SHARED = {
-    "GRU": "efd", "LSTM": "efd", "RNN": "ef", "Pad": "efdbBiIlL?", "ScatterElements": ALL,
-    "ScatterND": ALL, "Where": "efdbBiIls",
-}  # fmt: skip
 REALS = ("alpha", "beta", "gamma", "epsilon")  # attributes that are numbers, wherever they are
 SHAPED = frozenset(("Expand", "Reshape", "Tile"))  # whose second operand is a vector of sizes
-_ALIKE = {op_type: letters for letters, op_types in ALIKE.items() for op_type in op_types}
 
 Inputs = Sequence[Value | None]
 Known = Callable[[Value], "np.ndarray | None"]
 Rule = Callable[[Inputs, Mapping[str, Attribute], Known], None]
-
-
-def check_dtypes(op_type: str, dtypes: Sequence[str | None]) -> None:
-    """Hold a node to the dtypes that onnxruntime takes.
-
-    Args:
-        op_type: ONNX's name.
-        dtypes: Of its inputs; None where an optional one is left out.
-
-    Raises:
-        Gap: It would be refused.
-    """
-    if op_type in _ALIKE:
-        patterns = ["T"] * len(dtypes)
-        shared = _ALIKE[op_type]
-    elif op_type in DIFFERENT:
-        patterns = DIFFERENT[op_type].split(" ")
-        shared = SHARED.get(op_type, "")
-    else:
-        return
-    first = None
-    for dtype, pattern in zip(dtypes, patterns, strict=False):
-        if dtype is None:
-            continue
-        letter = LETTERS.get(dtype)
-        if letter is None or letter not in (shared if pattern == "T" else pattern):
-            raise Gap(f"ONNX's {op_type} of {dtype}")
-        if pattern == "T":
-            if first is not None and first != dtype:
-                raise Gap(f"ONNX's {op_type} of {first} and {dtype}")
-            first = dtype
 
 
 def check_sizes(

@@ -1,0 +1,207 @@
+"""The dtypes that onnxruntime has kernels for, by operator, and how a node of others is computed.
+
+This is the only place that knows what the runtime lacks; every node of every front end passes it
+(`Builder.node`). A node whose dtype has no kernel is computed in another dtype and cast back:
+
+- integers in a wider type, which is exact: sums and products wrap around as the frameworks' do;
+- bfloat16 in float32, rounded once after each operation, as the frameworks' kernels do;
+- float64 by other operators (`double.FORMS`), else in float32, which loses digits and is counted;
+- uint64, where only its order counts, as int64 in the same order.
+
+The kernels are those of onnxruntime 1.31, CPU, at opset 18; float16 is where float32 is:
+onnxruntime casts by itself.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from converter.lower.double import FORMS
+from converter.lower.gap import Gap
+
+LETTERS = {
+    "float16": "e", "bfloat16": "g", "float32": "f", "float64": "d", "int8": "b", "uint8": "B",
+    "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "l", "uint64": "L",
+    "bool": "?", "string": "s",
+}  # fmt: skip
+ALL = "egfdbBhHiIlL?s"
+NUMBERS = "efdbBhHiIlL"
+INTEGERS = "bBhHiIlL"
+INTEGRAL = frozenset(dtype for dtype, letter in LETTERS.items() if letter in INTEGERS)
+# Operators whose operands are all of one dtype, by the dtypes that this may be.
+ALIKE: dict[str, Sequence[str]] = {
+    NUMBERS: ("Abs", "Add", "Div", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "Mul",
+              "Shrink", "Sub"),
+    NUMBERS + "?": ("Equal",),
+    "g" + NUMBERS: ("Sign",),
+    INTEGERS: ("BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"),
+    ALL: ("Cast", "Concat", "Identity", "Shape", "Transpose"),
+    NUMBERS + "?s": ("Size",),
+    # Elu and some more have no kernel of float64, but are functions of what has.
+    "efd": ("Ceil", "Cos", "Elu", "Exp", "Floor", "HardSigmoid", "IsNaN", "LeakyRelu", "Log",
+            "LogSoftmax", "Reciprocal", "Round", "Selu", "Sigmoid", "Sin", "Softmax", "Softplus",
+            "Softsign", "Sqrt", "Sum", "Tanh", "ThresholdedRelu"),
+    "ef": ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Conv",
+           "ConvTranspose", "Cosh", "Det", "Erf", "GlobalAveragePool", "GlobalMaxPool",
+           "InstanceNormalization", "LRN", "LpPool", "Mean", "Sinh", "Tan"),
+    "f": ("Celu",), "fd": ("IsInf",), "?": ("And", "Not", "Or", "Xor"), "BIL": ("BitShift",),
+    "efdbBil": ("ArgMax", "ArgMin"), "efdbBiIlL": ("Clip", "Max", "Min"),
+    "efdbB": ("DepthToSpace", "MaxPool", "SpaceToDepth"), "efdil": ("Einsum",),
+    "efdiIlL": ("MatMul",), "efdbhil": ("Neg",), "efBil?": ("NonZero",), "fdhil": ("Range",),
+    "efdbil": ("Relu",), "efdbls": ("Unique",),
+}  # fmt: skip
+# Operators whose operands differ: the dtypes of each, T for one that those marked T share.
+DIFFERENT = {
+    "BatchNormalization": "efd efd efd efd efd", "Compress": "efdbBhHiIlL?s ?",
+    "CumSum": "efdil il", "DFT": "efd il", "Expand": "efdbBhHiIlL?s l",
+    "GRU": "T T T T i T", "LSTM": "T T T T i T T T", "RNN": "T T T T i T",
+    "Gather": f"{ALL} il", "GatherElements": f"{ALL} il", "GatherND": f"{ALL} l",
+    "GridSample": "ef ef", "NonMaxSuppression": "f f l f f", "OneHot": "efil efil efils",
+    "Pad": "T l T il", "Pow": "efdil efdil",
+    "ReduceMax": "efdbBil l", "ReduceMean": "efdil l", "ReduceMin": "efdbBil l",
+    "ReduceProd": "efdil l", "ReduceSum": "efdil l",
+    "Reshape": f"{ALL} l", "Resize": "efbBi efd f l", "ReverseSequence": "efdbBhHiIlL?s l",
+    "ScatterElements": "T il T", "ScatterND": "T l T", "Slice": f"{ALL} il il il il",
+    "Split": f"{ALL} l", "Squeeze": f"{ALL} l", "Unsqueeze": f"{ALL} l", "StringNormalizer": "s",
+    "Tile": "efdbBhHiIlL?s l", "TopK": "efdbBhil l", "Trilu": "efdil? l", "Where": "? T T",
+}  # fmt: skip
+SHARED = {
+    "GRU": "efd", "LSTM": "efd", "RNN": "ef", "Pad": "efdbBiIlL?", "ScatterElements": ALL,
+    "ScatterND": ALL, "Where": "efdbBiIls",
+}  # fmt: skip
+_ALIKE = {op_type: letters for letters, op_types in ALIKE.items() for op_type in op_types}
+# What is computed in float32 and in no wider type.
+SINGLE = frozenset((
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Celu", "Conv",
+    "ConvTranspose", "Cosh", "Det", "Erf", "GRU", "GlobalAveragePool", "GlobalMaxPool",
+    "GridSample", "InstanceNormalization", "LRN", "LSTM", "LpPool", "NonZero", "OneHot", "RNN",
+    "Resize", "Sinh", "Tan",
+))  # fmt: skip
+# What is moved about in bfloat16; anything else is computed in float32.
+MOVES = frozenset((
+    "Cast", "Concat", "Gather", "GatherElements", "GatherND", "Identity", "If", "Loop", "Reshape",
+    "Scan", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
+))  # fmt: skip
+# Operators that only compare their first operand, and keep or count its elements.
+ORDERED = frozenset(("ArgMax", "ArgMin", "ReduceMax", "ReduceMin", "TopK"))
+# Operators whose outputs of the operands' dtype are indices.
+MAKES_INDICES = frozenset(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"))
+
+# Operator -> integers (and booleans) that have no kernel -> the type to compute them in.
+_SMALL = {"int8": "int32", "uint8": "int32", "int16": "int32", "uint16": "int32"}
+_RUNNING = {**_SMALL, "uint32": "int64", "uint64": "int64"}
+# onnxruntime adds integers up as float64, and does not wrap around: int64 has room for overflow.
+_SUMS = dict.fromkeys(("int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64"), "int64")
+_WIDE = {"int16": "int32", "uint16": "int32"}
+_EXTREMES = {**_WIDE, "uint32": "int64", "bool": "int32"}
+_MOVED = {**_WIDE, "uint64": "int64"}
+LACKING = {
+    "Max": _WIDE, "Min": _WIDE, "Clip": _WIDE, "Where": _MOVED, "Pad": _WIDE,
+    "Neg": {"uint8": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"},
+    "Relu": {"uint8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64"},
+    "ReduceSum": _SUMS, "ReduceProd": _SUMS, "CumSum": _RUNNING, "Einsum": _RUNNING,
+    "MatMul": _SMALL,
+    "ReduceMax": _EXTREMES, "ReduceMin": _EXTREMES, "ArgMax": _EXTREMES, "ArgMin": _EXTREMES,
+    "TopK": {"uint16": "int32", "uint32": "int64", "bool": "int32"},
+    "Trilu": _RUNNING,
+    "Range": {"int8": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int64",
+              "uint64": "int64", "float16": "float32"},
+    "IsInf": {"float16": "float32"},
+}  # fmt: skip
+# Where that says nothing: the types to try in turn. Each holds all numbers of the one before;
+# int64 beyond 2**53 would not be exact as float64, and is not tried.
+WIDER = {
+    "bool": ("uint8", "int32", "int64", "float32"),
+    "uint8": ("int32", "int64", "float32"), "int8": ("int32", "int64", "float32"),
+    "int16": ("int32", "int64", "float32"), "uint16": ("int32", "int64", "float32"),
+    "int32": ("int64", "float64"), "uint32": ("int64",), "float16": ("float32",),
+    "float64": ("float32",),
+}  # fmt: skip
+
+
+class Replacement(NamedTuple):
+    """The operands of one dtype are to be cast to another, and outputs back.
+
+    Attributes:
+        dtype: Has no kernel.
+        wide: Has one.
+        by_form: Whether `double.FORMS` computes it instead.
+        keeps_order: Whether only the order of uint64 counts, which `wide` keeps with its sign bit
+            flipped.
+    """
+
+    dtype: str
+    wide: str
+    by_form: bool = False
+    keeps_order: bool = False
+
+
+def find_replacement(op_type: str, dtypes: Sequence[str | None]) -> Replacement | None:
+    """Return what is to be cast before a node is made; None where onnxruntime has the kernel.
+
+    Args:
+        op_type: ONNX's name.
+        dtypes: Of the inputs; None for an optional one that is left out.
+
+    Raises:
+        Gap: There is no kernel, nor one of a wider dtype.
+    """
+    if "bfloat16" in dtypes and op_type not in MOVES:
+        return Replacement("bfloat16", "float32")
+    if "float64" in dtypes and (op_type in SINGLE or op_type in FORMS):
+        return Replacement("float64", "float32", by_form=op_type in FORMS)
+    if op_type == "Cast":
+        return None
+    if op_type in ORDERED and dtypes[0] == "uint64":
+        return Replacement("uint64", "int64", keeps_order=True)
+    exact = LACKING.get(op_type, {})
+    for dtype in dtypes:
+        if dtype in exact:
+            return Replacement(str(dtype), exact[str(dtype)])
+    if has_kernel(op_type, dtypes):
+        return None
+    for dtype in dict.fromkeys(dtypes):
+        for wide in WIDER.get(str(dtype), ()):
+            if has_kernel(op_type, [wide if d == dtype else d for d in dtypes]):
+                return Replacement(str(dtype), wide)
+    check_dtypes(op_type, dtypes)
+    return None
+
+
+def has_kernel(op_type: str, dtypes: Sequence[str | None]) -> bool:
+    """Return whether onnxruntime takes inputs of these dtypes."""
+    try:
+        check_dtypes(op_type, dtypes)
+    except Gap:
+        return False
+    return True
+
+
+def check_dtypes(op_type: str, dtypes: Sequence[str | None]) -> None:
+    """Hold a node to the dtypes that onnxruntime takes.
+
+    Args:
+        op_type: ONNX's name.
+        dtypes: Of its inputs; None where an optional one is left out.
+
+    Raises:
+        Gap: It would be refused.
+    """
+    if op_type in _ALIKE:
+        patterns = ["T"] * len(dtypes)
+        shared = _ALIKE[op_type]
+    elif op_type in DIFFERENT:
+        patterns = DIFFERENT[op_type].split(" ")
+        shared = SHARED.get(op_type, "")
+    else:
+        return
+    first = None
+    for dtype, pattern in zip(dtypes, patterns, strict=False):
+        if dtype is None:
+            continue
+        letter = LETTERS.get(dtype)
+        if letter is None or letter not in (shared if pattern == "T" else pattern):
+            raise Gap(f"ONNX's {op_type} of {dtype}")
+        if pattern == "T":
+            if first is not None and first != dtype:
+                raise Gap(f"ONNX's {op_type} of {first} and {dtype}")
+            first = dtype
