@@ -1,6 +1,7 @@
 """Inner graphs: what those of loops and branches have in common."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Graph, Node
@@ -25,3 +26,10 @@ def outputs_of(op: Builder, body: Graph, values: Sequence[Value]) -> list[str]:
             body.specs[name] = body.specs[value.name]
         names.append(name)
     return names
+
+
+def state_input(op: Builder, base: str, like: Value) -> Value:
+    """Add an input of a body, of the dtype, shape and order of axes of a value."""
+    shape = tuple(like.shape[i] for i in like.stored)
+    found = op.input(op.unique(base), like.dtype, shape)
+    return replace(found, shape=like.shape, stored=like.stored)

@@ -6,7 +6,7 @@ Spec: https://onnx.ai/onnx/operators/onnx__Scan.html
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from converter.lower.bodies import outputs_of
+from converter.lower.bodies import outputs_of, state_input
 from converter.lower.builder import Builder
 from converter.lower.graph import needed
 from converter.lower.values import Value, inverse, without
@@ -34,7 +34,7 @@ def scan(
         sequences in any case.
     """
     with op.body("body") as body:
-        inner = [_entry(op, "state", s) for s in states]
+        inner = [state_input(op, "state", s) for s in states]
         parts = [_part(op, s, axis) for s in sequences]
         after, made = step(inner, parts)
         kept = [op.kept(v, s.stored) for v, s in zip(after, states, strict=True)]
@@ -59,18 +59,11 @@ def scan(
     return finals, outputs
 
 
-def _entry(op: Builder, base: str, like: Value) -> Value:
-    """Add an input of the body, of the dtype, shape and order of axes of a value."""
-    shape = tuple(like.shape[i] for i in like.stored)
-    found = op.input(op.unique(base), like.dtype, shape)
-    return replace(found, shape=like.shape, stored=like.stored)
-
-
 def _part(op: Builder, sequence: Value, axis: int) -> Value:
     """Add one step of a sequence as an input of the body."""
     shape = sequence.shape[:axis] + sequence.shape[axis + 1 :]
     step = replace(sequence, shape=shape, stored=without(sequence.stored, [axis]))
-    return _entry(op, "step", step)
+    return state_input(op, "step", step)
 
 
 def _along(stacked: Value, step: Value, axis: int) -> Value:

@@ -122,7 +122,7 @@ LAYERS = Table(
 # Classes of keras.ops, many of which are named as layers are.
 OPERATIONS = Table(*(f"operations.{family}" for family in (
     "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "pictures",
-    "signals",
+    "signals", "linalg",
 )))  # fmt: skip
 _TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in ("arithmetic", "arrays", "networks"))
 TF_FUNCTIONS = Table(*_TENSORFLOW)  # "math.multiply": what a TFOpLambda calls

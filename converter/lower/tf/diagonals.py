@@ -7,16 +7,16 @@ Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/MatrixDiagPartV3
 """
 
 from converter.lower.graph import Dim
+from converter.lower.known_values import Numbers, count, shape_of, size, vector, whole
 from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
-from converter.lower.tf.figures import Figures, count, shape_of, size, vector, whole
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
 
 ALIGNED = ("LEFT_LEFT", "LEFT_RIGHT", "RIGHT_LEFT", "RIGHT_RIGHT")
 
 
-def bounds(op: Context, k: Value, *, several: bool | None = None) -> tuple[Figures, Figures, bool]:
+def bounds(op: Context, k: Value, *, several: bool | None = None) -> tuple[Numbers, Numbers, bool]:
     """Return the lowest and highest diagonal, and whether there is but one.
 
     Args:
@@ -37,16 +37,16 @@ def bounds(op: Context, k: Value, *, several: bool | None = None) -> tuple[Figur
     return whole(op, low), whole(op, high), low == high
 
 
-def _known(value: Figures) -> Dim:
+def _known(value: Numbers) -> Dim:
     return None if value.known is None else int(value.known)
 
 
-def _lengths(rows: Figures, columns: Figures, number: Figures) -> Figures:
+def _lengths(rows: Numbers, columns: Numbers, number: Numbers) -> Numbers:
     """Return the length of a diagonal."""
     return (rows + number.least(0)).least(columns - number.most(0))
 
 
-def _offset(length: Figures, longest: Figures, number: Figures, align: str) -> Figures:
+def _offset(length: Numbers, longest: Numbers, number: Numbers, align: str) -> Numbers:
     """Return how far the elements of a diagonal are moved to the right."""
     if align not in ALIGNED:
         raise Gap(f"align {align!r}")
@@ -62,7 +62,7 @@ def _offset(length: Figures, longest: Figures, number: Figures, align: str) -> F
 
 
 def taken(
-    op: Context, x: Value, low: Figures, high: Figures, *, single: bool, align: str,
+    op: Context, x: Value, low: Numbers, high: Numbers, *, single: bool, align: str,
     padding: Value | None,
 ) -> Value:  # fmt: skip
     """Return diagonals of matrices."""
@@ -93,7 +93,7 @@ def taken(
 
 def _flat(op: Context, x: Value) -> Value:
     """Return the shape of matrices as vectors."""
-    leading: list[Figures | int] = [size(op, x, i) for i in range(x.rank - 2)]
+    leading: list[Numbers | int] = [size(op, x, i) for i in range(x.rank - 2)]
     return vector(op, [*leading, -1])
 
 
@@ -129,7 +129,7 @@ def diag_part(op: Context, input: Value, /) -> Value:
     """The diagonal of a tensor of two equal halves of axes."""
     half = input.rank // 2
     sides = [size(op, input, i) for i in range(half)]
-    total: Figures = whole(op, 1)
+    total: Numbers = whole(op, 1)
     for n in sides:
         total = total * n
     side = _known(total)
@@ -146,9 +146,9 @@ def diag_part(op: Context, input: Value, /) -> Value:
 
 
 def spread(
-    op: Context, diagonals: Value, low: Figures, high: Figures, rows: Figures, columns: Figures, *,
+    op: Context, diagonals: Value, low: Numbers, high: Numbers, rows: Numbers, columns: Numbers, *,
     single: bool, align: str,
-) -> tuple[Value, Figures]:  # fmt: skip
+) -> tuple[Value, Numbers]:  # fmt: skip
     """Return matrices with these diagonals, and where these are; elsewhere stands anything."""
     longest = size(op, diagonals, -1)
     down, along = count(op, rows).column(), count(op, columns)
@@ -172,7 +172,7 @@ def spread(
 
 
 def made(
-    op: Context, diagonals: Value, low: Figures, high: Figures, rows: Figures, columns: Figures, *,
+    op: Context, diagonals: Value, low: Numbers, high: Numbers, rows: Numbers, columns: Numbers, *,
     single: bool, align: str, padding: Value | None,
 ) -> Value:  # fmt: skip
     """Return matrices of nothing but these diagonals, of a size of which -1 is the least."""
@@ -229,7 +229,7 @@ def diag(op: Context, diagonal: Value, /) -> Value:
 
 
 def _set(
-    op: Context, x: Value, diagonal: Value, low: Figures, high: Figures, *, single: bool, align: str
+    op: Context, x: Value, diagonal: Value, low: Numbers, high: Numbers, *, single: bool, align: str
 ) -> Value:
     rows, columns = size(op, x, -2), size(op, x, -1)
     found, inside = spread(op, diagonal, low, high, rows, columns, single=single, align=align)

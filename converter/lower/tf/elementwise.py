@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower.ops import special
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.table import Gap, tf_op
@@ -68,22 +69,6 @@ def square(op: Context, x: Value, /) -> Value:
 def rsqrt(op: Context, x: Value, /) -> Value:
     """1 / sqrt(x)."""
     return op.unary("Reciprocal", op.unary("Sqrt", x))
-
-
-@tf_op("Expm1")
-def expm1(op: Context, x: Value, /) -> Value:
-    """exp(x) - 1, exact near zero."""
-    from converter.lower.keras.operations.elementwise import expm1 as worker
-
-    return worker(op, x)
-
-
-@tf_op("Log1p")
-def log1p(op: Context, x: Value, /) -> Value:
-    """log(1 + x), exact near zero."""
-    from converter.lower.keras.operations.elementwise import log1p as worker
-
-    return worker(op, x)
 
 
 @tf_op("IsInf")
@@ -229,7 +214,7 @@ def xlogy(op: Context, x: Value, y: Value, /) -> Value:
 @tf_op("Xlog1py")
 def xlog1py(op: Context, x: Value, y: Value, /) -> Value:
     """X * log(1 + y), and 0 where x is 0."""
-    return op.where(_is_zero(op, x), op.constant(0, x.dtype), op.mul(x, log1p(op, y)))
+    return op.where(_is_zero(op, x), op.constant(0, x.dtype), op.mul(x, special.log1p(op, y)))
 
 
 @tf_op("Atan2")

@@ -10,8 +10,8 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 
 import numpy as np
 
+from converter.lower.known_values import Numbers, real
 from converter.lower.tf.context import Context
-from converter.lower.tf.figures import Figures, real
 from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
@@ -19,7 +19,7 @@ from converter.lower.values import Value
 MOST = float(np.finfo(np.float32).max)
 
 
-def held(op: Context, x: Value, low: Figures, high: Figures) -> Value:
+def held(op: Context, x: Value, low: Numbers, high: Numbers) -> Value:
     """Return numbers between two bounds."""
     if low.rank == high.rank == 0:
         bounds = [op.plain(low.value), op.plain(high.value)]
@@ -29,14 +29,14 @@ def held(op: Context, x: Value, low: Figures, high: Figures) -> Value:
 
 def away(op: Context, x: Value) -> Value:
     """Return the nearest whole numbers, of two the one farther from zero."""
-    return Figures(op, x).rounded().value
+    return Numbers(op, x).rounded().value
 
 
 # -- fake quantisation -----------------------------------------------------------------------------
 
 
 def faked(
-    op: Context, x: Value, low: Figures, high: Figures, num_bits: int, narrow_range: bool
+    op: Context, x: Value, low: Numbers, high: Numbers, num_bits: int, narrow_range: bool
 ) -> Value:
     """Return numbers as they are after quantisation and back; zero is kept."""
     first, last = float(narrow_range), float((1 << num_bits) - 1)
@@ -213,12 +213,12 @@ def quantize_v2(
     return [op.cast(op.cast(steps, "int32"), dtype), *bounds]
 
 
-def _flat(op: Context, bound: Figures, axis: int) -> Value:
+def _flat(op: Context, bound: Numbers, axis: int) -> Value:
     value = bound.value
     return op.reshape(value, (value.shape[0],)) if axis >= 0 else value
 
 
-def stepped(op: Context, x: Value, low: Figures, high: Figures, dtype: str) -> Value:
+def stepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
     """Return numbers as steps from the lower of two bounds, as numbers still."""
     first, last = limits(dtype)
     apart = high - low
@@ -254,7 +254,7 @@ def dequantize(
     raise Gap(f"mode {mode!r}")
 
 
-def unstepped(op: Context, x: Value, low: Figures, high: Figures, dtype: str) -> Value:
+def unstepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:
     """Return what steps from the lower of two bounds stand for."""
     first, last = limits(dtype)
     scale = ((high - low).to("float64") / float(last - first)).to("float32")

@@ -9,9 +9,9 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 
 from collections.abc import Sequence
 
+from converter.lower.known_values import Numbers, real
 from converter.lower.tf.bits import right_shift
 from converter.lower.tf.context import Context
-from converter.lower.tf.figures import Figures, real
 from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.products import turned
 from converter.lower.tf.quantization import limits, stepped, unstepped
@@ -21,12 +21,12 @@ from converter.lower.values import Value
 BOUNDED = ("output", "min_output", "max_output")
 
 
-def scalar(op: Context, bound: Value) -> Figures:
+def scalar(op: Context, bound: Value) -> Numbers:
     """Return a bound, which may be a vector of one."""
     return real(op, op.reshape(bound, ()) if bound.rank else bound)
 
 
-def stands_for(number: float, low: Figures, high: Figures, dtype: str, *, is_held: bool) -> Value:
+def stands_for(number: float, low: Numbers, high: Numbers, dtype: str, *, is_held: bool) -> Value:
     """Return the integer (int64) that stands for a number, maybe held between those of a dtype."""
     first, last = limits(dtype)
     twice, steps = _twice(low, high, first, last)
@@ -39,7 +39,7 @@ def stands_for(number: float, low: Figures, high: Figures, dtype: str, *, is_hel
     return found.to("int64").value
 
 
-def _twice(low: Figures, high: Figures, first: int, last: int) -> tuple[Figures, float]:
+def _twice(low: Numbers, high: Numbers, first: int, last: int) -> tuple[Numbers, float]:
     """Return twice the range that steps of the size of a level take, and twice their number.
 
     Twice, because onnxruntime leaves out a product with 2 ** 32 / (2 ** 32 - 1), for 1.
@@ -48,14 +48,14 @@ def _twice(low: Figures, high: Figures, first: int, last: int) -> tuple[Figures,
     return (high - low).to("float64") * (2 * steps / (steps - 1.0)), 2 * steps
 
 
-def _number(op: Context, x: Value, low: Figures, high: Figures, dtype: str) -> Figures:
+def _number(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Numbers:
     """Return what one integer stands for."""
     first, last = limits(dtype)
     twice, steps = _twice(low, high, first, last)
     scale = twice / steps
     near = scale.to("float32")
     start = ((low / near).rounded() * near).to("float64")
-    value = start + (Figures(op, op.cast(x, "float64")) - float(first)) * scale
+    value = start + (Numbers(op, op.cast(x, "float64")) - float(first)) * scale
     return (high > low).choose(value.to("float32"), low)
 
 
@@ -63,7 +63,7 @@ def _product_bounds(
     op: Context, first: tuple[Value, Value, str], second: tuple[Value, Value, str]
 ) -> list[Value]:
     """Return what the least and the largest int32 stand for in products of integers."""
-    level: Figures | None = None
+    level: Numbers | None = None
     for low, high, dtype in (first, second):
         least, most = limits(dtype)
         one = (scalar(op, high) - scalar(op, low)) / float(most - least)
@@ -154,7 +154,7 @@ SHIFT = 16  # bits behind the point
 
 
 def _narrowed(
-    op: Context, x: Value, low: Figures, high: Figures, least: Figures, most: Figures, dtype: str
+    op: Context, x: Value, low: Numbers, high: Numbers, least: Numbers, most: Numbers, dtype: str
 ) -> Value:
     """Return int32 of two bounds as uint8 of two others."""
     if dtype != "uint8" or x.dtype != "int32":
@@ -174,7 +174,7 @@ def _narrowed(
     return op.cast(op.clip(steps, 0, 255), dtype)
 
 
-def _used(op: Context, x: Value, low: Figures, high: Figures) -> tuple[Figures, Figures]:
+def _used(op: Context, x: Value, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
     """Return what the least and the largest integer of a tensor stand for, zero between them."""
     axes = list(range(x.rank))
     least, most = (
@@ -297,5 +297,5 @@ def quantized_concat(op: Context, concat_dim: Value, /, *inputs: Value) -> list[
     return [op.concat(parts, axis), least.value, most.value]
 
 
-def _alike(a: Figures, b: Figures) -> bool:
+def _alike(a: Numbers, b: Numbers) -> bool:
     return a.known is not None and b.known is not None and bool(a.known == b.known)

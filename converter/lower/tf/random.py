@@ -81,7 +81,7 @@ def truncated_normal(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
     """Normal numbers that are nearer to nothing than 2: others than TensorFlow's."""
-    from converter.lower.tf.special import erfinv
+    from converter.lower.ops.special import erfinv
 
     bound = erf(sqrt(2.0))
     shares = _drawn(

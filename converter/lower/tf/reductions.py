@@ -149,7 +149,7 @@ def cumulative_logsumexp(
     op: Context, x: Value, axis: Value, /, *, exclusive: bool = False, reverse: bool = False
 ) -> Value:
     """log(sum(exp)) of everything up to each element along an axis, from either end."""
-    from converter.lower.keras.operations.elementwise import log1p
+    from converter.lower.ops.special import log1p
 
     place = x.axis(op.int(axis, "an axis"))
     wide = op.cast(x, "float32") if x.dtype == "bfloat16" else x

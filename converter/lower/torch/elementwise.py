@@ -3,6 +3,7 @@
 import math
 
 from converter.lower.gap import Gap
+from converter.lower.ops import special
 from converter.lower.torch.arithmetic import apply, truncated
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import floating, kind, result_type, together
@@ -61,30 +62,6 @@ def exp2(op: Context, self: Value) -> Value:
     return op.elementwise("Pow", op.constant(2.0, x.dtype), x)
 
 
-@aten("expm1", "special_expm1")
-def expm1(op: Context, self: Value) -> Value:
-    """exp(x) - 1; exact near zero, as 2 * tanh(x / 2) / (1 - tanh(x / 2))."""
-    x = real(op, self)
-    half = op.unary("Tanh", op.mul(x, 0.5))
-    near = op.div(op.mul(half, 2.0), op.sub(op.constant(1.0, x.dtype), half))
-    far = op.sub(op.unary("Exp", x), 1.0)
-    return op.where(
-        op.elementwise("Less", op.unary("Abs", x), op.constant(1.0, x.dtype)), near, far
-    )
-
-
-@aten("log1p", "special_log1p")
-def log1p(op: Context, self: Value) -> Value:
-    """log(1 + x); exact near zero, as x * log(u) / (u - 1) with u = 1 + x."""
-    x = real(op, self)
-    u = op.add(x, 1.0)
-    one = op.elementwise("Equal", u, op.constant(1.0, x.dtype))
-    below = op.where(one, op.constant(1.0, x.dtype), op.sub(u, 1.0))
-    found = op.mul(op.unary("Log", u), op.div(x, below))
-    infinite = op.elementwise("Equal", x, op.constant(math.inf, x.dtype))
-    return op.where(one, x, op.where(infinite, x, found))
-
-
 @aten("log2")
 def log2(op: Context, self: Value) -> Value:
     """The logarithm to base 2."""
@@ -95,13 +72,6 @@ def log2(op: Context, self: Value) -> Value:
 def log10(op: Context, self: Value) -> Value:
     """The logarithm to base 10."""
     return op.mul(op.unary("Log", real(op, self)), 1 / math.log(10))
-
-
-@aten("erfc", "special_erfc")
-def erfc(op: Context, self: Value) -> Value:
-    """1 - erf(x)."""
-    x = real(op, self)
-    return op.sub(op.constant(1.0, x.dtype), op.unary("Erf", x))
 
 
 @aten("logit", "special_logit")
@@ -267,7 +237,7 @@ def logaddexp(op: Context, self: Value, other: Value) -> Value:
     dtype = floating(result_type(self, other))
     high = apply(op, "Max", self, other, dtype=dtype)
     far = op.unary("Neg", op.unary("Abs", apply(op, "Sub", self, other, dtype=dtype)))
-    return op.add(high, log1p(op, op.unary("Exp", far)))
+    return op.add(high, special.log1p(op, op.unary("Exp", far)))
 
 
 @aten("logaddexp2")

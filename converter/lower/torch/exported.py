@@ -471,6 +471,8 @@ class _Lowering:
         elif kind == "as_tensor":
             if content["name"] not in self.read:
                 return
+            if isinstance(thing, Gap):  # an output that no handler makes, and that is read
+                raise thing
             if not isinstance(thing, Reference):
                 raise Gap("an output that is no tensor")
             self.values[content["name"]] = self._checked(content["name"], thing)

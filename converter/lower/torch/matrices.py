@@ -1,12 +1,10 @@
 """Matrices: made of vectors and of each other, inverse ones, determinants, solutions.
 
-What needs elimination is done column by column.
 Spec: https://docs.pytorch.org/docs/2.13/linalg.html
 """
 
-import numpy as np
-
 from converter.lower.gap import Gap
+from converter.lower.ops import linalg
 from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.creation import diag_embed
@@ -18,7 +16,6 @@ from converter.lower.torch.things import Tensors
 from converter.lower.values import Value
 
 SMALLEST = 3  # rows of what has formulas
-UNROLLED = 16  # most rows of what is eliminated: a dozen operators each
 
 
 @aten("diag")
@@ -117,23 +114,23 @@ def inner(op: Context, self: Value, other: Value) -> Value:
 
 
 def _rows(x: Value) -> int:
-    """Return how many rows square matrices have.
+    """Return how many rows square matrices have; 0 where that is not known.
 
     Raises:
-        Gap: That is not known, or they are not square.
+        Gap: They are not square.
     """
-    rows, columns = (x.shape[-2], x.shape[-1]) if x.rank > 1 else (None, None)
-    if not isinstance(rows, int) or rows != columns:
+    rows, columns = (x.shape[-2], x.shape[-1]) if x.rank > 1 else (1, 0)
+    if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
         raise Gap(f"matrices of {rows} by {columns}")
-    return rows
+    return rows if isinstance(rows, int) else 0
 
 
 @aten("det")
 def det(op: Context, self: Value) -> Value:
     """The determinant."""
     x, count = self, _rows(self)
-    if count > SMALLEST:
-        return op.node("Det", [op.outer(x)], [(x.dtype, x.shape[:-2])])[0]
+    if not count or count > SMALLEST:
+        return linalg.determinant(op, op.outer(x))
     at = _elements(op, x, count)
     return op.squeeze(_small_det(op, at, count), [-2, -1])
 
@@ -178,8 +175,8 @@ def inverse(op: Context, self: Value) -> Value:
     x, count = self, _rows(self)
     if count == 1:
         return op.unary("Reciprocal", x)
-    if count > SMALLEST:
-        return _solved(op, x, _identity(op, x, count))
+    if not count or count > SMALLEST:
+        return linalg.inverse(op, x)
     at = _elements(op, x, count)
     size = _small_det(op, at, count)
     if count == 2:
@@ -200,11 +197,6 @@ def _neg(op: Context, x: Value) -> Value:
     return op.unary("Neg", x)
 
 
-def _identity(op: Context, x: Value, count: int) -> Value:
-    zeros = op.mul(x, op.constant(0.0, x.dtype))
-    return op.add(zeros, op.constant(np.eye(count), x.dtype))
-
-
 @aten("linalg_inv")
 def linalg_inv(op: Context, A: Value) -> Value:  # noqa: N803
     """The inverse of matrices."""
@@ -217,43 +209,6 @@ def inv_ex(op: Context, A: Value, check_errors: bool = False) -> list[Value]:  #
     del check_errors
     made = inverse(op, A)
     return [made, op.filled(op.named(A).shape[:-2], 0, "int32")]
-
-
-def _solved(op: Context, x: Value, right: Value) -> Value:
-    """Return what matrices have to be multiplied by to be the right-hand side."""
-    count = _rows(x)
-    if count > UNROLLED:
-        raise Gap(f"solutions for matrices of {count} rows")
-    more = op.named(right).shape[-1]
-    wide = op.concat([x, right], -1)
-    for k in range(count):
-        wide = _eliminated(op, wide, k, count)
-    return op.cut(op.shaped(wide, (*x.shape[:-1], sizes.add(more, count))), -1, count,
-                  sizes.add(more, count))  # fmt: skip
-
-
-def _eliminated(op: Context, x: Value, k: int, count: int) -> Value:
-    """Return matrices with zeros in a column but for a one in the row of its number.
-
-    That row is the one whose number is the largest there, of those not taken yet.
-    """
-    below = op.cut(x, -2, k, count)
-    sizes_there = op.unary("Abs", op.cut(below, -1, k, k + 1))
-    (largest,) = op.node(
-        "ArgMax", [op.outer(sizes_there)], [("int64", (*sizes_there.shape[:-2], 1, 1))],
-        attributes={"axis": x.rank - 2, "keepdims": 1},
-    )  # fmt: skip
-    is_it = op.elementwise("Equal", op.constant(np.arange(count - k)[:, None]), largest)
-    first = op.cut(below, -2, 0, 1)
-    row = op.reduce(
-        "ReduceSum", op.where(is_it, below, op.constant(0.0, x.dtype)), [-2], keepdims=True
-    )
-    row = op.div(row, op.cut(row, -1, k, k + 1))
-    parts = [op.cut(x, -2, 0, k)] if k else []
-    if k + 1 < count:
-        parts.append(op.cut(op.where(is_it, first, below), -2, 1, count - k))
-    cleared = [op.sub(part, op.mul(op.cut(part, -1, k, k + 1), row)) for part in parts]
-    return op.concat([*cleared[:1], row, *cleared[1:]] if k else [row, *cleared], -2)
 
 
 @aten("linalg_solve")
@@ -274,5 +229,132 @@ def solve_ex(
     right = op.unsqueeze(B, [-1]) if is_vector else B
     if A.rank != right.rank:
         raise Gap("a solution for matrices that are broadcast")
-    made = _solved(op, A, right)
+    made = linalg.solve(op, A, right)
     return [op.squeeze(made, [-1]) if is_vector else made]
+
+
+@aten("linalg_slogdet", "slogdet")
+def slogdet(op: Context, A: Value) -> list[Value]:  # noqa: N803
+    """The sign of the determinant, and the logarithm of its absolute value."""
+    return list(linalg.log_determinant(op, A))
+
+
+@aten("_linalg_slogdet")
+def slogdet_and_more(op: Context, A: Value) -> list[Value]:  # noqa: N803
+    """The sign of the determinant and the logarithm of its size; the rest only gradients need."""
+    return slogdet(op, A)
+
+
+@aten("logdet")
+def logdet(op: Context, self: Value) -> Value:
+    """The logarithm of the determinant; NaN of a negative one."""
+    sign, size = linalg.log_determinant(op, self)
+    return op.where(op.elementwise("Less", sign, 0.0), float("nan"), size)
+
+
+# -- factors ---------------------------------------------------------------------------------------
+
+
+@aten("linalg_cholesky", "cholesky")
+def cholesky(op: Context, self: Value, upper: bool = False) -> Value:
+    """The Cholesky factor of matrices, the lower or the upper one."""
+    found = linalg.cholesky(op, self)
+    return linalg.transposed(op, found) if upper else found
+
+
+@aten("linalg_cholesky_ex")
+def cholesky_ex(
+    op: Context, self: Value, upper: bool = False, check_errors: bool = False
+) -> list[Value]:
+    """The Cholesky factor of matrices, and zero where there is one."""
+    del check_errors
+    return [cholesky(op, self, upper), op.filled(op.named(self).shape[:-2], 0, "int32")]
+
+
+@aten("cholesky_inverse")
+def cholesky_inverse(op: Context, self: Value, upper: bool = False) -> Value:
+    """The inverse of the matrices that have these Cholesky factors."""
+    return cholesky_solve(op, linalg.identity_like(op, self), self, upper)
+
+
+@aten("cholesky_solve")
+def cholesky_solve(op: Context, self: Value, input2: Value, upper: bool = False) -> Value:
+    """The x for which the matrices that have these Cholesky factors @ x are others."""
+    lower = linalg.transposed(op, input2) if upper else input2
+    half = linalg.solve_triangular(op, lower, self, lower=True)
+    return linalg.solve_triangular(op, linalg.transposed(op, lower), half, lower=False)
+
+
+@aten("linalg_solve_triangular")
+def solve_triangular(
+    op: Context, self: Value, B: Value, upper: bool, left: bool = True,  # noqa: N803
+    unitriangular: bool = False,
+) -> Value:  # fmt: skip
+    """The x for which triangular matrices @ x are others."""
+    if unitriangular:
+        raise Gap("triangles whose diagonals are taken as ones")
+    if left:
+        return linalg.solve_triangular(op, self, B, lower=not upper)
+    across = [linalg.transposed(op, x) for x in (self, B)]
+    return linalg.transposed(op, linalg.solve_triangular(op, *across, lower=upper))
+
+
+@aten("triangular_solve")
+def triangular_solve(
+    op: Context, self: Value, A: Value, upper: bool = True, transpose: bool = False,  # noqa: N803
+    unitriangular: bool = False,
+) -> list[Value]:  # fmt: skip
+    """The x for which triangular matrices @ x are others, and the matrices."""
+    matrix = linalg.transposed(op, A) if transpose else A
+    found = solve_triangular(
+        op, matrix, self, upper=upper is not transpose, unitriangular=unitriangular
+    )
+    return [found, A]
+
+
+@aten("linalg_qr")
+def qr(op: Context, A: Value, mode: str = "reduced") -> list[Value]:  # noqa: N803
+    """Orthogonal matrices and upper triangles whose products the matrices are."""
+    if mode == "r":
+        raise Gap("mode = 'r'")
+    return list(linalg.qr(op, A, full=mode == "complete"))
+
+
+@aten("linalg_svdvals")
+def svdvals(op: Context, A: Value, driver: str | None = None) -> Value:  # noqa: N803
+    """The singular values of matrices, the largest first."""
+    del driver
+    return linalg.singular_values(op, A)
+
+
+@aten("linalg_svd", "_linalg_svd")
+def svd(
+    op: Context, A: Value, full_matrices: bool = False, compute_uv: bool = True,  # noqa: N803
+    driver: str | None = None,
+) -> list[Value | Gap]:  # fmt: skip
+    """The singular values of matrices, without vectors."""
+    del full_matrices, compute_uv, driver
+    vectors = Gap("singular vectors, whose signs differ between implementations")
+    return [vectors, linalg.singular_values(op, A), vectors]
+
+
+@aten("linalg_eigvalsh")
+def eigvalsh(op: Context, self: Value, UPLO: str = "L") -> Value:  # noqa: N803
+    """The eigenvalues of symmetric matrices, the smallest first."""
+    return linalg.eigenvalues(op, self, lower=UPLO == "L")
+
+
+@aten("_linalg_eigh")
+def eigh(
+    op: Context, A: Value, UPLO: str = "L", compute_v: bool = True,  # noqa: N803
+) -> list[Value | Gap]:  # fmt: skip
+    """The eigenvalues of symmetric matrices, without vectors."""
+    del compute_v
+    vectors = Gap("eigenvectors, whose signs differ between implementations")
+    return [eigvalsh(op, A, UPLO), vectors]
+
+
+@aten("linalg_eigh")
+def eigh_of(op: Context, self: Value, UPLO: str = "L") -> list[Value | Gap]:  # noqa: N803
+    """The eigenvalues of symmetric matrices, without vectors."""
+    return eigh(op, self, UPLO)

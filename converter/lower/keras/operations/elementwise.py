@@ -5,7 +5,7 @@ Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
 
 from collections.abc import Callable
 from functools import partial
-from math import e, log, pi
+from math import log, pi
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from converter.lower.keras.operations.operands import (
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.ops import special
 from converter.lower.values import Value
 
 Unary = Callable[[Builder, Value], Value]
@@ -50,28 +51,6 @@ for _name, _op_type in FLOATING.items():
     _enter(_name, f"{_op_type.lower()}(x).", partial(_named, op_type=_op_type))
 
 
-def expm1(op: Builder, x: Value) -> Value:
-    """exp(x) - 1, exact near zero: with u = exp(x), (u - 1) * x / log(u)."""
-    u = op.unary("Exp", x)
-    near = op.sub(u, 1.0)
-    # log(u) is 0 where u is 1, where the result is x; and where u is 0 or infinite it is u - 1.
-    plain = op.elementwise("Or", op.elementwise("Less", u, 1e-7), op.elementwise("Greater", u, 3.0))
-    safe = op.where(op.elementwise("Equal", u, 1.0), op.constant(e, x.dtype), u)
-    exact = op.div(op.mul(near, x), op.unary("Log", safe))
-    inner = op.where(op.elementwise("Equal", u, 1.0), x, exact)
-    return op.where(plain, near, inner)
-
-
-def log1p(op: Builder, x: Value) -> Value:
-    """log(1 + x), exact near zero: with u = 1 + x, log(u) * x / (u - 1)."""
-    u = op.add(x, 1.0)
-    near = op.sub(u, 1.0)
-    same = op.elementwise("Equal", near, 0.0)
-    exact = op.div(op.mul(op.unary("Log", u), x), op.where(same, 1.0, near))
-    far = op.elementwise("Greater", op.unary("Abs", x), 0.5)
-    return op.where(far, op.unary("Log", u), op.where(same, x, exact))
-
-
 def rsqrt(op: Builder, x: Value) -> Value:
     """1 / sqrt(x)."""
     return op.unary("Reciprocal", op.unary("Sqrt", x))
@@ -85,40 +64,6 @@ def sinc(op: Builder, x: Value) -> Value:
     return op.where(zero, 1.0, wave)
 
 
-def erfinv(op: Builder, x: Value) -> Value:
-    """The inverse of erf, by Giles's polynomials and a step of Newton's method.
-
-    Spec: https://people.maths.ox.ac.uk/gilesm/files/gems_erfinv.pdf
-    """
-    w = op.unary("Neg", log1p(op, op.unary("Neg", op.mul(x, x))))
-    middle = _polynomial(op, op.sub(w, 2.5), CENTRE)
-    root = op.unary("Sqrt", op.elementwise("Max", w, op.constant(0.0, x.dtype)))
-    tail = _polynomial(op, op.sub(root, 3.0), TAIL)
-    inner = op.mul(op.where(op.elementwise("Less", w, 5.0), middle, tail), x)
-    infinite = op.mul(op.unary("Sign", x), float("inf"))
-    return op.where(op.elementwise("Equal", op.unary("Abs", x), 1.0), infinite, inner)
-
-
-# fmt: off
-CENTRE = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
-    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
-)
-TAIL = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
-)
-# fmt: on
-
-
-def _polynomial(op: Builder, x: Value, coefficients: tuple[float, ...]) -> Value:
-    first, *others = coefficients
-    result = op.add(op.mul(x, first), others[0])
-    for c in others[1:]:
-        result = op.add(op.mul(result, x), c)
-    return result
-
-
 def cbrt(op: Builder, x: Value) -> Value:
     """The cube root, of negative numbers too."""
     root = op.elementwise("Pow", op.unary("Abs", x), op.constant(1 / 3, x.dtype))
@@ -128,12 +73,12 @@ def cbrt(op: Builder, x: Value) -> Value:
 for _name, _formula, _compute in (
     ("Cbrt", "The cube root, of negative numbers too.", cbrt),
     ("Deg2rad", "x * pi / 180.", lambda op, x: op.mul(x, pi / 180)),
-    ("Erfc", "1 - erf(x).", lambda op, x: op.sub(1.0, op.unary("Erf", x))),
-    ("Erfinv", "The inverse of erf.", erfinv),
+    ("Erfc", "1 - erf(x), exact where that is small.", special.erfc),
+    ("Erfinv", "The inverse of erf.", special.erfinv),
     ("Exp2", "2 ** x.", lambda op, x: op.unary("Exp", op.mul(x, log(2)))),
-    ("Expm1", "exp(x) - 1.", expm1),
+    ("Expm1", "exp(x) - 1.", special.expm1),
     ("Log10", "log(x) / log(10).", lambda op, x: op.div(op.unary("Log", x), log(10))),
-    ("Log1p", "log(1 + x).", log1p),
+    ("Log1p", "log(1 + x).", special.log1p),
     ("Log2", "log(x) / log(2).", lambda op, x: op.div(op.unary("Log", x), log(2))),
     ("Rad2deg", "x * 180 / pi.", lambda op, x: op.mul(x, 180 / pi)),
     ("Rsqrt", "1 / sqrt(x).", rsqrt),
@@ -345,7 +290,7 @@ def hypot(op: Builder, a: Value, b: Value) -> Value:
 def logaddexp(op: Builder, a: Value, b: Value) -> Value:
     """log(exp(a) + exp(b))."""
     away = op.unary("Neg", op.unary("Abs", op.sub(a, b)))
-    return op.add(op.elementwise("Max", a, b), log1p(op, op.unary("Exp", away)))
+    return op.add(op.elementwise("Max", a, b), special.log1p(op, op.unary("Exp", away)))
 
 
 def logaddexp2(op: Builder, a: Value, b: Value) -> Value:

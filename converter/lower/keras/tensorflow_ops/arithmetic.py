@@ -14,6 +14,7 @@ from converter.lower.keras.operations import products as p
 from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import Axes, all_axes, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
+from converter.lower.ops import special
 from converter.lower.values import Value
 
 Join = Callable[[Builder, Value, Value], Value]
@@ -36,9 +37,9 @@ UNARY = {
     "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan", "bitwise.invert": "BitwiseNot",
 }
 COMPUTED: dict[str, Callable[[Builder, Value], Value]] = {
-    "erfinv": e.erfinv, "expm1": e.expm1, "is_finite": e.is_finite, "is_inf": e.is_inf,
-    "log1p": e.log1p, "round": e.round_, "rsqrt": e.rsqrt, "square": e.square,
-    "erfc": lambda op, x: op.sub(1.0, op.unary("Erf", x)),
+    "erfinv": special.erfinv, "expm1": special.expm1, "is_finite": e.is_finite, "is_inf": e.is_inf,
+    "log1p": special.log1p, "round": e.round_, "rsqrt": e.rsqrt, "square": e.square,
+    "erfc": special.erfc,
     "identity": e.copy, "stop_gradient": e.copy,
     "reciprocal_no_nan": lambda op, x: e.divide_no_nan(op, op.constant(1.0, x.dtype), x),
 }

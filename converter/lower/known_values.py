@@ -1,7 +1,7 @@
-"""Arrays of numbers, known while a graph is lowered or computed when it runs.
+"""Numbers that are known while a graph is lowered, or else computed when it runs.
 
-Places of elements are computed of sizes, scales of bounds: with numpy where all of these are known,
-so that the graph has a constant, and with nodes where they are not; the formulas are the same.
+Indices are computed from sizes, scales from bounds: with numpy where all of these are known, so
+that the graph has a constant, and with nodes where they are not. The formulas are the same.
 """
 
 from collections.abc import Callable
@@ -10,20 +10,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from converter.lower.tf.context import Context
+from converter.lower.builder import Builder
 from converter.lower.values import Value, broadcast
 
-Operand: TypeAlias = "Figures | float"
+Operand: TypeAlias = "Numbers | float"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Figures:
+class Numbers:
     """An array of one dtype, or of booleans that came of comparing such.
 
     What is known of bfloat16 is kept in float32, and is no more exact than what is computed.
     """
 
-    op: Context
+    op: Builder
     held: "np.ndarray | Value"
 
     @property
@@ -41,154 +41,154 @@ class Figures:
         """Number of axes."""
         return self.held.ndim if isinstance(self.held, np.ndarray) else self.held.rank
 
-    def _joined(self, other: Operand, op_type: str, function: Callable[..., Any]) -> "Figures":
-        right = other if isinstance(other, Figures) else self._alike(other)
+    def _joined(self, other: Operand, op_type: str, function: Callable[..., Any]) -> "Numbers":
+        right = other if isinstance(other, Numbers) else self._alike(other)
         if self.known is not None and right.known is not None:
             with np.errstate(all="ignore"):
-                return Figures(self.op, np.asarray(function(self.known, right.known)))
-        return Figures(self.op, self.op.elementwise(op_type, self.value, right.value))
+                return Numbers(self.op, np.asarray(function(self.known, right.known)))
+        return Numbers(self.op, self.op.elementwise(op_type, self.value, right.value))
 
-    def _alike(self, number: float) -> "Figures":
+    def _alike(self, number: float) -> "Numbers":
         dtype = self.held.dtype
         if isinstance(dtype, str):
-            return Figures(self.op, self.op.constant(number, dtype))
-        return Figures(self.op, np.asarray(number, dtype))
+            return Numbers(self.op, self.op.constant(number, dtype))
+        return Numbers(self.op, np.asarray(number, dtype))
 
-    def _turned(self, op_type: str, function: Callable[..., Any]) -> "Figures":
+    def _turned(self, op_type: str, function: Callable[..., Any]) -> "Numbers":
         if self.known is not None:
             with np.errstate(all="ignore"):
-                return Figures(self.op, np.asarray(function(self.known)))
-        return Figures(self.op, self.op.unary(op_type, self.value))
+                return Numbers(self.op, np.asarray(function(self.known)))
+        return Numbers(self.op, self.op.unary(op_type, self.value))
 
-    def __add__(self, other: Operand) -> "Figures":
+    def __add__(self, other: Operand) -> "Numbers":
         return self._joined(other, "Add", np.add)
 
-    def __sub__(self, other: Operand) -> "Figures":
+    def __sub__(self, other: Operand) -> "Numbers":
         return self._joined(other, "Sub", np.subtract)
 
-    def __mul__(self, other: Operand) -> "Figures":
+    def __mul__(self, other: Operand) -> "Numbers":
         return self._joined(other, "Mul", np.multiply)
 
-    def __truediv__(self, other: Operand) -> "Figures":
+    def __truediv__(self, other: Operand) -> "Numbers":
         return self._joined(other, "Div", np.divide)
 
-    def __rsub__(self, other: float) -> "Figures":
+    def __rsub__(self, other: float) -> "Numbers":
         return self._alike(other) - self
 
-    def __rtruediv__(self, other: float) -> "Figures":
+    def __rtruediv__(self, other: float) -> "Numbers":
         return self._alike(other) / self
 
-    def to(self, dtype: str) -> "Figures":
+    def to(self, dtype: str) -> "Numbers":
         """Return the numbers in another dtype."""
         if self.known is not None and dtype != "bfloat16":
-            return Figures(self.op, self.known.astype(dtype))
-        return Figures(self.op, self.op.cast(self.value, dtype))
+            return Numbers(self.op, self.known.astype(dtype))
+        return Numbers(self.op, self.op.cast(self.value, dtype))
 
-    def floor(self) -> "Figures":
+    def floor(self) -> "Numbers":
         """Return the largest whole numbers not above."""
         return self._turned("Floor", np.floor)
 
-    def size(self) -> "Figures":
+    def size(self) -> "Numbers":
         """Return the numbers without their signs."""
         return self._turned("Abs", np.abs)
 
-    def rounded(self) -> "Figures":
+    def rounded(self) -> "Numbers":
         """Return the nearest whole numbers, of two the one farther from zero."""
         size = self.size()
         low = size.floor()
         up = (size - low >= 0.5).choose(low + 1.0, low)
         return (self < 0).choose(up * -1.0, up)
 
-    def least(self, other: Operand) -> "Figures":
+    def least(self, other: Operand) -> "Numbers":
         """Return the smaller."""
         return self._joined(other, "Min", np.minimum)
 
-    def most(self, other: Operand) -> "Figures":
+    def most(self, other: Operand) -> "Numbers":
         """Return the larger."""
         return self._joined(other, "Max", np.maximum)
 
-    def __lt__(self, other: Operand) -> "Figures":
+    def __lt__(self, other: Operand) -> "Numbers":
         return self._joined(other, "Less", np.less)
 
-    def __le__(self, other: Operand) -> "Figures":
+    def __le__(self, other: Operand) -> "Numbers":
         return self._joined(other, "LessOrEqual", np.less_equal)
 
-    def __gt__(self, other: Operand) -> "Figures":
+    def __gt__(self, other: Operand) -> "Numbers":
         return self._joined(other, "Greater", np.greater)
 
-    def __ge__(self, other: Operand) -> "Figures":
+    def __ge__(self, other: Operand) -> "Numbers":
         return self._joined(other, "GreaterOrEqual", np.greater_equal)
 
-    def __and__(self, other: "Figures") -> "Figures":
+    def __and__(self, other: "Numbers") -> "Numbers":
         return self._joined(other, "And", np.logical_and)
 
-    def choose(self, a: Operand, b: Operand) -> "Figures":
+    def choose(self, a: Operand, b: Operand) -> "Numbers":
         """Return a where this holds, else b; one of them is an array, or both are integers."""
-        like = next((v for v in (a, b) if isinstance(v, Figures)), whole(self.op, 0))
-        left, right = (v if isinstance(v, Figures) else like._alike(v) for v in (a, b))
+        like = next((v for v in (a, b) if isinstance(v, Numbers)), whole(self.op, 0))
+        left, right = (v if isinstance(v, Numbers) else like._alike(v) for v in (a, b))
         if all(v.known is not None for v in (self, left, right)):
-            return Figures(self.op, np.where(self.held, left.held, right.held))  # type: ignore[arg-type]
-        return Figures(self.op, self.op.where(self.value, left.value, right.value))
+            return Numbers(self.op, np.where(self.held, left.held, right.held))  # type: ignore[arg-type]
+        return Numbers(self.op, self.op.where(self.value, left.value, right.value))
 
-    def column(self) -> "Figures":
+    def column(self) -> "Numbers":
         """Return a vector as a matrix of one column."""
         if self.known is not None:
-            return Figures(self.op, self.known[:, None])
-        return Figures(self.op, self.op.unsqueeze(self.value, [1]))
+            return Numbers(self.op, self.known[:, None])
+        return Numbers(self.op, self.op.unsqueeze(self.value, [1]))
 
     def holds(self) -> bool:
         """Tell whether it is known that all hold."""
         return self.known is not None and bool(self.known.all())
 
 
-def whole(op: Context, number: "int | Value") -> Figures:
+def whole(op: Builder, number: "int | Value") -> Numbers:
     """Return a number, or a tensor of integers."""
     if isinstance(number, Value):
-        known = op.static(number)
+        known = op.array(number)
         if known is not None:
-            return Figures(op, known.astype(np.int64))
-        return Figures(op, op.cast(number, "int64"))
-    return Figures(op, np.asarray(number, np.int64))
+            return Numbers(op, known.astype(np.int64))
+        return Numbers(op, op.cast(number, "int64"))
+    return Numbers(op, np.asarray(number, np.int64))
 
 
-def real(op: Context, number: "float | Value", dtype: str = "float32") -> Figures:
+def real(op: Builder, number: "float | Value", dtype: str = "float32") -> Numbers:
     """Return a number, or a tensor of them, as floating point numbers."""
     if not isinstance(number, Value):
         if dtype == "bfloat16":
-            return Figures(op, op.constant(number, dtype))
-        return Figures(op, np.asarray(number, dtype))
-    known = op.static(number)
+            return Numbers(op, op.constant(number, dtype))
+        return Numbers(op, np.asarray(number, dtype))
+    known = op.array(number)
     if known is not None and dtype != "bfloat16":
-        return Figures(op, known.astype(dtype))
-    return Figures(op, op.cast(number, dtype))
+        return Numbers(op, known.astype(dtype))
+    return Numbers(op, op.cast(number, dtype))
 
 
-def size(op: Context, x: Value, axis: int) -> Figures:
+def size(op: Builder, x: Value, axis: int) -> Numbers:
     """Return the size of an axis."""
     axis = x.axis(axis)
     n = x.shape[axis]
     if isinstance(n, int):
         return whole(op, n)
-    return Figures(op, op.squeeze(op.size(x, axis), [0]))
+    return Numbers(op, op.squeeze(op.size(x, axis), [0]))
 
 
-def count(op: Context, until: Figures) -> Figures:
+def count(op: Builder, until: Numbers) -> Numbers:
     """Return the numbers from 0 to before another."""
     if until.known is not None:
-        return Figures(op, np.arange(int(until.known), dtype=np.int64))
+        return Numbers(op, np.arange(int(until.known), dtype=np.int64))
     zero, one = op.constant(0, "int64"), op.constant(1, "int64")
-    return Figures(op, op.emit("Range", zero, until.value, one, dtype="int64", shape=(None,)))
+    return Numbers(op, op.emit("Range", zero, until.value, one, dtype="int64", shape=(None,)))
 
 
-def vector(op: Context, parts: "list[Figures | int]") -> Value:
+def vector(op: Builder, parts: "list[Numbers | int]") -> Value:
     """Return numbers as one vector."""
-    made = [v if isinstance(v, Figures) else whole(op, v) for v in parts]
+    made = [v if isinstance(v, Numbers) else whole(op, v) for v in parts]
     if all(v.known is not None for v in made):
         return op.constant([int(v.known) for v in made if v.known is not None], "int64")
     return op.concat([op.unsqueeze(v.value, [0]) for v in made], 0)
 
 
-def shape_of(*values: Figures) -> tuple[int | str | None, ...]:
+def shape_of(*values: Numbers) -> tuple[int | str | None, ...]:
     """Return the shape that arrays have together."""
     result: tuple[int | str | None, ...] = ()
     for v in values:

@@ -1,0 +1,374 @@
+"""Linear algebra of matrices of any size: solutions, inverses, determinants, factors, spectra.
+
+ONNX has but the determinant. The rest is loops over the columns of matrices: elimination with the
+largest pivot of each column, as Eigen's PartialPivLU and LAPACK's getrf; substitution; Cholesky's
+factors; Householder's reflections; one-sided Jacobi for singular values. float16 and bfloat16 are
+computed in float32, singular values in float64.
+Literature: Golub and Van Loan, Matrix Computations, 4th edition, chapters 3 to 5 and 8.
+"""
+
+from converter.lower.builder import Builder
+from converter.lower.gap import Gap
+from converter.lower.graph import Shape
+from converter.lower.known_values import count, size, whole
+from converter.lower.repeat import repeat
+from converter.lower.values import Value
+
+# -- rows and columns ------------------------------------------------------------------------------
+
+
+def transposed(op: Builder, x: Value) -> Value:
+    """Return matrices with rows for columns."""
+    order = list(range(x.rank))
+    order[-2:] = reversed(order[-2:])
+    return op.transpose(x, order)
+
+
+def _column(op: Builder, x: Value, at: Value) -> Value:
+    """Return one column of matrices, as matrices of one column."""
+    return op.gather(x, op.unsqueeze(at, [0]), -1)
+
+
+def _row(op: Builder, x: Value, at: Value) -> Value:
+    return op.gather(x, op.unsqueeze(at, [0]), -2)
+
+
+def _rows(op: Builder, x: Value) -> tuple[Value, Value]:
+    """Return the number of rows of matrices, and the numbers of the rows as a column."""
+    number = size(op, x, -2)
+    return number.value, count(op, number).column().value
+
+
+def _there(op: Builder, question: str, numbers: Value, at: Value) -> Value:
+    return op.elementwise(question, numbers, at)
+
+
+def _like(op: Builder, x: Value, shape: Value, dims: Shape) -> Value:
+    return op.emit("Expand", x, shape, dtype=x.dtype, shape=dims)
+
+
+def _shape(op: Builder, x: Value) -> Value:
+    return op.emit("Shape", x, dtype="int64", shape=(x.rank,))
+
+
+def as_matrices(op: Builder, x: Value) -> Value:
+    """Return matrices in the dtype to compute in.
+
+    Raises:
+        Gap: They are no floating point matrices.
+    """
+    if not x.is_float:
+        raise Gap(f"matrices of {x.dtype}")
+    if x.rank < 2:
+        raise Gap(f"matrices of {x.rank} axes")
+    return op.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+
+
+def _identity(op: Builder, numbers: Value) -> Value:
+    """Return where rows, a column of numbers, meet the column of their own number."""
+    return op.elementwise("Equal", numbers, op.transpose(numbers, [1, 0]))
+
+
+def identity_like(op: Builder, matrices: Value) -> Value:
+    """Return identity matrices of the shape of square matrices."""
+    _, numbers = _rows(op, matrices)
+    return _like(op, op.cast(_identity(op, numbers), matrices.dtype), _shape(op, matrices),
+                 matrices.shape)  # fmt: skip
+
+
+def diagonal(op: Builder, x: Value) -> Value:
+    """Return the main diagonals of square matrices as a last axis."""
+    _, numbers = _rows(op, x)
+    return op.reduce("ReduceSum", op.where(_identity(op, numbers), x, 0.0), [-1])
+
+
+# -- elimination -----------------------------------------------------------------------------------
+
+
+def _exchanged(op: Builder, x: Value, order: Value) -> Value:
+    """Return matrices with their rows in another order, which is a column of numbers each."""
+    wide = _like(op, order, _shape(op, x), x.shape)
+    return op.emit("GatherElements", x, wide, dtype=x.dtype, shape=x.shape, axis=x.rank - 2)
+
+
+def _pivoted(op: Builder, x: Value, numbers: Value, at: Value) -> tuple[Value, Value]:
+    """Return an order of rows that brings the largest of a column up, and where that was."""
+    column = op.unary("Abs", _column(op, x, at))
+    below = _there(op, "GreaterOrEqual", numbers, at)
+    column = op.where(below, column, -1.0)
+    shape = (*x.shape[:-2], 1, 1)
+    largest = op.emit("ArgMax", column, dtype="int64", shape=shape, axis=x.rank - 2, keepdims=1)
+    order = op.where(_there(op, "Equal", numbers, largest), at, numbers)
+    return op.where(_there(op, "Equal", numbers, at), largest, order), largest
+
+
+def eliminate(op: Builder, x: Value) -> Value:
+    """Return matrices, of as many rows as columns or more columns, with ones for the first half.
+
+    Gauss and Jordan: what stands to the right is then multiplied with the inverse of the first.
+    """
+    number, numbers = _rows(op, x)
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        (matrix,) = values
+        order, _ = _pivoted(op, matrix, numbers, at)
+        matrix = _exchanged(op, matrix, order)
+        row = _row(op, matrix, at)
+        row = op.div(row, _column(op, row, at))
+        others = op.sub(matrix, op.mul(_column(op, matrix, at), row))
+        return [op.where(_there(op, "Equal", numbers, at), row, others)]
+
+    return repeat(op, number, [x], step)[0]
+
+
+def factorize(op: Builder, x: Value) -> tuple[Value, Value, Value]:
+    """Return L and U in one, the order of rows, and 1 or -1: the sign of that order."""
+    number, numbers = _rows(op, x)
+    shape = op.concat([op.slice(_shape(op, x), [0], [0], [-1]), op.constant([1], "int64")], 0)
+    order = _like(op, numbers, shape, (*x.shape[:-1], 1))
+    one = op.constant([[1.0]], x.dtype)
+    sides = op.concat([op.slice(shape, [0], [0], [-2]), op.constant([1, 1], "int64")], 0)
+    sign = _like(op, one, sides, (*x.shape[:-2], 1, 1))
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        matrix, before, parity = values
+        found, largest = _pivoted(op, matrix, numbers, at)
+        matrix = _exchanged(op, matrix, found)
+        before = _exchanged(op, before, found)
+        same = op.elementwise("Equal", largest, at)
+        parity = op.where(same, parity, op.unary("Neg", parity))
+        row = _row(op, matrix, at)
+        pivot = _column(op, row, at)
+        safe = op.where(op.elementwise("Equal", pivot, 0.0), 1.0, pivot)
+        factors = op.div(_column(op, matrix, at), safe)
+        below = _there(op, "Greater", numbers, at)
+        right = _there(op, "Greater", op.transpose(numbers, [1, 0]), at)
+        both = op.elementwise("And", below, right)
+        reduced = op.where(both, op.sub(matrix, op.mul(factors, row)), matrix)
+        here = _there(op, "Equal", op.transpose(numbers, [1, 0]), at)
+        return [op.where(op.elementwise("And", below, here), factors, reduced), before, parity]
+
+    lu, order, sign = repeat(op, number, [x, order, sign], step)
+    return lu, op.squeeze(order, [-1]), op.squeeze(sign, [-2, -1])
+
+
+def inverse(op: Builder, matrices: Value) -> Value:
+    """Return the inverses of matrices, by elimination."""
+    x = as_matrices(op, matrices)
+    both = eliminate(op, op.concat([op.plain(x), identity_like(op, x)], -1))
+    return op.cast(right_half(op, both, size(op, x, -2).value, x.shape), matrices.dtype)
+
+
+def right_half(op: Builder, x: Value, number: Value, shape: Shape) -> Value:
+    """Return the columns of matrices from a number on."""
+    axis = op.constant([x.rank - 1], "int64")
+    end = op.constant([1 << 62], "int64")
+    return op.emit("Slice", x, op.unsqueeze(number, [0]), end, axis, dtype=x.dtype, shape=shape)
+
+
+def solve(op: Builder, matrices: Value, right: Value) -> Value:
+    """Return the x for which ``matrices @ x`` is ``right``, by elimination."""
+    x, wide = as_matrices(op, matrices), as_matrices(op, right)
+    both = eliminate(op, op.concat([op.plain(x), op.plain(wide)], -1))
+    return op.cast(right_half(op, both, size(op, x, -2).value, right.shape), right.dtype)
+
+
+def determinant(op: Builder, matrices: Value) -> Value:
+    """Return the determinants of matrices."""
+    if matrices.dtype != "float64":
+        return op.emit("Det", matrices, dtype=matrices.dtype, shape=matrices.shape[:-2])
+    lu, _, sign = factorize(op, matrices)
+    return op.mul(op.reduce("ReduceProd", diagonal(op, lu), [-1]), sign)
+
+
+def log_determinant(op: Builder, matrices: Value) -> tuple[Value, Value]:
+    """Return the signs of determinants, and the logarithms of their absolute values."""
+    lu, _, sign = lu_factors(op, matrices)
+    pivots = diagonal(op, lu)
+    sign = op.mul(op.reduce("ReduceProd", op.unary("Sign", pivots), [-1]), sign)
+    total = op.reduce("ReduceSum", op.unary("Log", op.unary("Abs", pivots)), [-1])
+    return op.cast(sign, matrices.dtype), op.cast(total, matrices.dtype)
+
+
+def lu_factors(op: Builder, matrices: Value) -> tuple[Value, Value, Value]:
+    """Return L and U in one, the order in which rows are taken, and the sign of that order."""
+    return factorize(op, as_matrices(op, matrices))
+
+
+# -- triangles -------------------------------------------------------------------------------------
+
+
+def solve_triangular(op: Builder, matrices: Value, right: Value, *, lower: bool) -> Value:
+    """Return the x for which triangular ``matrices @ x`` is ``right``, row by row."""
+    x, wide = as_matrices(op, matrices), as_matrices(op, right)
+    number, numbers = _rows(op, x)
+    if x.shape[:-2] != wide.shape[:-2]:
+        # A zero for each row of all the matrices, so that the answer has their shape.
+        same = op.elementwise("Equal", _column(op, x, op.constant(0, "int64")), 0.0)
+        none = op.elementwise("And", same, op.unary("Not", same))
+        wide = op.where(none, 0.0, wide)
+    start = op.sub(wide, wide)
+    last = op.sub(number, op.constant(1, "int64"))
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        (found,) = values
+        at = at if lower else op.sub(last, at)
+        row = _row(op, x, at)
+        rest = op.sub(_row(op, wide, at), op.matmul(row, found))
+        here = op.div(rest, _column(op, row, at))
+        return [op.where(_there(op, "Equal", numbers, at), here, found)]
+
+    return op.cast(repeat(op, number, [start], step)[0], right.dtype)
+
+
+def cholesky(op: Builder, matrices: Value) -> Value:
+    """Return the lower triangles L for which ``L @ L.T`` are the matrices."""
+    x = op.plain(as_matrices(op, matrices))
+    number, numbers = _rows(op, x)
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        rest, factor = values
+        column = _column(op, rest, at)
+        pivot = op.unary("Sqrt", _row(op, column, at))
+        below = _there(op, "GreaterOrEqual", numbers, at)
+        column = op.where(below, op.div(column, pivot), 0.0)
+        rest = op.sub(rest, op.matmul(column, transposed(op, column)))
+        here = _there(op, "Equal", op.transpose(numbers, [1, 0]), at)
+        return [rest, op.where(here, column, factor)]
+
+    return op.cast(repeat(op, number, [x, op.sub(x, x)], step)[1], matrices.dtype)
+
+
+# -- reflections -----------------------------------------------------------------------------------
+
+
+def qr(op: Builder, matrices: Value, *, full: bool = False) -> tuple[Value, Value]:
+    """Return orthogonal matrices and upper triangles whose products the matrices are.
+
+    A column is reflected to the side where its first element is not, as Eigen and LAPACK do.
+    """
+    x = op.plain(as_matrices(op, matrices))
+    rows, columns = size(op, x, -2), size(op, x, -1)
+    numbers = count(op, rows).column().value
+    same = op.elementwise("Equal", numbers, op.transpose(numbers, [1, 0]))
+    square = op.matmul(op.mul(x, 0.0), transposed(op, x))
+    start = op.where(same, 1.0, op.mul(square, 0.0))
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        matrix, whole = values
+        column = _column(op, matrix, at)
+        below = op.where(_there(op, "Greater", numbers, at), column, 0.0)
+        first = _row(op, column, at)
+        rest = op.reduce("ReduceSum", op.mul(below, below), [-2], keepdims=True)
+        is_done = op.elementwise("Equal", rest, 0.0)
+        length = op.unary("Sqrt", op.add(op.mul(first, first), rest))
+        side = op.elementwise("GreaterOrEqual", first, 0.0)
+        beta = op.where(side, op.unary("Neg", length), length)
+        beta = op.where(is_done, 1.0, beta)
+        away = op.div(below, op.where(is_done, 1.0, op.sub(first, beta)))
+        away = op.where(_there(op, "Equal", numbers, at), 1.0, away)
+        tau = op.where(is_done, 0.0, op.div(op.sub(beta, first), beta))
+        across = transposed(op, away)
+        matrix = op.sub(matrix, op.mul(tau, op.mul(away, op.matmul(across, matrix))))
+        whole = op.sub(whole, op.mul(tau, op.mul(op.matmul(whole, away), across)))
+        return [matrix, whole]
+
+    least = rows.least(columns)
+    triangle, whole = repeat(op, least.value, [x, start], step)
+    triangle = op.emit("Trilu", triangle, dtype=x.dtype, shape=x.shape, upper=1)
+    if not full:
+        side = None if least.known is None else int(least.known)
+        whole = _first(op, whole, least.value, whole.rank - 1, (*whole.shape[:-1], side))
+        triangle = _first(op, triangle, least.value, x.rank - 2, (*x.shape[:-2], side, x.shape[-1]))
+    return op.cast(whole, matrices.dtype), op.cast(triangle, matrices.dtype)
+
+
+def _first(op: Builder, x: Value, number: Value, axis: int, shape: Shape) -> Value:
+    """Return the first elements along an axis."""
+    start, where = op.constant([0], "int64"), op.constant([axis], "int64")
+    end = op.unsqueeze(number, [0])
+    return op.emit("Slice", x, start, end, where, dtype=x.dtype, shape=shape)
+
+
+# -- singular values -------------------------------------------------------------------------------
+
+SWEEPS = 14  # over all pairs of columns; each about squares what is left
+
+
+def _singular_values(op: Builder, x: Value) -> Value:
+    """Return the singular values of matrices of float64, the largest first.
+
+    One-sided Jacobi: pairs of columns are turned until all are at right angles. Half of the columns
+    meet the other half at once, and then each but the first moves on one seat.
+    """
+    columns, own = x.shape[-1], size(op, x, -1)
+    if not isinstance(columns, int):
+        x, half = op.concat([x, op.mul(x, 0.0)], -1), own
+    else:
+        half = whole(op, (columns + 1) // 2)
+        if columns % 2:
+            x = op.concat([x, op.mul(op.gather(x, op.constant([0], "int64"), -1), 0.0)], -1)
+    total = size(op, x, -1)
+    seat = count(op, total)
+    top = (seat <= 0).choose(seat, (seat <= 1).choose(half, seat - 1))
+    bottom = (seat < total - 1).choose(seat + 1, (half - 1).most(1))
+    order = (seat < half).choose(top, bottom).value
+
+    def step(at: Value, values: list[Value]) -> list[Value]:
+        del at
+        (matrix,) = values
+        start, end = op.constant([0], "int64"), op.unsqueeze(half.value, [0])
+        axis, last = op.constant([matrix.rank - 1], "int64"), op.constant([1 << 62], "int64")
+        dims = (*matrix.shape[:-1], None)
+        left = op.emit("Slice", matrix, start, end, axis, dtype=matrix.dtype, shape=dims)
+        right = op.emit("Slice", matrix, end, last, axis, dtype=matrix.dtype, shape=dims)
+        powers = [
+            op.reduce("ReduceSum", op.mul(a, b), [-2], keepdims=True)
+            for a, b in ((left, left), (right, right), (left, right))
+        ]
+        done = op.elementwise("Equal", powers[2], 0.0)
+        both = op.mul(op.where(done, 1.0, powers[2]), 2.0)
+        ratio = op.div(op.sub(powers[1], powers[0]), both)
+        side = op.where(op.elementwise("Less", ratio, 0.0), -1.0, op.constant(1.0, "float64"))
+        root = op.unary("Sqrt", op.add(op.mul(ratio, ratio), 1.0))
+        tangent = op.div(side, op.add(op.unary("Abs", ratio), root))
+        tangent = op.where(done, 0.0, tangent)
+        cosine = op.unary("Reciprocal", op.unary("Sqrt", op.add(op.mul(tangent, tangent), 1.0)))
+        sine = op.mul(cosine, tangent)
+        turned_left = op.sub(op.mul(cosine, left), op.mul(sine, right))
+        turned_right = op.add(op.mul(sine, left), op.mul(cosine, right))
+        joined = op.concat([turned_left, turned_right], -1)
+        moved = op.gather(joined, order, -1)
+        return [Value(moved.name, moved.dtype, matrix.shape, moved.stored)]
+
+    rounds = (total - 1) * SWEEPS
+    found = repeat(op, rounds.value, [x], step)[0]
+    lengths = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(found, found), [-2]))
+    kept = size(op, x, -2).least(own)
+    last_size = None if kept.known is None else int(kept.known)
+    shape = (*x.shape[:-2], last_size)
+    values, _ = op.node(
+        "TopK", [lengths, op.unsqueeze(kept.value, [0])], [("float64", shape), ("int64", shape)],
+        attributes={"axis": x.rank - 2, "largest": 1, "sorted": 1},
+    )  # fmt: skip
+    return values
+
+
+def singular_values(op: Builder, matrices: Value) -> Value:
+    """Return the singular values of matrices, the largest first."""
+    found = _singular_values(op, op.plain(op.cast(as_matrices(op, matrices), "float64")))
+    return op.cast(found, matrices.dtype)
+
+
+def eigenvalues(op: Builder, matrices: Value, *, lower: bool = True) -> Value:
+    """Return the eigenvalues of symmetric matrices, given by a triangle, the smallest first."""
+    x = op.plain(op.cast(as_matrices(op, matrices), "float64"))
+    _, numbers = _rows(op, x)
+    along = op.transpose(numbers, [1, 0])
+    given = "GreaterOrEqual" if lower else "LessOrEqual"
+    x = op.where(_there(op, given, numbers, along), x, transposed(op, x))
+    # With its length on the diagonal no eigenvalue is negative: they are the singular values.
+    length = op.unary("Sqrt", op.reduce("ReduceSum", op.mul(x, x), [-2, -1], keepdims=True))
+    shifted = op.add(x, op.where(_there(op, "Equal", numbers, along), length, 0.0))
+    found = op.sub(_singular_values(op, shifted), op.squeeze(length, [-1]))
+    return op.cast(op.slice(found, [-1], [-1], [-(1 << 62)], [-1]), matrices.dtype)
