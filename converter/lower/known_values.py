@@ -72,6 +72,13 @@ class Numbers:
     def __truediv__(self, other: Operand) -> "Numbers":
         return self._joined(other, "Div", np.divide)
 
+    def __floordiv__(self, other: Operand) -> "Numbers":
+        """Return quotients of integers that are not negative, rounded down."""
+        return self._joined(other, "Div", np.floor_divide)
+
+    def __rmul__(self, other: float) -> "Numbers":
+        return self * other
+
     def __rsub__(self, other: float) -> "Numbers":
         return self._alike(other) - self
 

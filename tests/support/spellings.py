@@ -184,10 +184,14 @@ def torch_script(folder, code, inputs):
         archive.writestr("m/constants.pkl", b"\x80\x02).")
         archive.writestr("m/version", "10")
     specs = tuple(
-        f"x{i}:{dtype}:{','.join('n' if n is None else str(n) for n in shape)}".rstrip(":")
-        for i, (dtype, shape) in enumerate(inputs)
+        f"x{i}:{dtype}:{_sizes(shape)}".rstrip(":") for i, (dtype, shape) in enumerate(inputs)
     )
     return _lowered(converter.read(path), inputs=specs)
+
+
+def _sizes(shape):
+    """Return sizes as the command line has them; a free one has the same name in all inputs."""
+    return ",".join(f"n{axis}" if n is None else str(n) for axis, n in enumerate(shape))
 
 
 def torch_program(folder, target, inputs, outputs, arguments=(), named=None):

@@ -16,9 +16,9 @@ from converter.lower.keras.convolution import as_given, channels_first
 from converter.lower.keras.lambda_tensors import function
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.operations.shaping import flipped
-from converter.lower.keras.resizing_computed import Size
 from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Gap, operation
 from converter.lower.keras.tensorflow_ops import networks as n
+from converter.lower.ops.resize import Size
 from converter.lower.values import Value
 
 METHODS = ("bilinear", "nearest", "bicubic", "area")  # of TensorFlow 1, in order of its numbers

@@ -11,6 +11,8 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim
 from converter.lower.keras.convolution import as_given, channels_first, numbers, same_padding
 from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.known_values import size, whole
+from converter.lower.ops.pool import adaptive_max, adaptive_mean
 from converter.lower.values import Value
 
 
@@ -129,9 +131,12 @@ def _adaptive(
         # onnxruntime adds a window up one by one, which of a large one loses more than Keras does.
         reducer = "ReduceMean" if op_type == "AveragePool" else "ReduceMax"
         image = op.reduce(reducer, image, alone, keepdims=True)
+    for axis, count in enumerate(counts, 2):
+        if not isinstance(image.shape[axis], int):
+            given = image, axis, size(op, image, axis), whole(op, count), count
+            is_mean = op_type == "AveragePool"
+            image = adaptive_mean(op, *given) if is_mean else adaptive_max(op, *given)[0]
     sizes = [n for n in image.shape[2:] if isinstance(n, int)]
-    if len(sizes) < len(counts):
-        raise Gap("adaptive pooling of an unknown size")
     even = [n // count if n % count == 0 else 1 for n, count in zip(sizes, counts, strict=True)]
     if any(k > 1 for k in even):
         image = _pooled(op, image, op_type, even, even)
@@ -140,12 +145,12 @@ def _adaptive(
             continue
         starts = [i * n // count for i in range(count)]
         lengths = [-(-(i + 1) * n // count) - start for i, start in enumerate(starts)]
-        parts, offsets, whole = [], {}, 0
+        parts, offsets, total = [], {}, 0
         for length in sorted(set(lengths)):
             kernel = [length if i == axis else 1 for i in range(len(counts))]
             parts.append(_pooled(op, image, op_type, kernel, [1] * len(counts)))
-            offsets[length] = whole
-            whole += n - length + 1
+            offsets[length] = total
+            total += n - length + 1
         wanted = [offsets[length] + start for start, length in zip(starts, lengths, strict=True)]
         every = op.concat(parts, 2 + axis)
         image = op.gather(every, op.constant(wanted, "int64"), 2 + axis)

@@ -14,9 +14,9 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute
-from converter.lower.keras import resizing_computed as computed
-from converter.lower.keras.resizing_computed import Size
 from converter.lower.keras.table import Gap
+from converter.lower.ops import resize as computed
+from converter.lower.ops.resize import Size
 from converter.lower.values import Value
 
 Kernel = Callable[[float], float]

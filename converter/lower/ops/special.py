@@ -63,6 +63,7 @@ ERFCC = (
 )
 STEP, TERMS = 0.5, 13  # of Chiarella and Reichel's sum, whose error is exp(-(pi / STEP) ** 2)
 NEAR = 0.5  # below, 1 - erf(x) keeps its digits
+ZERO = 30.0  # above, erfc(x) is zero in every dtype
 # fmt: on
 
 
@@ -70,6 +71,7 @@ def erfc(op: Builder, x: Value) -> Value:
     """1 - erf(x), exact where that is nearly nothing."""
     near = op.sub(1.0, op.unary("Erf", x))
     above = op.elementwise("Max", x, op.constant(NEAR, x.dtype))
+    above = op.elementwise("Min", above, op.constant(ZERO, x.dtype))
     tail = _tail(op, above) if x.dtype == "float64" else _tail_of_single(op, above)
     return op.where(op.elementwise("Greater", x, NEAR), tail, near)
 

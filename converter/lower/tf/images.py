@@ -10,10 +10,11 @@ from functools import cache
 import numpy as np
 
 from converter.lower.graph import Attribute, Dim
-from converter.lower.keras import resizing, resizing_computed
+from converter.lower.keras import resizing
 from converter.lower.keras.convolution import as_given, channels_first
 from converter.lower.keras.resizing import by_scales, by_sizes, weighted
-from converter.lower.keras.resizing_computed import Size
+from converter.lower.ops import resize
+from converter.lower.ops.resize import Size
 from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
@@ -90,7 +91,7 @@ def resize_nearest_neighbor(
         if isinstance(n, int) and isinstance(m, int):
             image = op.gather(image, op.constant(_rows(n, m, how), "int64"), axis)
         else:
-            image = resizing_computed.nearest(
+            image = resize.nearest(
                 op, image, axis, m, is_centred=how == "half_pixel",
                 by_corners=how == "align_corners",
             )  # fmt: skip
@@ -143,8 +144,8 @@ def resize_bicubic(
             found = resizing.cubic_by_table(n, m, is_centred=is_centred, by_corners=by_corners)
             return op.constant(found.astype(F))
         if is_centred:
-            return resizing_computed.weights(op, n, m, "bicubic", antialias=False)
-        return resizing_computed.cubic_at_edges(op, n, m, by_corners=by_corners)
+            return resize.weights(op, n, m, "bicubic", antialias=False)
+        return resize.cubic_at_edges(op, n, m, by_corners=by_corners)
 
     return _by_matrices(op, images, size, [matrix, matrix])
 
@@ -162,7 +163,7 @@ def resize_area(
             return op.constant(resizing.area(n, m, by_corners=align_corners).astype(F))
         if align_corners:
             raise Gap("align_corners of an unknown size")
-        return resizing_computed.weights(op, n, m, "area", antialias=False)
+        return resize.weights(op, n, m, "area", antialias=False)
 
     return _by_matrices(op, images, size, [matrix, matrix])
 
@@ -196,9 +197,7 @@ def scale_and_translate(
         by, moved = (
             op.squeeze(op.slice(v, [0], [axis], [axis + 1]), [0]) for v in (scale, translation)
         )
-        return resizing_computed.weights(
-            op, n, m, method, antialias=antialias, scale=by, translation=moved
-        )
+        return resize.weights(op, n, m, method, antialias=antialias, scale=by, translation=moved)
 
     return _by_matrices(op, images, size, [lambda n, m, axis=i: matrix(axis, n, m) for i in (0, 1)])
 
@@ -209,7 +208,7 @@ def _by_matrices(op: Context, images: Value, size: Value, matrices: Sequence[obj
     image = channels_first(op, op.cast(images, "float32"), None)
     for axis, (m, matrix) in enumerate(zip(wanted, matrices, strict=True), 2):
         assert callable(matrix)
-        image = weighted(op, image, axis, matrix(resizing_computed.axis_size(op, image, axis), m))
+        image = weighted(op, image, axis, matrix(resize.axis_size(op, image, axis), m))
     return as_given(op, replace(image, shape=(*image.shape[:2], *dims)), None)
 
 
@@ -245,7 +244,7 @@ class _Pixels:
         self.op = op
         count, height, width, self.depth = images.shape
         image = op.plain(images)
-        self.height, self.width = (resizing_computed.axis_size(op, image, i) for i in (1, 2))
+        self.height, self.width = (resize.axis_size(op, image, i) for i in (1, 2))
         parts = [op.constant([-1], "int64"), op.size(image, 3)]
         whole = sizes.product([count, height, width])
         self.flat = op.emit(
@@ -368,7 +367,7 @@ def image_projective_transform(
             op.elementwise("Min", op.elementwise("Max", v, 0.0), pixels.last(n))
             for v, n in ((x, pixels.width), (y, pixels.height))
         )
-    count = resizing_computed.axis_size(op, images, 0)
+    count = resize.axis_size(op, images, 0)
     number = op.unsqueeze(op.cast(_counted(op, count), "int64"), [1, 2])
     fill = op.cast(fill_value, images.dtype)
 

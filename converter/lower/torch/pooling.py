@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
+from converter.lower.known_values import Numbers, whole
+from converter.lower.ops import pool
 from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
@@ -20,8 +20,6 @@ from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, numbers
 from converter.lower.values import Value
-
-MOST = 1 << 22  # numbers of a matrix that says which elements are averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +181,6 @@ def _targets(op: Context, x: Value, size: Sequence[Int | None], rank: int) -> li
     return [op.axis_of(x, i - rank) if n is None else n for i, n in enumerate(found)]
 
 
-def _edges(n: int, count: int) -> list[tuple[int, int]]:
-    """Return where each of so many windows of an axis begins and ends."""
-    return [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
-
-
 def _adaptive_mean(op: Context, x: Value, size: Sequence[Int | None], rank: int) -> Value:
     """Return means of windows, one axis after another: each has as many rows in every column."""
     x = op.named(x)
@@ -213,18 +206,11 @@ def _mean_along(op: Context, x: Value, axis: int, n: Dim, target: Dim) -> Value:
         return x
     if target == 1:
         return op.reduce("ReduceMean", x, [axis], keepdims=True)
-    if not isinstance(n, int) or not isinstance(target, int):
-        raise Gap("adaptive pooling of an axis of a dynamic size")
-    if n * target > MOST:
-        raise Gap(f"adaptive pooling of {n} to {target}")
-    weights = np.zeros((n, target))
-    for i, (start, end) in enumerate(_edges(n, target)):
-        weights[start:end, i] = 1 / (end - start)
-    order = [*(i for i in range(x.rank) if i != axis), axis]
-    turned = op.plain(x.transposed(order))
-    made = op.matmul(turned, op.constant(weights, x.dtype))
-    back = [order.index(i) for i in range(x.rank)]
-    return made.transposed(back)
+    return pool.adaptive_mean(op, x, axis, _number(op, n), _number(op, target), target)
+
+
+def _number(op: Context, n: Dim) -> Numbers:
+    return whole(op, n if isinstance(n, int) else op.scalar_of(n, "int64"))
 
 
 def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) -> list[Value]:
@@ -243,7 +229,8 @@ def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) 
         values = op.reduce("ReduceMax", flat, [-1])
         found = [values, place_of(op, "ArgMax", flat, -1, keepdim=False)]
         return [op.unsqueeze(v, list(range(-rank, 0))) for v in found]
-    raise Gap("adaptive pooling whose windows differ")
+    counts = [_number(op, n) for n in spatial], [_number(op, n) for n in targets]
+    return list(pool.adaptive_max_of_image(op, op.outer(x), *counts, targets))
 
 
 def _enter_adaptive(rank: int) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
+from converter.lower.ops import resize
 from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
@@ -45,6 +46,11 @@ def resized(
         target = [_grown(op, n, s) for n, s in zip(spatial, given, strict=True)]
     else:
         target = list(size)
+    if how in ("nearest", "exact"):
+        x, given = _take_nearest(op, x, target, given, is_centred=how == "exact")
+        spatial = x.shape[2:]
+        if tuple(spatial) == tuple(target):
+            return x
     attributes = _modes(how, align=align)
     if antialias:
         if align:
@@ -66,6 +72,26 @@ def resized(
         vectors = [None, op.vector(shape)]
     inputs = [op.outer(x), None, *vectors]
     return op.node("Resize", inputs, [(x.dtype, shape)], attributes=attributes)[0]
+
+
+def _take_nearest(
+    op: Context, x: Value, target: Sequence[Dim], scales: Sequence[float | None], *,
+    is_centred: bool,
+) -> tuple[Value, list[float | None]]:  # fmt: skip
+    """Resize the axes for which ONNX's Resize takes other pixels; the scales of these are gone."""
+    left = list(scales)
+    for axis, (wanted, scale) in enumerate(zip(target, scales, strict=True), 2):
+        n = x.shape[axis]
+        if isinstance(n, int) and isinstance(wanted, int):
+            same = resize.is_nearest_of_onnx(n, wanted, is_centred=is_centred, scale=scale)
+        else:
+            same = sizes.divided(wanted, n) is not None or sizes.divided(n, wanted) is not None
+        if not same:
+            size = wanted if isinstance(wanted, int) else op.scalar_of(wanted, "int64")
+            taken = resize.nearest(op, x, axis, size, is_centred=is_centred, scale=scale)
+            x = op.shaped(taken, (*x.shape[:axis], wanted, *x.shape[axis + 1 :]))
+            left[axis - 2] = None
+    return x, left
 
 
 def _grown(op: Context, n: Dim, scale: float | None) -> Dim:

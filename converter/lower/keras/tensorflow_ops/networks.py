@@ -22,9 +22,9 @@ from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.operations.shaping import flipped
 from converter.lower.keras.pooling import pool
 from converter.lower.keras.resizing import resized
-from converter.lower.keras.resizing_computed import Size, of_aspect
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of
+from converter.lower.ops.resize import Size, of_aspect
 from converter.lower.values import Value
 
 # -- activations -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""Resizing from or to sizes that only a run knows: the graph chooses rows, or computes weights.
+"""Resizing an axis of images where ONNX's Resize does not do what frameworks do.
 
-The formulas are those of `resizing`, in ONNX's operators; float32, as TensorFlow has them.
+The graph gathers pixels, or multiplies by weights that it computes, also of sizes that only a run
+knows. All is computed in float32, as TensorFlow and torch do.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Gap
+from converter.lower.gap import Gap
 from converter.lower.values import Value
 
 Size: TypeAlias = "int | Value"  # a value is an integer, of any integer dtype
@@ -53,18 +54,52 @@ def of_aspect(op: Builder, image: Value, sizes: Sequence[Size]) -> list[Size]:
     return [op.cast(op.unary("Round", op.mul(whole, _floating(op, n))), "int64") for n in now]
 
 
+def nearest_indices(
+    size: int, wanted: int, *, is_centred: bool, scale: float | None = None
+) -> np.ndarray:
+    """Return which pixel frameworks take for each one wanted, as int64.
+
+    Args:
+        size: Of the source.
+        wanted: Of the result.
+        is_centred: Whether pixels are compared at their centres.
+        scale: By how much it grows; the quotient of the sizes by default.
+    """
+    step = F(size) / F(wanted) if scale is None else F(1 / scale)
+    places = np.arange(wanted, dtype=F) + F(0.5 if is_centred else 0)
+    found: np.ndarray = np.minimum(np.floor(places * step).astype(np.int64), size - 1)
+    return found
+
+
+def is_nearest_of_onnx(
+    size: int, wanted: int, *, is_centred: bool, scale: float | None = None
+) -> bool:
+    """Return whether ONNX's Resize takes the same pixels: it divides by the inverse of the step."""
+    factor = F(wanted) / F(size) if scale is None else F(scale)
+    places = (np.arange(wanted, dtype=F) + F(0.5 if is_centred else 0)) / factor
+    theirs = np.clip(np.floor(places).astype(np.int64), 0, size - 1)
+    ours = nearest_indices(size, wanted, is_centred=is_centred, scale=scale)
+    return bool((theirs == ours).all())
+
+
 def nearest(
     op: Builder, image: Value, axis: int, wanted: Size, *, is_centred: bool = True,
-    by_corners: bool = False,
+    by_corners: bool = False, scale: float | None = None,
 ) -> Value:  # fmt: skip
-    """Resize an axis by choosing rows: floor((i + 0.5) * (n / wanted)), and n - 1 at most.
+    """Resize an axis by choosing pixels: floor((i + 0.5) * (n / wanted)), and n - 1 at most.
 
-    Not by ONNX's Resize, which multiplies by the inverse, and so takes a neighbour here and there.
+    Not by ONNX's Resize, which divides by the inverse, and so takes a neighbour here and there.
     """
     size = axis_size(op, image, axis)
+    if isinstance(size, int) and isinstance(wanted, int) and not by_corners:
+        found = nearest_indices(size, wanted, is_centred=is_centred, scale=scale)
+        return op.gather(image, op.constant(found), axis)
     rows = _count(op, wanted)
     places = op.add(rows, 0.5) if is_centred else rows
-    at = op.mul(places, step(op, size, wanted, by_corners=by_corners))
+    if scale is None:
+        at = op.mul(places, step(op, size, wanted, by_corners=by_corners))
+    else:
+        at = op.mul(places, float(F(1 / scale)))
     whole = op.unary("Floor", at)
     if by_corners:  # rounded, a half up
         half = op.cast(op.elementwise("GreaterOrEqual", op.sub(at, whole), 0.5), "float32")

@@ -1,0 +1,218 @@
+"""One operation means the same in every front end that has it.
+
+A row is an operation: inputs, a reference in Python's floats or NumPy, a tolerance, and how each
+front end spells it (`spellings`).
+"""
+
+import math
+
+import numpy as np
+import onnx_run
+import pytest
+import spellings as s
+
+EDGES = [0.0, -0.0, 1e-40, -1e-8, 1e-8, 0.3, -0.7, 1.0, -1.0, 2.5, 5.0, -5.0, 9.0]
+BEYOND = [math.inf, -math.inf, math.nan]
+
+
+def each(function, dtype="float32"):
+    """Return a reference that computes element by element, in Python's own floats."""
+    return lambda x: np.vectorize(function, otypes=["float64"])(x.astype("float64")).astype(dtype)
+
+
+def floats(*numbers, dtype="float32"):
+    return np.array([numbers], dtype)
+
+
+def unary(tf=None, keras=None, function=None, script=None, program=None):
+    """Return how each front end spells a function of one tensor, as far as it has it."""
+    made = {}
+    if tf:
+        made["tensorflow"] = lambda folder, specs: s.tensorflow(folder, tf, specs)
+    if keras:
+        module, name = keras
+        made["keras.ops"] = lambda folder, specs: s.keras_operation(folder, name, specs, module)
+    if function:
+        made["tf function"] = lambda folder, specs: s.keras_function(folder, function, specs)
+    if script:
+        made["script"] = lambda folder, specs: s.torch_script(folder, f"torch.{script}(x0)", specs)
+    if program:
+        made["program"] = lambda folder, specs: s.torch_program(
+            folder, f"aten.{program}.default", specs, specs
+        )
+    return made
+
+
+def inverse_of_erf(x):
+    """By bisection of erf, and below 1e-3 by the first terms of its series."""
+    if math.isnan(x) or abs(x) > 1:
+        return math.nan
+    if abs(x) == 1:
+        return math.copysign(math.inf, x)
+    if abs(x) < 1e-3:
+        return math.sqrt(math.pi) / 2 * (x + math.pi / 12 * x**3)
+    low, high = -6.0, 6.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.erf(middle) < x else (low, middle)
+    return low
+
+
+def log_gamma(x):
+    if math.isnan(x):
+        return x
+    if math.isinf(x) or (x <= 0 and x == int(x)):
+        return math.inf
+    return math.lgamma(x)
+
+
+def adaptive(function, m=3):
+    """Return a reference: windows from floor(i n / m) to ceil((i + 1) n / m) of the last axis."""
+
+    def reference(x):
+        n = x.shape[-1]
+        cells = [function(x[..., i * n // m : -(-(i + 1) * n // m)], -1) for i in range(m)]
+        return np.stack(cells, -1)
+
+    return reference
+
+
+def adaptive_pooling(kind):
+    name = {"Max": "adaptive_max_pool1d", "Average": "adaptive_avg_pool1d"}[kind]
+    call = f"torch.{name}(x0, [3])"
+    lines = [f"_0, _1 = {call}", "return _0"] if kind == "Max" else [f"return {call}"]
+
+    def layer(sizes):
+        return lambda folder, specs: s.keras_layer(
+            folder, f"Adaptive{kind}Pooling1D",
+            [(dtype, (*shape[:2], sizes(shape[2]))) for dtype, shape in specs],
+            {"output_size": 3, "data_format": "channels_first"},
+        )  # fmt: skip
+
+    def script(sizes):
+        return lambda folder, specs: s.torch_script(
+            folder, lines, [(dtype, (*shape[:2], sizes(shape[2]))) for dtype, shape in specs]
+        )
+
+    return {
+        "script": script(lambda n: n), "script of any size": script(lambda n: None),
+        "keras": layer(lambda n: n), "keras of any size": layer(lambda n: None),
+    }  # fmt: skip
+
+
+def nearest(x, size=32):
+    """The pixel floor(i * n / m), in exact arithmetic."""
+    at = np.arange(size) * x.shape[-1] // size
+    return x[..., at]
+
+
+WRAPPED = np.array([[2**31 - 1, 2**31 - 1, 5], [-(2**31), -1, 0]], "int32")
+SHORT = [np.array([[-3, 7, 32767]], "int16"), np.array([[4, -9, -32768]], "int16")]
+WIDE = [np.array([[3, 7, 65535]], "uint16"), np.array([[4, 0, 1]], "uint16")]
+IMAGE = np.random.default_rng(0).normal(size=(1, 1, 14)).astype("float32")
+
+
+def of_two(name):
+    return {
+        "tensorflow": lambda folder, specs: s.tensorflow(folder, name, specs),
+        "keras.ops": lambda folder, specs: s.keras_operation(folder, name, specs),
+    }
+
+
+# Operation -> inputs, reference, relative tolerance of each element, spellings.
+ROWS = {
+    "erfc": (
+        [floats(*EDGES, *BEYOND)], each(math.erfc), 2e-6,
+        unary(tf="Erfc", function="math.erfc", script="special_erfc", program="special_erfc"),
+    ),
+    "erfc of float64": (
+        [floats(*EDGES, *BEYOND, dtype="float64")], each(math.erfc, "float64"), 1e-13,
+        unary(tf="Erfc", script="erfc", program="erfc"),
+    ),
+    "erfinv": (  # TensorFlow's own rounds (x + 1) / 2 first: it has another row in test_tf_ops
+        [floats(0.0, 1e-8, -1e-8, 1e-4, 0.3, -0.999, 1, -1, 1.5, -math.inf, math.nan)],
+        each(inverse_of_erf), 2e-6,
+        unary(keras=("math", "Erfinv"), function="math.erfinv", script="erfinv", program="erfinv"),
+    ),
+    "erfinv of float64": (
+        [floats(0.0, 1e-8, 1e-4, 0.3, -0.999, 0.9999999, 1, -2, math.nan, dtype="float64")],
+        each(inverse_of_erf, "float64"), 1e-9,
+        unary(keras=("math", "Erfinv"), script="erfinv", program="erfinv"),
+    ),
+    "log1p": (
+        [floats(0, 1e-40, 1e-8, -1e-8, 0.4, 0.6, -0.9, -1, 1e30, math.inf, math.nan)],
+        each(lambda x: -math.inf if x == -1 else math.log1p(x)), 4e-6,
+        unary("Log1p", ("numpy", "Log1p"), "math.log1p", "log1p", "log1p"),
+    ),
+    "expm1": (
+        [floats(0, 1e-40, 1e-8, -1e-8, 0.4, -0.6, 5, -90, math.inf, -math.inf, math.nan)],
+        each(math.expm1), 4e-6,
+        unary("Expm1", ("numpy", "Expm1"), "math.expm1", "expm1", "expm1"),
+    ),
+    "lgamma": (
+        [floats(0.0, -1, -0.5, 1e-8, 0.5, 1, 2, 3.7, 40, math.inf, math.nan)],
+        each(log_gamma), 4e-6, unary(tf="Lgamma", script="lgamma", program="lgamma"),
+    ),
+    "sum of int32 that wraps around": (
+        [WRAPPED], lambda x: x.astype("int64").sum(1).astype("int32"), 0,
+        {
+            "tensorflow": lambda folder, specs: s.tensorflow(
+                folder, "Sum", specs, [np.array([1], "int32")]
+            ),
+            "keras.ops": lambda folder, specs: s.keras_operation(
+                folder, "Sum", specs, config={"axis": 1}
+            ),
+            "tf function": lambda folder, specs: s.keras_function(
+                folder, "math.reduce_sum", specs, {"axis": 1}
+            ),
+        },
+    ),
+    "maximum of int16": (
+        SHORT, np.maximum, 0,
+        {**of_two("Maximum"),
+         "program": lambda folder, specs: s.torch_program(
+             folder, "aten.maximum.default", specs, specs[:1]
+         ),
+         "script": lambda folder, specs: s.torch_script(folder, "torch.maximum(x0, x1)", specs)},
+    ),
+    "minimum of uint16": (WIDE, np.minimum, 0, of_two("Minimum")),
+    "nearest of a size": (
+        [IMAGE], nearest, 0,
+        {
+            "program": lambda folder, specs: s.torch_program(
+                folder, "aten.upsample_nearest1d.default", specs, [("float32", (1, 1, 32))],
+                [[32]],
+            ),
+            "script": lambda folder, specs: s.torch_script(
+                folder, "torch.upsample_nearest1d(x0, [32], None)", specs
+            ),
+        },
+    ),
+    "adaptive max pooling 10 to 3": (
+        [np.random.default_rng(1).normal(size=(2, 3, 10)).astype("float32")],
+        adaptive(np.max), 0, adaptive_pooling("Max"),
+    ),
+    "adaptive mean pooling 10 to 3": (
+        [np.random.default_rng(2).normal(size=(2, 3, 10)).astype("float32")],
+        adaptive(np.mean), 1e-5, adaptive_pooling("Average"),
+    ),
+    "adaptive max pooling where all are equal": (
+        [np.full((2, 3, 10), -2, "float32")], adaptive(np.max), 0, adaptive_pooling("Max"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "front_end"), [(row, way) for row, (*_, ways) in ROWS.items() for way in ways]
+)
+def test_every_front_end_computes_the_same(row, front_end, tmp_path):
+    inputs, reference, tolerance, ways = ROWS[row]
+    expected = reference(*inputs)
+    shapes = [(None, *x.shape[1:]) for x in inputs], [x.shape for x in inputs]
+    for given in shapes if front_end != "program" else shapes[1:]:
+        specs = [(x.dtype.name, shape) for x, shape in zip(inputs, given, strict=True)]
+        graph, weights = ways[front_end](tmp_path, specs)
+        found = onnx_run.run(graph, *inputs, weights=weights)[0]
+        assert found.dtype == expected.dtype
+        least = 1e-37 if row.startswith("erf") else 1e-14
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=least)
