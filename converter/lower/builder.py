@@ -160,6 +160,11 @@ class Builder:
         self._counts.setdefault(found, 1)
         return found
 
+    def note(self, text: str) -> None:
+        """Tell the reader of the graph something, once."""
+        if text not in self._outermost.notes:
+            self._outermost.notes.append(text)
+
     # -- what every operation is made with ---------------------------------------------------
 
     def node(

@@ -102,8 +102,11 @@ def convolve(
     sizes = [n if isinstance(n, int) else 0 for n in kernel.shape[:rank]]
     weight = op.transpose(kernel, [rank + 1, rank, *range(rank)])
     attributes: dict[str, Attribute] = {"strides": steps, "dilations": spread, "group": groups}
-    if all(sizes):
+    is_known = all(sizes)
+    if is_known:
         attributes["kernel_shape"] = sizes
+    elif padding not in ("same", "valid") or (padding == "same" and any(d > 1 for d in spread)):
+        raise Gap("a kernel whose size depends on the inputs, with this padding")
     spatial = image.shape[2:]
     if isinstance(padding, tuple):
         attributes["pads"] = [*padding[0], *padding[1]]
@@ -115,7 +118,7 @@ def convolve(
         attributes["pads"] = [*left, *[0] * rank]
         out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, left, strict=True)]
     elif padding == "same":
-        pads = same_padding(spatial, sizes, steps, spread)
+        pads = same_padding(spatial, sizes, steps, spread) if is_known else None
         if pads is None:
             attributes["auto_pad"] = "SAME_UPPER"
         else:

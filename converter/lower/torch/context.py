@@ -28,7 +28,13 @@ MOST_STORED = 1 << 12  # numbers of a row that is stored; longer ones are made a
 
 
 class Context(Builder):
-    """A graph being built from a torch program."""
+    """A graph being built from a torch program.
+
+    Attributes:
+        is_exported: Whether torch has exported it, and so knows that no dynamic size is 1.
+    """
+
+    is_exported = False
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
         super().__init__(graph, weights)

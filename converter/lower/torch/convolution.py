@@ -17,7 +17,7 @@ Around = Sequence[int]  # before each spatial axis, then behind each
 
 
 def windows(
-    op: Context, n: Dim, size: int, step: int, spread: int, around: int, *, up: bool = False
+    op: Context, n: Dim, size: Dim, step: int, spread: int, around: int, *, up: bool = False
 ) -> Dim:
     """Return how many windows an axis has.
 
@@ -30,10 +30,15 @@ def windows(
         around: Padding, of both ends together.
         up: Whether the last one may reach over the end.
     """
-    room = sizes.sub(sizes.add(n, around), spread * (size - 1) + 1)
+    room = sizes.sub(sizes.add(n, around), effective_size(size, spread))
     if up:
         return sizes.add(op.ceildiv(room, step), 1)
     return sizes.add(op.floordiv(room, step), 1)
+
+
+def effective_size(size: Dim, dilation: int) -> Dim:
+    """Return how many elements of an axis a dilated kernel spans."""
+    return sizes.add(sizes.mul(sizes.sub(size, 1), dilation), 1)
 
 
 def convolve(
@@ -53,7 +58,7 @@ def convolve(
         )  # fmt: skip
         return op.squeeze(found, [0])
     steps, spread = numbers(stride, rank, "a stride"), numbers(dilation, rank, "a dilation")
-    kernel = numbers([n for n in weight.shape[2:] if isinstance(n, int)], rank, "a kernel's size")
+    kernel = weight.shape[2:]
     if not isinstance(groups, int):
         raise Gap("as many groups as the inputs say")
     pads = _pads(padding, kernel, spread, steps, rank)
@@ -62,16 +67,21 @@ def convolve(
         for i, (n, k, s, d) in enumerate(zip(x.shape[2:], kernel, steps, spread, strict=True))
     ]
     attributes: dict[str, Attribute] = {
-        "kernel_shape": kernel, "strides": steps, "dilations": spread, "pads": pads,
-        "group": groups,
+        "strides": steps, "dilations": spread, "pads": pads, "group": groups, **_shape_of(kernel),
     }  # fmt: skip
     shape = (x.shape[0], weight.shape[0], *spatial)
     inputs = [op.outer(x), op.outer(weight), bias]
     return op.node("Conv", inputs, [(x.dtype, shape)], attributes=attributes)[0]
 
 
+def _shape_of(kernel: Sequence[Dim]) -> dict[str, Attribute]:
+    """Return a kernel's shape as an attribute; none where the kernel itself tells it at run time."""
+    known = [n for n in kernel if isinstance(n, int)]
+    return {"kernel_shape": known} if len(known) == len(kernel) else {}
+
+
 def _pads(
-    padding: "Ints | Around | str", kernel: Sequence[int], spread: Sequence[int],
+    padding: "Ints | Around | str", kernel: Sequence[Dim], spread: Sequence[int],
     steps: Sequence[int], rank: int,
 ) -> list[int]:  # fmt: skip
     if isinstance(padding, str):
@@ -79,7 +89,10 @@ def _pads(
             return [0] * (2 * rank)
         if padding != "same" or any(s != 1 for s in steps):
             raise Gap(f"padding = {padding!r}")
-        whole = [(k - 1) * d for k, d in zip(kernel, spread, strict=True)]
+        known = [k for k in kernel if isinstance(k, int)]
+        if len(known) < rank:
+            raise Gap("padding = 'same' with a kernel whose size depends on the inputs")
+        whole = [(k - 1) * d for k, d in zip(known, spread, strict=True)]
         return [n // 2 for n in whole] + [n - n // 2 for n in whole]
     return numbers(padding, rank, "padding") * 2
 
@@ -98,16 +111,16 @@ def transposed(
     steps, spread = numbers(stride, rank, "a stride"), numbers(dilation, rank, "a dilation")
     around = numbers(padding, rank, "padding")
     more = numbers(output_padding, rank, "output padding")
-    kernel = numbers([n for n in weight.shape[2:] if isinstance(n, int)], rank, "a kernel's size")
+    kernel = weight.shape[2:]
     spatial = [
-        sizes.add(sizes.mul(sizes.sub(n, 1), s), (k - 1) * d + 1 - 2 * p + e)
+        sizes.add(sizes.mul(sizes.sub(n, 1), s), sizes.add(effective_size(k, d), e - 2 * p))
         for n, s, k, d, p, e in zip(x.shape[2:], steps, kernel, spread, around, more, strict=True)
     ]
     channels = weight.shape[1]
     shape = (x.shape[0], sizes.mul(channels, groups), *spatial)
     attributes: dict[str, Attribute] = {
-        "kernel_shape": kernel, "strides": steps, "dilations": spread, "pads": around * 2,
-        "output_padding": more, "group": groups,
+        "strides": steps, "dilations": spread, "pads": around * 2, "output_padding": more,
+        "group": groups, **_shape_of(kernel),
     }  # fmt: skip
     inputs = [op.outer(x), op.outer(weight), bias]
     return op.node("ConvTranspose", inputs, [(x.dtype, shape)], attributes=attributes)[0]

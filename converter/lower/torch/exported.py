@@ -134,6 +134,7 @@ class _Lowering:
     ) -> None:
         self.bundle = bundle
         self.op = Context(graph, bundle.weights)
+        self.op.is_exported = True
         self.signature = _object(module.get("signature"), "a program without a signature")
         self.graph = _object(module.get("graph"), "a program without a graph")
         self.metas = _object(self.graph.get("tensor_values"), "a program without its values")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
+from converter.lower.ops.shape import drop_ones
 from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import result_type
@@ -95,20 +96,14 @@ def unflatten(op: Context, self: Value, dim: int, sizes: Ints) -> Value:
 @aten("squeeze", "squeeze_copy")
 def squeeze(op: Context, self: Value) -> Value:
     """The elements without axes of one."""
-    if not all(isinstance(n, int) for n in self.shape):
-        unknown = [n for n in self.shape if not isinstance(n, int)]
-        if any(n is None for n in unknown):
-            raise Gap("axes of sizes that are not known, dropped where they are 1")
-    axes = [i for i, n in enumerate(self.shape) if n == 1]
-    return op.squeeze(self, axes) if axes else self
+    return drop_ones(op, self, may_be_one=not op.is_exported)
 
 
 @aten("squeeze.dim", "squeeze.dims", "squeeze_copy.dim", "squeeze_copy.dims")
 def squeeze_dim(op: Context, self: Value, dim: int | Sequence[int]) -> Value:
     """The elements without an axis, where that is of one."""
     axes = [dim] if isinstance(dim, int) else list(dim)
-    gone = [a for a in axes if self.rank and self.shape[self.axis(a)] == 1]
-    return op.squeeze(self, gone) if gone else self
+    return drop_ones(op, self, axes if self.rank else [], may_be_one=not op.is_exported)
 
 
 @aten("unsqueeze", "unsqueeze_copy")

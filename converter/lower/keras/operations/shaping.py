@@ -21,6 +21,7 @@ from converter.lower.keras.operations.operands import (
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.ops.shape import drop_ones
 from converter.lower.values import Value, broadcast
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -49,9 +50,9 @@ def expand_dims(op: Builder, x: Any, *, axis: int | Sequence[int]) -> Value:
 def squeeze(op: Builder, x: Any, *, axis: Axes = None) -> Value:
     """X without axes of one element: those named, or all."""
     value = tensor(op, x)
-    axes = all_axes(value, axis) if axis is not None else [
-        i for i, n in enumerate(value.shape) if n == 1
-    ]  # fmt: skip
+    if axis is None:
+        return drop_ones(op, value)
+    axes = all_axes(value, axis)
     return op.squeeze(value, axes) if axes else value
 
 

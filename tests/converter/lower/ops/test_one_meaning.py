@@ -100,6 +100,42 @@ def adaptive_pooling(kind):
     }  # fmt: skip
 
 
+def convolved(padding, strides):
+    """Return a reference: cross-correlation of [N, H, W, C] with a kernel of [h, w, C, M]."""
+
+    def reference(x, kernel):
+        if padding == "same":
+            pads = [max((-(-n // strides) - 1) * strides + k - n, 0)
+                    for n, k in zip(x.shape[1:3], kernel.shape, strict=False)]  # fmt: skip
+            x = np.pad(x, [(0, 0), *((p // 2, p - p // 2) for p in pads), (0, 0)])
+        windows = np.lib.stride_tricks.sliding_window_view(x, kernel.shape[:2], (1, 2))
+        found = np.einsum("nxychw,hwcm->nxym", windows.astype("float64"), kernel)
+        return found[:, ::strides, ::strides].astype(x.dtype)
+
+    return reference
+
+
+def convolution(padding, strides):
+    """Return the spellings: the sizes of the kernel are an input's, and none of them is known."""
+    config = {"strides": strides, "padding": padding}
+
+    def script(folder, specs):
+        pads = "1" if padding == "same" else "0"
+        image, kernel = "torch.permute(x0, [0, 3, 1, 2])", "torch.permute(x1, [3, 2, 0, 1])"
+        call = f"torch.conv2d({image}, {kernel}, None, [{strides}, {strides}], [{pads}, {pads}])"
+        free = [(specs[0][0], specs[0][1]), (specs[1][0], (None, None, 3, 4))]
+        return s.torch_script(folder, f"torch.permute({call}, [0, 2, 3, 1])", free)
+
+    def keras(folder, specs):
+        free = [(specs[0][0], specs[0][1]), (specs[1][0], (None, None, 3, 4))]
+        return s.keras_operation(folder, "Conv", free, "nn", config)
+
+    ways = {"keras.ops": keras}
+    if padding == "valid" or strides == 1:  # torch's own padding is symmetric
+        ways["script"] = script
+    return ways
+
+
 def nearest(x, size=32):
     """The pixel floor(i * n / m), in exact arithmetic."""
     at = np.arange(size) * x.shape[-1] // size
@@ -199,6 +235,14 @@ ROWS = {
     "adaptive max pooling where all are equal": (
         [np.full((2, 3, 10), -2, "float32")], adaptive(np.max), 0, adaptive_pooling("Max"),
     ),
+    **{
+        f"convolution with a kernel of any size, {padding} {strides}": (
+            [np.random.default_rng(3).normal(size=(2, 9, 9, 3)).astype("float32"),
+             np.random.default_rng(4).normal(size=(3, 3, 3, 4)).astype("float32")],
+            convolved(padding, strides), 2e-5, convolution(padding, strides),
+        )
+        for padding in ("valid", "same") for strides in (1, 2)
+    },
 }  # fmt: skip
 
 

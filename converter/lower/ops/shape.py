@@ -1,0 +1,30 @@
+"""Shapes: axes of one element that are dropped."""
+
+from collections.abc import Sequence
+
+from converter.lower.builder import Builder
+from converter.lower.values import Value
+
+
+def drop_ones(
+    op: Builder, x: Value, axes: Sequence[int] | None = None, *, may_be_one: bool = True
+) -> Value:
+    """Return x without axes of one element: of those named, or of all.
+
+    A graph has a number of axes that no run changes. So an axis whose size only the run knows
+    stays, and that is noted.
+
+    Args:
+        op: Builder.
+        x: Any value.
+        axes: Those to drop if they have one element; all by default.
+        may_be_one: Whether a size that is not known may be 1.
+    """
+    asked = range(x.rank) if axes is None else [x.axis(a) for a in axes]
+    if may_be_one and (kept := [a for a in asked if not isinstance(x.shape[a], int)]):
+        names = ", ".join(str(x.shape[a] or a) for a in kept)
+        op.note(
+            f"squeeze keeps axes whose size is not known ({names}); the source drops those of 1"
+        )
+    gone = [a for a in asked if x.shape[a] == 1]
+    return op.squeeze(x, gone) if gone else x
