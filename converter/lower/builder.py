@@ -7,6 +7,7 @@ them with onnx's own inference.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -196,7 +197,10 @@ class Builder:
         replacement = None if domain else legalize.find_replacement(op_type, dtypes)
         if replacement is not None:
             if replacement.by_form:
-                return [FORMS[op_type](self, *inputs, **(attributes or {}))]
+                (_, shape), *_ = outputs
+                found = FORMS[op_type](self, *inputs, **(attributes or {}))
+                if found is not None:
+                    return [replace(found, shape=shape)]
             return self._replace(
                 replacement, op_type, inputs, outputs, attributes=attributes, stored=stored
             )

@@ -6,8 +6,9 @@ its sine or tangent, exact by the theorems of addition, is so small that a term 
 What has no form here is computed in float32, and is counted (`Graph.narrowed`).
 """
 
-from collections.abc import Callable
-from math import pi
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import pi, prod
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,10 +18,12 @@ from converter.lower.values import Value
 if TYPE_CHECKING:
     from converter.lower.builder import Builder
 
-Form: TypeAlias = "Callable[..., Value]"  # builder, x, and the operator's attributes
+Form: TypeAlias = "Callable[..., Value | None]"  # builder, x, and the operator's attributes
 
 FAR = 1e300  # an arctangent of more is no other
 POINTS, FAR_ERF = 56, 6.0  # erf of more is 1
+MOST_TAPS, MOST_GROUPS = 512, 32  # of a convolution that becomes products
+END = 1 << 31  # of a slice: to the end
 
 
 def _tan(op: "Builder", x: Value) -> Value:
@@ -131,7 +134,58 @@ def _erf(op: "Builder", x: Value) -> Value:
     return op.mul(x, op.squeeze(op.matmul(bell, column), [-1]))
 
 
+def _conv(
+    op: "Builder", x: Value, w: Value, bias: Value | None = None, *, group: int = 1,
+    strides: Sequence[int] = (), dilations: Sequence[int] = (), pads: Sequence[int] = (),
+    kernel_shape: Sequence[int] = (), auto_pad: str = "NOTSET",
+) -> Value | None:  # fmt: skip
+    """Conv as a product: the elements of each window beside each other, times the kernel."""
+    del kernel_shape  # the kernel has it
+    rank, sizes = w.rank - 2, w.shape
+    known = [n for n in sizes if isinstance(n, int)]
+    taps = prod(known[2:])
+    if len(known) < len(sizes) or auto_pad not in ("NOTSET", "VALID") or taps > MOST_TAPS:
+        return None
+    steps, gaps = strides or [1] * rank, dilations or [1] * rank
+    if any(pads):
+        x = op.pad(x, [0, 0, *pads[:rank]], [0, 0, *pads[rank:]])
+    parts = []
+    for place in product(*map(range, known[2:])):
+        starts = [i * d for i, d in zip(place, gaps, strict=True)]
+        left = [(k - 1 - i) * d for k, i, d in zip(known[2:], place, gaps, strict=True)]
+        cut = op.slice(x, list(range(2, x.rank)), starts, [-n if n else END for n in left], steps)
+        parts.append(op.plain(op.transpose(cut, [0, *range(2, x.rank), 1])))
+    filters, each = known[0] // group, known[1]
+    if each == 1 and group > MOST_GROUPS and filters == 1:
+        kernel = op.reshape(op.transpose(w, [*range(2, w.rank), 1, 0]), (taps, known[0]))
+        products = [
+            op.mul(part, op.slice(kernel, [0], [i], [i + 1])) for i, part in enumerate(parts)
+        ]
+        made = op.elementwise("Sum", *products)
+    elif group > MOST_GROUPS:
+        return None
+    else:
+        made = op.concat([
+            op.matmul(
+                op.concat([op.slice(p, [-1], [g * each], [(g + 1) * each]) for p in parts], -1),
+                op.reshape(
+                    op.transpose(
+                        op.slice(w, [0], [g * filters], [(g + 1) * filters]),
+                        [*range(2, w.rank), 1, 0],
+                    ),
+                    (taps * each, filters),
+                ),
+            )
+            for g in range(group)
+        ], -1)  # fmt: skip
+    if bias is not None:
+        made = op.add(made, bias)
+    return op.transpose(made, [0, made.rank - 1, *range(1, made.rank - 1)])
+
+
+# What returns None has no form of these sizes, and is computed in float32.
 FORMS: dict[str, Form] = {
+    "Conv": _conv,
     "Acos": _acos, "Acosh": _acosh, "Asin": _asin, "Asinh": _asinh, "Atan": _atan,
     "Atanh": _atanh, "Celu": _celu, "Cosh": _cosh, "Elu": _elu, "Erf": _erf,
     "HardSigmoid": _hard_sigmoid, "LeakyRelu": _leaky_relu, "Selu": _selu, "Shrink": _shrink,

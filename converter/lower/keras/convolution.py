@@ -105,7 +105,7 @@ def convolve(
     is_known = all(sizes)
     if is_known:
         attributes["kernel_shape"] = sizes
-    elif padding not in ("same", "valid") or (padding == "same" and any(d > 1 for d in spread)):
+    elif padding in ("causal", "half") or (padding == "same" and any(d > 1 for d in spread)):
         raise Gap("a kernel whose size depends on the inputs, with this padding")
     spatial = image.shape[2:]
     if isinstance(padding, tuple):

@@ -23,8 +23,6 @@ def drop_ones(
     asked = range(x.rank) if axes is None else [x.axis(a) for a in axes]
     if may_be_one and (kept := [a for a in asked if not isinstance(x.shape[a], int)]):
         names = ", ".join(str(x.shape[a] or a) for a in kept)
-        op.note(
-            f"squeeze keeps axes whose size is not known ({names}); the source drops those of 1"
-        )
+        op.note(f"squeeze keeps axes of unknown size ({names}); the source drops those of 1")
     gone = [a for a in asked if x.shape[a] == 1]
     return op.squeeze(x, gone) if gone else x

@@ -29,7 +29,7 @@ from converter.lower.tf.windows import (
 )
 from converter.lower.values import Value, total
 
-PRODUCTS = ("float64", "int32", "int64")
+PRODUCTS = ("int32", "int64")
 
 
 def windows_of(

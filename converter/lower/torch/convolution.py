@@ -75,7 +75,7 @@ def convolve(
 
 
 def _shape_of(kernel: Sequence[Dim]) -> dict[str, Attribute]:
-    """Return a kernel's shape as an attribute; none where the kernel itself tells it at run time."""
+    """Return a kernel's shape as an attribute; none where it depends on the inputs."""
     known = [n for n in kernel if isinstance(n, int)]
     return {"kernel_shape": known} if len(known) == len(kernel) else {}
 

@@ -96,6 +96,8 @@ def unflatten(op: Context, self: Value, dim: int, sizes: Ints) -> Value:
 @aten("squeeze", "squeeze_copy")
 def squeeze(op: Context, self: Value) -> Value:
     """The elements without axes of one."""
+    if None in self.shape:
+        raise Gap("axes of sizes that are not known, dropped where they are 1")
     return drop_ones(op, self, may_be_one=not op.is_exported)
 
 

@@ -59,8 +59,49 @@ def test_nan_stays_nan():
             assert np.isnan(computed(op_type, np.array([np.nan]), **attributes)[1]).all(), op_type
 
 
+CONVOLUTIONS = [
+    # channels, filters, kernel, groups, other attributes
+    (3, 4, (3, 3), 1, {}), (3, 4, (2, 3), 1, {"strides": [2, 1], "pads": [1, 0, 2, 3]}),
+    (4, 6, (3, 1), 2, {"dilations": [2, 1], "bias": True}), (5, 5, (3, 3), 5, {}),
+    (40, 40, (2, 2), 40, {"pads": [1, 1, 1, 1], "bias": True}), (2, 3, (3,), 1, {"strides": [3]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("channels", "filters", "kernel", "groups", "more"), CONVOLUTIONS)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_convolution_is_as_exact_as_float64(channels, filters, kernel, groups, more, is_known):
+    rng = np.random.default_rng(len(kernel) + groups)
+    x = rng.normal(size=(2, channels, *([9, 8][: len(kernel)])))
+    w = rng.normal(size=(filters, channels // groups, *kernel))
+    bias = rng.normal(size=filters) if more.get("bias") else np.zeros(filters)
+    attributes = {k: v for k, v in more.items() if k != "bias"}
+
+    def model(dtype):
+        graph = Graph("m", 18)
+        op = Builder(graph, {})
+        sizes = x.shape[2:] if is_known else (None,) * len(kernel)
+        image = op.input("x", dtype, (None, channels, *sizes))
+        given = [image, op.constant(w.astype(dtype))]
+        given += [op.constant(bias.astype(dtype))] if more.get("bias") else []
+        shape = (None, filters, *(None,) * len(kernel))
+        made = op.emit("Conv", *given, dtype=dtype, shape=shape, group=groups, **attributes)
+        op.output(made, "y")
+        return graph
+
+    exact = model("float64")
+    found, single = onnx_run.run(exact, x)[0], onnx_run.run(model("float32"), x.astype("f4"))[0]
+    assert found.shape == single.shape
+    np.testing.assert_allclose(found, single, atol=1e-4, rtol=1e-4)
+    assert exact.narrowed == {}
+    # Scaled by a number of 50 bits, the result is so to the last bits: float32 keeps 24.
+    factor = 1 + 2.0**-40
+    scaled = onnx_run.run(exact, x * factor)[0]
+    plain = found - bias.reshape(-1, *[1] * len(kernel))
+    np.testing.assert_allclose(scaled - found, plain * 2.0**-40, rtol=1e-2, atol=1e-14)
+
+
 def test_every_form_has_a_case():
-    assert set(FORMS) == set(CASES)
+    assert set(FORMS) == {*CASES, "Conv"}
 
 
 def test_what_has_no_form_is_counted():
