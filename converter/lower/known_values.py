@@ -76,6 +76,13 @@ class Numbers:
         """Return quotients of integers that are not negative, rounded down."""
         return self._joined(other, "Div", np.floor_divide)
 
+    def __mod__(self, other: Operand) -> "Numbers":
+        """Return remainders of integers, with the sign of the divisor."""
+        return self._joined(other, "Mod", np.mod)
+
+    def __rmod__(self, other: float) -> "Numbers":
+        return self._alike(other) % self
+
     def __rmul__(self, other: float) -> "Numbers":
         return self * other
 
@@ -94,6 +101,14 @@ class Numbers:
     def floor(self) -> "Numbers":
         """Return the largest whole numbers not above."""
         return self._turned("Floor", np.floor)
+
+    def ceil(self) -> "Numbers":
+        """Return the smallest whole numbers not below."""
+        return self._turned("Ceil", np.ceil)
+
+    def to_even(self) -> "Numbers":
+        """Return the nearest whole numbers, of two the even one."""
+        return self._turned("Round", np.round)
 
     def size(self) -> "Numbers":
         """Return the numbers without their signs."""
@@ -158,7 +173,7 @@ def whole(op: Builder, number: "int | Value") -> Numbers:
     return Numbers(op, np.asarray(number, np.int64))
 
 
-def real(op: Builder, number: "float | Value", dtype: str = "float32") -> Numbers:
+def real(op: Builder, number: "float | np.ndarray | Value", dtype: str = "float32") -> Numbers:
     """Return a number, or a tensor of them, as floating point numbers."""
     if not isinstance(number, Value):
         if dtype == "bfloat16":

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
+from converter.lower.ops.diagonal import take_diagonal
 from converter.lower.ops.shape import drop_ones
 from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
@@ -594,13 +595,4 @@ def diagonal(op: Context, self: Value, offset: int = 0, dim1: int = 0, dim2: int
     """Elements whose two places are equal, along a last axis."""
     rest = [i for i in range(self.rank) if i not in (self.axis(dim1), self.axis(dim2))]
     x = self.transposed([*rest, self.axis(dim1), self.axis(dim2)])
-    rows, columns = x.shape[-2:]
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        raise Gap("a diagonal of a matrix of unknown size")
-    import numpy as np
-
-    count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
-    places = (np.arange(count) + max(-offset, 0)) * columns + np.arange(count) + max(offset, 0)
-    named = op.named(x)
-    flat = op.reshape(named, (*named.shape[:-2], rows * columns))
-    return op.gather(flat, op.constant(places, "int64"), flat.rank - 1)
+    return take_diagonal(op, op.outer(op.named(x)), offset)

@@ -18,6 +18,7 @@ from converter.lower.keras.operations.operands import (
 )
 from converter.lower.keras.operations.shaping import moved
 from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.ops.diagonal import make_diagonal, take_diagonal
 from converter.lower.values import Value, total
 
 # -- taking ----------------------------------------------------------------------------------------
@@ -274,13 +275,7 @@ def triu(op: Builder, x: Any, *, k: int = 0) -> Value:
 def diagonal(op: Builder, x: Any, *, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
     """The diagonal of the plane of two axes, as the last axis."""
     value = tensor(op, x)
-    rows, columns = (known_size(value, a, "a diagonal") for a in (axis1, axis2))
-    last = moved(op, value, [axis1, axis2], [-2, -1])
-    first, second = max(-offset, 0), max(offset, 0)
-    length = max(min(rows - first, columns - second), 0)
-    places = (first + np.arange(length)) * columns + second + np.arange(length)
-    line = op.reshape(last, (*last.shape[:-2], rows * columns))
-    return op.gather(line, op.constant(places, "int64"), -1)
+    return take_diagonal(op, moved(op, value, [axis1, axis2], [-2, -1]), offset)
 
 
 @operation(OPERATIONS, "Trace")
@@ -295,22 +290,13 @@ def trace(op: Builder, x: Any, *, offset: int = 0, axis1: int = 0, axis2: int = 
 def diag(op: Builder, x: Any, *, k: int = 0) -> Value:
     """A matrix with a vector as diagonal, or the diagonal of a matrix."""
     value = tensor(op, x)
-    return diagonal(op, value, offset=k) if value.rank == 2 else diagonal_matrix(op, value, k)
+    return diagonal(op, value, offset=k) if value.rank == 2 else make_diagonal(op, value, k)
 
 
 @operation(OPERATIONS, "Diagflat")
 def diagflat(op: Builder, x: Any, *, k: int = 0) -> Value:
     """A matrix with all elements of x as diagonal."""
-    return diagonal_matrix(op, flattened(op, tensor(op, x)), k)
-
-
-def diagonal_matrix(op: Builder, x: Value, k: int) -> Value:
-    """Return a matrix with a vector as its diagonal."""
-    size = known_size(x, 0, "a diagonal")
-    eye = op.constant(np.eye(size + abs(k), k=k)[:, max(k, 0) : max(k, 0) + size], x.dtype)
-    wide = op.mul(eye, x)
-    before, after = (0, max(k, 0)), (0, max(-k, 0))
-    return op.pad(wide, [before[0], before[1]], [after[0], after[1]])
+    return make_diagonal(op, flattened(op, tensor(op, x)), k)
 
 
 # -- numbers ---------------------------------------------------------------------------------------

@@ -386,8 +386,10 @@ def moments(
     """Mean and variance over axes."""
     del synchronized
     value = tensor(op, x)
-    return [mean(op, value, axis=axes, keepdims=keepdims),
-            variance(op, value, axis=axes, keepdims=keepdims)]  # fmt: skip
+    is_half = value.dtype in ("float16", "bfloat16")
+    wide = op.cast(value, "float32") if is_half else value
+    found = [f(op, wide, axis=axes, keepdims=keepdims) for f in (mean, variance)]
+    return [op.cast(op.clip(v, -65504.0, 65504.0), value.dtype) if is_half else v for v in found]
 
 
 @operation(OPERATIONS, "PSNR")

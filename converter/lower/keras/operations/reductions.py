@@ -13,11 +13,11 @@ from converter.lower.keras.operations.operands import (
     all_axes,
     flattened,
     floating,
-    known_size,
     promoted,
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, operation
+from converter.lower.ops.cumulative import accumulate
 from converter.lower.values import Value
 
 # Small integers are summed as larger ones.
@@ -282,18 +282,7 @@ def cumprod(op: Builder, x: Any, *, axis: int | None = None, dtype: str | None =
     value = tensor(op, x, dtype)
     value = op.cast(value, "int32") if value.dtype == "bool" else value
     value, axis = (flattened(op, value), 0) if axis is None else (value, axis)
-    # Doubling: after step i each element is the product of the 2**i before it and itself.
-    place, reach = value.axis(axis), 1
-    size = known_size(value, place, "a running product")
-    one = op.constant(1, value.dtype)
-    while reach < size:
-        before, after = [0] * value.rank, [0] * value.rank
-        before[place], after[place] = reach, -reach
-        cut = op.slice(value, [place], [0], [size - reach])
-        pads = op.constant([*before, *[0] * value.rank], "int64")
-        moved = op.emit("Pad", cut, pads, one, dtype=value.dtype, shape=value.shape)
-        value, reach = op.mul(value, moved), reach * 2
-    return value
+    return accumulate(op, value, axis, op.mul, 1)
 
 
 @operation(OPERATIONS, "Diff")

@@ -4,6 +4,7 @@ Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,8 @@ from converter.lower.keras.operations.operands import (
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.known_values import count
+from converter.lower.known_values import size as axis_size
 from converter.lower.ops.shape import drop_ones
 from converter.lower.values import Value, broadcast
 
@@ -160,7 +163,13 @@ def roll(op: Builder, x: Any, *, shift: int | Sequence[int], axis: Axes = None) 
 
 
 def _rolled(op: Builder, x: Value, axis: int, amount: int) -> Value:
-    amount %= known_size(x, axis, "rolling")
+    n = x.shape[x.axis(axis)]
+    if not isinstance(n, int):
+        size = axis_size(op, x, axis)
+        at = (count(op, size) + (size - amount % size)) % size
+        rolled = op.gather(x, at.value, axis)
+        return replace(rolled, shape=x.shape)
+    amount %= max(n, 1)
     if not amount:
         return x
     end = op.slice(x, [axis], [-amount], [END])
@@ -449,15 +458,14 @@ def meshgrid(op: Builder, *x: Any, indexing: str = "xy") -> list[Value]:
     if indexing == "xy" and len(order) > 1:
         order[:2] = [1, 0]
     shape = [lines[i].shape[0] for i in order]
-    if any(not isinstance(n, int) for n in shape):
-        raise Gap("a mesh of vectors of unknown size")
+    vector = op.concat([op.size(lines[i], 0) for i in order], 0)
     return [
-        op.expand(
-            op.reshape(line, tuple(n if order[k] == i else 1 for k, n in enumerate(shape))),
-            tuple(shape),
+        op.emit(
+            "Expand", op.unsqueeze(line, [k for k in range(len(order)) if order[k] != i]), vector,
+            dtype=line.dtype, shape=tuple(shape),
         )
         for i, line in enumerate(lines)
-    ]
+    ]  # fmt: skip
 
 
 @operation(OPERATIONS, "Size")

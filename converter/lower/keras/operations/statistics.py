@@ -12,7 +12,6 @@ from converter.lower.keras.operations.operands import (
     Axes,
     all_axes,
     floating,
-    known_size,
     tensor,
 )
 from converter.lower.keras.operations.reductions import (
@@ -28,6 +27,7 @@ from converter.lower.keras.operations.reductions import (
     total,
 )
 from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.known_values import Numbers, real, size, whole
 from converter.lower.values import Value
 
 # -- quantiles -------------------------------------------------------------------------------------
@@ -36,38 +36,40 @@ from converter.lower.values import Value
 def quantile_of(op: Builder, x: Any, q: Any, axis: Axes, method: str, keepdims: bool) -> Value:
     """Return the numbers below which the parts q of x over axes are."""
     value = floating(op, x)
-    parts = op.array(q) if isinstance(q, Value) else np.asarray(q, np.float32)
-    if parts is None:
-        raise Gap("quantiles that are computed")
+    parts = real(op, q if isinstance(q, Value) else np.asarray(q, np.float32)).to("float64")
     axes = all_axes(value, axis)
     kept = [i for i in range(value.rank) if i not in axes]
-    last = op.transpose(value, [*kept, *axes])
-    size = 1
+    line = op.transpose(value, [*kept, *axes])
+    number = whole(op, 1)
     for i in axes:
-        size *= known_size(value, i, "quantiles")
-    line = op.reshape(last, (*(value.shape[i] for i in kept), size))
+        number = number * size(op, value, i)
+    if len(axes) != 1:
+        flat = None if number.known is None else int(number.known)
+        line = op.reshape(line, (*(value.shape[i] for i in kept), flat))
     rising = ordered(op, line, -1, None, largest=False)[0]
-    exact = (size - 1) * parts.astype(np.float64)
-    low, high = np.floor(exact).astype(int), np.ceil(exact).astype(int)
+    last = number - 1
+    exact = last.to("float64") * parts
+    low, high = exact.floor().to("int64"), exact.ceil().to("int64")
 
-    def at(numbers: np.ndarray) -> Value:
-        return op.gather(rising, op.constant(np.clip(numbers, 0, size - 1), "int64"), -1)
+    def at(numbers: Numbers) -> Value:
+        return op.gather(rising, numbers.most(0).least(last).value, -1)
 
     if method == "linear":
-        upper = np.minimum(np.maximum(high - 1, 0) + 1, size - 1)
-        lower = np.maximum(high - 1, 0)
-        share = op.constant((upper - exact).astype(np.float32), value.dtype)
+        lower = (high - 1).most(0)
+        upper = (lower + 1).least(last)
+        share = (upper.to("float64") - exact).to("float32").to(value.dtype).value
         result = op.add(op.mul(at(upper), op.sub(1.0, share)), op.mul(at(lower), share))
     elif method == "midpoint":
         result = op.mul(op.add(at(low), at(high)), 0.5)
     elif method in ("lower", "higher", "nearest"):
-        result = at({"lower": low, "higher": high, "nearest": np.round(exact).astype(int)}[method])
+        nearest = exact.to_even().to("int64")
+        result = at({"lower": low, "higher": high, "nearest": nearest}[method])
     else:
         raise Gap(f"method {method!r}")
     if keepdims:
         result = op.unsqueeze(result, axes)  # before q's own axis is moved to the front
     return (
-        op.transpose(result, [result.rank - 1, *range(result.rank - 1)]) if parts.ndim else result
+        op.transpose(result, [result.rank - 1, *range(result.rank - 1)]) if parts.rank else result
     )
 
 

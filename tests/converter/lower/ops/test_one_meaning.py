@@ -246,6 +246,75 @@ ROWS = {
 }  # fmt: skip
 
 
+SQUARES = np.random.default_rng(5).normal(size=(2, 4, 6)).astype("float32")
+EDGED = np.array([1.5, math.inf, -2.0, math.nan, 0.0], "float32")
+LINES = np.random.default_rng(6).normal(size=(3, 7)).astype("float32")
+# Operations of keras.ops (and torch's text) of sizes that only the run knows.
+OF_ANY_SIZE = [
+    ("Diagonal", {"offset": 1, "axis1": 1, "axis2": 2}, SQUARES,
+     lambda x: np.diagonal(x, 1, 1, 2), "torch.diagonal(x0, 1, 1, 2)"),
+    ("Diagonal", {"offset": -2, "axis1": 2, "axis2": 1}, SQUARES,
+     lambda x: np.diagonal(x, -2, 2, 1), "torch.diagonal(x0, -2, 2, 1)"),
+    ("Diagonal", {"offset": 9, "axis1": 1, "axis2": 2}, SQUARES,
+     lambda x: np.diagonal(x, 9, 1, 2), "torch.diagonal(x0, 9, 1, 2)"),
+    ("Diag", {"k": 0}, EDGED, np.diag, "torch.diag_embed(x0)"),
+    ("Diag", {"k": 2}, EDGED, lambda x: np.diag(x, 2), "torch.diag_embed(x0, 2)"),
+    ("Diag", {"k": -1}, EDGED, lambda x: np.diag(x, -1), "torch.diag_embed(x0, -1)"),
+    ("Trace", {"axis1": 1, "axis2": 2}, SQUARES, lambda x: np.trace(x, 0, 1, 2), None),
+    ("Quantile", {"q": 0.3, "axis": 1}, LINES,
+     lambda x: np.quantile(x.astype("float64"), 0.3, 1).astype("float32"), None),
+    ("Quantile", {"q": [0.1, 0.9], "axis": [1, 2]}, SQUARES,
+     lambda x: np.quantile(x.astype("float64"), [0.1, 0.9], (1, 2)).astype("float32"), None),
+    ("Median", {"axis": -1}, LINES, lambda x: np.median(x, -1), None),
+    ("Cumprod", {"axis": 1}, LINES, lambda x: np.cumprod(x, 1), "torch.cumprod(x0, 1)"),
+    ("Roll", {"shift": 2, "axis": 1}, LINES, lambda x: np.roll(x, 2, 1),
+     "torch.roll(x0, [2], [1])"),
+    ("Roll", {"shift": -9, "axis": 1}, LINES, lambda x: np.roll(x, -9, 1),
+     "torch.roll(x0, [-9], [1])"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("front_end", ["keras.ops", "script"])
+@pytest.mark.parametrize(
+    ("name", "config", "x", "reference", "script"), OF_ANY_SIZE,
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_an_operation_of_any_size(front_end, name, config, x, reference, script, tmp_path):
+    expected = reference(x)
+    for shape in (x.shape, (None,) * x.ndim):
+        specs = [(x.dtype.name, shape)]
+        if front_end == "keras.ops":
+            graph, weights = s.keras_operation(tmp_path, name, specs, config=config)
+        elif script is None:
+            return
+        else:
+            graph, weights = s.torch_script(tmp_path, script, specs)
+        (found,) = onnx_run.run(graph, x, weights=weights)
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-7)
+
+
+def test_statistics_of_half_precision_do_not_overflow(tmp_path):
+    x = np.random.default_rng(7).normal(200, 90, (3, 8)).astype("float16")
+    graph, weights = s.keras_operation(
+        tmp_path, "Moments", [("float16", (None, 8))], "nn", {"axes": [1]}
+    )
+    assert not any(
+        node.op_type.startswith("Reduce") and graph.specs[node.outputs[0]].dtype == "float16"
+        for node in graph.nodes
+    )
+    (mean,) = onnx_run.run(graph, x, weights=weights)
+    np.testing.assert_array_equal(mean, x.astype("float32").mean(1).astype("float16"))
+
+
+def test_an_axis_that_is_kept_because_its_size_is_not_known_is_noted(tmp_path):
+    for graph, _ in (
+        s.keras_operation(tmp_path, "Squeeze", [("float32", (2, None, 3))]),
+        s.torch_script(tmp_path, "torch.squeeze(x0, 1)", [("float32", (2, None, 3))]),
+    ):
+        assert any("squeeze keeps axes of unknown size" in note for note in graph.notes)
+
+
 @pytest.mark.parametrize(
     ("row", "front_end"), [(row, way) for row, (*_, ways) in ROWS.items() for way in ways]
 )
