@@ -1,8 +1,10 @@
-"""Shapes: axes of one element that are dropped."""
+"""Shapes and order: axes of one element that are dropped, elements that are rolled."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from converter.lower.builder import Builder
+from converter.lower.builder import END, Builder
+from converter.lower.known_values import count, size
 from converter.lower.values import Value
 
 
@@ -26,3 +28,17 @@ def drop_ones(
         op.note(f"squeeze keeps axes of unknown size ({names}); the source drops those of 1")
     gone = [a for a in asked if x.shape[a] == 1]
     return op.squeeze(x, gone) if gone else x
+
+
+def roll_axis(op: Builder, x: Value, axis: int, amount: int) -> Value:
+    """Return x with elements moved along an axis; those that leave at an end enter at the other."""
+    n = x.shape[x.axis(axis)]
+    if not isinstance(n, int):
+        own = size(op, x, axis)
+        at = (count(op, own) + (own - amount % own)) % own
+        return replace(op.gather(x, at.value, axis), shape=x.shape)
+    amount %= max(n, 1)
+    if not amount:
+        return x
+    end = op.slice(x, [axis], [-amount], [END])
+    return op.concat([end, op.slice(x, [axis], [0], [-amount])], axis)

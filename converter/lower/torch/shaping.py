@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.ops.diagonal import take_diagonal
-from converter.lower.ops.shape import drop_ones
+from converter.lower.ops.shape import drop_ones, roll_axis
 from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import result_type
@@ -501,17 +501,9 @@ def roll(op: Context, self: Value, shifts: Ints, dims: Sequence[int] = ()) -> Va
 
 def _rolled(op: Context, x: Value, shift: Int, axis: int) -> Value:
     n = x.shape[axis]
-    if isinstance(shift, int) and isinstance(n, int):
-        shift = shift % n if n else 0
-        if shift == 0:
-            return x
-        cut: Dim = n - shift
-    elif isinstance(shift, int) and shift <= 0:
-        cut = -shift
-    else:
-        cut = sizes.sub(n, shift)
-    if cut == 0:
-        return x
+    if isinstance(shift, int):
+        return roll_axis(op, x, axis, shift)
+    cut = sizes.sub(n, shift)
     made = op.concat([op.cut(x, axis, cut, n), op.cut(x, axis, 0, cut)], axis)
     return op.shaped(made, x.shape)
 

@@ -4,7 +4,6 @@ Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/ops/numpy.py
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,9 +21,7 @@ from converter.lower.keras.operations.operands import (
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, Gap, operation
-from converter.lower.known_values import count
-from converter.lower.known_values import size as axis_size
-from converter.lower.ops.shape import drop_ones
+from converter.lower.ops.shape import drop_ones, roll_axis
 from converter.lower.values import Value, broadcast
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -154,26 +151,12 @@ def roll(op: Builder, x: Any, *, shift: int | Sequence[int], axis: Axes = None) 
     if axis is None:
         line = flattened(op, value)
         amount = shift if isinstance(shift, int) else sum(shift)
-        return op.reshape(_rolled(op, line, 0, amount), value.shape)
+        return op.reshape(roll_axis(op, line, 0, amount), value.shape)
     axes = [axis] if isinstance(axis, int) else list(axis)
     amounts = [shift] * len(axes) if isinstance(shift, int) else list(shift)
     for place, amount in zip(axes, amounts, strict=True):
-        value = _rolled(op, value, place, amount)
+        value = roll_axis(op, value, place, amount)
     return value
-
-
-def _rolled(op: Builder, x: Value, axis: int, amount: int) -> Value:
-    n = x.shape[x.axis(axis)]
-    if not isinstance(n, int):
-        size = axis_size(op, x, axis)
-        at = (count(op, size) + (size - amount % size)) % size
-        rolled = op.gather(x, at.value, axis)
-        return replace(rolled, shape=x.shape)
-    amount %= max(n, 1)
-    if not amount:
-        return x
-    end = op.slice(x, [axis], [-amount], [END])
-    return op.concat([end, op.slice(x, [axis], [0], [-amount])], axis)
 
 
 # -- joining and cutting ---------------------------------------------------------------------------
