@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.builder import END
 from converter.lower.graph import Dim, Shape
-from converter.lower.tf import contents, extents, sizes
+from converter.lower.tf import contents, extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
@@ -168,7 +169,7 @@ def joined(op: Context, values: Sequence[Value], axis: int) -> Value:
     axis = made.axis(axis)
     total: Dim = 0
     for value in values:
-        total = sizes.add(total, value.shape[axis])
+        total = dims.add(total, value.shape[axis])
     shape = (*made.shape[:axis], total, *made.shape[axis + 1 :])
     return replace(made, shape=shape)
 
@@ -255,7 +256,7 @@ def split(op: Context, split_dim: Value, value: Value, /, *, num_split: int) -> 
         parts = op.split(value, axis, [size // count] * count)
         known = op.elements(value)
         return parts if known is None else _told(op, parts, np.split(known, count, axis))
-    part = sizes.divided(size, count)
+    part = dims.divided(size, count)
     shape = (*value.shape[:axis], part, *value.shape[axis + 1 :])
     attributes = {"axis": value.stored.index(axis), "num_outputs": count}
     return op.node(
@@ -272,15 +273,15 @@ def split_v(
     axis = value.axis(op.int(split_dim, "an axis"))
     if num_split == 1:
         return [value]
-    dims = op.dims(size_splits)
+    sizes = op.dims(size_splits)
     whole = value.shape[axis]
-    if dims.count(-1) == 1:
-        place, rest = dims.index(-1), whole
-        for i, n in enumerate(dims):
-            rest = sizes.sub(rest, n) if i != place else rest
-        dims[place] = rest
-    if all(isinstance(n, int) for n in dims):
-        numbers = [int(str(n)) for n in dims]
+    if sizes.count(-1) == 1:
+        place, rest = sizes.index(-1), whole
+        for i, n in enumerate(sizes):
+            rest = dims.sub(rest, n) if i != place else rest
+        sizes[place] = rest
+    if all(isinstance(n, int) for n in sizes):
+        numbers = [int(str(n)) for n in sizes]
         parts = op.split(value, axis, numbers)
         known = op.elements(value)
         ends = np.cumsum(numbers)[:-1]
@@ -290,7 +291,7 @@ def split_v(
     taken = op.reduce("ReduceSum", op.elementwise("Max", vector, zero), [0], keepdims=True)
     left = op.sub(op.size(value, axis), taken)
     vector = op.where(op.elementwise("Less", vector, zero), left, vector)
-    shapes = [(value.dtype, (*value.shape[:axis], n, *value.shape[axis + 1 :])) for n in dims]
+    shapes = [(value.dtype, (*value.shape[:axis], n, *value.shape[axis + 1 :])) for n in sizes]
     return op.node(
         "Split", [value, vector], shapes, attributes={"axis": value.stored.index(axis)},
         stored=value.stored,
@@ -365,7 +366,7 @@ def tile(op: Context, input: Value, multiples: Value, /) -> Value:
     times = op.dims(multiples) if op.elements(multiples) is not None else [None] * input.rank
     if all(n == 1 for n in times):
         return input
-    shape = tuple(sizes.mul(n, k) for n, k in zip(input.shape, times, strict=True))
+    shape = tuple(dims.mul(n, k) for n, k in zip(input.shape, times, strict=True))
     if all(isinstance(n, int) for n in times):
         vector = op.constant(times, "int64")
     else:

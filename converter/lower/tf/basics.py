@@ -99,10 +99,11 @@ def rank(op: Context, input: Value, /) -> Value:
 @tf_op("Size")
 def size(op: Context, input: Value, /, *, node: Node) -> Value:
     """The number of elements."""
-    from converter.lower.tf import contents, sizes
+    from converter.lower import dims
+    from converter.lower.tf import contents
 
     kind = node.attribute("out_type", "int32")
-    known = sizes.product(input.shape)
+    known = dims.product(input.shape)
     if isinstance(known, int):
         return op.constant(known, kind)
     made = op.cast(op.emit("Size", input, dtype="int64", shape=()), kind)

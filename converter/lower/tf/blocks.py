@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from converter.lower.tf import extents, sizes
+from converter.lower import dims
+from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
@@ -213,7 +214,7 @@ def _patches(
             op, extents.div(op, room, extents.number(op, stride)), extents.number(op, 1)
         )
         if padding == "SAME" and isinstance(x.shape[axis], str):
-            named = sizes.floordiv(sizes.add(x.shape[axis], stride - 1), stride)
+            named = dims.floordiv(dims.add(x.shape[axis], stride - 1), stride)
             out = Extent(named, out.make)
         starts = op.mul(extents.counted(op, out), op.constant(stride, "int64"))
         taps = op.constant(np.arange(k) * rate, "int64")

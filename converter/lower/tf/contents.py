@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.graph import Dim
-from converter.lower.tf import sizes
 
 MOST = 1024  # elements that are followed
 CAST = ("float16", "float32", "float64", "int32", "int64", "bool", "int8", "uint8", "int16")
@@ -284,7 +284,7 @@ def _by_element(function: Callable[[Dim, Dim], Any]) -> Fold:
 
 def _compared(function: Callable[[int, int], bool]) -> Callable[[Dim, Dim], bool | None]:
     def apply(a: Dim, b: Dim) -> bool | None:
-        difference = sizes.sub(a, b)
+        difference = dims.sub(a, b)
         return function(difference, 0) if isinstance(difference, int) else None
 
     return apply
@@ -296,7 +296,7 @@ def _product(arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray:
     if x.ndim != 1 or axes != {0}:
         raise ValueError("more than one axis")
     result = np.empty((1,) if attributes.get("keep_dims") else (), object)
-    result[...] = sizes.product(list(x))
+    result[...] = dims.product(list(x))
     return result
 
 
@@ -306,7 +306,7 @@ def _total(arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray:
         raise ValueError("more than one axis")
     total: Dim = 0
     for n in x:
-        total = sizes.add(total, n)
+        total = dims.add(total, n)
     result = np.empty((), object)
     result[()] = total
     return result
@@ -329,11 +329,11 @@ def _chosen(arrays: Arrays, attributes: Mapping[str, Any]) -> np.ndarray:
 
 
 NAMED: dict[str, Fold] = {
-    "Add": _by_element(sizes.add), "AddV2": _by_element(sizes.add), "Sub": _by_element(sizes.sub),
-    "Mul": _by_element(sizes.mul), "FloorDiv": _by_element(sizes.floordiv),
-    "FloorMod": _by_element(sizes.modulo), "Div": _by_element(sizes.floordiv),
-    "TruncateDiv": _by_element(sizes.floordiv),
-    "Maximum": _by_element(sizes.most), "Minimum": _by_element(sizes.least),
+    "Add": _by_element(dims.add), "AddV2": _by_element(dims.add), "Sub": _by_element(dims.sub),
+    "Mul": _by_element(dims.mul), "FloorDiv": _by_element(dims.floordiv),
+    "FloorMod": _by_element(dims.modulo), "Div": _by_element(dims.floordiv),
+    "TruncateDiv": _by_element(dims.floordiv),
+    "Maximum": _by_element(dims.most), "Minimum": _by_element(dims.least),
     "Equal": _by_element(_compared(operator.eq)), "NotEqual": _by_element(_compared(operator.ne)),
     "Less": _by_element(_compared(operator.lt)), "Greater": _by_element(_compared(operator.gt)),
     "LessEqual": _by_element(_compared(operator.le)),

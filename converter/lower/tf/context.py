@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.builder import ELEMENT_TYPES, Builder
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Spec, Weight
 from converter.lower.node_checks import check_sizes
-from converter.lower.tf import contents, sizes
+from converter.lower.tf import contents
 from converter.lower.values import Value
 from formats.core.weights import Tensor
 
@@ -197,26 +198,26 @@ class Context(Builder):
         vector = self.cast(self.concat([self.size(x, i) for i in range(x.rank)], 0), dtype)
         return self.remember(vector, contents.objects(x.shape))
 
-    def shaped(self, x: Value, shape: Value, dims: Sequence[Dim]) -> Value:
+    def shaped(self, x: Value, shape: Value, sizes: Sequence[Dim]) -> Value:
         """Return a value in another shape.
 
         Args:
             x: The value.
             shape: The new one, as a vector; -1 stands for what is left.
-            dims: What is known of it, -1 or None for what is not.
+            sizes: What is known of it, -1 or None for what is not.
         """
-        negative = [n for n in dims if isinstance(n, int) and n < 0]
+        negative = [n for n in sizes if isinstance(n, int) and n < 0]
         if negative not in ([], [-1]):
-            raise Gap(f"a reshape to {list(dims)}")
-        dims = [None if isinstance(n, int) and n < 0 else n for n in dims]
-        unknown = [i for i, n in enumerate(dims) if n is None]
+            raise Gap(f"a reshape to {list(sizes)}")
+        sizes = [None if isinstance(n, int) and n < 0 else n for n in sizes]
+        unknown = [i for i, n in enumerate(sizes) if n is None]
         if len(unknown) == 1:
-            known = sizes.product([n for n in dims if n is not None])
-            whole = sizes.product(x.shape)
-            dims[unknown[0]] = sizes.divided(whole, known) if known != 0 else None
+            known = dims.product([n for n in sizes if n is not None])
+            whole = dims.product(x.shape)
+            sizes[unknown[0]] = dims.divided(whole, known) if known != 0 else None
             if isinstance(whole, int) and isinstance(known, int) and known and whole % known:
-                raise Gap(f"{list(x.shape)} cannot be reshaped to {dims}")
-        target = tuple(dims)
+                raise Gap(f"{list(x.shape)} cannot be reshaped to {sizes}")
+        target = tuple(sizes)
         if target == x.shape and all(n is not None for n in target):
             return self.plain(x)
         words = self.static(x) if x.dtype == "string" else None

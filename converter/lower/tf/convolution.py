@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.convolution import convolve
-from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
@@ -294,7 +294,7 @@ def _cut(n: Dim, size: Dim, axis: int, windows: Windows) -> tuple[int, int, int]
     step, reach = windows.steps[axis], windows.reaches[axis] or 1
     if isinstance(size, int):
         n = windows.counts([size if i == axis else 1 for i in range(len(windows.steps))])[axis]
-    rest = sizes.sub(size, sizes.mul(sizes.sub(n, 1), step))  # what the last window has
+    rest = dims.sub(size, dims.mul(dims.sub(n, 1), step))  # what the last window has
     if not isinstance(rest, int):
         return None
     surplus = reach - rest
@@ -535,7 +535,7 @@ def _spread(
         return None
     if rank == 1 and lengths[0] != 1:
         return None
-    left = [sizes.sub(_dim(p), _dim(c)) for p, c in zip(added.flat, cut.flat, strict=True)]
+    left = [dims.sub(_dim(p), _dim(c)) for p, c in zip(added.flat, cut.flat, strict=True)]
     pads = [n for n in left if isinstance(n, int) and n >= 0]
     if len(pads) < 2 * rank:
         return None

@@ -6,8 +6,8 @@ bucketize_op, bincount_op, histogram_op)
 
 from collections.abc import Sequence
 
+from converter.lower import dims
 from converter.lower.graph import Dim
-from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
@@ -22,9 +22,9 @@ def range_(op: Context, start: Value, limit: Value, delta: Value, /) -> Value:
     (first,), (last,), (step,) = op.dims(start), op.dims(limit), op.dims(delta)
     count: Dim = None
     if not start.is_float and isinstance(step, int) and step:
-        whole = sizes.sub(last, first) if step > 0 else sizes.sub(first, last)
+        whole = dims.sub(last, first) if step > 0 else dims.sub(first, last)
         size = abs(step)
-        count = sizes.floordiv(sizes.add(whole, size - 1), size) if size > 1 else whole
+        count = dims.floordiv(dims.add(whole, size - 1), size) if size > 1 else whole
         count = max(count, 0) if isinstance(count, int) else count
     return arange(op, start, limit, delta, count)
 

@@ -6,9 +6,9 @@ those above the main one go, and those below).
 Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/MatrixDiagPartV3
 """
 
+from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.known_values import Numbers, count, shape_of, size, vector, whole
-from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
@@ -82,7 +82,7 @@ def taken(
     flat = op.emit("Reshape", x, _flat(op, x), dtype=x.dtype, shape=(*x.shape[:-2], None))
     last = _known(longest)
     if last is None and single and _known(number) == 0:
-        last = sizes.least(x.shape[-2], x.shape[-1])
+        last = dims.least(x.shape[-2], x.shape[-1])
     inner = (last,) if single else (_known(high - low + 1), last)
     found = op.emit("Gather", flat, index.value, dtype=x.dtype, shape=(*x.shape[:-2], *inner),
                     axis=x.rank - 2)  # fmt: skip

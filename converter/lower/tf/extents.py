@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.graph import Dim, Shape
-from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.values import Value, total
 
@@ -103,24 +103,24 @@ def add(op: Context, a: Extent, b: Extent) -> Extent:
     """A + b."""
     if a.dim == 0 or b.dim == 0:
         return b if a.dim == 0 else a
-    return _combined(op, "Add", sizes.add(a.dim, b.dim), a, b)
+    return _combined(op, "Add", dims.add(a.dim, b.dim), a, b)
 
 
 def sub(op: Context, a: Extent, b: Extent) -> Extent:
     """A - b."""
-    return a if b.dim == 0 else _combined(op, "Sub", sizes.sub(a.dim, b.dim), a, b)
+    return a if b.dim == 0 else _combined(op, "Sub", dims.sub(a.dim, b.dim), a, b)
 
 
 def mul(op: Context, a: Extent, b: Extent) -> Extent:
     """A * b."""
     if a.dim == 1 or b.dim == 1:
         return b if a.dim == 1 else a
-    return _combined(op, "Mul", sizes.mul(a.dim, b.dim), a, b)
+    return _combined(op, "Mul", dims.mul(a.dim, b.dim), a, b)
 
 
 def div(op: Context, a: Extent, b: Extent) -> Extent:
     """A / b, rounded down, of sizes that are not negative."""
-    return a if b.dim == 1 else _combined(op, "Div", sizes.floordiv(a.dim, b.dim), a, b)
+    return a if b.dim == 1 else _combined(op, "Div", dims.floordiv(a.dim, b.dim), a, b)
 
 
 def most(op: Context, a: Extent, b: Extent) -> Extent:
@@ -128,7 +128,7 @@ def most(op: Context, a: Extent, b: Extent) -> Extent:
     return (
         a
         if a.dim == b.dim and a.dim is not None
-        else _combined(op, "Max", sizes.most(a.dim, b.dim), a, b)
+        else _combined(op, "Max", dims.most(a.dim, b.dim), a, b)
     )
 
 
@@ -137,7 +137,7 @@ def least(op: Context, a: Extent, b: Extent) -> Extent:
     return (
         a
         if a.dim == b.dim and a.dim is not None
-        else _combined(op, "Min", sizes.least(a.dim, b.dim), a, b)
+        else _combined(op, "Min", dims.least(a.dim, b.dim), a, b)
     )
 
 

@@ -10,10 +10,10 @@ from math import sqrt
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim
 from converter.lower.keras.operations.signals import angles
-from converter.lower.tf import sizes
 from converter.lower.tf.complexes import WHOLES, multiplied, zeros_like
 from converter.lower.tf.things import Complex
 from converter.lower.values import Value
@@ -106,7 +106,7 @@ def of_real(op: Builder, x: Value) -> Complex:
         cosines = op.constant(np.cos(turn), x.dtype)
         sines = op.constant(-np.sin(turn), x.dtype)
         return joined(_times(op, x, cosines), _times(op, x, sines))
-    count = sizes.add(sizes.floordiv(size, 2), 1)
+    count = dims.add(dims.floordiv(size, 2), 1)
     return _parts(op, _dft(op, op.unsqueeze(x, [-1]), count, inverse=False, onesided=True))
 
 

@@ -9,13 +9,13 @@ from functools import cache
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
 from converter.lower.keras import resizing
 from converter.lower.keras.convolution import as_given, channels_first
 from converter.lower.keras.resizing import by_scales, by_sizes, weighted
 from converter.lower.ops import resize
 from converter.lower.ops.resize import Size
-from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
@@ -114,7 +114,7 @@ def _factor(size: Dim, wanted: Dim, how: str) -> int | None:
     """Return how often each row is repeated, where that is all there is to it."""
     if size == wanted and size is not None:
         return 1 if how != "align_corners" or isinstance(size, int) else None
-    factor = sizes.divided(wanted, size)
+    factor = dims.divided(wanted, size)
     if not isinstance(factor, int) or factor < 1 or how == "align_corners":
         return None
     if isinstance(size, int) and isinstance(wanted, int):
@@ -246,7 +246,7 @@ class _Pixels:
         image = op.plain(images)
         self.height, self.width = (resize.axis_size(op, image, i) for i in (1, 2))
         parts = [op.constant([-1], "int64"), op.size(image, 3)]
-        whole = sizes.product([count, height, width])
+        whole = dims.product([count, height, width])
         self.flat = op.emit(
             "Reshape", image, op.concat(parts, 0), dtype=image.dtype, shape=(whole, self.depth)
         )

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.legalize import LETTERS
-from converter.lower.tf import frames, sizes, unranked
+from converter.lower.tf import frames, unranked
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
@@ -79,7 +80,7 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
         CorruptError: The graph is damaged.
         UsageError: There is no such signature.
     """
-    sizes.forget()
+    dims.forget()
     model = _Model(bundle)
     plan = model.plan(signature)
     graph = Graph(plan.name or "graph", opset, signature=plan.name)

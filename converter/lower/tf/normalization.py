@@ -6,9 +6,9 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 
 from collections.abc import Sequence
 
+from converter.lower import dims
 from converter.lower.keras.convolution import as_given, channels_first
 from converter.lower.keras.normalization import along, by_channel, moments, wide
-from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.windows import is_first
@@ -45,7 +45,7 @@ def _of_batch(
     centred, variance = moments(op, single, axes)
     factor = op.div(along(op, x, scale, [axis]), op.unary("Sqrt", op.add(variance, epsilon)))
     result = op.add(op.mul(centred, factor), along(op, x, offset, [axis]))
-    count = sizes.product([x.shape[i] for i in axes])
+    count = dims.product([x.shape[i] for i in axes])
     if isinstance(count, int):
         unbiased: Value = op.mul(variance, count / max(count - 1, 1))
     else:

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from converter.lower import dims
 from converter.lower.builder import END
 from converter.lower.graph import Shape
-from converter.lower.tf import extents, sizes
+from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
@@ -54,7 +55,7 @@ def _shape(op: Context, x: Value, paddings: Value) -> Shape:
     if known is None:
         return (None,) * x.rank
     around = iter(extents.numbers(known))
-    return tuple(sizes.add(n, sizes.add(next(around), next(around))) for n in x.shape)
+    return tuple(dims.add(n, dims.add(next(around), next(around))) for n in x.shape)
 
 
 def _of_texts(op: Context, x: Value, paddings: Value, text: Value) -> Value:

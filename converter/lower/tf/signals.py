@@ -7,9 +7,9 @@ from math import cos, log1p, pi, sqrt
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.keras.operations.signals import angles
-from converter.lower.tf import sizes
 from converter.lower.tf.complexes import pair
 from converter.lower.tf.context import Context
 from converter.lower.tf.fourier import (
@@ -139,7 +139,7 @@ def audio_spectrogram(
 def _frames(size: Dim, window: int, stride: int) -> Dim:
     if isinstance(size, int):
         return (size - window) // stride + 1 if size >= window else 0
-    return sizes.add(sizes.floordiv(sizes.sub(size, window), stride), 1)
+    return dims.add(dims.floordiv(dims.sub(size, window), stride), 1)
 
 
 @tf_op("Mfcc")

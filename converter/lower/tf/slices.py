@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from converter.lower import dims
 from converter.lower.builder import END
 from converter.lower.graph import Dim, Shape
-from converter.lower.tf import extents, sizes
+from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.things import Thing, Variable
@@ -183,9 +184,9 @@ def _named(x: Value, before: Shape, cuts: Sequence[Cut]) -> Value:
         if isinstance(size, str) and one.step == 1 and isinstance(start, int) and start >= 0:
             # Names stand for sizes that are large enough: n - 1, and never less than nothing.
             if end is None:
-                shape[one.axis] = sizes.sub(size, start)
+                shape[one.axis] = dims.sub(size, start)
             elif isinstance(end, int) and end < 0:
-                shape[one.axis] = sizes.sub(sizes.add(size, end), start)
+                shape[one.axis] = dims.sub(dims.add(size, end), start)
         elif isinstance(size, str) and one.step == -1 and one.start is None and end is None:
             shape[one.axis] = size
     return replace(x, shape=tuple(shape))
@@ -196,7 +197,7 @@ def _size(size: Dim, cut: Cut) -> Dim:
     if cut.step != 1 or isinstance(cut.start, Value) or (cut.start or 0) < 0:
         return None
     if cut.known_end is not None and cut.known_end == size:
-        return sizes.sub(size, cut.start or 0)
+        return dims.sub(size, cut.start or 0)
     return None
 
 
@@ -216,7 +217,7 @@ def slice_of(op: Context, input: Value, begin: Value, size: Value, /) -> Value:
         end: int | Value | None
         if count == -1:
             end = None
-            shape[axis] = sizes.sub(whole, start)
+            shape[axis] = dims.sub(whole, start)
         elif isinstance(start, int) and isinstance(count, int):
             end = start + count
             shape[axis] = count

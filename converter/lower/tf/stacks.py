@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.graph import Dim, Node, Shape
-from converter.lower.tf import contents, loops, sizes
+from converter.lower.tf import contents, loops
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap
 from converter.lower.tf.things import Stack
@@ -268,7 +269,7 @@ def pushed(op: Context, stack: Stack, item: Value) -> Stack:
         return replace(stack, items=(*stack.items, item), element=element)
     tensor, row = whole(op, stack, item.shape), op.unsqueeze(item, [0])
     made = op.concat([tensor, row], 0)
-    return stack.filled(replace(made, shape=(sizes.add(tensor.shape[0], 1), *made.shape[1:])))
+    return stack.filled(replace(made, shape=(dims.add(tensor.shape[0], 1), *made.shape[1:])))
 
 
 def popped(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Value]:
@@ -290,7 +291,7 @@ def popped(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Val
     tensor = whole(op, stack, element)
     last = op.gather(tensor, op.constant(-1, "int64"))
     rest = op.slice(tensor, [0], [0], [-1])
-    rest = replace(rest, shape=(sizes.sub(tensor.shape[0], 1), *rest.shape[1:]))
+    rest = replace(rest, shape=(dims.sub(tensor.shape[0], 1), *rest.shape[1:]))
     return stack.filled(rest), last
 
 
@@ -422,7 +423,7 @@ def end_to_end(op: Context, stack: Stack, rest: Shape | None) -> tuple[Value, Va
         raise Gap("scalars, one behind the other")
     count, each = tensor.shape[:2]
     vector = op.concat([op.constant([-1], "int64"), _sizes_behind(op, tensor, 2)], 0)
-    shape = (sizes.mul(count, each), *tensor.shape[2:])
+    shape = (dims.mul(count, each), *tensor.shape[2:])
     made = op.emit("Reshape", tensor, vector, dtype=tensor.dtype, shape=shape)
     lengths = op.emit(
         "Expand", op.size(tensor, 1), op.size(tensor, 0), dtype="int64", shape=(count,)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 
+from converter.lower import dims
 from converter.lower.builder import END
 from converter.lower.graph import Attribute, Dim
 from converter.lower.keras.convolution import as_given, channels_first, same_padding
-from converter.lower.tf import sizes
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap
 from converter.lower.values import Value
@@ -51,16 +51,16 @@ class Windows:
         found: list[Dim] = []
         for i, (n, s, reach) in enumerate(zip(spatial, self.steps, self.reaches, strict=True)):
             if self.padding == "SAME":
-                found.append(sizes.floordiv(sizes.add(n, s - 1), s) if s != 1 else n)
+                found.append(dims.floordiv(dims.add(n, s - 1), s) if s != 1 else n)
                 continue
             if reach is None:
                 found.append(None)
                 continue
-            whole = n if not self.before else sizes.add(n, self.before[i] + self.after[i])
+            whole = n if not self.before else dims.add(n, self.before[i] + self.after[i])
             if isinstance(whole, int) and whole < reach:
                 found.append(0)
             else:
-                found.append(sizes.add(sizes.floordiv(sizes.sub(whole, reach), s), 1))
+                found.append(dims.add(dims.floordiv(dims.sub(whole, reach), s), 1))
         return found
 
     def pads(self, spatial: Sequence[Dim]) -> tuple[list[int], list[int]] | None:
@@ -169,7 +169,7 @@ def surrounded(
     amounts = op.concat([*before, *after], 0)
     reaches = [reach or 1 for reach in windows.reaches]
     ends = zip(count, windows.steps, reaches, strict=True)
-    shape = [sizes.add(sizes.mul(sizes.sub(n, 1), s), r) for n, s, r in ends]
+    shape = [dims.add(dims.mul(dims.sub(n, 1), s), r) for n, s, r in ends]
     value = None if fill is None else op.constant(fill, image.dtype)
     (padded,) = op.node(
         "Pad", [op.plain(image), amounts, value],

@@ -5,8 +5,8 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.scaled_do
 
 import math
 
+from converter.lower import dims
 from converter.lower.gap import Gap
-from converter.lower.tf import sizes
 from converter.lower.torch.activations import safe_softmax
 from converter.lower.torch.context import Context
 from converter.lower.torch.shaping import repeat_interleave, swapped
@@ -51,7 +51,7 @@ def attend(
 
 def _repeated(op: Context, x: Value, query: Value) -> Value:
     """Return keys or values with each head as often as queries share it."""
-    times = sizes.divided(query.shape[-3], x.shape[-3])
+    times = dims.divided(query.shape[-3], x.shape[-3])
     if times is None:
         raise Gap(f"{query.shape[-3]} heads of queries for {x.shape[-3]} of keys")
     return x if times == 1 else repeat_interleave(op, x, integer(times), -3)

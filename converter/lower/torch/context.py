@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Weight
 from converter.lower.node_checks import check_sizes
-from converter.lower.tf import sizes
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.things import Number, Scalar, Size
 from converter.lower.values import Permutation, Value, identity
@@ -154,7 +154,7 @@ class Context(Builder):
 
     def is_known(self, name: str) -> bool:
         """Tell whether everything that a size is made of is known."""
-        return all(atom in self._atoms for names in sizes.terms(name) for atom in names)
+        return all(atom in self._atoms for names in dims.terms(name) for atom in names)
 
     def vector(self, dims: Sequence[Dim]) -> Value:
         """Return sizes as a vector of int64.
@@ -183,7 +183,7 @@ class Context(Builder):
         key = ("dim", str(name))
         if key not in self._cache:
             total: Value | None = None
-            for names, times in sizes.terms(name).items():
+            for names, times in dims.terms(name).items():
                 product: Value | None = None
                 for atom in names:
                     found = self._atom(atom)
@@ -218,26 +218,26 @@ class Context(Builder):
 
     def floordiv(self, a: Dim, b: Dim) -> Dim:
         """A / b, rounded down."""
-        return self._opaque(sizes.floordiv(a, b), "Div", a, b)
+        return self._opaque(dims.floordiv(a, b), "Div", a, b)
 
     def ceildiv(self, a: Dim, b: Dim) -> Dim:
         """A / b, rounded up."""
-        exact = sizes.divided(a, b)
+        exact = dims.divided(a, b)
         if exact is not None:
             return exact
-        return self.floordiv(sizes.add(a, sizes.sub(b, 1)), b)
+        return self.floordiv(dims.add(a, dims.sub(b, 1)), b)
 
     def modulo(self, a: Dim, b: Dim) -> Dim:
         """A modulo b."""
-        return self._opaque(sizes.modulo(a, b), "Mod", a, b)
+        return self._opaque(dims.modulo(a, b), "Mod", a, b)
 
     def least(self, a: Dim, b: Dim) -> Dim:
         """The smaller one."""
-        return self._opaque(sizes.least(a, b), "Min", a, b)
+        return self._opaque(dims.least(a, b), "Min", a, b)
 
     def most(self, a: Dim, b: Dim) -> Dim:
         """The larger one."""
-        return self._opaque(sizes.most(a, b), "Max", a, b)
+        return self._opaque(dims.most(a, b), "Max", a, b)
 
     # -- shapes --------------------------------------------------------------------------------
 
@@ -315,7 +315,7 @@ class Context(Builder):
     def cut(self, x: Value, axis: int, start: Dim, end: Dim, step: int = 1) -> Value:
         """A part of x along an axis, between bounds that are not negative and lie within it."""
         axis = x.axis(axis)
-        length = self.ceildiv(sizes.sub(end, start), step)
+        length = self.ceildiv(dims.sub(end, start), step)
         if start == 0 and end == x.shape[axis] and step == 1:
             return x
         whole = end == x.shape[axis]

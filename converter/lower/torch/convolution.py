@@ -5,9 +5,9 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.functional.html#convolution-function
 
 from collections.abc import Sequence
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Ints, numbers
@@ -30,15 +30,15 @@ def windows(
         around: Padding, of both ends together.
         up: Whether the last one may reach over the end.
     """
-    room = sizes.sub(sizes.add(n, around), effective_size(size, spread))
+    room = dims.sub(dims.add(n, around), effective_size(size, spread))
     if up:
-        return sizes.add(op.ceildiv(room, step), 1)
-    return sizes.add(op.floordiv(room, step), 1)
+        return dims.add(op.ceildiv(room, step), 1)
+    return dims.add(op.floordiv(room, step), 1)
 
 
 def effective_size(size: Dim, dilation: int) -> Dim:
     """Return how many elements of an axis a dilated kernel spans."""
-    return sizes.add(sizes.mul(sizes.sub(size, 1), dilation), 1)
+    return dims.add(dims.mul(dims.sub(size, 1), dilation), 1)
 
 
 def convolve(
@@ -113,11 +113,11 @@ def transposed(
     more = numbers(output_padding, rank, "output padding")
     kernel = weight.shape[2:]
     spatial = [
-        sizes.add(sizes.mul(sizes.sub(n, 1), s), sizes.add(effective_size(k, d), e - 2 * p))
+        dims.add(dims.mul(dims.sub(n, 1), s), dims.add(effective_size(k, d), e - 2 * p))
         for n, s, k, d, p, e in zip(x.shape[2:], steps, kernel, spread, around, more, strict=True)
     ]
     channels = weight.shape[1]
-    shape = (x.shape[0], sizes.mul(channels, groups), *spatial)
+    shape = (x.shape[0], dims.mul(channels, groups), *spatial)
     attributes: dict[str, Attribute] = {
         "strides": steps, "dilations": spread, "pads": around * 2, "output_padding": more,
         "group": groups, **_shape_of(kernel),

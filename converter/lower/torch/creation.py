@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.context import MOST_STORED, Context
 from converter.lower.torch.promotion import DEFAULT, kind, number_type
 from converter.lower.torch.table import aten
@@ -134,7 +134,7 @@ def arange_step(
     if _is_short(start, end, step):
         return op.constant(np.arange(start, end, step).astype(np.float64), to)  # type: ignore[arg-type]
     if isinstance(start, int | Size) and isinstance(end, int | Size) and isinstance(step, int):
-        count: Dim = op.ceildiv(sizes.sub(end, start), step)
+        count: Dim = op.ceildiv(dims.sub(end, start), step)
         bounds = [op.scalar(n, "int64") for n in (start, end, step)]
         made = op.emit("Range", *bounds, dtype="int64", shape=(count,))
         return op.cast(made, to)
@@ -278,7 +278,7 @@ def diag_embed(op: Context, self: Value, offset: int = 0, dim1: int = -2, dim2: 
     """Matrices with vectors on a diagonal, and zeros."""
     x = op.named(self)
     rank = x.rank + 1
-    n = sizes.add(x.shape[-1], abs(offset))
+    n = dims.add(x.shape[-1], abs(offset))
     # Element j of the vector, moved along by the offset, is in the column or the row j.
     moved = op.pad(x, [0] * (x.rank - 1) + [abs(offset)], [0] * x.rank) if offset else x
     moved = op.shaped(moved, (*x.shape[:-1], n))

@@ -39,9 +39,9 @@ def _bags(
     indices, offsets = op.named(indices), op.cast(op.named(offsets), "int64")
     count, bags = indices.shape[0], offsets.shape[0]
     if has_end:
-        from converter.lower.tf import sizes
+        from converter.lower import dims
 
-        bags = sizes.sub(bags, 1)
+        bags = dims.sub(bags, 1)
         starts = op.cut(offsets, 0, 0, bags)
         ends = op.shaped(op.cut(offsets, 0, 1, offsets.shape[0]), (bags,))
     else:

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
-from converter.lower.tf import sizes
 from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.torch import calls, higher_order, pairs
 from converter.lower.torch.compound import Compound
@@ -87,7 +87,7 @@ def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] =
         UnsupportedError: It needs what we do not do; all of it is named.
         CorruptError: It is damaged.
     """
-    sizes.forget()
+    dims.forget()
     program = _program(bundle)
     graph = Graph("forward", opset)
     module = _object(program.get("graph_module"), "a program without a graph")
@@ -281,11 +281,11 @@ class _Lowering:
             if isinstance(n, str)
         ]
         for n, value, i in axes:
-            terms = sizes.terms(n)
+            terms = dims.terms(n)
             if terms == {(n,): 1}:
                 self.op.define(n, partial(self.op.measured, value, i))
         for n, value, i in axes:  # 2*s0 + 1
-            terms = dict(sizes.terms(n))
+            terms = dict(dims.terms(n))
             offset = terms.pop((), 0)
             if len(terms) == 1:
                 ((names, times),) = terms.items()
@@ -398,7 +398,7 @@ class _Lowering:
         for n, step in zip(reversed(shape), reversed(strides), strict=True):
             if n != 1 and step != apart:
                 raise Gap("a view of memory in which the elements do not lie in order")
-            apart = sizes.mul(apart, n)
+            apart = dims.mul(apart, n)
 
     def argument(self, arg: Any) -> Thing:
         """Return an argument of a node.

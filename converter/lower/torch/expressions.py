@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 
+from converter.lower import dims
 from converter.lower.graph import Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 
 LONGEST = 2000  # letters
@@ -13,14 +13,14 @@ ASSUMPTIONS = re.compile(r"(Symbol\('\w+')[^()]*\)")
 
 Operation = Callable[[Context, Dim, Dim], Dim]
 _NAMED: dict[str, Operation] = {
-    "Add": lambda _, a, b: sizes.add(a, b), "Mul": lambda _, a, b: sizes.mul(a, b),
+    "Add": lambda _, a, b: dims.add(a, b), "Mul": lambda _, a, b: dims.mul(a, b),
     "FloorDiv": Context.floordiv, "CleanDiv": Context.floordiv, "IntTrueDiv": lambda *_: None,
     "Mod": Context.modulo, "PythonMod": Context.modulo, "CeilDiv": Context.ceildiv,
     "Max": Context.most, "Min": Context.least,
 }  # fmt: skip
 _SIGNS: Mapping[type[ast.operator], Operation] = {
     ast.Add: _NAMED["Add"], ast.Mult: _NAMED["Mul"], ast.FloorDiv: Context.floordiv,
-    ast.Mod: Context.modulo, ast.Sub: lambda _, a, b: sizes.sub(a, b),
+    ast.Mod: Context.modulo, ast.Sub: lambda _, a, b: dims.sub(a, b),
 }  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def _size(op: Context, node: ast.expr, names: Mapping[str, str]) -> Dim:
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return sizes.mul(_size(op, node.operand, names), -1)
+        return dims.mul(_size(op, node.operand, names), -1)
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Pow):
             return _power(_size(op, node.left, names), _size(op, node.right, names))
@@ -81,4 +81,4 @@ def _call(op: Context, name: str, args: list[ast.expr], names: Mapping[str, str]
 def _power(base: Dim, exponent: Dim) -> Dim:
     if not isinstance(exponent, int) or not 0 <= exponent <= 8:
         return None
-    return sizes.product([base] * exponent)
+    return dims.product([base] * exponent)

@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
 from converter.lower.torch.table import aten
@@ -55,7 +55,7 @@ def im2col(
     rows = op.gather(op.outer(wide), _places(op, counts[0], size[0], step[0], spread[0]), 2)
     both = op.gather(rows, _places(op, counts[1], size[1], step[1], spread[1]), 4)
     turned = both.transposed([0, 1, 3, 5, 2, 4])
-    shape = (x.shape[0], sizes.mul(x.shape[1], size[0] * size[1]), sizes.mul(*counts))
+    shape = (x.shape[0], dims.mul(x.shape[1], size[0] * size[1]), dims.mul(*counts))
     made = op.reshape(op.shaped(turned, (*x.shape[:2], *size, *counts)), shape)
     return op.squeeze(made, [0]) if self.rank == 3 else made
 
@@ -68,7 +68,7 @@ def col2im(
     """Images of which columns are the windows: what overlaps is added up."""
     size, around = numbers(kernel_size, 2, "a window's size"), numbers(padding, 2, "padding")
     x = op.named(op.unsqueeze(self, [0]) if self.rank == 2 else self)
-    channels = sizes.divided(x.shape[1], size[0] * size[1])
+    channels = dims.divided(x.shape[1], size[0] * size[1])
     if channels is None:
         raise Gap(f"{x.shape[1]} channels of windows of {size}")
     attributes: dict[str, Attribute] = {
@@ -91,8 +91,8 @@ def as_strided(
     same = True
     for n, step in zip(reversed(size), reversed(stride), strict=True):
         same = same and (n == 1 or step == apart)
-        apart = sizes.mul(apart, n)
-    whole = sizes.product(x.shape)
+        apart = dims.mul(apart, n)
+    whole = dims.product(x.shape)
     if same and not storage_offset and apart == whole:
         return op.reshape(x, size)
     known = numbers(size, len(size), "a shape")

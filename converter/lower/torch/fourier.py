@@ -8,9 +8,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
-from converter.lower.tf import fourier, sizes
+from converter.lower.tf import fourier
 from converter.lower.torch.complexes import of_complex, pair
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair
@@ -69,7 +70,7 @@ def _scale(op: Context, x: Value, count: Dim, norm: Norm, *, inverse: bool) -> V
 
 def halved(op: Context, x: Value, axis: int) -> Pair:
     """Return the first half of the transform of real numbers along an axis."""
-    half = sizes.add(op.floordiv(op.axis_of(x, axis), 2), 1)
+    half = dims.add(op.floordiv(op.axis_of(x, axis), 2), 1)
     found = Pair.joined(fourier.of_real(op, _swapped(op.named(x), axis)))
     return found.each(
         lambda part: _swapped(op.shaped(part, (*part.shape[:-1], half)), axis)
@@ -109,7 +110,7 @@ def transform(
     if lengths is not None:
         counts = [x.shape[a] if n == -1 else n for a, n in zip(places, lengths, strict=True)]
     elif kind == "c2r":
-        counts[-1] = sizes.mul(sizes.sub(counts[-1], 1), 2)
+        counts[-1] = dims.mul(dims.sub(counts[-1], 1), 2)
     if any(isinstance(n, int) and n > MOST for n in counts):
         raise Gap(f"a transform of more than {MOST} elements")
     if kind == "c2r":
@@ -131,7 +132,7 @@ def transform(
         for axis, n in zip(places, counts, strict=True):
             found = _axis(op, found, axis, n, inverse=inverse)
         made = found
-    return _scale(op, made, sizes.product(counts), norm, inverse=inverse or kind == "c2r")
+    return _scale(op, made, dims.product(counts), norm, inverse=inverse or kind == "c2r")
 
 
 def _axis(op: Context, x: Pair, axis: int, n: Dim, *, inverse: bool) -> Pair:
@@ -186,7 +187,7 @@ def _numbered(op: Context, made: Value, counts: Sequence[Dim], normalization: in
     if not 0 <= normalization <= 2:
         raise Gap(f"normalization = {normalization}")
     norm = NUMBERED[normalization]
-    return _scale(op, made, sizes.product(tuple(counts)), norm, inverse=False)
+    return _scale(op, made, dims.product(tuple(counts)), norm, inverse=False)
 
 
 @aten("_fft_r2c")
@@ -231,7 +232,7 @@ def _rolled(name: str, share: Callable[[Dim], Dim] | None, what: str) -> None:
         axes = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
         half = [op.floordiv(x.shape[x.axis(a)], 2) for a in axes]
         if share is not None:
-            half = [sizes.sub(x.shape[x.axis(a)], n) for a, n in zip(axes, half, strict=True)]
+            half = [dims.sub(x.shape[x.axis(a)], n) for a, n in zip(axes, half, strict=True)]
         shifts = [integer(n) for n in half]
 
         def one(part: Value) -> Value:

@@ -5,9 +5,9 @@ Spec: numpy's advanced indexing, https://numpy.org/doc/2.3/user/basics.indexing.
 
 from collections.abc import Sequence
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.values import Value, broadcast
@@ -78,7 +78,7 @@ def index_select(op: Context, self: Value, dim: int, index: Value) -> Value:
 def take(op: Context, self: Value, index: Value) -> Value:
     """Elements by their number among all."""
     x = op.named(self)
-    return op.gather(op.reshape(x, (sizes.product(x.shape),)), index, 0)
+    return op.gather(op.reshape(x, (dims.product(x.shape),)), index, 0)
 
 
 @aten("gather")
@@ -96,9 +96,9 @@ def take_along_dim(op: Context, self: Value, indices: Value, dim: int | None = N
     """Elements along an axis, one for each place of the index, which are broadcast."""
     x = op.named(self)
     if dim is None:
-        flat = op.reshape(x, (sizes.product(x.shape),))
+        flat = op.reshape(x, (dims.product(x.shape),))
         named = op.named(indices)
-        return gather(op, flat, 0, op.reshape(named, (sizes.product(named.shape),)))
+        return gather(op, flat, 0, op.reshape(named, (dims.product(named.shape),)))
     axis = x.axis(dim)
     index = op.named(indices)
     without = [tuple(1 if i == axis else n for i, n in enumerate(v.shape)) for v in (x, index)]

@@ -3,9 +3,9 @@
 Spec: https://docs.pytorch.org/docs/2.13/linalg.html
 """
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.ops import linalg
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.creation import diag_embed
 from converter.lower.torch.linear import product
@@ -34,7 +34,7 @@ def _diagonal(op: Context, x: Value, offset: int) -> Value:
 def diagflat(op: Context, self: Value, offset: int = 0) -> Value:
     """A matrix with all elements on a diagonal."""
     x = op.named(self)
-    return diag_embed(op, op.reshape(x, (sizes.product(x.shape),)), offset)
+    return diag_embed(op, op.reshape(x, (dims.product(x.shape),)), offset)
 
 
 @aten("block_diag")
@@ -62,7 +62,7 @@ def kron(op: Context, self: Value, other: Value) -> Value:
         op.unsqueeze(a, [2 * i + 1 for i in range(rank)]),
         op.unsqueeze(b, [2 * i for i in range(rank)]),
     )
-    return op.reshape(wide, tuple(sizes.mul(m, n) for m, n in zip(a.shape, b.shape, strict=True)))
+    return op.reshape(wide, tuple(dims.mul(m, n) for m, n in zip(a.shape, b.shape, strict=True)))
 
 
 @aten("cartesian_prod")
@@ -75,7 +75,7 @@ def cartesian_prod(op: Context, tensors: Tensors) -> Value:
     columns = []
     for i, v in enumerate(vectors):
         wide = op.reshape(v, (1,) * i + v.shape + (1,) * (len(vectors) - i - 1))
-        columns.append(op.reshape(op.expand(wide, shape), (sizes.product(shape), 1)))
+        columns.append(op.reshape(op.expand(wide, shape), (dims.product(shape), 1)))
     return op.concat(columns, 1)
 
 

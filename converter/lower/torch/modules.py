@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Trace
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
 from converter.lower.torch.references import Reference
@@ -132,7 +132,7 @@ def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = 
     )
 
     def walk(arguments: Arguments) -> Graph:
-        sizes.forget()
+        dims.forget()
         op = Context(Graph("forward", opset), bundle.weights)
         objects = Objects(Instance("", {}, ""))
         walker = Walker(op, Source({}), objects, {}, NEWEST)

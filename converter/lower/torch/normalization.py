@@ -6,8 +6,8 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.html#normalization-layers
 import math
 from collections.abc import Sequence
 
+from converter.lower import dims
 from converter.lower.gap import Gap
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints
@@ -219,7 +219,7 @@ def _groups(
     if groups < 1 or not isinstance(x.shape[1], int) or x.shape[1] % groups:
         raise Gap(f"{x.shape[1]} channels in {groups} groups")
     named = op.named(x)
-    inside = sizes.product([x.shape[1] // groups, *named.shape[2:]])
+    inside = dims.product([x.shape[1] // groups, *named.shape[2:]])
     rows = op.reshape(named, (named.shape[0], groups, inside))
     centred, mean, variance = _centred(op, rows, [2])
     root = op.unary("Reciprocal", op.unary("Sqrt", op.add(variance, eps)))

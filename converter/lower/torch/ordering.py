@@ -1,8 +1,8 @@
 """Order: the largest, sorted elements, and running sums."""
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.arithmetic import compared
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind, together
@@ -82,7 +82,7 @@ def kthvalue(op: Context, self: Value, k: Int, dim: int = -1, keepdim: bool = Fa
 
 def _last(op: Context, x: Value, dim: int, count: Dim, *, keepdim: bool) -> Value:
     """Return the last of so many elements of an axis."""
-    cut = op.cut(x, x.axis(dim), sizes.sub(count, 1), count)
+    cut = op.cut(x, x.axis(dim), dims.sub(count, 1), count)
     return cut if keepdim else op.squeeze(cut, [dim])
 
 
@@ -90,14 +90,14 @@ def _last(op: Context, x: Value, dim: int, count: Dim, *, keepdim: bool) -> Valu
 def median_dim(op: Context, self: Value, dim: int, keepdim: bool = False) -> list[Value]:
     """The middle element, of two the smaller one, and where it is."""
     n = op.axis_of(self, dim) if self.rank else 1
-    return kthvalue(op, self, integer(op.floordiv(sizes.add(n, 1), 2)), dim, keepdim)
+    return kthvalue(op, self, integer(op.floordiv(dims.add(n, 1), 2)), dim, keepdim)
 
 
 @aten("median")
 def median(op: Context, self: Value) -> Value:
     """The middle element of all, of two the smaller one."""
     x = op.named(self)
-    return median_dim(op, op.reshape(x, (sizes.product(x.shape),)), 0)[0]
+    return median_dim(op, op.reshape(x, (dims.product(x.shape),)), 0)[0]
 
 
 @aten("quantile", "quantile.scalar")
@@ -114,7 +114,7 @@ def quantile(
         shares = [float(n) for n in known.reshape(-1)]
     x = op.named(self)
     if dim is None:
-        x = op.reshape(x, (sizes.product(x.shape),))
+        x = op.reshape(x, (dims.product(x.shape),))
     axis = x.axis(dim if dim is not None else 0)
     count = x.shape[axis]
     if not isinstance(count, int):
@@ -242,7 +242,7 @@ def diff(
     axis = x.axis(dim)
     for _ in range(n):
         count = x.shape[axis]
-        second, first = op.cut(x, axis, 1, count), op.cut(x, axis, 0, sizes.sub(count, 1))
+        second, first = op.cut(x, axis, 1, count), op.cut(x, axis, 0, dims.sub(count, 1))
         x = op.shaped(op.sub(op.shaped(second, first.shape), first), first.shape)
     return x
 
@@ -287,7 +287,7 @@ def isin(
     """Whether elements are among others."""
     del assume_unique
     named = op.named(test_elements)
-    flat = op.reshape(named, (sizes.product(named.shape),))
+    flat = op.reshape(named, (dims.product(named.shape),))
     same = compared(op, "Equal", op.unsqueeze(elements, [-1]), flat)
     some = op.cast(op.reduce("ReduceMax", op.cast(same, "int32"), [-1]), "bool")
     return op.unary("Not", some) if invert else some
@@ -303,7 +303,7 @@ def unique_consecutive(
     if dim is not None and self.rank != 1:
         raise Gap("runs of slices")
     x = op.named(self)
-    count = sizes.product(x.shape)
+    count = dims.product(x.shape)
     flat = op.reshape(x, (count,))
     ends = [op.slice(flat, [0], [0], [-1]), op.slice(flat, [0], [1], [1 << 62])]
     differs = op.unary("Not", op.elementwise("Equal", *ends))
@@ -348,7 +348,7 @@ def unique2(
     """Elements that differ, where each is among them, and how often."""
     del return_inverse, return_counts
     x = op.named(self)
-    count = sizes.product(x.shape)
+    count = dims.product(x.shape)
     flat = op.reshape(x, (count,))
     outputs = [(x.dtype, (None,)), ("int64", (None,)), ("int64", (count,)), ("int64", (None,))]
     made = op.node("Unique", [flat], outputs, attributes={"sorted": int(sorted)})

@@ -5,8 +5,8 @@ torch names both ends of the last axis first. A negative number takes away.
 
 from collections.abc import Sequence
 
+from converter.lower import dims
 from converter.lower.gap import Gap
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Scalar
@@ -41,9 +41,9 @@ def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> 
     for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
         if one < 0 or other < 0:
             n = x.shape[axis]
-            x = op.cut(x, axis, max(-one, 0), sizes.sub(n, max(-other, 0)))
+            x = op.cut(x, axis, max(-one, 0), dims.sub(n, max(-other, 0)))
     more = ([max(n, 0) for n in before], [max(n, 0) for n in behind])
-    shape = tuple(sizes.add(n, a + b) for n, a, b in zip(x.shape, *more, strict=True))
+    shape = tuple(dims.add(n, a + b) for n, a, b in zip(x.shape, *more, strict=True))
     if mode == "circular":
         return _around(op, x, *more)
     if mode == "constant":
@@ -72,7 +72,7 @@ def _padded_by_sizes(op: Context, x: Value, pad: Ints, value: float) -> Value:
     ends: list[list[Int]] = [
         [*[0] * (x.rank - count), *(pad[2 * i + k] for i in reversed(range(count)))] for k in (0, 1)
     ]
-    shape = tuple(sizes.add(n, sizes.add(a, b)) for n, a, b in zip(x.shape, *ends, strict=True))
+    shape = tuple(dims.add(n, dims.add(a, b)) for n, a, b in zip(x.shape, *ends, strict=True))
     inputs = [op.outer(x), op.vector([*ends[0], *ends[1]]), op.constant(value, x.dtype)]
     return op.node("Pad", inputs, [(x.dtype, shape)], attributes={"mode": "constant"})[0]
 
@@ -83,11 +83,11 @@ def _around(op: Context, x: Value, before: Sequence[int], behind: Sequence[int])
         n = x.shape[axis]
         parts = [x]
         if one:
-            parts.insert(0, op.cut(x, axis, sizes.sub(n, one), n))
+            parts.insert(0, op.cut(x, axis, dims.sub(n, one), n))
         if other:
             parts.append(op.cut(x, axis, 0, other))
         if len(parts) > 1:
-            shape = (*x.shape[:axis], sizes.add(n, one + other), *x.shape[axis + 1 :])
+            shape = (*x.shape[:axis], dims.add(n, one + other), *x.shape[axis + 1 :])
             x = op.shaped(op.concat(parts, axis), shape)
     return x
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.known_values import Numbers, whole
 from converter.lower.ops import pool
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
 from converter.lower.torch.promotion import kind
@@ -101,7 +101,7 @@ def _max_pool(
     made = op.node("MaxPool", [wide], outputs, attributes=attributes)
     found = [op.cast(made[0], given.dtype)]
     if places:
-        image = op.scalar_of(sizes.product(images.shape[2:]), "int64")
+        image = op.scalar_of(dims.product(images.shape[2:]), "int64")
         found.append(op.elementwise("Mod", made[1], image))
     return found if had_batch else [op.squeeze(v, [0]) for v in found]
 
@@ -189,7 +189,7 @@ def _adaptive_mean(op: Context, x: Value, size: Sequence[Int | None], rank: int)
     if all(t == 1 for t in targets):
         return op.reduce("ReduceMean", x, axes, keepdims=True)
     spatial = x.shape[-rank:]
-    parts = [sizes.divided(n, t) for n, t in zip(spatial, targets, strict=True)]
+    parts = [dims.divided(n, t) for n, t in zip(spatial, targets, strict=True)]
     steps = [p for p in parts if isinstance(p, int)]
     if len(steps) == rank:
         if all(s == 1 for s in steps):
@@ -218,14 +218,14 @@ def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) 
     x = op.named(x)
     targets = _targets(op, x, size, rank)
     spatial = x.shape[-rank:]
-    parts = [sizes.divided(n, t) for n, t in zip(spatial, targets, strict=True)]
+    parts = [dims.divided(n, t) for n, t in zip(spatial, targets, strict=True)]
     steps = [p for p in parts if isinstance(p, int)]
     if len(steps) == rank:
         return _max_pool(op, x, steps, steps, (0,), (1,), rank, places=True)
     if all(t == 1 for t in targets):
         from converter.lower.torch.reductions import place_of
 
-        flat = op.reshape(x, (*x.shape[:-rank], sizes.product(spatial)))
+        flat = op.reshape(x, (*x.shape[:-rank], dims.product(spatial)))
         values = op.reduce("ReduceMax", flat, [-1])
         found = [values, place_of(op, "ArgMax", flat, -1, keepdim=False)]
         return [op.unsqueeze(v, list(range(-rank, 0))) for v in found]

@@ -8,9 +8,9 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.html#recurrent-layers
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
 from converter.lower.torch.table import aten
@@ -249,7 +249,7 @@ def _gates(
 
 
 def _parts(op: Context, x: Value, count: int) -> list[Value]:
-    part = sizes.divided(x.shape[-1], count)
+    part = dims.divided(x.shape[-1], count)
     return op.split(x, -1, [_whole(part)] * count)
 
 

@@ -6,8 +6,8 @@ Spec: https://docs.pytorch.org/docs/2.13/torch.html#reduction-ops
 import math
 from collections.abc import Sequence
 
+from converter.lower import dims
 from converter.lower.gap import Gap
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import floating, kind
 from converter.lower.torch.table import aten
@@ -146,7 +146,7 @@ def place_of(op: Context, op_type: str, x: Value, dim: int | None, *, keepdim: b
         return op.constant(0, "int64")
     if dim is None:
         named = op.named(x)
-        flat = op.reshape(named, (sizes.product(named.shape),))
+        flat = op.reshape(named, (dims.product(named.shape),))
         found = place_of(op, op_type, flat, 0, keepdim=False)
         return op.reshape(found, (1,) * x.rank) if keepdim else found
     axis = x.axis(dim)
@@ -190,7 +190,7 @@ def _truth(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool) -> 
 
 
 def _count(op: Context, x: Value, axes: Sequence[int], dtype: str) -> Value:
-    return op.scalar_of(sizes.product([op.axis_of(x, a) for a in axes]), dtype)
+    return op.scalar_of(dims.product([op.axis_of(x, a) for a in axes]), dtype)
 
 
 def variance(

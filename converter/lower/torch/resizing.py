@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops import resize
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Floats, Int, Ints, integer, several
@@ -85,7 +85,7 @@ def _take_nearest(
         if isinstance(n, int) and isinstance(wanted, int):
             same = resize.is_nearest_of_onnx(n, wanted, is_centred=is_centred, scale=scale)
         else:
-            same = sizes.divided(wanted, n) is not None or sizes.divided(n, wanted) is not None
+            same = dims.divided(wanted, n) is not None or dims.divided(n, wanted) is not None
         if not same:
             size = wanted if isinstance(wanted, int) else op.scalar_of(wanted, "int64")
             taken = resize.nearest(op, x, axis, size, is_centred=is_centred, scale=scale)
@@ -100,7 +100,7 @@ def _grown(op: Context, n: Dim, scale: float | None) -> Dim:
     if isinstance(n, int):
         return math.floor(n * scale)
     if float(scale).is_integer():
-        return sizes.mul(n, int(scale))
+        return dims.mul(n, int(scale))
     if float(1 / scale).is_integer():
         return op.floordiv(n, int(1 / scale))
     raise Gap("an axis of a dynamic size times a fraction")
@@ -111,21 +111,21 @@ def _says(n: Dim, scale: float | None, target: Dim) -> float | None:
     if scale is None:
         if isinstance(n, int):
             return None
-        found = sizes.divided(target, n)
+        found = dims.divided(target, n)
         return float(found) if isinstance(found, int) else None
     if isinstance(n, int):
         return scale if math.floor(n * float(np.float32(scale))) == target else None
     if float(scale).is_integer():
-        return scale if sizes.mul(n, int(scale)) == target else None
+        return scale if dims.mul(n, int(scale)) == target else None
     # A half of a size, and a half of that, are exact, and rounded down by both.
     halves = scale < 1 and math.frexp(scale)[0] == 0.5
-    return scale if halves and sizes.floordiv(n, int(1 / scale)) == target else None
+    return scale if halves and dims.floordiv(n, int(1 / scale)) == target else None
 
 
 def _is_quotient(n: Dim, scale: float, target: Dim) -> bool:
     if isinstance(n, int) and isinstance(target, int):
         return abs(target / n - scale) <= 1e-6 * scale
-    return float(scale).is_integer() and sizes.mul(n, int(scale)) == target
+    return float(scale).is_integer() and dims.mul(n, int(scale)) == target
 
 
 def _modes(how: str, *, align: bool) -> dict[str, Attribute]:
@@ -383,7 +383,7 @@ def affine_grid_generator(op: Context, theta: Value, size: Ints, align_corners: 
     y = op.expand(op.unsqueeze(rows, [1]), (height, width))
     ones = op.filled((height, width), 1, theta.dtype)
     base = op.concat([op.unsqueeze(v, [-1]) for v in (x, y, ones)], 2)
-    flat = op.reshape(op.shaped(base, (height, width, 3)), (sizes.mul(height, width), 3))
+    flat = op.reshape(op.shaped(base, (height, width, 3)), (dims.mul(height, width), 3))
     made = op.matmul(op.unsqueeze(flat, [0]), theta.transposed([0, 2, 1]))
     return op.reshape(made, (theta.shape[0], height, width, 2))
 

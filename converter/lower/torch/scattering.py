@@ -5,9 +5,9 @@ from math import inf
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.indexing import MASKS, places_of, spread_masks
 from converter.lower.torch.promotion import together
@@ -39,9 +39,9 @@ def select_scatter(op: Context, self: Value, src: Value, dim: int, index: Int) -
     x = op.named(self)
     axis = x.axis(dim)
     n = x.shape[axis]
-    start = sizes.add(n, index) if isinstance(index, int) and index < 0 else index
+    start = dims.add(n, index) if isinstance(index, int) and index < 0 else index
     part = op.unsqueeze(op.cast(src, x.dtype), [axis])
-    return _replaced(op, x, part, axis, start, sizes.add(start, 1))
+    return _replaced(op, x, part, axis, start, dims.add(start, 1))
 
 
 @aten("slice_scatter")
@@ -60,7 +60,7 @@ def slice_scatter(
         if isinstance(first, int) and isinstance(last, int):
             last = max(first, last)
         return _replaced(op, x, part, axis, first, last)
-    count = op.ceildiv(sizes.sub(last, first), step)
+    count = op.ceildiv(dims.sub(last, first), step)
     places = op.add(op.mul(op.range(count), step), op.scalar_of(first, "int64"))
     return _put(op, x, axis, places, part)
 
@@ -70,7 +70,7 @@ def _replaced(op: Context, x: Value, part: Value, axis: int, first: object, last
     n = x.shape[axis]
     assert isinstance(first, int | str)
     assert isinstance(last, int | str)
-    length = sizes.sub(last, first)
+    length = dims.sub(last, first)
     shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
     parts = [op.expand(part, shape)]
     if first != 0:
@@ -273,8 +273,8 @@ def _unpooled(name: str, spatial: int) -> None:
         del stride, padding  # torch itself only checks them
         x = op.named(self)
         lead = x.shape[: x.rank - spatial]
-        inner = sizes.product(x.shape[x.rank - spatial :])
-        whole = sizes.product(tuple(output_size)[-spatial:])
+        inner = dims.product(x.shape[x.rank - spatial :])
+        whole = dims.product(tuple(output_size)[-spatial:])
         zeros = op.filled((*lead, whole), 0, x.dtype)
         places, given = (op.reshape(v, (*lead, inner)) for v in (indices, x))
         made = op.emit(
@@ -295,11 +295,11 @@ def masked_scatter(op: Context, self: Value, mask: Value, source: Value) -> Valu
     """The tensor, with a source's elements in turn where a mask holds."""
     x = op.named(self)
     held = op.expand(op.cast(mask, "bool"), x.shape)
-    whole = sizes.product(x.shape)
+    whole = dims.product(x.shape)
     flat = op.reshape(op.cast(held, "int64"), (whole,))
     running = op.emit("CumSum", flat, op.constant(0, "int64"), dtype="int64", shape=(whole,))
     named = op.named(source)
-    values = op.reshape(named, (sizes.product(named.shape),))
+    values = op.reshape(named, (dims.product(named.shape),))
     first = op.elementwise("Max", op.sub(running, 1), op.constant(0, "int64"))
     taken = op.reshape(op.gather(values, first, 0), x.shape)
     return op.where(held, taken, x)

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
-from converter.lower.tf import sizes
 from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
@@ -81,7 +81,7 @@ def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> G
 def _walked(
     bundle: Bundle, source: Source, objects: Objects, arguments: Arguments, opset: int
 ) -> Graph:
-    sizes.forget()
+    dims.forget()
     op = Context(Graph("forward", opset), bundle.weights)
     names = {tensor.origin: name for name, tensor in bundle.weights.items()}
     walker = Walker(op, source, objects, names, version_of(bundle), bundle.encodings)

@@ -8,8 +8,8 @@ walk begins again with that size.
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from converter.lower import dims
 from converter.lower.graph import Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_things import Thing
@@ -47,7 +47,7 @@ def check(op: Context, name: str, named: Mapping[str, Thing]) -> None:
     if name in RESHAPING:
         x, shape = named["self"], named[RESHAPING[name]]
         if isinstance(x, Reference) and all(type(n) is int and n >= 0 for n in shape):
-            _solve(sizes.product(op.named(x.read()).shape), prod(shape))
+            _solve(dims.product(op.named(x.read()).shape), prod(shape))
     elif name in PRODUCTS:
         sides = [_size(named.get(argument), axis) for argument, axis in PRODUCTS[name]]
         for one, other in (sides, reversed(sides)):
@@ -64,7 +64,7 @@ def _solve(size: Dim, number: int) -> None:
     """Raise what one name must be for a size to be a number."""
     if not isinstance(size, str):
         return
-    terms = dict(sizes.terms(size))
+    terms = dict(dims.terms(size))
     offset = terms.pop((), 0)
     if len(terms) != 1:
         return

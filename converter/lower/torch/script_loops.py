@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape
-from converter.lower.tf import sizes
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script_branches import inside
 from converter.lower.torch.script_names import needed_from_before
@@ -284,7 +284,7 @@ def _atoms(size: Dim) -> set[str]:
     """Return the names that a size is made of."""
     if not isinstance(size, str):
         return set()
-    return {name for names in sizes.terms(size) for name in names}
+    return {name for names in dims.terms(size) for name in names}
 
 
 def _finish(

@@ -1,7 +1,7 @@
 """Arithmetic of a TorchScript program's numbers: known ones, sizes that have names, and others.
 
 A number that is known stays Python's. A size stays the name of one as long as its arithmetic is
-that of sizes (`converter.lower.tf.sizes`). What is left is computed in the graph, in int64 and
+that of sizes (`converter.lower.dims`). What is left is computed in the graph, in int64 and
 float64 as torch does.
 
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/runtime/register_prim_ops.cpp
@@ -12,8 +12,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from converter.lower import dims
 from converter.lower.gap import Gap
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.script_things import Thing
 from converter.lower.torch.things import Number, Size, integer
@@ -116,13 +116,13 @@ def compute(op: Context, name: str, args: list[Thing]) -> Thing:
 def _of_sizes(op: Context, name: str, args: list[Thing]) -> Thing:
     """Return an operation of sizes and integers, or None where that is no size."""
     if len(args) == 1:
-        return integer(sizes.mul(args[0], -1)) if name == "neg" else None
+        return integer(dims.mul(args[0], -1)) if name == "neg" else None
     a, b = (int(n) if isinstance(n, bool) else n for n in args)
     if name in COMPARED:
-        difference = sizes.sub(a, b)
+        difference = dims.sub(a, b)
         return KNOWN[name](difference, 0) if isinstance(difference, int) else None
     if name in ("add", "sub", "mul"):
-        found = getattr(sizes, name)(a, b)
+        found = getattr(dims, name)(a, b)
     elif name in ("floordiv", "floor_divide"):
         found = op.floordiv(a, b)
     elif name == "__round_to_zero_floordiv" and isinstance(b, int) and b > 0:

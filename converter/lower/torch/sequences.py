@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from converter.lower import dims
 from converter.lower.gap import Gap
-from converter.lower.tf import sizes
 from converter.lower.torch import fused, padding, recurrent
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
@@ -134,7 +134,7 @@ def pad_packed_sequence(
     wide = op.unsqueeze(there, list(range(2, x.rank)))
     x = op.where(wide, x, op.constant(padding_value, x.dtype))
     if total_length not in (steps, -1, 0):
-        more = integer(sizes.sub(total_length, steps))
+        more = integer(dims.sub(total_length, steps))
         amounts: list[Int] = [0] * (2 * x.rank - 1)
         x = padding.constant_pad_nd(op, x, [*amounts, more], padding_value)
     return [x.transposed([1, 0, *range(2, x.rank)]) if batch_first else x, data.lengths]

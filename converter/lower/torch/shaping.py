@@ -5,11 +5,11 @@ Spec: https://docs.pytorch.org/docs/2.13/torch.html#indexing-slicing-joining-mut
 
 from collections.abc import Sequence
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.ops.diagonal import take_diagonal
 from converter.lower.ops.shape import drop_ones, roll_axis
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import result_type
 from converter.lower.torch.table import aten
@@ -31,9 +31,9 @@ def filled_in(op: Context, x: Value, shape: Ints) -> list[Dim]:
     if len(free) > 1:
         raise Gap(f"a reshape to {list(shape)}")
     if free:
-        whole = sizes.product(op.named(x).shape)
-        rest = sizes.product([n for i, n in enumerate(shape) if i != free[0]])
-        left = sizes.divided(whole, rest) if rest != 0 else None
+        whole = dims.product(op.named(x).shape)
+        rest = dims.product([n for i, n in enumerate(shape) if i != free[0]])
+        left = dims.divided(whole, rest) if rest != 0 else None
         if left is None and isinstance(whole, int) and isinstance(rest, int):
             raise Gap(f"{list(x.shape)} reshaped to {list(shape)}")
         found[free[0]] = op.floordiv(whole, rest) if left is None else left
@@ -81,7 +81,7 @@ def flatten(op: Context, self: Value, start_dim: int = 0, end_dim: int = -1) -> 
         return op.reshape(self, (1,))
     x = op.named(self)
     first, last = x.axis(start_dim), x.axis(end_dim)
-    inside = sizes.product(x.shape[first : last + 1])
+    inside = dims.product(x.shape[first : last + 1])
     return op.reshape(x, (*x.shape[:first], inside, *x.shape[last + 1 :]))
 
 
@@ -244,7 +244,7 @@ def repeat(op: Context, self: Value, repeats: Ints) -> Value:
         x = op.reshape(x, (*[1] * more, *x.shape))
     if all(n == 1 for n in repeats):
         return x
-    shape = tuple(sizes.mul(n, m) for n, m in zip(x.shape, repeats, strict=True))
+    shape = tuple(dims.mul(n, m) for n, m in zip(x.shape, repeats, strict=True))
     return op.emit("Tile", x, op.vector(repeats), dtype=x.dtype, shape=shape)
 
 
@@ -262,11 +262,11 @@ def repeat_interleave(
     del output_size
     x = op.named(self)
     if dim is None:
-        x, dim = op.reshape(x, (sizes.product(x.shape),)), 0
+        x, dim = op.reshape(x, (dims.product(x.shape),)), 0
     axis = x.axis(dim)
     wide = op.unsqueeze(x, [axis + 1])
     spread = op.expand(wide, (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :]))
-    joined = sizes.mul(x.shape[axis], repeats)
+    joined = dims.mul(x.shape[axis], repeats)
     return op.reshape(spread, (*x.shape[:axis], joined, *x.shape[axis + 1 :]))
 
 
@@ -281,7 +281,7 @@ def cat(op: Context, tensors: Tensors, dim: int = 0) -> Value:
     made = op.concat(values, axis)
     whole: Dim = 0
     for x in values:
-        whole = sizes.add(whole, x.shape[axis])
+        whole = dims.add(whole, x.shape[axis])
     return op.shaped(made, (*made.shape[:axis], whole, *made.shape[axis + 1 :]))
 
 
@@ -320,11 +320,11 @@ def bound(op: Context, n: Dim, at: Int, *, of: Dim) -> Dim:
         if isinstance(of, int):
             return max(at + of, 0) if at < 0 else min(at, of)
         if at < 0:
-            return op.most(sizes.add(of, at), 0) if at < -1 else sizes.add(of, at)
+            return op.most(dims.add(of, at), 0) if at < -1 else dims.add(of, at)
         return at if at == 0 else op.least(at, of)
     if at == of:
         return of
-    difference = sizes.sub(of, at)
+    difference = dims.sub(of, at)
     if isinstance(difference, int):  # batch - 1 of batch
         return at if difference >= 0 else of
     return op.least(at, of)
@@ -353,8 +353,8 @@ def narrow(op: Context, self: Value, dim: int, start: Int, length: Int) -> Value
     axis = x.axis(dim)
     first: Dim = start
     if isinstance(start, int) and start < 0:
-        first = sizes.add(x.shape[axis], start)
-    return op.cut(x, axis, first, sizes.add(first, length))
+        first = dims.add(x.shape[axis], start)
+    return op.cut(x, axis, first, dims.add(first, length))
 
 
 @aten("select.int", "select_copy.int")
@@ -403,7 +403,7 @@ def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value
     axis = self.axis(dim)
     n = self.shape[axis]
     if not isinstance(split_size, int) or not isinstance(n, int):
-        count = sizes.divided(n, split_size)
+        count = dims.divided(n, split_size)
         if not isinstance(count, int) or not 0 < count <= MOST_PARTS:
             raise Gap("as many parts as an axis of an unknown size has")
         return split_with_sizes(op, self, [split_size] * count, dim)
@@ -422,7 +422,7 @@ def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
         _check_parts(chunks)
-        part = sizes.divided(n, chunks)
+        part = dims.divided(n, chunks)
         if part is None:
             raise Gap("parts of an axis of an unknown size")
         return split_with_sizes(op, self, [integer(part)] * chunks, dim)
@@ -492,8 +492,7 @@ def roll(op: Context, self: Value, shifts: Ints, dims: Sequence[int] = ()) -> Va
     axes = [dims] if isinstance(dims, int) else list(dims)
     x = op.named(self)
     if not axes:
-        flat = op.reshape(x, (sizes.product(x.shape),))
-        return op.reshape(roll(op, flat, moves, [0]), x.shape)
+        return op.reshape(roll(op, flatten(op, x), moves, [0]), x.shape)
     for shift, axis in zip(moves, axes, strict=True):
         x = _rolled(op, x, shift, x.axis(axis))
     return x
@@ -503,7 +502,7 @@ def _rolled(op: Context, x: Value, shift: Int, axis: int) -> Value:
     n = x.shape[axis]
     if isinstance(shift, int):
         return roll_axis(op, x, axis, shift)
-    cut = sizes.sub(n, shift)
+    cut = dims.sub(n, shift)
     made = op.concat([op.cut(x, axis, cut, n), op.cut(x, axis, 0, cut)], axis)
     return op.shaped(made, x.shape)
 
@@ -514,13 +513,13 @@ def pixel_shuffle(op: Context, self: Value, upscale_factor: int) -> Value:
     x = op.named(self)
     r = upscale_factor
     *batch, c, h, w = x.shape
-    out = sizes.divided(c, r * r)
+    out = dims.divided(c, r * r)
     if out is None:
         raise Gap(f"{c} channels as squares of {r}")
     k = len(batch)
     wide = op.reshape(x, (*batch, out, r, r, h, w))
     moved = wide.transposed([*range(k), k, k + 3, k + 1, k + 4, k + 2])
-    return op.reshape(moved, (*batch, out, sizes.mul(h, r), sizes.mul(w, r)))
+    return op.reshape(moved, (*batch, out, dims.mul(h, r), dims.mul(w, r)))
 
 
 @aten("pixel_unshuffle")
@@ -533,14 +532,14 @@ def pixel_unshuffle(op: Context, self: Value, downscale_factor: int) -> Value:
     k = len(batch)
     wide = op.reshape(x, (*batch, c, rows, r, columns, r))
     moved = wide.transposed([*range(k), k, k + 2, k + 4, k + 1, k + 3])
-    return op.reshape(moved, (*batch, sizes.mul(c, r * r), rows, columns))
+    return op.reshape(moved, (*batch, dims.mul(c, r * r), rows, columns))
 
 
 @aten("channel_shuffle", "native_channel_shuffle")
 def channel_shuffle(op: Context, self: Value, groups: int) -> Value:
     """Channels of groups by turns."""
     x = op.named(self)
-    part = sizes.divided(x.shape[1], groups)
+    part = dims.divided(x.shape[1], groups)
     if part is None:
         raise Gap(f"{x.shape[1]} channels in {groups} groups")
     wide = op.reshape(x, (x.shape[0], groups, part, *x.shape[2:]))

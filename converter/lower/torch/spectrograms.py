@@ -9,10 +9,10 @@ from math import sqrt
 
 import numpy as np
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.keras.operations.signals import angles
-from converter.lower.tf import sizes
 from converter.lower.torch.complexes import of_complex, pair, view_as_complex, view_as_real
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, transposed, windows
@@ -225,13 +225,13 @@ def istft(
     added = _added(op, x, within, n_fft, hop)
     if normalized:
         added = op.mul(added, sqrt(n_fft))
-    whole = sizes.add(sizes.mul(sizes.sub(count, 1), hop), n_fft)
+    whole = dims.add(dims.mul(dims.sub(count, 1), hop), n_fft)
     once = op.filled((1, 1, count), 1.0, within.dtype)
     squares = op.reshape(op.mul(within, within), (1, 1, n_fft))
     weight = op.squeeze(_spread(op, once, squares, hop), [1])
     start: Dim = n_fft // 2 if center else 0
-    end = sizes.sub(whole, n_fft // 2) if center else whole
-    wanted = None if length is None else sizes.add(start, length)
+    end = dims.sub(whole, n_fft // 2) if center else whole
+    wanted = None if length is None else dims.add(start, length)
     inside = wanted is not None and op.least(wanted, end) == wanted
     last = wanted if inside else whole if wanted is not None else end
     made = op.div(*(op.cut(v, -1, start, last) for v in (added, weight)))
@@ -261,6 +261,6 @@ def _added(op: Context, x: Pair, within: Value, n_fft: int, hop: int) -> Value:
     turned = x.transposed([0, 2, 1])
     signals = whole_of(op, turned, -1, n_fft)
     columns = op.mul(signals, within).transposed([0, 2, 1])  # [B, n_fft, frames]
-    whole = integer(sizes.add(sizes.mul(sizes.sub(x.shape[2], 1), hop), n_fft))
+    whole = integer(dims.add(dims.mul(dims.sub(x.shape[2], 1), hop), n_fft))
     made = col2im(op, columns, [1, whole], [1, n_fft], [1, 1], [0, 0], [1, hop])
     return op.squeeze(made, [1, 2])

@@ -5,8 +5,8 @@ Spec: https://docs.pytorch.org/docs/2.13/torch.html#indexing-slicing-joining-mut
 
 from collections.abc import Callable, Sequence
 
+from converter.lower import dims
 from converter.lower.gap import Gap
-from converter.lower.tf import sizes
 from converter.lower.torch.arithmetic import isclose
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import together
@@ -21,11 +21,11 @@ from converter.lower.values import Value
 def ravel(op: Context, self: Value) -> Value:
     """All elements in one axis."""
     x = op.named(self)
-    return op.reshape(x, (sizes.product(x.shape),))
+    return op.reshape(x, (dims.product(x.shape),))
 
 
 def _columns(op: Context, x: Value) -> Value:
-    return op.reshape(op.named(x), (sizes.product(op.named(x).shape), 1)) if x.rank < 2 else x
+    return op.reshape(op.named(x), (dims.product(op.named(x).shape), 1)) if x.rank < 2 else x
 
 
 @aten("column_stack")

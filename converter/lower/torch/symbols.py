@@ -6,8 +6,8 @@ Where a result depends only on shapes it is a number or a name, and no node.
 import math
 from collections.abc import Callable
 
+from converter.lower import dims
 from converter.lower.graph import Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
@@ -30,7 +30,7 @@ def sizes_of(op: Context, self: Value) -> list[Int]:
 @aten("sym_numel", "numel")
 def numel(op: Context, self: Value) -> Int:
     """How many elements there are."""
-    return integer(sizes.product(op.named(self).shape))
+    return integer(dims.product(op.named(self).shape))
 
 
 @aten("dim")
@@ -94,7 +94,7 @@ def _compared(name: str, plain: Callable[[Plain, Plain], bool], op_type: str, wh
         if _is_plain(a, b):
             return plain(a, b)  # type: ignore[arg-type]
         if _is_size(a, b):
-            difference = sizes.sub(a, b)  # type: ignore[arg-type]
+            difference = dims.sub(a, b)  # type: ignore[arg-type]
             if isinstance(difference, int):
                 return plain(difference, 0)
         left, right, _ = _sided(op, a, b)
@@ -107,9 +107,9 @@ def _compared(name: str, plain: Callable[[Plain, Plain], bool], op_type: str, wh
 
 # fmt: off
 for _names, _plain, _named, _type, _what in (
-    ("_operator.add", lambda a, b: a + b, lambda _, a, b: sizes.add(a, b), "Add", "A + b."),
-    ("_operator.sub", lambda a, b: a - b, lambda _, a, b: sizes.sub(a, b), "Sub", "A - b."),
-    ("_operator.mul", lambda a, b: a * b, lambda _, a, b: sizes.mul(a, b), "Mul", "A * b."),
+    ("_operator.add", lambda a, b: a + b, lambda _, a, b: dims.add(a, b), "Add", "A + b."),
+    ("_operator.sub", lambda a, b: a - b, lambda _, a, b: dims.sub(a, b), "Sub", "A - b."),
+    ("_operator.mul", lambda a, b: a * b, lambda _, a, b: dims.mul(a, b), "Mul", "A * b."),
     ("_operator.floordiv", lambda a, b: a // b, Context.floordiv, "Div", "A // b."),
     ("_operator.mod", lambda a, b: a % b, Context.modulo, "Mod", "A % b."),
     ("torch.sym_max", max, Context.most, "Max", "The larger one."),
@@ -140,7 +140,7 @@ def truediv(op: Context, a: Scalar, b: Scalar) -> Scalar:
 def neg(op: Context, a: Scalar) -> Scalar:
     """-a."""
     if isinstance(a, Size):
-        return integer(sizes.mul(a, -1))
+        return integer(dims.mul(a, -1))
     if isinstance(a, Number):
         return Number(op.unary("Neg", a.value))
     return -a
@@ -150,7 +150,7 @@ def neg(op: Context, a: Scalar) -> Scalar:
 def power(op: Context, a: Scalar, b: Scalar) -> Scalar:
     """A ** b."""
     if isinstance(a, Size) and isinstance(b, int) and 0 <= b <= 4:
-        return integer(sizes.product([a] * b))
+        return integer(dims.product([a] * b))
     if _is_plain(a, b):
         return a**b  # type: ignore[operator]
     return Number(op.elementwise("Pow", op.scalar(a, "float64"), op.scalar(b, "float64")))

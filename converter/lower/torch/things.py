@@ -2,7 +2,7 @@
 
 A handler is given builder's `Value`s for tensors, Python's own numbers, texts, lists and None, and
 for an integer that depends on the inputs' shapes a `Size`: the name of that size, a sum of products
-of the names of dynamic axes (`converter.lower.tf.sizes`). A size costs no nodes until an operator
+of the names of dynamic axes (`converter.lower.dims`). A size costs no nodes until an operator
 wants it as a tensor.
 """
 

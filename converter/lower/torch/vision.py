@@ -3,9 +3,9 @@
 Spec: https://github.com/pytorch/vision/tree/v0.24.1/torchvision/csrc/ops/cpu
 """
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
-from converter.lower.tf import sizes
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, windows
 from converter.lower.torch.table import aten
@@ -83,7 +83,7 @@ def deform_conv2d(
     ]
     batch, channels = x.shape[0], x.shape[1]
     assert isinstance(channels, int)
-    moved = op.reshape(offset, (sizes.mul(batch, offset_groups), count, 2, *out))
+    moved = op.reshape(offset, (dims.mul(batch, offset_groups), count, 2, *out))
     points = []
     for step, pad, spread, size, i in around:
         starts = op.sub(op.mul(op.range(out[i], x.dtype), float(step)), float(pad))
@@ -92,9 +92,9 @@ def deform_conv2d(
         at = op.add(op.squeeze(op.cut(moved, 2, i, i + 1), [2]), op.squeeze(place, [2]))
         points.append(_normalised(op, at, x.shape[2 + i]))
     grid = op.concat([op.unsqueeze(p, [-1]) for p in reversed(points)], -1)
-    flat = sizes.mul(batch, offset_groups)
+    flat = dims.mul(batch, offset_groups)
     grid = op.reshape(
-        op.shaped(grid, (flat, count, *out, 2)), (flat, sizes.mul(count, out[0]), out[1], 2)
+        op.shaped(grid, (flat, count, *out, 2)), (flat, dims.mul(count, out[0]), out[1], 2)
     )
     each = channels // offset_groups
     images = op.reshape(x, (flat, each, *x.shape[2:]))
@@ -106,10 +106,10 @@ def deform_conv2d(
     shape = (flat, each, *grid.shape[1:3])
     taken = op.node("GridSample", [images, grid], [(x.dtype, shape)], attributes=attributes)[0]
     if use_mask:
-        weights = op.reshape(mask, (flat, 1, sizes.mul(count, out[0]), out[1]))
+        weights = op.reshape(mask, (flat, 1, dims.mul(count, out[0]), out[1]))
         taken = op.mul(taken, weights)
     stacked = op.reshape(op.shaped(taken, shape), (batch, channels * count, *out))
-    summed = op.reshape(weight, (weight.shape[0], sizes.mul(weight.shape[1], count), 1, 1))
+    summed = op.reshape(weight, (weight.shape[0], dims.mul(weight.shape[1], count), 1, 1))
     return convolve(
         op, stacked, summed, bias, stride=(1,), padding=(0,), dilation=(1,), groups=groups, rank=2
     )

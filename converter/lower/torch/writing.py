@@ -85,15 +85,15 @@ def _sliced(
 def _narrowed(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower.tf import sizes
+    from converter.lower import dims
     from converter.lower.torch.scattering import slice_scatter
     from converter.lower.torch.things import integer
 
     del place
     start = given["start"]
     if isinstance(start, int) and start < 0:
-        start = sizes.add(op.axis_of(base, given["dim"]), start)
-    end = integer(sizes.add(start, given["length"]))
+        start = dims.add(op.axis_of(base, given["dim"]), start)
+    end = integer(dims.add(start, given["length"]))
     return slice_scatter(op, base, value, given["dim"], start, end)
 
 

@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from converter.lower import dims
 from converter.lower.gap import Gap
-from converter.lower.tf import contents, sizes, walk
+from converter.lower.tf import contents, walk
 from converter.lower.tf.graphdef import Node
 from converter.lower.values import Value, identity
 
@@ -20,16 +21,16 @@ def number(size):
     return eval(size, {"__builtins__": {}, "min": min, "max": max}, NAMES)
 
 
-SIZES = ["b", "t", 4, 1, sizes.mul("b", "t"), sizes.add("t", -1), sizes.mul("h", 2)]
+SIZES = ["b", "t", 4, 1, dims.mul("b", "t"), dims.add("t", -1), dims.mul("h", 2)]
 
 
 @pytest.mark.parametrize(("a", "b"), [*itertools.product(SIZES, repeat=2)])
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (sizes.add, lambda a, b: a + b), (sizes.sub, lambda a, b: a - b),
-        (sizes.mul, lambda a, b: a * b), (sizes.floordiv, lambda a, b: a // b),
-        (sizes.modulo, lambda a, b: a % b), (sizes.least, min), (sizes.most, max),
+        (dims.add, lambda a, b: a + b), (dims.sub, lambda a, b: a - b),
+        (dims.mul, lambda a, b: a * b), (dims.floordiv, lambda a, b: a // b),
+        (dims.modulo, lambda a, b: a % b), (dims.least, min), (dims.most, max),
     ],
 )  # fmt: skip
 def test_what_is_computed_of_names_is_what_numbers_give(ours, theirs, a, b):
@@ -41,15 +42,15 @@ def test_what_is_computed_of_names_is_what_numbers_give(ours, theirs, a, b):
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (sizes.add("b", "t"), sizes.add("t", "b")),
-        (sizes.mul(sizes.add("b", 1), "t"), sizes.add(sizes.mul("b", "t"), "t")),
-        (sizes.sub(sizes.add("b", 7), 7), "b"),
-        (sizes.floordiv(sizes.mul("b", 8), 8), "b"),
-        (sizes.divided(sizes.mul(sizes.mul("b", "t"), 6), sizes.mul("t", 3)), sizes.mul(2, "b")),
-        (sizes.floordiv(sizes.add("b", 1), 2), sizes.floordiv(sizes.add(1, "b"), 2)),
-        (sizes.sub("b", "b"), 0),
-        (sizes.modulo(sizes.mul("b", 4), 4), 0),
-        (sizes.product(["b", 2, "t", 3]), sizes.mul(6, sizes.mul("t", "b"))),
+        (dims.add("b", "t"), dims.add("t", "b")),
+        (dims.mul(dims.add("b", 1), "t"), dims.add(dims.mul("b", "t"), "t")),
+        (dims.sub(dims.add("b", 7), 7), "b"),
+        (dims.floordiv(dims.mul("b", 8), 8), "b"),
+        (dims.divided(dims.mul(dims.mul("b", "t"), 6), dims.mul("t", 3)), dims.mul(2, "b")),
+        (dims.floordiv(dims.add("b", 1), 2), dims.floordiv(dims.add(1, "b"), 2)),
+        (dims.sub("b", "b"), 0),
+        (dims.modulo(dims.mul("b", 4), 4), 0),
+        (dims.product(["b", 2, "t", 3]), dims.mul(6, dims.mul("t", "b"))),
     ],
 )
 def test_equal_sizes_have_equal_names(one, other):
@@ -58,20 +59,20 @@ def test_equal_sizes_have_equal_names(one, other):
 
 @pytest.mark.parametrize(("a", "b"), [("b", 0), (None, "b"), ("b", None), (0, 0)])
 def test_what_cannot_be_said_is_not_known(a, b):
-    assert sizes.floordiv(a, b) is None
+    assert dims.floordiv(a, b) is None
 
 
 def test_a_name_that_grows_without_end_is_not_known():
     size = "a_name_of_some_length"
     for i in range(100):
-        size = sizes.mul(sizes.add(size, i), f"another_name_{i}")
+        size = dims.mul(dims.add(size, i), f"another_name_{i}")
     assert size is None
 
 
 def test_a_size_is_no_longer_what_it_was_made_of_once_forgotten():
-    twice = sizes.mul("b", 2)
-    sizes.forget()
-    assert sizes.floordiv(twice, 2) != "b"  # another model may call something "2*b"
+    twice = dims.mul("b", 2)
+    dims.forget()
+    assert dims.floordiv(twice, 2) != "b"  # another model may call something "2*b"
 
 
 def test_elements_are_followed_through_nodes():
@@ -81,7 +82,7 @@ def test_elements_are_followed_through_nodes():
     )
     assert list(part) == ["b", 8]
     whole = contents.fold("Prod", [part, np.array([0], "int32")], {})
-    assert whole[()] == sizes.mul("b", 8)
+    assert whole[()] == dims.mul("b", 8)
     assert contents.fold("Equal", [whole, whole], {})[()] is True
     assert not contents.known(contents.fold("Greater", [whole, np.array(3)], {}))
 
