@@ -108,15 +108,23 @@ def keras_layer(folder, name, inputs, config=None, weights=None):
     return _lowered(_keras(entry, inputs, None, None, weights))
 
 
-def keras_function(folder, name, inputs, kwargs=None):
-    """Return a function of TensorFlow that a model of tf.keras calls (a TFOpLambda)."""
+def keras_function(folder, name, inputs, kwargs=None, second="y"):
+    """Return a function of TensorFlow that a model of tf.keras calls (a TFOpLambda).
+
+    Args:
+        folder: Not used: the model is in memory.
+        name: Name of the function below ``tf``.
+        inputs: dtype and shape of each, two at most.
+        kwargs: Further arguments.
+        second: Name of the parameter that takes the second input.
+    """
     del folder
     entry = {"class_name": "TFOpLambda", "name": "made",
              "config": {"name": "made", "dtype": "float32", "function": name}}  # fmt: skip
     first, *others = [[f"x{i}", 0, 0] for i in range(len(inputs))]
     given = dict(kwargs or {})
     if others:
-        given |= {"y": others[0]}
+        given |= {second: others[0]}
     entry["inbound_nodes"] = [[*first, given]]
     layers = [_tf_keras_input(i, *spec) for i, spec in enumerate(inputs)]
     config = {

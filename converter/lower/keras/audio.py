@@ -10,9 +10,9 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.keras.convolution import convolve
 from converter.lower.keras.normalization import wide
-from converter.lower.keras.operations.elementwise import arctan2
 from converter.lower.keras.preprocessing import EPSILON
 from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.ops.elementwise import atan2
 from converter.lower.values import Value
 
 F = np.float32
@@ -51,7 +51,7 @@ def stft_spectrogram(
         result = real if imaginary is None else imaginary
         assert result is not None
     elif mode == "angle":
-        result = arctan2(op, imaginary, real)
+        result = atan2(op, imaginary, real)
     elif mode == "stft":
         result = op.concat([real, imaginary], 2)
     else:

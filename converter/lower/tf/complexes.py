@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras.operations.elementwise import arctan2
+from converter.lower.ops.elementwise import atan2
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import OPS, Gap, Row, tf_op
@@ -179,7 +179,7 @@ def conj(op: Context, input: Thing, /) -> Thing:
 def angle(op: Context, input: Thing, /) -> Value:
     """Which way a complex number points, in radians."""
     x = pair(input)
-    return arctan2(op, x.imaginary, x.real)
+    return atan2(op, x.imaginary, x.real)
 
 
 @tf_op("ComplexAbs", any_input=True)

@@ -6,12 +6,11 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 """
 
 from functools import reduce
-from math import pi
 from typing import Any
 
 import numpy as np
 
-from converter.lower.ops import special
+from converter.lower.ops import elementwise, special
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.table import Gap, tf_op
@@ -153,9 +152,7 @@ def minimum(op: Context, x: Value, y: Value, /) -> Value:
 @tf_op("FloorMod")
 def floor_mod(op: Context, x: Value, y: Value, /) -> Value:
     """The remainder, with the sign of y."""
-    from converter.lower.keras.operations.elementwise import floor_mod as worker
-
-    return worker(op, x, y)
+    return elementwise.floor_mod(op, x, y)
 
 
 @tf_op("FloorDiv")
@@ -220,21 +217,7 @@ def xlog1py(op: Context, x: Value, y: Value, /) -> Value:
 @tf_op("Atan2")
 def atan2(op: Context, y: Value, x: Value, /) -> Value:
     """The angle of the point (x, y), in all four quadrants; zeros have signs."""
-    wide, high = op.unary("Abs", x), op.unary("Abs", y)
-    least, most = op.elementwise("Min", wide, high), op.elementwise("Max", wide, high)
-    same = op.elementwise("Equal", wide, high)  # also both infinite, or both zero
-    tangent = op.where(same, op.unary("Sign", most), op.div(least, most))
-    angle = op.unary("Atan", tangent)
-    angle = op.where(op.elementwise("Greater", high, wide), op.sub(pi / 2, angle), angle)
-    angle = op.where(_is_negative(op, x), op.sub(pi, angle), angle)
-    return op.where(_is_negative(op, y), op.unary("Neg", angle), angle)
-
-
-def _is_negative(op: Context, x: Value) -> Value:
-    """Tell whether numbers have the sign: -0 too, whose reciprocal is minus infinity."""
-    zero = op.constant(0, x.dtype)
-    below = op.elementwise("Less", op.unary("Reciprocal", x), zero)
-    return op.elementwise("Or", op.elementwise("Less", x, zero), below)
+    return elementwise.atan2(op, y, x)
 
 
 @tf_op("Pow")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from converter.lower.gap import Gap
-from converter.lower.keras.operations.elementwise import arctan2
+from converter.lower.ops.elementwise import atan2
 from converter.lower.tf import complexes
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import einsum, product
@@ -187,7 +187,7 @@ def _resolved(op: Context, self: Pair) -> Value:
 def angle(op: Context, self: Value) -> Value:
     """Which way a number points, in radians."""
     if isinstance(self, Pair):
-        return arctan2(op, self.imaginary, self.real)
+        return atan2(op, self.imaginary, self.real)
     x = op.cast(self, self.dtype if kind(self.dtype) == 2 else "float32")
     zero = op.constant(0.0, x.dtype)
     found = op.where(op.elementwise("Less", x, zero), op.constant(3.141592653589793, x.dtype), zero)
@@ -301,7 +301,7 @@ def _exp(op: Context, self: Pair) -> Value:
 
 @of_complex("log")
 def _log(op: Context, self: Pair) -> Value:
-    return Pair.of(op.unary("Log", _abs(op, self)), arctan2(op, self.imaginary, self.real))
+    return Pair.of(op.unary("Log", _abs(op, self)), atan2(op, self.imaginary, self.real))
 
 
 @of_complex("sqrt")

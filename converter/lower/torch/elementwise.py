@@ -3,8 +3,8 @@
 import math
 
 from converter.lower.gap import Gap
-from converter.lower.ops import special
-from converter.lower.torch.arithmetic import apply, truncated
+from converter.lower.ops import elementwise
+from converter.lower.torch.arithmetic import truncated
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import floating, kind, result_type, together
 from converter.lower.torch.table import aten
@@ -85,17 +85,8 @@ def logit(op: Context, self: Value, eps: float | None = None) -> Value:
 
 @aten("atan2", "arctan2")
 def atan2(op: Context, self: Value, other: Value) -> Value:
-    """The angle of the point (b, a)."""
-    dtype = floating(result_type(self, other))
-    y, x = together(op, [self, other], dtype)
-    zero = op.constant(0.0, dtype)
-    angle = op.unary("Atan", op.div(y, x))
-    behind = op.where(
-        op.elementwise("Less", y, zero), op.sub(angle, math.pi), op.add(angle, math.pi)
-    )
-    found = op.where(op.elementwise("Less", x, zero), behind, angle)
-    upright = op.mul(op.unary("Sign", y), math.pi / 2)
-    return op.where(op.elementwise("Equal", x, zero), upright, found)
+    """The angle of the point (b, a); zeros have signs."""
+    return elementwise.atan2(op, *together(op, [self, other], floating(result_type(self, other))))
 
 
 @aten("abs", "absolute")
@@ -235,16 +226,14 @@ def xlogy(op: Context, self: Value | Scalar, other: Value | Scalar) -> Value:
 def logaddexp(op: Context, self: Value, other: Value) -> Value:
     """log(exp(a) + exp(b))."""
     dtype = floating(result_type(self, other))
-    high = apply(op, "Max", self, other, dtype=dtype)
-    far = op.unary("Neg", op.unary("Abs", apply(op, "Sub", self, other, dtype=dtype)))
-    return op.add(high, special.log1p(op, op.unary("Exp", far)))
+    return elementwise.logaddexp(op, *together(op, [self, other], dtype))
 
 
 @aten("logaddexp2")
 def logaddexp2(op: Context, self: Value, other: Value) -> Value:
     """log2(2 ** a + 2 ** b)."""
     a, b = (op.mul(x, math.log(2)) for x in together(op, [self, other]))
-    return op.mul(logaddexp(op, a, b), 1 / math.log(2))
+    return op.mul(elementwise.logaddexp(op, a, b), 1 / math.log(2))
 
 
 @aten("special_entr")
@@ -267,8 +256,7 @@ def ndtr(op: Context, self: Value) -> Value:
 @aten("hypot")
 def hypot(op: Context, self: Value, other: Value) -> Value:
     """The square root of a * a + b * b."""
-    a, b = together(op, [self, other])
-    return op.unary("Sqrt", op.add(op.mul(a, a), op.mul(b, b)))
+    return elementwise.hypot(op, *together(op, [self, other]))
 
 
 @aten("deg2rad")

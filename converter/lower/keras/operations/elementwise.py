@@ -18,6 +18,7 @@ from converter.lower.keras.operations.operands import (
 )
 from converter.lower.keras.table import OPERATIONS, Gap, operation
 from converter.lower.ops import special
+from converter.lower.ops.elementwise import atan2, floor_mod, hypot, logaddexp
 from converter.lower.values import Value
 
 Unary = Callable[[Builder, Value], Value]
@@ -225,17 +226,6 @@ def not_equal(op: Builder, a: Value, b: Value) -> Value:
     return op.unary("Not", op.elementwise("Equal", a, b))
 
 
-def floor_mod(op: Builder, a: Value, b: Value) -> Value:
-    """The remainder, with the sign of b."""
-    if not a.is_float:
-        return op.elementwise("Mod", a, b)
-    left = op.elementwise("Mod", a, b, fmod=1)
-    zero = op.constant(0.0, a.dtype)
-    signs = [op.elementwise("Less", v, zero) for v in (left, b)]
-    apart = op.elementwise("And", op.elementwise("Xor", *signs), not_equal(op, left, zero))
-    return op.where(apart, op.add(left, b), left)
-
-
 def fmod(op: Builder, a: Value, b: Value) -> Value:
     """The remainder, with the sign of a."""
     if a.dtype == "bool":
@@ -266,31 +256,6 @@ def divide_no_nan(op: Builder, a: Value, b: Value) -> Value:
 def power(op: Builder, a: Value, b: Value) -> Value:
     """A ** b."""
     return op.elementwise("Pow", a, b)
-
-
-def arctan2(op: Builder, y: Value, x: Value) -> Value:
-    """The angle of the point (x, y), in all four quadrants."""
-    zero = op.constant(0.0, y.dtype)
-    level = op.elementwise("Equal", x, zero)
-    near = op.unary("Atan", op.div(y, op.where(level, 1.0, x)))
-    up = op.where(op.elementwise("Less", y, zero), -pi, op.constant(pi, y.dtype))
-    behind = op.where(op.elementwise("Less", x, zero), op.add(near, up), near)
-    upright = op.mul(op.unary("Sign", y), pi / 2)
-    return op.where(level, upright, behind)
-
-
-def hypot(op: Builder, a: Value, b: Value) -> Value:
-    """sqrt(a * a + b * b), without overflow."""
-    a, b = op.unary("Abs", a), op.unary("Abs", b)
-    most, least = op.elementwise("Max", a, b), op.elementwise("Min", a, b)
-    ratio = divide_no_nan(op, least, most)
-    return op.mul(most, op.unary("Sqrt", op.add(op.mul(ratio, ratio), 1.0)))
-
-
-def logaddexp(op: Builder, a: Value, b: Value) -> Value:
-    """log(exp(a) + exp(b))."""
-    away = op.unary("Neg", op.unary("Abs", op.sub(a, b)))
-    return op.add(op.elementwise("Max", a, b), special.log1p(op, op.unary("Exp", away)))
 
 
 def logaddexp2(op: Builder, a: Value, b: Value) -> Value:
@@ -348,7 +313,7 @@ PAIRS: tuple[tuple[tuple[str, ...], Binary, tuple[str, ...]], ...] = (
     (("Divide", "TrueDivide"), lambda op, a, b: op.div(a, b), ("float",)),
     (("DivideNoNan",), divide_no_nan, ("float",)),
     (("Power",), power, ()),
-    (("Arctan2",), arctan2, ("float",)),
+    (("Arctan2",), atan2, ("float",)),
     (("Hypot",), hypot, ("float",)),
     (("Logaddexp",), logaddexp, ("float",)),
     (("Logaddexp2",), logaddexp2, ("float",)),

@@ -14,7 +14,7 @@ from converter.lower.keras.operations import products as p
 from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import Axes, all_axes, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
-from converter.lower.ops import special
+from converter.lower.ops import elementwise, special
 from converter.lower.values import Value
 
 Join = Callable[[Builder, Value, Value], Value]
@@ -112,7 +112,7 @@ BINARY = {
 JOINED: dict[str, Join] = {
     "divide": true_divide, "truediv": true_divide, "div": divide_as_python_2,
     "divide_no_nan": e.divide_no_nan, "floordiv": e.floor_divide, "floor_div": e.floor_divide,
-    "floormod": e.floor_mod, "not_equal": e.not_equal,
+    "floormod": elementwise.floor_mod, "not_equal": e.not_equal,
     "squared_difference": squared_difference,
     "multiply_no_nan": multiply_no_nan, "xdivy": xdivy, "xlogy": xlogy,
     "bitwise.left_shift": e.left_shift, "bitwise.right_shift": e.right_shift,
@@ -141,7 +141,7 @@ for _name, _join in JOINED.items():
 @operation(TF_FUNCTIONS, "atan2")
 def atan2(op: Builder, y: Any, x: Any) -> Value:
     """The angle of the point (x, y), in all four quadrants."""
-    return e.arctan2(op, *alike(op, y, x))
+    return elementwise.atan2(op, *alike(op, y, x))
 
 
 @operation(TF_FUNCTIONS, "scalar_mul")

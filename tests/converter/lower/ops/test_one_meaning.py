@@ -136,6 +136,42 @@ def convolution(padding, strides):
     return ways
 
 
+ENDS = [0.0, -0.0, 1.0, -2.5, 1e30, -1e-30, math.inf, -math.inf, math.nan]
+PAIRS = [np.array([[a for a in ENDS for _ in ENDS]], "float32"),
+         np.array([ENDS * len(ENDS)], "float32")]  # fmt: skip
+
+
+def of_pair(tf=None, keras=None, function=None, aten=None):
+    """Return how each front end spells a function of two tensors."""
+    ways = {}
+    if tf:
+        ways["tensorflow"] = lambda folder, specs: s.tensorflow(folder, tf, specs)
+    if keras:
+        ways["keras.ops"] = lambda folder, specs: s.keras_operation(folder, keras, specs)
+    if function:
+        ways["tf function"] = lambda folder, specs: s.keras_function(
+            folder, function, specs, second="x"
+        )
+    if aten:
+        ways["script"] = lambda folder, specs: s.torch_script(
+            folder, f"torch.{aten}(x0, x1)", specs
+        )
+        ways["program"] = lambda folder, specs: s.torch_program(
+            folder, f"aten.{aten}.default", specs, specs[:1]
+        )
+    return ways
+
+
+def quietly(function):
+    """Return a reference in float64, without NumPy's warnings of overflow."""
+
+    def reference(*xs):
+        with np.errstate(all="ignore"):
+            return function(*(x.astype("float64") for x in xs)).astype(xs[0].dtype)
+
+    return reference
+
+
 def nearest(x, size=32):
     """The pixel floor(i * n / m), in exact arithmetic."""
     at = np.arange(size) * x.shape[-1] // size
@@ -184,6 +220,13 @@ ROWS = {
         [floats(0, 1e-40, 1e-8, -1e-8, 0.4, -0.6, 5, -90, math.inf, -math.inf, math.nan)],
         each(math.expm1), 4e-6,
         unary("Expm1", ("numpy", "Expm1"), "math.expm1", "expm1", "expm1"),
+    ),
+    "atan2": (
+        PAIRS, quietly(np.arctan2), 2e-6, of_pair("Atan2", "Arctan2", "math.atan2", "atan2"),
+    ),
+    "hypot": (PAIRS, quietly(np.hypot), 2e-6, of_pair(keras="Hypot", aten="hypot")),
+    "logaddexp": (
+        PAIRS, quietly(np.logaddexp), 2e-6, of_pair(keras="Logaddexp", aten="logaddexp"),
     ),
     "lgamma": (
         [floats(0.0, -1, -0.5, 1e-8, 0.5, 1, 2, 3.7, 40, math.inf, math.nan)],
