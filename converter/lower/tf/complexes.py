@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.builder import Builder
+from converter.lower.ops.complex import (
+    PARTS,
+    join,
+    multiply,
+    squared_size,
+    zeros_like,
+)
 from converter.lower.ops.elementwise import atan2
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
@@ -19,8 +25,6 @@ from converter.lower.values import Value
 
 Function = Callable[..., Any]
 
-PARTS = {"complex64": "float32", "complex128": "float64"}
-WHOLES = {part: whole for whole, part in PARTS.items()}
 # What does to both parts what it does to real numbers.
 BY_PARTS = frozenset((
     "Add", "AddN", "AddV2", "BatchToSpaceND", "BroadcastTo", "Concat", "ConcatV2", "Cumsum",
@@ -73,12 +77,8 @@ def lowered(
     imaginary = [v.imaginary if isinstance(v, Complex) else v for v in given]
     halves = [call(row, node, part) for part in (real, imaginary)]
     if isinstance(halves[0], list):
-        return [_joined(a, b) for a, b in zip(*halves, strict=True)]
-    return _joined(*halves)
-
-
-def _joined(real: Value, imaginary: Value) -> Complex:
-    return Complex(real, imaginary, WHOLES[real.dtype])
+        return [join(a, b) for a, b in zip(*halves, strict=True)]
+    return join(*halves)
 
 
 def _pair(op: Context, x: Value) -> Complex:
@@ -94,7 +94,7 @@ def _pair(op: Context, x: Value) -> Complex:
 
 
 def _constant(op: Context, array: np.ndarray) -> Complex:
-    return _joined(
+    return join(
         op.constant(np.ascontiguousarray(array.real)), op.constant(np.ascontiguousarray(array.imag))
     )
 
@@ -113,7 +113,7 @@ def pair(thing: Thing) -> Complex:
 def both(op: Context, function: Callable[[Value], Value], x: Complex) -> Complex:
     """Return what a function does to both parts."""
     del op
-    return _joined(function(x.real), function(x.imaginary))
+    return join(function(x.real), function(x.imaginary))
 
 
 # -- made and taken apart --------------------------------------------------------------------------
@@ -133,14 +133,6 @@ def _const(op: Context, node: Node) -> Complex:
     return _constant(op, array)
 
 
-def zeros_like(op: Builder, like: Value) -> Value:
-    """Return zeros of a value's shape and dtype."""
-    if all(isinstance(n, int) for n in like.shape):
-        zero = op.reshape(op.constant(0.0, like.dtype), (1,) * like.rank)
-        return op.expand(zero, like.shape, like=like)
-    return op.sub(like, like)
-
-
 @tf_op("Complex")
 def complex_of(op: Context, real: Value, imag: Value, /) -> Complex:
     """Real + i * imag."""
@@ -149,7 +141,7 @@ def complex_of(op: Context, real: Value, imag: Value, /) -> Complex:
         real, imag = (
             op.add(real, op.mul(imag, zero)), op.add(imag, op.mul(real, zero))
         )  # fmt: skip
-    return _joined(real, imag)
+    return join(real, imag)
 
 
 @tf_op("Real", any_input=True)
@@ -172,7 +164,7 @@ def conj(op: Context, input: Thing, /) -> Thing:
     if isinstance(input, Value):
         return input
     x = pair(input)
-    return _joined(x.real, op.unary("Neg", x.imaginary))
+    return join(x.real, op.unary("Neg", x.imaginary))
 
 
 @tf_op("Angle", any_input=True)
@@ -185,43 +177,30 @@ def angle(op: Context, input: Thing, /) -> Value:
 @tf_op("ComplexAbs", any_input=True)
 def complex_abs(op: Context, x: Thing, /) -> Value:
     """sqrt(real ** 2 + imag ** 2)."""
-    return op.unary("Sqrt", power(op, pair(x)))
-
-
-def power(op: Builder, x: Complex) -> Value:
-    """Return real ** 2 + imag ** 2."""
-    return op.add(op.mul(x.real, x.real), op.mul(x.imaginary, x.imaginary))
+    return op.unary("Sqrt", squared_size(op, pair(x)))
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
 
 
-def multiplied(op: Builder, x: Complex, y: Complex, by: Callable[[Value, Value], Value]) -> Complex:
-    """Return a product, of whatever kind ``by`` makes of real parts."""
-    return _joined(
-        op.sub(by(x.real, y.real), by(x.imaginary, y.imaginary)),
-        op.add(by(x.real, y.imaginary), by(x.imaginary, y.real)),
-    )
-
-
 @of_complex("Mul")
 def _mul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
     del node
-    return multiplied(op, pair(x), pair(y), op.mul)
+    return multiply(op, pair(x), pair(y), op.mul)
 
 
 @of_complex("Square")
 def _square(op: Context, node: Node, x: Thing) -> Complex:
     del node
-    return multiplied(op, pair(x), pair(x), op.mul)
+    return multiply(op, pair(x), pair(x), op.mul)
 
 
 @of_complex("Div", "RealDiv")
 def _div(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
     del node
     over, under = pair(x), pair(y)
-    whole = multiplied(op, over, _conjugate(op, under), op.mul)
-    size = power(op, under)
+    whole = multiply(op, over, _conjugate(op, under), op.mul)
+    size = squared_size(op, under)
     return both(op, lambda v: op.div(v, size), whole)
 
 
@@ -229,12 +208,12 @@ def _div(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
 def _reciprocal(op: Context, node: Node, x: Thing) -> Complex:
     del node
     under = pair(x)
-    size = power(op, under)
+    size = squared_size(op, under)
     return both(op, lambda v: op.div(v, size), _conjugate(op, under))
 
 
 def _conjugate(op: Context, x: Complex) -> Complex:
-    return _joined(x.real, op.unary("Neg", x.imaginary))
+    return join(x.real, op.unary("Neg", x.imaginary))
 
 
 @of_complex("Exp")
@@ -243,7 +222,7 @@ def _exp(op: Context, node: Node, x: Thing) -> Complex:
     power_of = pair(x)
     size = op.unary("Exp", power_of.real)
     turn = power_of.imaginary
-    return _joined(op.mul(size, op.unary("Cos", turn)), op.mul(size, op.unary("Sin", turn)))
+    return join(op.mul(size, op.unary("Cos", turn)), op.mul(size, op.unary("Sin", turn)))
 
 
 @of_complex("Equal", "NotEqual")
@@ -260,7 +239,7 @@ def _equal(op: Context, node: Node, x: Thing, y: Thing) -> Value:
 def _ones_like(op: Context, node: Node, x: Thing) -> Complex:
     del node
     zeros = zeros_like(op, pair(x).real)
-    return _joined(op.add(zeros, 1.0), zeros)
+    return join(op.add(zeros, 1.0), zeros)
 
 
 @of_complex("ConjugateTranspose")
@@ -277,9 +256,9 @@ def _matmul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
         value = pair(thing)
         if node.attribute(turned) or node.attribute(adjoint):
             order = [*range(value.rank - 2), value.rank - 1, value.rank - 2]
-            value = _joined(op.transpose(value.real, order), op.transpose(value.imaginary, order))
+            value = join(op.transpose(value.real, order), op.transpose(value.imaginary, order))
         sides.append(_conjugate(op, value) if node.attribute(adjoint) else value)
-    return multiplied(op, sides[0], sides[1], op.matmul)
+    return multiply(op, sides[0], sides[1], op.matmul)
 
 
 @of_complex("Einsum")
@@ -297,4 +276,4 @@ def _einsum(op: Context, node: Node, *inputs: Thing) -> Complex:
         return both(op, real, sides[0])
     if len(sides) > 2:
         raise Gap("of more than two complex tensors")
-    return multiplied(op, sides[0], sides[1], real)
+    return multiply(op, sides[0], sides[1], real)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from converter.lower import dims
+from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
@@ -19,7 +20,6 @@ from converter.lower.tf import frames, unranked
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
-from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.tf.recognise_gelu import recognise_gelu
 from converter.lower.tf.sink_branches import sink_branches
 from converter.lower.tf.state import State
@@ -234,7 +234,7 @@ class _Model:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
         graph = op.decoded.settle(needed(graph))
-        merge_equal(graph)
+        eliminate_common_subexpressions(graph)
         graph = recognise_gelu(graph)
         sink_branches(graph)
         if _depth(graph) > DEEPEST:

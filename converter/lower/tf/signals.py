@@ -9,17 +9,17 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.graph import Dim
-from converter.lower.keras.operations.signals import angles
-from converter.lower.tf.complexes import pair
-from converter.lower.tf.context import Context
-from converter.lower.tf.fourier import (
+from converter.lower.ops.complex import join
+from converter.lower.ops.fourier import (
     MOST_OF_PRIME,
     along,
+    angles,
     fitted,
-    joined,
     of_real,
     to_real,
 )
+from converter.lower.tf.complexes import pair
+from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value
@@ -91,7 +91,7 @@ def _into_real(name: str, axes: int) -> None:
             for axis in range(1, axes + 1):
                 cut = _fitted_along(op, cut, -axis, vector, list(halves))
             parts.append(cut)
-        found = joined(parts[0], parts[1])
+        found = join(parts[0], parts[1])
         for axis in range(axes, 1, -1):
             found = along(op, found, -axis, inverse=True)
         return to_real(op, found, lengths[-1])

@@ -6,6 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.lower.graph import Shape
+from converter.lower.ops.complex import Complex as Complex
 from converter.lower.values import Value
 
 
@@ -93,25 +94,6 @@ class Handle:
     element: Shape | None
     length: "Value | None" = None
     grows: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Complex:
-    """A complex tensor: ONNX has none to compute with."""
-
-    real: Value
-    imaginary: Value
-    dtype: str = "complex64"
-
-    @property
-    def shape(self) -> Shape:
-        """Sizes of the axes."""
-        return self.real.shape
-
-    @property
-    def rank(self) -> int:
-        """Number of axes."""
-        return self.real.rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from converter.lower.gap import Gap
+from converter.lower.ops import complex as complexes
 from converter.lower.ops.elementwise import atan2
-from converter.lower.tf import complexes
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import einsum, product
 from converter.lower.torch.pairs import Pair, is_complex
@@ -196,7 +196,7 @@ def angle(op: Context, self: Value) -> Value:
 
 @of_complex("abs")
 def _abs(op: Context, self: Pair) -> Value:
-    return op.unary("Sqrt", complexes.power(op, self.split))
+    return op.unary("Sqrt", complexes.squared_size(op, self.split))
 
 
 @of_complex("sgn")
@@ -253,7 +253,7 @@ def _mul(op: Context, self: Thing, other: Thing) -> Value:
             if scale is not None:
                 return x.each(lambda part, by=scale: op.mul(part, by))  # type: ignore[misc]
     a, b = both(op, self, other)
-    return Pair.joined(complexes.multiplied(op, a.split, b.split, op.mul))
+    return Pair.joined(complexes.multiply(op, a.split, b.split, op.mul))
 
 
 @of_complex("div", "true_divide", "divide")
@@ -263,8 +263,8 @@ def _div(op: Context, self: Thing, other: Thing) -> Value:
         if scale is not None:
             return self.each(lambda part: op.div(part, scale))
     a, b = both(op, self, other)
-    over = complexes.multiplied(op, a.split, _conjugate(op, b).split, op.mul)
-    size = complexes.power(op, b.split)
+    over = complexes.multiply(op, a.split, _conjugate(op, b).split, op.mul)
+    size = complexes.squared_size(op, b.split)
     return Pair.joined(over).each(lambda part: op.div(part, size))
 
 
@@ -332,7 +332,7 @@ def _ne(op: Context, self: Thing, other: Thing) -> Value:
 @of_complex("matmul", "mm", "bmm")
 def _matmul(op: Context, self: Thing, other: Thing = None, mat2: Thing = None) -> Value:
     a, b = both(op, self, other if other is not None else mat2)
-    return Pair.joined(complexes.multiplied(op, a.split, b.split, lambda x, y: product(op, x, y)))
+    return Pair.joined(complexes.multiply(op, a.split, b.split, lambda x, y: product(op, x, y)))
 
 
 @of_complex("einsum")
@@ -347,7 +347,7 @@ def _einsum(op: Context, equation: str, tensors: Sequence[Thing], path: Thing = 
     if len(tensors) != 2:
         raise Gap("of more than two complex tensors")
     a, b = both(op, tensors[0], tensors[1])
-    return Pair.joined(complexes.multiplied(op, a.split, b.split, real))
+    return Pair.joined(complexes.multiply(op, a.split, b.split, real))
 
 
 @of_complex("constant_pad_nd", "pad")

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from converter.lower import dims
+from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
-from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.torch import calls, higher_order, pairs
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
@@ -168,7 +168,7 @@ class _Lowering:
         if not self.op.graph.outputs:
             raise UnsupportedError("the program yields no tensor")
         graph = needed(self.op.graph)
-        merge_equal(graph)
+        eliminate_common_subexpressions(graph)
         return graph
 
     # -- inputs --------------------------------------------------------------------------------

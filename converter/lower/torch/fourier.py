@@ -11,7 +11,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
-from converter.lower.tf import fourier
+from converter.lower.ops import fourier
 from converter.lower.torch.complexes import of_complex, pair
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair

@@ -12,8 +12,7 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap
 from converter.lower.graph import Folded, Spec
-from converter.lower.tf.complexes import PARTS, WHOLES
-from converter.lower.tf.things import Complex
+from converter.lower.ops.complex import PARTS, WHOLES, Complex
 from converter.lower.torch.compound import Compound
 from converter.lower.values import Value, identity
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from converter.lower import dims
+from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
-from converter.lower.tf.merge_equal import merge_equal
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.exported import Gaps
@@ -160,7 +160,7 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
         op.reserve([name])
         op.output(value, name)
     graph = needed(op.graph)
-    merge_equal(graph)
+    eliminate_common_subexpressions(graph)
     return graph
 
 

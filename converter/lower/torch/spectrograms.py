@@ -1,7 +1,7 @@
 """Windows along a signal: the Fourier transforms of all of them, and back.
 
 A window at a time is a convolution with waves, and its inverse the transpose of one, while the
-kernel is small; longer windows are cut out first, and transformed by `converter.lower.tf.fourier`.
+kernel is small; longer windows are cut out first, and transformed by `converter.lower.ops.fourier`.
 Spec: https://docs.pytorch.org/docs/2.13/generated/torch.stft.html and torch.istft.html beside it
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
-from converter.lower.keras.operations.signals import angles
+from converter.lower.ops.fourier import angles
 from converter.lower.torch.complexes import of_complex, pair, view_as_complex, view_as_real
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, transposed, windows

@@ -12,14 +12,10 @@ from converter.lower.builder import Builder
 from converter.lower.keras.operations.operands import floating, known_size, tensor
 from converter.lower.keras.operations.shaping import padded
 from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.ops.fourier import angles
 from converter.lower.values import Value
 
 Complex = tuple[Value, Value]
-
-
-def angles(rows: int, columns: int, size: int) -> np.ndarray:
-    """Return 2 pi j k / size, by rows j and columns k."""
-    return 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % size) / size
 
 
 def transformed(op: Builder, x: Complex, axis: int, *, inverse: bool = False) -> Complex:

@@ -13,14 +13,17 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute, Dim
-from converter.lower.keras.operations.signals import angles
-from converter.lower.tf.complexes import WHOLES, multiplied, zeros_like
-from converter.lower.tf.things import Complex
+from converter.lower.ops.complex import Complex, join, multiply, zeros_like
 from converter.lower.values import Value
 
 MOST = 1 << 18  # elements of a matrix
 MOST_OF_PRIME = 1 << 22  # where nothing else is as exact
 AXIS_IS_INPUT = 20  # opset since when DFT is given its axis as a tensor
+
+
+def angles(rows: int, columns: int, size: int) -> np.ndarray:
+    """Return 2 pi j k / size, by rows j and columns k."""
+    return 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % size) / size
 
 
 def fitted(op: Builder, x: Value, length: Dim, computed: Value | None) -> Value:
@@ -57,7 +60,7 @@ def transformed(op: Builder, x: Complex, *, inverse: bool) -> Complex:
         cosines = op.constant(np.cos(turn) * scale, x.real.dtype)
         sines = op.constant(np.sin(turn) * (sign * scale), x.real.dtype)
         real, imaginary = _times(op, x.real, cosines), _times(op, x.imaginary, cosines)
-        return joined(
+        return join(
             op.sub(real, _times(op, x.imaginary, sines)),
             op.add(imaginary, _times(op, x.real, sines)),
         )
@@ -79,33 +82,33 @@ def _by_factors(op: Builder, x: Complex, a: int, b: int, *, inverse: bool) -> Co
         shape = (*value.shape[: x.rank - 1], *last)
         return op.emit("Reshape", value, vector, dtype=value.dtype, shape=shape)
 
-    cut = joined(shaped(x.real, a, b), shaped(x.imaginary, a, b))
+    cut = join(shaped(x.real, a, b), shaped(x.imaginary, a, b))
     first = along(op, cut, -2, inverse=inverse)
     turn = angles(a, b, a * b) * (1 if inverse else -1)
     kind = x.real.dtype
-    twiddles = joined(op.constant(np.cos(turn), kind), op.constant(np.sin(turn), kind))
-    made = transformed(op, multiplied(op, first, twiddles, op.mul), inverse=inverse)
+    twiddles = join(op.constant(np.cos(turn), kind), op.constant(np.sin(turn), kind))
+    made = transformed(op, multiply(op, first, twiddles, op.mul), inverse=inverse)
     order = [*range(x.rank - 1), x.rank, x.rank - 1]
     real, imaginary = (
         shaped(op.plain(op.transpose(v, order)), a * b) for v in (made.real, made.imaginary)
     )
-    return joined(real, imaginary)
+    return join(real, imaginary)
 
 
 def of_real(op: Builder, x: Value) -> Complex:
     """Return the first half of the transform of real numbers along the last axis."""
     size = x.shape[-1]
     if isinstance(size, int) and size * (size // 2 + 1) > MOST and _factor(size) > 1:
-        whole = transformed(op, joined(x, zeros_like(op, x)), inverse=False)
+        whole = transformed(op, join(x, zeros_like(op, x)), inverse=False)
         real, imaginary = (
             op.slice(v, [-1], [0], [size // 2 + 1]) for v in (whole.real, whole.imaginary)
         )
-        return joined(real, imaginary)
+        return join(real, imaginary)
     if isinstance(size, int) and size * (size // 2 + 1) <= MOST_OF_PRIME:
         turn = angles(size, size // 2 + 1, size)
         cosines = op.constant(np.cos(turn), x.dtype)
         sines = op.constant(-np.sin(turn), x.dtype)
-        return joined(_times(op, x, cosines), _times(op, x, sines))
+        return join(_times(op, x, cosines), _times(op, x, sines))
     count = dims.add(dims.floordiv(size, 2), 1)
     return _parts(op, _dft(op, op.unsqueeze(x, [-1]), count, inverse=False, onesided=True))
 
@@ -123,7 +126,7 @@ def to_real(op: Builder, x: Complex, length: int) -> Value:
             back = replace(back, shape=(*part.shape[:-1], inner))
             mirrored.append(op.concat([part, back if sign > 0 else op.unary("Neg", back)], -1))
         # What should be real is taken to be.
-        return transformed(op, joined(mirrored[0], mirrored[1]), inverse=True).real
+        return transformed(op, join(mirrored[0], mirrored[1]), inverse=True).real
     turn = angles(count, length, length)
     twice = np.full(count, 2.0)
     twice[0] = 1
@@ -140,11 +143,6 @@ def _times(op: Builder, x: Value, matrix: Value) -> Value:
     if x.rank > 1:
         return op.matmul(x, matrix)
     return op.squeeze(op.matmul(op.unsqueeze(x, [0]), matrix), [0])
-
-
-def joined(real: Value, imaginary: Value) -> Complex:
-    """Return a pair as a complex tensor."""
-    return Complex(real, imaginary, WHOLES[real.dtype])
 
 
 def _dft(op: Builder, x: Value, count: Dim, *, inverse: bool, onesided: bool) -> Value:
@@ -164,7 +162,7 @@ def _dft(op: Builder, x: Value, count: Dim, *, inverse: bool, onesided: bool) ->
 
 def _parts(op: Builder, x: Value) -> Complex:
     real, imaginary = (op.squeeze(op.slice(x, [-1], [i], [i + 1]), [-1]) for i in (0, 1))
-    return joined(real, imaginary)
+    return join(real, imaginary)
 
 
 def along(op: Builder, x: Complex, axis: int, *, inverse: bool) -> Complex:
@@ -175,6 +173,6 @@ def along(op: Builder, x: Complex, axis: int, *, inverse: bool) -> Complex:
         return transformed(op, x, inverse=inverse)
     order = list(range(rank))
     order[axis], order[-1] = order[-1], order[axis]
-    turned = joined(op.transpose(x.real, order), op.transpose(x.imaginary, order))
+    turned = join(op.transpose(x.real, order), op.transpose(x.imaginary, order))
     made = transformed(op, turned, inverse=inverse)
-    return joined(op.transpose(made.real, order), op.transpose(made.imaginary, order))
+    return join(op.transpose(made.real, order), op.transpose(made.imaginary, order))

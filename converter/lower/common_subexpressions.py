@@ -13,7 +13,7 @@ DIFFERENT = frozenset((
 ))  # fmt: skip
 
 
-def merge_equal(graph: Graph) -> None:
+def eliminate_common_subexpressions(graph: Graph) -> None:
     """Keep the first of equal nodes of a graph; inner graphs see it under its name."""
     renamed: dict[str, str] = {}
     _merge(graph, renamed, {}, set(graph.outputs))
