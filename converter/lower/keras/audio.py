@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras.convolution import convolve
-from converter.lower.keras.normalization import wide
 from converter.lower.keras.preprocessing import EPSILON
 from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.ops.conv import convolve
 from converter.lower.ops.elementwise import atan2
+from converter.lower.ops.norm import wide
 from converter.lower.values import Value
 
 F = np.float32

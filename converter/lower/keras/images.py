@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras.convolution import as_given, channels_first
-from converter.lower.keras.resizing import LINEAR, resized
 from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
 from converter.lower.keras.wrapped import call_layer
+from converter.lower.ops.conv import as_given, channels_first
+from converter.lower.ops.resize import LINEAR, resized
 from converter.lower.values import Value
 
 F = np.float32

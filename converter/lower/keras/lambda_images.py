@@ -11,14 +11,14 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Attribute
-from converter.lower.keras import resizing
-from converter.lower.keras.convolution import as_given, channels_first
 from converter.lower.keras.lambda_tensors import function
 from converter.lower.keras.operations.operands import known_size, tensor
-from converter.lower.keras.operations.shaping import flipped
 from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Gap, operation
 from converter.lower.keras.tensorflow_ops import networks as n
-from converter.lower.ops.resize import Size
+from converter.lower.ops.conv import as_given, channels_first
+from converter.lower.ops.pad import flipped
+from converter.lower.ops.resize import area, by_sizes, cubic_by_table, step, weighted
+from converter.lower.ops.resize_computed import Size
 from converter.lower.values import Value
 
 METHODS = ("bilinear", "nearest", "bicubic", "area")  # of TensorFlow 1, in order of its numbers
@@ -42,22 +42,22 @@ def by_corners(op: Builder, image: Value, sizes: list[Size], method: str, *, ali
     if method == "bilinear":
         where = "align_corners" if align else "asymmetric"
         how: dict[str, Attribute] = {"mode": "linear", "coordinate_transformation_mode": where}
-        return resizing.by_sizes(op, image, sizes, how)
+        return by_sizes(op, image, sizes, how)
     for axis, wanted in enumerate(sizes, 2):
         size = image.shape[axis]
         if not isinstance(size, int) or not isinstance(wanted, int):
             raise Gap(f"{method} resizing by corners of images of unknown size")
         if method == "nearest":
-            step = resizing.step(size, wanted, by_corners=align)
-            places = np.arange(wanted, dtype=np.float32) * step
+            distance = step(size, wanted, by_corners=align)
+            places = np.arange(wanted, dtype=np.float32) * distance
             rows = np.floor(places + np.float32(0.5)) if align else np.floor(places)
             numbers = np.minimum(rows, size - 1).astype(np.int64)
             image = op.gather(image, op.constant(numbers, "int64"), axis)
             continue
-        make = resizing.area if method == "area" else resizing.cubic_by_table
+        make = area if method == "area" else cubic_by_table
         more = {} if method == "area" else {"is_centred": False}
         matrix = make(size, wanted, by_corners=align, **more).astype(np.float32)
-        image = resizing.weighted(op, image, axis, op.constant(matrix, image.dtype))
+        image = weighted(op, image, axis, op.constant(matrix, image.dtype))
     return image
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
-from converter.lower.keras.convolution import numbers
 from converter.lower.keras.core import product as dense_product
 from converter.lower.keras.merging import dot
 from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.ops.conv import numbers
 from converter.lower.values import Value
 
 # -- convolutions whose kernel differs from place to place ---------------------------------------

@@ -11,9 +11,9 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
-from converter.lower.keras.normalization import unit
 from converter.lower.keras.operations.operands import promoted
 from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.ops.norm import unit
 from converter.lower.values import Value
 
 Masks = Sequence[Value | None]

@@ -3,71 +3,14 @@
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/pooling
 """
 
-from collections.abc import Sequence
-from math import inf
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.graph import Attribute, Dim
-from converter.lower.keras.convolution import as_given, channels_first, numbers, same_padding
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.table import Roles, keras_layer
 from converter.lower.known_values import size, whole
-from converter.lower.ops.pool import adaptive_max, adaptive_mean
+from converter.lower.ops.conv import as_given, channels_first, numbers
+from converter.lower.ops.pool import adaptive_max, adaptive_mean, pool
 from converter.lower.values import Value
-
-
-def pool(
-    op: Builder, x: Value, op_type: str, *, pool_size: Any, strides: Any, padding: str,
-    data_format: str | None,
-) -> Value:  # fmt: skip
-    """Pool windows of an image; padding counts neither as a value nor in a mean."""
-    rank = x.rank - 2
-    sizes = numbers(pool_size, rank)
-    steps = sizes if strides is None else numbers(strides, rank)
-    image = channels_first(op, x, data_format)
-    if padding not in ("same", "valid"):
-        raise Gap(f"padding {padding!r}")
-    out: list[Dim] = []
-    for n, k, s in zip(image.shape[2:], sizes, steps, strict=True):
-        whole = n - k + 1 if isinstance(n, int) and padding == "valid" else n
-        out.append(-(-whole // s) if isinstance(whole, int) else None)
-    how = _padding(image.shape[2:], sizes, steps) if padding == "same" else {"auto_pad": "VALID"}
-    if op_type == "MaxPool" and image.is_float and isinstance(how.get("pads"), list):
-        before, after = _pads(image.shape[2:], sizes, steps)
-        image = op.pad(image, [0, 0, *before], [0, 0, *after], value=-inf)
-        how = {"auto_pad": "VALID"}
-    result = op.emit(
-        op_type, image, dtype=x.dtype, shape=(*image.shape[:2], *out), kernel_shape=sizes,
-        strides=steps, **how,
-    )  # fmt: skip
-    return as_given(op, result, data_format)
-
-
-def _padding(spatial: Sequence[Dim], sizes: list[int], steps: list[int]) -> dict[str, Attribute]:
-    """Return the attributes that pad an image so that a window begins at every step.
-
-    Padding is named where it can be: onnxruntime (1.31) takes a Pad with zeros in front of a
-    pooling with numbers into those, where padding is no zeros but nothing at all. But where steps
-    are larger than windows it cuts off what is between them; the largest of windows is then found
-    behind a Pad with what is less than anything.
-    https://github.com/microsoft/onnxruntime/blob/002469275374731e5990f57a279ca6f891266988/onnxruntime/core/optimizer/pad_fusion.cc
-    """
-    if all(size == 1 for size in sizes):
-        return {"auto_pad": "VALID"}
-    if all(step <= size for size, step in zip(sizes, steps, strict=True)):
-        return {"auto_pad": "SAME_UPPER"}
-    pads = _pads(spatial, sizes, steps)
-    numbered: dict[str, Attribute] = {"pads": [*pads[0], *pads[1]]}
-    return numbered if any(map(any, pads)) else {"auto_pad": "VALID"}
-
-
-def _pads(
-    spatial: Sequence[Dim], sizes: list[int], steps: list[int]
-) -> tuple[list[int], list[int]]:
-    pads = same_padding(spatial, sizes, steps, [1] * len(sizes))
-    if pads is None:
-        raise Gap("steps larger than windows, and padding same, of an unknown size")
-    return pads
 
 
 @keras_layer("MaxPooling1D", "MaxPooling2D", "MaxPooling3D")

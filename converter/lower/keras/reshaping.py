@@ -6,9 +6,9 @@ Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/reshapin
 from typing import Any
 
 from converter.lower.builder import END, Builder
-from converter.lower.keras.convolution import as_given, channels_first, numbers
-from converter.lower.keras.resizing import scaled
 from converter.lower.keras.table import Roles, keras_layer
+from converter.lower.ops.conv import as_given, channels_first, numbers
+from converter.lower.ops.resize import scaled
 from converter.lower.values import Value
 
 

@@ -1,271 +1,259 @@
-"""Resizing an axis of images where ONNX's Resize does not do what frameworks do.
+"""Resizing of images as TensorFlow does it: by ONNX's own operator where that computes the same.
 
-The graph gathers pixels, or multiplies by weights that it computes, also of sizes that only a run
-knows. All is computed in float32, as TensorFlow and torch do.
+Where it does not, each axis is resized by a matrix of weights: made here where sizes are known, and
+by the graph itself where they are not. Images are channels-first here. Weights are computed in
+float32, as TensorFlow computes them.
+Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels/image
 """
 
 from collections.abc import Callable, Sequence
-from math import pi
-from typing import TypeAlias
+from functools import partial
+from math import ceil, floor, log2
 
 import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap
+from converter.lower.graph import Attribute
+from converter.lower.ops import resize_computed as computed
+from converter.lower.ops.resize_computed import Size
 from converter.lower.values import Value
 
-Size: TypeAlias = "int | Value"  # a value is an integer, of any integer dtype
-Kernel: TypeAlias = "Callable[[Builder, Value], Value]"
+Kernel = Callable[[float], float]
 F = np.float32
-LEAST = 1e-30  # a sum of weights that is less is none
+
+BLURRING = ("gaussian", "mitchellcubic")  # what changes images of the size wanted
+LINEAR: dict[str, Attribute] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+CUBIC: dict[str, Attribute] = {
+    "mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5,
+    "exclude_outside": 1,
+}  # fmt: skip
+REPEAT: dict[str, Attribute] = {
+    "mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor",
+}  # fmt: skip
 
 
-def axis_size(op: Builder, image: Value, axis: int) -> Size:
-    """Return the size of an axis, computed where it is not known."""
-    size = image.shape[axis]
-    return size if isinstance(size, int) else op.squeeze(op.size(image, axis), [0])
-
-
-def multiplied(op: Builder, size: Size, factor: int) -> Size:
-    """Return a whole multiple of a size."""
-    return size * factor if isinstance(size, int) else op.mul(size, factor)
-
-
-def as_tensor(op: Builder, size: Size) -> Value:
-    """Return a size as an int64 scalar."""
-    if isinstance(size, int):
-        return op.constant(size, "int64")
-    return op.cast(op.reshape(size, ()) if size.rank else size, "int64")
-
-
-def of_aspect(op: Builder, image: Value, sizes: Sequence[Size]) -> list[Size]:
-    """Return the largest sizes within these that keep the aspect of an image."""
-    now = [axis_size(op, image, axis) for axis in (2, 3)]
-    known = [n for n in (*now, *sizes) if isinstance(n, int)]
-    if len(known) == 4:
-        height, width, most_height, most_width = map(F, known)
-        scale = min(most_height / height, most_width / width)
-        return [int(np.rint(scale * n)) for n in (height, width)]
-    scales = [
-        op.div(_floating(op, wanted), _floating(op, n))
-        for wanted, n in zip(sizes, now, strict=True)
-    ]
-    whole = op.elementwise("Min", *scales)
-    return [op.cast(op.unary("Round", op.mul(whole, _floating(op, n))), "int64") for n in now]
-
-
-def nearest_indices(
-    size: int, wanted: int, *, is_centred: bool, scale: float | None = None
-) -> np.ndarray:
-    """Return which pixel frameworks take for each one wanted, as int64.
-
-    Args:
-        size: Of the source.
-        wanted: Of the result.
-        is_centred: Whether pixels are compared at their centres.
-        scale: By how much it grows; the quotient of the sizes by default.
-    """
-    step = F(size) / F(wanted) if scale is None else F(1 / scale)
-    places = np.arange(wanted, dtype=F) + F(0.5 if is_centred else 0)
-    found: np.ndarray = np.minimum(np.floor(places * step).astype(np.int64), size - 1)
-    return found
-
-
-def is_nearest_of_onnx(
-    size: int, wanted: int, *, is_centred: bool, scale: float | None = None
-) -> bool:
-    """Return whether ONNX's Resize takes the same pixels: it divides by the inverse of the step."""
-    factor = F(wanted) / F(size) if scale is None else F(scale)
-    places = (np.arange(wanted, dtype=F) + F(0.5 if is_centred else 0)) / factor
-    theirs = np.clip(np.floor(places).astype(np.int64), 0, size - 1)
-    ours = nearest_indices(size, wanted, is_centred=is_centred, scale=scale)
-    return bool((theirs == ours).all())
-
-
-def nearest(
-    op: Builder, image: Value, axis: int, wanted: Size, *, is_centred: bool = True,
-    by_corners: bool = False, scale: float | None = None,
-) -> Value:  # fmt: skip
-    """Resize an axis by choosing pixels: floor((i + 0.5) * (n / wanted)), and n - 1 at most.
-
-    Not by ONNX's Resize, which divides by the inverse, and so takes a neighbour here and there.
-    """
-    size = axis_size(op, image, axis)
-    if isinstance(size, int) and isinstance(wanted, int) and not by_corners:
-        found = nearest_indices(size, wanted, is_centred=is_centred, scale=scale)
-        return op.gather(image, op.constant(found), axis)
-    rows = _count(op, wanted)
-    places = op.add(rows, 0.5) if is_centred else rows
-    if scale is None:
-        at = op.mul(places, step(op, size, wanted, by_corners=by_corners))
-    else:
-        at = op.mul(places, float(F(1 / scale)))
-    whole = op.unary("Floor", at)
-    if by_corners:  # rounded, a half up
-        half = op.cast(op.elementwise("GreaterOrEqual", op.sub(at, whole), 0.5), "float32")
-        whole = op.add(whole, half)
-    most = op.sub(as_tensor(op, size), 1)
-    return op.gather(image, op.elementwise("Min", op.cast(whole, "int64"), most), axis)
-
-
-def step(op: Builder, size: Size, wanted: Size, *, by_corners: bool = False) -> Value:
-    """Return how far apart in the source neighbours in the result are."""
-    n, m = _floating(op, size), _floating(op, wanted)
-    scale = op.div(n, m)
-    if not by_corners:
-        return scale
-    some = op.elementwise("Greater", m, 1.0)
-    return op.where(some, op.div(op.sub(n, 1.0), op.sub(m, 1.0)), scale)
-
-
-def weights(
-    op: Builder, size: Size, wanted: Size, method: str, *, antialias: bool,
-    scale: Value | None = None, translation: Value | None = None,
-) -> Value:  # fmt: skip
-    """Return the matrix [wanted, size] that resizes an axis.
-
-    Args:
-        op: Builder.
-        size: Of the axis.
-        wanted: Its new size.
-        method: Its name.
-        antialias: Whether kernels get as wide as steps are.
-        scale: By how much, where that is not the sizes' quotient; a scalar of float32.
-        translation: By how much the result is moved.
+def scaled(op: Builder, image: Value, factors: Sequence[int], method: str) -> Value:
+    """Make each spatial axis larger by a whole factor.
 
     Raises:
         Gap: We do not have the method.
     """
-    rows = op.unsqueeze(_count(op, wanted), [1])
-    columns = op.unsqueeze(_count(op, size), [0])
-    n, m = _floating(op, size), _floating(op, wanted)
+    if method in ("nearest", "bilinear"):
+        return by_scales(op, image, factors, REPEAT if method == "nearest" else LINEAR)
+    are_known = all(isinstance(n, int) for n in image.shape[2:])
+    # TensorFlow's table of cubic weights has 1024 rows, which only these factors hit exactly.
+    if method == "bicubic" and not are_known and all(log2(f).is_integer() for f in factors):
+        return by_scales(op, image, factors, CUBIC)
+    sizes = [
+        computed.multiplied(op, computed.axis_size(op, image, axis), factor)
+        for axis, factor in enumerate(factors, 2)
+    ]
+    return resized(op, image, sizes, method)
+
+
+def resized(
+    op: Builder, image: Value, sizes: Sequence[Size], method: str, *, antialias: bool = False
+) -> Value:
+    """Give the spatial axes these sizes.
+
+    Raises:
+        Gap: We do not have the method.
+    """
+    if list(image.shape[2:]) == list(sizes) and method not in BLURRING:
+        return image
+    if method == "bilinear" and not antialias:
+        return by_sizes(op, image, sizes, LINEAR)
+    known = image.shape[2:]
+    for axis, (n, wanted) in enumerate(zip(known, sizes, strict=True), 2):
+        if n == wanted and method not in BLURRING:
+            continue
+        if not isinstance(n, int) or not isinstance(wanted, int):
+            if method == "nearest":
+                image = computed.nearest(op, image, axis, wanted)
+                continue
+            size = computed.axis_size(op, image, axis)
+            factor = computed.weights(op, size, wanted, method, antialias=antialias)
+            image = weighted(op, image, axis, op.cast(factor, image.dtype))
+        elif method == "nearest":
+            rows = [min(floor((i + F(0.5)) * (F(n) / F(wanted))), n - 1) for i in range(wanted)]
+            image = op.gather(image, op.constant(rows, "int64"), axis)
+        else:
+            matrix = weights(n, wanted, method, antialias=antialias)
+            image = weighted(op, image, axis, op.constant(matrix.astype(F), image.dtype))
+    return image
+
+
+def _pairs(image: Value, factors: Sequence[int]) -> list[tuple[object, int]]:
+    return list(zip(image.shape[2:], factors, strict=True))
+
+
+def by_scales(
+    op: Builder, image: Value, factors: Sequence[int], how: dict[str, Attribute]
+) -> Value:
+    """Make each spatial axis larger by a whole factor, by ONNX's own operator."""
+    scales = op.constant([1.0, 1.0, *map(float, factors)], "float32")
+    out = [n * f if isinstance(n, int) else None for n, f in _pairs(image, factors)]
+    shape = (*image.shape[:2], *out)
+    return op.emit("Resize", image, None, scales, dtype=image.dtype, shape=shape, **how)
+
+
+def by_sizes(op: Builder, image: Value, sizes: Sequence[Size], how: dict[str, Attribute]) -> Value:
+    """Resize by ONNX's own operator."""
+    # All four sizes: with those of some axes alone, onnxruntime 1.31 moves transposes wrongly.
+    shape = (*image.shape[:2], *(n if isinstance(n, int) else None for n in sizes))
+    if all(isinstance(n, int) for n in sizes):
+        wanted = op.sizes_of(image, shape)
+    else:
+        spatial = [op.unsqueeze(computed.as_tensor(op, n), [0]) for n in sizes]
+        wanted = op.concat([op.size(image, 0), op.size(image, 1), *spatial], 0)
+    return op.emit("Resize", image, None, None, wanted, dtype=image.dtype, shape=shape, **how)
+
+
+def weighted(op: Builder, image: Value, axis: int, factor: Value) -> Value:
+    """Return factor @ image along one of the last two axes."""
+    if axis == image.rank - 2:
+        return op.matmul(factor, image)
+    return op.matmul(image, op.transpose(factor, [1, 0]))
+
+
+def weights(size: int, wanted: int, method: str, *, antialias: bool = False) -> np.ndarray:
+    """Return the matrix that resizes an axis.
+
+    Raises:
+        Gap: We do not have the method.
+    """
     if method == "area":
-        return _normalised(op, _area(op, rows, columns, op.div(n, m)))
-    if method == "bicubic" and not antialias and scale is None:
-        # Looked up in a table of 1024 rows.
-        at = op.sub(op.mul(op.add(rows, 0.5), op.div(n, m)), 0.5)
-        first = op.unary("Floor", at)
-        offset = op.unary("Round", op.mul(op.sub(at, first), 1024.0))
-        away = op.sub(op.sub(columns, first), op.div(offset, 1024.0))
-        return _normalised(op, _keys(op, op.unary("Abs", away)))
+        return area(size, wanted)
+    if method == "bicubic" and not antialias:
+        return cubic_by_table(size, wanted)
     if method not in KERNELS:
         raise Gap(f"interpolation {method!r}")
-    inverse = op.div(op.constant(1.0), op.div(m, n) if scale is None else scale)
-    at = op.mul(op.add(rows, 0.5), inverse)
-    if translation is not None:
-        at = op.sub(at, op.mul(inverse, translation))
-    away = op.unary("Abs", op.sub(op.add(columns, 0.5), at))
-    if antialias:
-        away = op.mul(away, op.div(op.constant(1.0), op.elementwise("Max", inverse, 1.0)))
-    found = _normalised(op, KERNELS[method](op, away))
-    if scale is None:
-        return found
-    # Nothing is taken from outside of the source.
-    inside = op.elementwise(
-        "And", op.elementwise("GreaterOrEqual", at, 0.0), op.elementwise("LessOrEqual", at, n)
-    )
-    return op.where(inside, found, 0.0)
+    radius, kernel = KERNELS[method]
+    return spans(size, wanted, radius, kernel, antialias=antialias)
 
 
-def cubic_at_edges(op: Builder, size: Size, wanted: Size, *, by_corners: bool) -> Value:
-    """Return the matrix of ResizeBicubic as it was: pixels at edges stand for those outside."""
-    at = op.mul(_count(op, wanted), step(op, size, wanted, by_corners=by_corners))
-    first = op.unary("Floor", at)
-    near = op.div(op.unary("Round", op.mul(op.sub(at, first), 1024.0)), 1024.0)
-    columns = op.unsqueeze(_count(op, size), [0])
-    last = op.sub(_floating(op, size), 1.0)
-    far = op.sub(1.0, near)
-    taps = [op.add(near, 1.0), near, far, op.add(far, 1.0)]
-    parts = []
-    for i, distance in enumerate(taps, -1):
-        place = op.elementwise("Min", op.elementwise("Max", op.add(first, float(i)), 0.0), last)
-        hit = op.cast(op.elementwise("Equal", columns, op.unsqueeze(place, [1])), "float32")
-        parts.append(op.mul(hit, op.unsqueeze(_steep(op, distance), [1])))
-    return op.elementwise("Sum", *parts)
+def spans(
+    size: int, wanted: int, radius: float, kernel: Kernel, *, antialias: bool,
+    scale: float | None = None, translation: float = 0.0,
+) -> np.ndarray:  # fmt: skip
+    """Return the weights of ScaleAndTranslate, in which tf.image.resize does most methods."""
+    inverse = F(1.0) / (F(wanted) / F(size) if scale is None else F(scale))
+    away = -inverse * F(translation)
+    spread = max(inverse, F(1.0)) if antialias else F(1.0)
+    matrix = np.zeros((wanted, size), F)
+    for row in range(wanted):
+        at = F(F(F(row) + F(0.5)) * inverse) + away
+        if at < 0 or at > size:
+            continue
+        first = min(max(ceil(F(at - F(radius) * spread - F(0.5))), 0), size - 1)
+        last = min(max(floor(F(at + F(radius) * spread - F(0.5))), 0), size - 1)
+        for column in range(first, last + 1):
+            distance = F(F(column) + F(0.5) - at)
+            matrix[row, column] = kernel(float(abs(distance * (F(1.0) / spread))))
+    return _normalised(matrix)
 
 
-def _floating(op: Builder, size: Size) -> Value:
-    if isinstance(size, int):
-        return op.constant(float(size), "float32")
-    return op.cast(as_tensor(op, size), "float32")
+def cubic_by_table(
+    size: int, wanted: int, *, is_centred: bool = True, by_corners: bool = False
+) -> np.ndarray:
+    """Return the weights of ResizeBicubic, which looks them up in a table of 1024 rows.
+
+    Args:
+        size: Of the axis.
+        wanted: Its new size.
+        is_centred: Whether places are those of centres of pixels (half_pixel_centers); else
+            weights are others, and what is outside an image is the pixel at its edge.
+        by_corners: Whether the first and the last pixel stay where they are.
+    """
+    a = -0.5 if is_centred else -0.75
+    scale = step(size, wanted, by_corners=by_corners)
+    matrix = np.zeros((wanted, size), F)
+    for row in range(wanted):
+        at = F(F(row) + F(0.5)) * scale - F(0.5) if is_centred else F(row) * scale
+        first = floor(at)
+        offset = int(np.rint(F(at - F(first)) * F(1024)))
+        near, far = offset / 1024, (1024 - offset) / 1024
+        taps = (_keys(near + 1, a), _keys(near, a), _keys(far, a), _keys(far + 1, a))
+        for column, weight in enumerate(taps, first - 1):
+            if not is_centred:
+                matrix[row, min(max(column, 0), size - 1)] += F(weight)
+            elif 0 <= column < size:
+                matrix[row, column] = weight
+    return _normalised(matrix) if is_centred else matrix
 
 
-def _count(op: Builder, size: Size) -> Value:
-    """Return 0, 1, ... up to a size, as float32."""
-    if isinstance(size, int):
-        return op.constant(list(map(float, range(size))), "float32")
-    bounds = [op.constant(0, "int64"), as_tensor(op, size), op.constant(1, "int64")]
-    return op.cast(op.emit("Range", *bounds, dtype="int64", shape=(None,)), "float32")
+def step(size: int, wanted: int, *, by_corners: bool = False) -> np.float32:
+    """Return how far apart in the source neighbours in the result are."""
+    if by_corners and wanted > 1:
+        return F(F(size - 1) / F(wanted - 1))
+    return F(F(size) / F(wanted))
 
 
-def _area(op: Builder, rows: Value, columns: Value, scale: Value) -> Value:
+def area(size: int, wanted: int, *, by_corners: bool = False) -> np.ndarray:
     """Return how much of each source each target covers."""
-    low, high = op.mul(rows, scale), op.mul(op.add(rows, 1.0), scale)
-    end = op.elementwise("Min", high, op.add(columns, 1.0))
-    start = op.elementwise("Max", low, columns)
-    return op.elementwise("Max", op.sub(end, start), 0.0)
+    scale = float(step(size, wanted, by_corners=True)) if by_corners else size / wanted
+    matrix = np.zeros((wanted, size))
+    for row in range(wanted):
+        low, high = row * scale, (row + 1) * scale
+        for column in range(floor(low), ceil(high)):
+            share = min(high, column + 1) - max(low, column)
+            matrix[row, min(column, size - 1)] += share
+    return _normalised(matrix)
 
 
-def _normalised(op: Builder, matrix: Value) -> Value:
-    whole = op.reduce("ReduceSum", matrix, [1], keepdims=True)
-    some = op.elementwise("Greater", op.unary("Abs", whole), LEAST)
-    return op.where(some, op.div(matrix, op.where(some, whole, 1.0)), 0.0)
+def _normalised(matrix: np.ndarray) -> np.ndarray:
+    whole = matrix.sum(axis=1, keepdims=True)
+    shares = np.divide(matrix, whole, out=np.zeros_like(matrix), where=abs(whole) > 1e-30)
+    return np.asarray(shares)
 
 
-# -- kernels: a weight from a distance, which is not negative --------------------------------------
+def _triangle(x: float) -> float:
+    return max(0.0, 1.0 - x)
 
 
-def _triangle(op: Builder, x: Value) -> Value:
-    return op.elementwise("Max", op.sub(1.0, x), 0.0)
+def _keys(x: float, a: float = -0.5) -> float:
+    if x >= 2.0:
+        return 0.0
+    if x >= 1.0:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return ((a + 2) * x - (a + 3)) * x * x + 1.0
 
 
-def _cubic(*, near: tuple[float, ...], far: tuple[float, ...]) -> Kernel:
-    """Return a kernel of two polynomials, up to 1 and up to 2; the highest power comes first."""
-
-    def kernel(op: Builder, x: Value) -> Value:
-        inner, outer = _polynomial(op, x, near), _polynomial(op, x, far)
-        some = op.where(op.elementwise("Less", x, 1.0), inner, outer)
-        return op.where(op.elementwise("Less", x, 2.0), some, 0.0)
-
-    return kernel
+def _box(x: float) -> float:
+    return 1.0 if x < 0.5 else 0.5 * (x == 0.5)
 
 
-def _polynomial(op: Builder, x: Value, factors: tuple[float, ...]) -> Value:
-    result = op.constant(factors[0], "float32")
-    for factor in factors[1:]:
-        result = op.add(op.mul(x, result), factor)
-    return result
+def _mitchell(x: float) -> float:
+    if x >= 2.0:
+        return 0.0
+    if x >= 1.0:
+        return (((-7.0 / 18.0) * x + 2.0) * x - 10.0 / 3.0) * x + 16.0 / 9.0
+    return (((7.0 / 6.0) * x - 2.0) * x) * x + 8.0 / 9.0
 
 
-_keys = _cubic(near=(1.5, -2.5, 0.0, 1.0), far=(-0.5, 2.5, -4.0, 2.0))
-_steep = _cubic(near=(1.25, -2.25, 0.0, 1.0), far=(-0.75, 3.75, -6.0, 3.0))
-_mitchell = _cubic(near=(7 / 6, -2.0, 0.0, 8 / 9), far=(-7 / 18, 2.0, -10 / 3, 16 / 9))
+def _gaussian(x: float) -> float:
+    return float(np.exp(-x * x / (2 * 0.5 * 0.5))) if x < 1.5 else 0.0
 
 
-def _gaussian(op: Builder, x: Value) -> Value:
-    weight = op.unary("Exp", op.mul(op.mul(x, x), -2.0))
-    return op.where(op.elementwise("Less", x, 1.5), weight, 0.0)
-
-
-def _lanczos(radius: float) -> Kernel:
-    def kernel(op: Builder, x: Value) -> Value:
-        angle = op.mul(op.elementwise("Max", x, 1e-3), pi)
-        sines = op.mul(op.unary("Sin", angle), op.unary("Sin", op.div(angle, radius)))
-        weight = op.div(op.mul(sines, radius), op.mul(angle, angle))
-        weight = op.where(op.elementwise("Greater", x, 1e-3), weight, 1.0)
-        return op.where(op.elementwise("Greater", x, radius), 0.0, weight)
-
-    return kernel
+def _lanczos(radius: float, x: float) -> float:
+    if x > radius:
+        return 0.0
+    if x <= 1e-3:
+        return 1.0
+    top = radius * np.sin(np.pi * x) * np.sin(np.pi * x / radius)
+    return float(top / (np.pi**2 * x * x))
 
 
 # fmt: off
-KERNELS: dict[str, Kernel] = {
-    "bilinear":      _triangle,
-    "bicubic":       _keys,
-    "mitchellcubic": _mitchell,
-    "gaussian":      _gaussian,
-    "lanczos1":      _lanczos(1.0),
-    "lanczos3":      _lanczos(3.0),
-    "lanczos5":      _lanczos(5.0),
+KERNELS: dict[str, tuple[float, Kernel]] = {
+    "bilinear":      (1.0, _triangle),
+    "bicubic":       (2.0, _keys),
+    "mitchellcubic": (2.0, _mitchell),
+    "gaussian":      (1.5, _gaussian),
+    "box":           (0.5, _box),
+    "lanczos1":      (1.0, partial(_lanczos, 1.0)),
+    "lanczos3":      (3.0, partial(_lanczos, 3.0)),
+    "lanczos5":      (5.0, partial(_lanczos, 5.0)),
 }
 # fmt: on

@@ -11,11 +11,10 @@ from typing import Any
 
 from converter.lower import dims
 from converter.lower.graph import Dim
-from converter.lower.keras.activations import FUNCTIONS
-from converter.lower.keras.convolution import convolve
+from converter.lower.ops.conv import convolve
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import OPS, Gap, tf_op
 from converter.lower.tf.windows import (
     Windows,
     as_first,
@@ -368,9 +367,7 @@ def dilation2d(
 
 # -- fused -----------------------------------------------------------------------------------------
 
-FUSED = {
-    "Relu": "relu", "Relu6": "relu6", "Elu": "elu", "Tanh": "tanh", "Sigmoid": "sigmoid",
-}  # fmt: skip
+FUSED = ("Relu", "Relu6", "Elu", "Tanh", "Sigmoid")
 
 
 def finished(
@@ -391,9 +388,9 @@ def finished(
         elif name == "Add":
             x = op.add(x, left.pop(0))
         elif name == "LeakyRelu":
-            x = FUNCTIONS["leaky_relu"](op, x, leakyrelu_alpha)
+            x = op.unary("LeakyRelu", x, alpha=leakyrelu_alpha)
         elif name in FUSED:
-            x = FUNCTIONS[FUSED[name]](op, x)
+            x = OPS[name].handler(op, x)
         else:
             raise Gap(f"{name} behind it")
     return x
@@ -441,7 +438,7 @@ def fused_pad_conv2d(
     if isinstance(input.shape[0], int) and input.shape[0] > 1:
         # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/conv_ops_fused_image_transform.cc
         raise Gap("several images, of which TensorFlow's kernel gets only the first right")
-    from converter.lower.keras.operations.shaping import padded
+    from converter.lower.ops.pad import padded
 
     pairs = op.ints(paddings, "paddings")
     widths = list(zip(pairs[::2], pairs[1::2], strict=True))

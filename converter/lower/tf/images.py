@@ -11,11 +11,10 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.graph import Attribute, Dim
-from converter.lower.keras import resizing
-from converter.lower.keras.convolution import as_given, channels_first
-from converter.lower.keras.resizing import by_scales, by_sizes, weighted
-from converter.lower.ops import resize
-from converter.lower.ops.resize import Size
+from converter.lower.ops import resize, resize_computed
+from converter.lower.ops.conv import as_given, channels_first
+from converter.lower.ops.resize import by_scales, by_sizes, weighted
+from converter.lower.ops.resize_computed import Size
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
@@ -82,7 +81,7 @@ def resize_nearest_neighbor(
     if known == [1, 1]:
         return images
     if len(known) == 2 and image.dtype in REPEATED:
-        image = by_scales(op, image, known, resizing.REPEAT)
+        image = by_scales(op, image, known, resize.REPEAT)
         return as_given(op, replace(image, shape=(*image.shape[:2], *dims)), None)
     for axis, (m, what) in enumerate(zip(wanted, dims, strict=True), 2):
         n = image.shape[axis]
@@ -91,7 +90,7 @@ def resize_nearest_neighbor(
         if isinstance(n, int) and isinstance(m, int):
             image = op.gather(image, op.constant(_rows(n, m, how), "int64"), axis)
         else:
-            image = resize.nearest(
+            image = resize_computed.nearest(
                 op, image, axis, m, is_centred=how == "half_pixel",
                 by_corners=how == "align_corners",
             )  # fmt: skip
@@ -101,7 +100,7 @@ def resize_nearest_neighbor(
 
 def _rows(size: int, wanted: int, how: str) -> list[int]:
     """Return which rows of a source the rows of the result are."""
-    scale = resizing.step(size, wanted, by_corners=how == "align_corners")
+    scale = resize.step(size, wanted, by_corners=how == "align_corners")
     places = np.arange(wanted, dtype=F) + F(0.5 if how == "half_pixel" else 0)
     at = places * scale
     whole = np.floor(at)
@@ -141,11 +140,11 @@ def resize_bicubic(
 
     def matrix(n: Size, m: Size) -> Value:
         if isinstance(n, int) and isinstance(m, int):
-            found = resizing.cubic_by_table(n, m, is_centred=is_centred, by_corners=by_corners)
+            found = resize.cubic_by_table(n, m, is_centred=is_centred, by_corners=by_corners)
             return op.constant(found.astype(F))
         if is_centred:
-            return resize.weights(op, n, m, "bicubic", antialias=False)
-        return resize.cubic_at_edges(op, n, m, by_corners=by_corners)
+            return resize_computed.weights(op, n, m, "bicubic", antialias=False)
+        return resize_computed.cubic_at_edges(op, n, m, by_corners=by_corners)
 
     return _by_matrices(op, images, size, [matrix, matrix])
 
@@ -160,10 +159,10 @@ def resize_area(
         if align_corners and n == 1:
             raise Gap("align_corners of an image of one row or column")
         if isinstance(n, int) and isinstance(m, int):
-            return op.constant(resizing.area(n, m, by_corners=align_corners).astype(F))
+            return op.constant(resize.area(n, m, by_corners=align_corners).astype(F))
         if align_corners:
             raise Gap("align_corners of an unknown size")
-        return resize.weights(op, n, m, "area", antialias=False)
+        return resize_computed.weights(op, n, m, "area", antialias=False)
 
     return _by_matrices(op, images, size, [matrix, matrix])
 
@@ -188,8 +187,8 @@ def scale_and_translate(
 
     def matrix(axis: int, n: Size, m: Size) -> Value:
         if isinstance(n, int) and isinstance(m, int) and scales is not None and moves is not None:
-            radius, kernel = resizing.KERNELS[method]
-            found = resizing.spans(
+            radius, kernel = resize.KERNELS[method]
+            found = resize.spans(
                 n, m, radius, kernel, antialias=antialias, scale=float(scales[axis]),
                 translation=float(moves[axis]),
             )  # fmt: skip
@@ -197,7 +196,9 @@ def scale_and_translate(
         by, moved = (
             op.squeeze(op.slice(v, [0], [axis], [axis + 1]), [0]) for v in (scale, translation)
         )
-        return resize.weights(op, n, m, method, antialias=antialias, scale=by, translation=moved)
+        return resize_computed.weights(
+            op, n, m, method, antialias=antialias, scale=by, translation=moved
+        )
 
     return _by_matrices(op, images, size, [lambda n, m, axis=i: matrix(axis, n, m) for i in (0, 1)])
 
@@ -208,7 +209,7 @@ def _by_matrices(op: Context, images: Value, size: Value, matrices: Sequence[obj
     image = channels_first(op, op.cast(images, "float32"), None)
     for axis, (m, matrix) in enumerate(zip(wanted, matrices, strict=True), 2):
         assert callable(matrix)
-        image = weighted(op, image, axis, matrix(resize.axis_size(op, image, axis), m))
+        image = weighted(op, image, axis, matrix(resize_computed.axis_size(op, image, axis), m))
     return as_given(op, replace(image, shape=(*image.shape[:2], *dims)), None)
 
 
@@ -244,7 +245,7 @@ class _Pixels:
         self.op = op
         count, height, width, self.depth = images.shape
         image = op.plain(images)
-        self.height, self.width = (resize.axis_size(op, image, i) for i in (1, 2))
+        self.height, self.width = (resize_computed.axis_size(op, image, i) for i in (1, 2))
         parts = [op.constant([-1], "int64"), op.size(image, 3)]
         whole = dims.product([count, height, width])
         self.flat = op.emit(
@@ -367,7 +368,7 @@ def image_projective_transform(
             op.elementwise("Min", op.elementwise("Max", v, 0.0), pixels.last(n))
             for v, n in ((x, pixels.width), (y, pixels.height))
         )
-    count = resize.axis_size(op, images, 0)
+    count = resize_computed.axis_size(op, images, 0)
     number = op.unsqueeze(op.cast(_counted(op, count), "int64"), [1, 2])
     fill = op.cast(fill_value, images.dtype)
 

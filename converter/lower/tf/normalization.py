@@ -7,8 +7,8 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kern
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.keras.convolution import as_given, channels_first
-from converter.lower.keras.normalization import along, by_channel, moments, wide
+from converter.lower.ops.conv import as_given, channels_first
+from converter.lower.ops.norm import along, by_channel, moments, wide
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.windows import is_first

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from converter.lower.graph import Attribute
-from converter.lower.keras.pooling import pool
+from converter.lower.ops.pool import pool
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op

@@ -12,7 +12,7 @@ from math import inf
 from converter.lower import dims
 from converter.lower.builder import END
 from converter.lower.graph import Attribute, Dim
-from converter.lower.keras.convolution import as_given, channels_first, same_padding
+from converter.lower.ops.conv import as_given, channels_first, same_padding
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap
 from converter.lower.values import Value

@@ -13,7 +13,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
-from converter.lower.ops import resize
+from converter.lower.ops import resize_computed as resize
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Floats, Int, Ints, integer, several

@@ -11,19 +11,15 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.keras import activations
 from converter.lower.keras.attention import dot_product
-from converter.lower.keras.convolution import (
-    as_given,
-    channels_first,
-    convolve,
-    depthwise,
-    numbers,
-)
-from converter.lower.keras.normalization import along, standardized
+from converter.lower.keras.convolution import depthwise
 from converter.lower.keras.operations.operands import Axes, all_axes, floating, known_size, tensor
 from converter.lower.keras.operations.products import norm
 from converter.lower.keras.operations.reductions import mean, variance
-from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max_pooling, pool
+from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max_pooling
 from converter.lower.keras.table import OPERATIONS, Gap, Roles, operation
+from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
+from converter.lower.ops.norm import along, standardized
+from converter.lower.ops.pool import pool
 from converter.lower.values import Value, total
 
 EPSILON = 1e-7  # keras.config.epsilon()

@@ -8,11 +8,11 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
-from converter.lower.keras.convolution import as_given, channels_first, numbers, same_padding
 from converter.lower.keras.images import resizing
 from converter.lower.keras.operations.nn import windows
 from converter.lower.keras.operations.operands import known_size, tensor
 from converter.lower.keras.table import OPERATIONS, Gap, Roles, operation
+from converter.lower.ops.conv import as_given, channels_first, numbers, same_padding
 from converter.lower.values import Value, total
 
 

@@ -21,6 +21,7 @@ from converter.lower.keras.operations.operands import (
     tensor,
 )
 from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.ops.pad import flipped, padded
 from converter.lower.ops.shape import drop_ones, roll_axis
 from converter.lower.values import Value, broadcast
 
@@ -104,12 +105,6 @@ def moved(op: Builder, x: Value, source: Axes, destination: Axes) -> Value:
 def moveaxis(op: Builder, x: Any, *, source: Axes, destination: Axes) -> Value:
     """X with axes moved to other places."""
     return moved(op, tensor(op, x), source, destination)
-
-
-def flipped(op: Builder, x: Value, axes: Sequence[int]) -> Value:
-    """Return a value with axes reversed."""
-    count = len(axes)
-    return op.slice(x, axes, [-1] * count, [-END] * count, [-1] * count) if axes else x
 
 
 @operation(OPERATIONS, "Flip")
@@ -320,33 +315,6 @@ def pairs(pad_width: Any, rank: int) -> list[tuple[int, int]]:
     else:
         found = [(int(low), int(high)) for low, high in pad_width]
     return found * rank if len(found) == 1 else found
-
-
-def padded(
-    op: Builder, x: Value, widths: Sequence[tuple[int, int]], mode: str, number: Any = None
-) -> Value:
-    """Return a value with more elements at the ends of its axes."""
-    before, after = [low for low, _ in widths], [high for _, high in widths]
-    mode = mode.lower()
-    if mode == "symmetric":
-        return _mirrored(op, x, widths)
-    if mode not in ("constant", "reflect"):
-        raise Gap(f"padding mode {mode!r}")
-    if x.dtype in ("bool", "int16", "uint16"):  # not padded by onnxruntime
-        filled = None if number is None else int(number)
-        return op.cast(op.pad(op.cast(x, "int32"), before, after, mode=mode, value=filled), x.dtype)
-    return op.pad(x, before, after, mode=mode, value=number)
-
-
-def _mirrored(op: Builder, x: Value, widths: Sequence[tuple[int, int]]) -> Value:
-    for axis, (low, high) in enumerate(widths):
-        parts = [x]
-        if low:
-            parts.insert(0, flipped(op, op.slice(x, [axis], [0], [low]), [axis]))
-        if high:
-            parts.append(flipped(op, op.slice(x, [axis], [-high], [END]), [axis]))
-        x = op.concat(parts, axis)
-    return x
 
 
 # -- new tensors -----------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.keras.operations.operands import floating, known_size, tensor
-from converter.lower.keras.operations.shaping import padded
 from converter.lower.keras.table import OPERATIONS, Gap, operation
 from converter.lower.ops.fourier import angles
+from converter.lower.ops.pad import padded
 from converter.lower.values import Value
 
 Complex = tuple[Value, Value]

@@ -12,6 +12,7 @@ from converter.lower.keras.operations import shaping as s
 from converter.lower.keras.operations.operands import flattened, known_size, rest, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of, axis_of
+from converter.lower.ops.pad import padded
 from converter.lower.values import Value, identity, total
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -263,7 +264,7 @@ def pad(
         raise Gap("padding that is computed")
     pairs = [(int(low), int(high)) for low, high in widths]
     number = None if mode.upper() != "CONSTANT" or not constant_values else constant_values
-    return s.padded(op, value, pairs, mode, number)
+    return padded(op, value, pairs, mode, number)
 
 
 @operation(TF_FUNCTIONS, "reverse")

@@ -7,24 +7,19 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.keras import activations
-from converter.lower.keras.convolution import (
-    as_given,
-    channels_first,
-    convolve,
-    convolve_transposed,
-    depthwise,
-)
-from converter.lower.keras.normalization import along
+from converter.lower.keras.convolution import convolve_transposed, depthwise
 from converter.lower.keras.operations import nn
 from converter.lower.keras.operations import pictures as pic
 from converter.lower.keras.operations.elementwise import rsqrt
 from converter.lower.keras.operations.operands import known_size, tensor
-from converter.lower.keras.operations.shaping import flipped
-from converter.lower.keras.pooling import pool
-from converter.lower.keras.resizing import resized
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of
-from converter.lower.ops.resize import Size, of_aspect
+from converter.lower.ops.conv import as_given, channels_first, convolve
+from converter.lower.ops.norm import along
+from converter.lower.ops.pad import flipped
+from converter.lower.ops.pool import pool
+from converter.lower.ops.resize import resized
+from converter.lower.ops.resize_computed import Size, of_aspect
 from converter.lower.values import Value
 
 # -- activations -----------------------------------------------------------------------------------

@@ -1,0 +1,135 @@
+"""Convolution of images in the layouts and paddings of Keras and TensorFlow.
+
+Kernels are ``[*spatial, in / groups, out]``; ONNX wants ``[out, in / groups, *spatial]``.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from converter.lower.builder import Builder
+from converter.lower.gap import Gap
+from converter.lower.graph import Attribute, Dim
+from converter.lower.values import Value
+
+
+def numbers(value: Any, rank: int) -> list[int]:
+    """Return an argument that is one number or one for each spatial axis as the latter."""
+    if isinstance(value, int):
+        return [value] * rank
+    result = [int(n) for n in value]
+    return result * rank if len(result) == 1 and rank > 1 else result
+
+
+def channels_first(op: Builder, x: Value, data_format: str | None) -> Value:
+    """Return an image with its channels before its spatial axes."""
+    if data_format == "channels_first":
+        return x
+    return op.transpose(x, [0, x.rank - 1, *range(1, x.rank - 1)])
+
+
+def as_given(op: Builder, x: Value, data_format: str | None) -> Value:
+    """Undo `channels_first`."""
+    if data_format == "channels_first":
+        return x
+    return op.transpose(x, [0, *range(2, x.rank), 1])
+
+
+def same_padding(
+    sizes: Sequence[Dim], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[list[int], list[int]] | None:
+    """Return TensorFlow's SAME padding before and after each axis; None where a size is unknown.
+
+    Spec: https://www.tensorflow.org/api_docs/python/tf/nn#notes_on_padding_2
+    """
+    before, after = [], []
+    for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True):
+        reach = (k - 1) * d + 1
+        if isinstance(n, int):
+            whole = max((-(-n // s) - 1) * s + reach - n, 0)
+        elif s == 1:
+            whole = reach - 1
+        else:
+            return None
+        before.append(whole // 2)
+        after.append(whole - whole // 2)
+    return before, after
+
+
+def convolve(
+    op: Builder, x: Value, kernel: Value, bias: Value | None, *,
+    strides: Any, padding: "str | tuple[list[int], list[int]]", data_format: str | None,
+    dilations: Any, groups: int = 1,
+) -> Value:  # fmt: skip
+    """Cross-correlate an image with a kernel of [*spatial, in / groups, out].
+
+    Padding is Keras's word, or numbers before and behind each spatial axis. A kernel whose size is
+    not known leaves that of the result unknown.
+    """
+    rank = x.rank - 2
+    steps, spread = numbers(strides, rank), numbers(dilations, rank)
+    image = channels_first(op, x, data_format)
+    sizes = [n if isinstance(n, int) else 0 for n in kernel.shape[:rank]]
+    weight = op.transpose(kernel, [rank + 1, rank, *range(rank)])
+    attributes: dict[str, Attribute] = {"strides": steps, "dilations": spread, "group": groups}
+    is_known = all(sizes)
+    if is_known:
+        attributes["kernel_shape"] = sizes
+    elif padding in ("causal", "half") or (padding == "same" and any(d > 1 for d in spread)):
+        raise Gap("a kernel whose size depends on the inputs, with this padding")
+    spatial = image.shape[2:]
+    if isinstance(padding, tuple):
+        attributes["pads"] = [*padding[0], *padding[1]]
+        around = [a + b for a, b in zip(*padding, strict=True)]
+        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, around, strict=True)]
+    elif padding == "causal":
+        # Left of the first axis only; Keras has it for one dimension.
+        left = [(k - 1) * d for k, d in zip(sizes, spread, strict=True)]
+        attributes["pads"] = [*left, *[0] * rank]
+        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, left, strict=True)]
+    elif padding == "same":
+        pads = same_padding(spatial, sizes, steps, spread) if is_known else None
+        if pads is None:
+            attributes["auto_pad"] = "SAME_UPPER"
+        else:
+            attributes["pads"] = [*pads[0], *pads[1]]
+        out = [_strided(n, s) for n, s in zip(spatial, steps, strict=True)]
+    elif padding == "valid":
+        none = [0] * rank
+        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, none, strict=True)]
+    elif padding == "half":
+        half = [((k - 1) * d + 1) // 2 for k, d in zip(sizes, spread, strict=True)]
+        attributes["pads"] = [*half, *half]
+        pads_of = [2 * n for n in half]
+        out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, pads_of, strict=True)]
+    else:
+        raise Gap(f"padding {padding!r}")
+    shape = (image.shape[0], kernel.shape[-1], *out)
+    result = op.emit("Conv", image, weight, bias, dtype=x.dtype, shape=shape, **attributes)
+    if padding == "half":
+        result = _first_windows(
+            op, result, [_strided(n, s) for n, s in zip(spatial, steps, strict=True)]
+        )
+    return as_given(op, result, data_format)
+
+
+def _first_windows(op: Builder, x: Value, counts: Sequence[Dim]) -> Value:
+    """Return an image cut to so many windows: Theano's half padding may make one more."""
+    for axis, (n, count) in enumerate(zip(x.shape[2:], counts, strict=True), 2):
+        if n == count and n is not None:
+            continue
+        if not isinstance(count, int):
+            raise Gap("padding 'half' of an image of unknown size")
+        x = op.slice(x, [axis], [0], [count])
+    return x
+
+
+def _strided(n: Dim, stride: int) -> Dim:
+    return -(-n // stride) if isinstance(n, int) else n if stride == 1 else None
+
+
+def _windows(n: Dim, kernel: int, stride: int, dilation: int, pad: int) -> Dim:
+    if kernel == 0:  # its size is not known
+        return None
+    if isinstance(n, int):
+        return max((n + pad - (kernel - 1) * dilation - 1) // stride + 1, 0)
+    return n if (kernel - 1) * dilation == pad and stride == 1 else None

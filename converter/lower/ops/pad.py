@@ -1,0 +1,41 @@
+"""Padding: constants, reflections, and mirrors with the edge repeated."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from converter.lower.builder import END, Builder
+from converter.lower.gap import Gap
+from converter.lower.values import Value
+
+
+def flipped(op: Builder, x: Value, axes: Sequence[int]) -> Value:
+    """Return a value with axes reversed."""
+    count = len(axes)
+    return op.slice(x, axes, [-1] * count, [-END] * count, [-1] * count) if axes else x
+
+
+def padded(
+    op: Builder, x: Value, widths: Sequence[tuple[int, int]], mode: str, number: Any = None
+) -> Value:
+    """Return a value with more elements at the ends of its axes."""
+    before, after = [low for low, _ in widths], [high for _, high in widths]
+    mode = mode.lower()
+    if mode == "symmetric":
+        return _mirrored(op, x, widths)
+    if mode not in ("constant", "reflect"):
+        raise Gap(f"padding mode {mode!r}")
+    if x.dtype in ("bool", "int16", "uint16"):  # not padded by onnxruntime
+        filled = None if number is None else int(number)
+        return op.cast(op.pad(op.cast(x, "int32"), before, after, mode=mode, value=filled), x.dtype)
+    return op.pad(x, before, after, mode=mode, value=number)
+
+
+def _mirrored(op: Builder, x: Value, widths: Sequence[tuple[int, int]]) -> Value:
+    for axis, (low, high) in enumerate(widths):
+        parts = [x]
+        if low:
+            parts.insert(0, flipped(op, op.slice(x, [axis], [0], [low]), [axis]))
+        if high:
+            parts.append(flipped(op, op.slice(x, [axis], [-high], [END]), [axis]))
+        x = op.concat(parts, axis)
+    return x
