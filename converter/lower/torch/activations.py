@@ -138,14 +138,15 @@ def hardshrink(op: Context, self: Value, lambd: float = 0.5) -> Value:
 @aten("softshrink")
 def softshrink(op: Context, self: Value, lambd: float = 0.5) -> Value:
     """X moved towards zero by lambd, and 0 nearer than that."""
-    return op.unary("Shrink", self, lambd=float(lambd), bias=float(lambd))
+    found = op.unary("Shrink", self, lambd=float(lambd), bias=float(lambd))
+    return op.where(op.unary("IsNaN", self), self, found)
 
 
 @aten("threshold")
 def threshold(op: Context, self: Value, threshold: Scalar, value: Scalar) -> Value:
     """X where it is over the threshold, else the value."""
-    over = op.elementwise("Greater", self, op.scalar(threshold, self.dtype))
-    return op.where(over, self, op.scalar(value, self.dtype))
+    under = op.elementwise("LessOrEqual", self, op.scalar(threshold, self.dtype))
+    return op.where(under, op.scalar(value, self.dtype), self)
 
 
 @aten("log_sigmoid", "special_log_sigmoid")

@@ -104,9 +104,13 @@ def _floored(op: Context, a: Value, b: Value) -> Value:
     """Return the quotient rounded down as Python has it, which torch has too.
 
     It is a less its remainder, over b, to the nearest: what a / b rounds up to is no more.
+    Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/c10/util/generic_math.h
     """
-    rest = _remainder(op, a, b)
+    rest = op.elementwise("Mod", a, b, fmod=1)
     exact = op.div(op.sub(a, rest), b)
+    apart = op.elementwise("Xor", *(op.elementwise("Less", v, 0.0) for v in (b, rest)))
+    some = op.unary("Not", op.elementwise("Equal", rest, 0.0))
+    exact = op.where(op.elementwise("And", some, apart), op.sub(exact, 1.0), exact)
     near = op.unary("Floor", exact)
     far = op.elementwise("Greater", op.sub(exact, near), op.constant(0.5, a.dtype))
     found = op.where(far, op.add(near, 1.0), near)

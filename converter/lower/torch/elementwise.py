@@ -97,8 +97,11 @@ def absolute(op: Context, self: Value) -> Value:
 
 @aten("sign", "sgn")
 def sign(op: Context, self: Value) -> Value:
-    """-1, 0 or 1."""
-    return op.cast(self, "bool") if self.dtype == "bool" else op.unary("Sign", self)
+    """-1, 0 or 1; of NaN 0."""
+    if self.dtype == "bool":
+        return self
+    found = op.unary("Sign", self)
+    return op.where(op.unary("IsNaN", self), 0.0, found) if self.is_float else found
 
 
 @aten("signbit")

@@ -1,8 +1,12 @@
 """Order: the largest, sorted elements, and running sums."""
 
+import math
+
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
+from converter.lower.ops.cumulative import accumulate
+from converter.lower.ops.elementwise import logaddexp
 from converter.lower.torch.arithmetic import compared
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind, together
@@ -222,12 +226,9 @@ def cummin(op: Context, self: Value, dim: int) -> list[Value]:
 @aten("logcumsumexp")
 def logcumsumexp(op: Context, self: Value, dim: int) -> Value:
     """Logarithms of running sums of exponentials."""
-    from converter.lower.torch.reductions import extreme
-
     if self.rank == 0:
         return self
-    most = extreme(op, "Max", self, [dim], keepdim=True)
-    return op.add(op.unary("Log", cumsum(op, op.unary("Exp", op.sub(self, most)), dim)), most)
+    return accumulate(op, self, dim, lambda a, b: logaddexp(op, a, b), -math.inf)
 
 
 @aten("diff")

@@ -56,8 +56,9 @@ def nansum(
 def mean(
     op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
-    """The mean."""
-    return reduced(op, "ReduceMean", op.cast(self, dtype or self.dtype), dim, keepdim=keepdim)
+    """The mean; NaN of no elements."""
+    found = reduced(op, "ReduceMean", op.cast(self, dtype or self.dtype), dim, keepdim=keepdim)
+    return op.mul(found, math.nan) if 0 in self.shape and 0 not in found.shape else found
 
 
 @aten("nanmean")
@@ -182,7 +183,7 @@ def every(op: Context, self: Value, dim: Axes = None, keepdim: bool = False) -> 
 
 def _truth(op: Context, op_type: str, x: Value, dim: Axes, *, keepdim: bool) -> Value:
     numbers = op.cast(op.cast(x, "bool"), "int32")
-    found = op.cast(reduced(op, op_type, numbers, dim, keepdim=keepdim), "bool")
+    found = op.elementwise("Greater", reduced(op, op_type, numbers, dim, keepdim=keepdim), 0)
     return op.cast(found, "uint8") if x.dtype == "uint8" else found
 
 
