@@ -576,13 +576,16 @@ class Builder:
         else:
             shape = tuple(n for i, n in enumerate(x.shape) if i not in places)
             order = without(x.stored, places)
-        return self.node(
+        made = self.node(
             op_type,
             [x, self.constant(stored, "int64")],
             [(x.dtype, shape)],
             attributes={"keepdims": int(keepdims)},
             stored=order,
         )[0]
+        if op_type == "ReduceMean" and any(x.shape[a] == 0 for a in places) and x.is_float:
+            return self.mul(made, float("nan"))  # onnxruntime has 0 for the mean of no elements
+        return made
 
     def softmax(self, x: Value, axis: int = -1, op_type: str = "Softmax") -> Value:
         """Softmax, or LogSoftmax, along an axis."""

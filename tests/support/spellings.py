@@ -25,7 +25,8 @@ TORCH_TYPES = {
 }  # fmt: skip
 
 
-def tensorflow(folder, op, inputs, constants=(), attributes="", output="y", types=("T",)):
+def tensorflow(folder, op, inputs, constants=(), attributes="", output="y", types=("T",),
+               result=None):  # fmt: skip
     """Return a GraphDef's node.
 
     Args:
@@ -36,6 +37,7 @@ def tensorflow(folder, op, inputs, constants=(), attributes="", output="y", type
         attributes: Further ones, as protobuf text.
         output: Name of the output, as ``y:1``.
         types: Attributes that are the dtype of the first input.
+        result: dtype of the output; that of the first input by default.
     """
     nodes, names = [], []
     for i, (dtype, shape) in enumerate(inputs):
@@ -63,7 +65,7 @@ def tensorflow(folder, op, inputs, constants=(), attributes="", output="y", type
     nodes.append(f'node {{ name: "made" op: "{op}" {given} {kinds}{attributes} }}')
     nodes.append(
         f'node {{ name: "y" op: "Identity" input: "made{output[1:]}" '
-        f"{_attribute('T', _type(inputs[0][0]))} }}"
+        f"{_attribute('T', _type(result or inputs[0][0]))} }}"
     )
     path = folder / "graph.pbtxt"
     path.write_text("\n".join(nodes))

@@ -108,7 +108,6 @@ for _name, _op_type, _formula in (
     ("Sub", "Sub", "x - y."),
     ("Div", "Div", "x / y; of integers, cut off towards zero."),
     ("RealDiv", "Div", "x / y."),
-    ("TruncateDiv", "Div", "x / y, cut off towards zero."),
     ("LogicalAnd", "And", "Whether both hold."),
     ("LogicalOr", "Or", "Whether either holds."),
     ("Greater", "Greater", "x > y."),
@@ -147,6 +146,15 @@ def maximum(op: Context, x: Value, y: Value, /) -> Value:
 def minimum(op: Context, x: Value, y: Value, /) -> Value:
     """The smaller, NaN where either is."""
     return op.elementwise("Min", x, y)
+
+
+@tf_op("TruncateDiv")
+def truncate_div(op: Context, x: Value, y: Value, /) -> Value:
+    """X / y, cut off towards zero."""
+    found = op.div(x, y)
+    if not x.is_float:
+        return found
+    return op.mul(op.unary("Sign", found), op.unary("Floor", op.unary("Abs", found)))
 
 
 @tf_op("FloorMod")

@@ -13,6 +13,7 @@ import numpy as np
 
 from converter.lower.builder import END
 from converter.lower.graph import Dim
+from converter.lower.ops.elementwise import logaddexp
 from converter.lower.scan import scan
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
@@ -149,17 +150,11 @@ def cumulative_logsumexp(
     op: Context, x: Value, axis: Value, /, *, exclusive: bool = False, reverse: bool = False
 ) -> Value:
     """log(sum(exp)) of everything up to each element along an axis, from either end."""
-    from converter.lower.ops.special import log1p
-
     place = x.axis(op.int(axis, "an axis"))
     wide = op.cast(x, "float32") if x.dtype == "bfloat16" else x
 
     def join(a: Value, b: Value) -> Value:
-        most, least = op.elementwise("Max", a, b), op.elementwise("Min", a, b)
-        away = op.unary("Exp", op.sub(least, most))
-        # Of two infinities that are the same the difference is NaN, where the sum is one of them.
-        away = op.where(op.elementwise("Equal", most, least), 1.0, away)
-        return op.add(most, log1p(op, away))
+        return logaddexp(op, a, b)
 
     return op.cast(running(op, wide, place, join, -np.inf, exclusive, reverse), x.dtype)
 

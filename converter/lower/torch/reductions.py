@@ -57,8 +57,7 @@ def mean(
     op: Context, self: Value, dim: Axes = None, keepdim: bool = False, dtype: str | None = None
 ) -> Value:
     """The mean; NaN of no elements."""
-    found = reduced(op, "ReduceMean", op.cast(self, dtype or self.dtype), dim, keepdim=keepdim)
-    return op.mul(found, math.nan) if 0 in self.shape and 0 not in found.shape else found
+    return reduced(op, "ReduceMean", op.cast(self, dtype or self.dtype), dim, keepdim=keepdim)
 
 
 @aten("nanmean")

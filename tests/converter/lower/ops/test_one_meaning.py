@@ -246,6 +246,23 @@ ROWS = {
             ),
         },
     ),
+    "mean of no elements": (
+        [np.zeros((2, 0), "float32")], lambda x: np.full(len(x), math.nan, "float32"), 0,
+        {
+            "tensorflow": lambda folder, specs: s.tensorflow(
+                folder, "Mean", specs, [np.array([1], "int32")]
+            ),
+            "keras.ops": lambda folder, specs: s.keras_operation(
+                folder, "Mean", specs, config={"axis": 1}
+            ),
+            "script": lambda folder, specs: s.torch_script(
+                folder, "torch.mean(x0, [1], False, dtype=None)", specs
+            ),
+        },
+    ),
+    "division cut off towards zero": (
+        PAIRS, quietly(lambda a, b: np.trunc(a / b)), 0, of_pair("TruncateDiv"),
+    ),
     "maximum of int16": (
         SHORT, np.maximum, 0,
         {**of_two("Maximum"),
