@@ -1,6 +1,6 @@
 """The whole nested content of a torch file, for a writer that keeps its structure.
 
-`torch_tree` keeps tensors under names and what else is plain data in JSON's terms. Here the value
+`walk` keeps tensors under names and what else is plain data in JSON's terms. Here the value
 stays as the pickle has it: types that plain data tells apart no more (a frozen set and a set, a
 path and a text) are records, and sizes and numpy's scalars are still what they were.
 """

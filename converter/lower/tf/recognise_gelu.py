@@ -48,7 +48,7 @@ def _matched(graph: Graph, made: dict[str, Node], node: Node) -> tuple[str, floa
 
 
 def _erfc_of(graph: Graph, made: dict[str, Node], name: str) -> str | None:
-    """Return u where a value is erfc(u), as `converter.lower.tf.special` spells it."""
+    """Return u where a value is erfc(u), as `converter.lower.ops.special` spells it."""
     where = made.get(name)
     if where is None or where.op_type != "Where":
         return None
