@@ -1,7 +1,7 @@
 """Element by element: arithmetic, comparison, choice, functions of one number.
 
-Dtypes that onnxruntime has no kernels for are cast (`legalize`). TensorFlow divides integers as C does
-where an op's name does not say that it rounds down.
+Dtypes that onnxruntime has no kernels for are cast (`legalize`). TensorFlow divides integers as C
+does where an op's name does not say that it rounds down.
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/kernels (cwise_ops)
 """
 
