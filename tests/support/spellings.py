@@ -193,9 +193,7 @@ def torch_script(folder, code, inputs):
         archive.writestr("m/code/__torch__.py", source)
         archive.writestr("m/constants.pkl", b"\x80\x02).")
         archive.writestr("m/version", "10")
-    specs = tuple(
-        f"x{i}:{dtype}:{_sizes(shape)}" for i, (dtype, shape) in enumerate(inputs)
-    )
+    specs = tuple(f"x{i}:{dtype}:{_sizes(shape)}" for i, (dtype, shape) in enumerate(inputs))
     return _lowered(converter.read(path), inputs=specs)
 
 
