@@ -165,21 +165,11 @@ def ops(
 ) -> None:
     """List the layers, operations and ops that become ONNX."""
     from converter.cli import render
+    from converter.lower.support_matrix import MATRICES
 
-    if source == "keras":
-        from converter.lower.keras import matrix as keras
-
-        render.operations(keras.rows(), as_json=json)
-    elif source == "tf":
-        from converter.lower.tf import matrix as tf
-
-        render.operations(tf.rows(), as_json=json)
-    elif source == "torch":
-        from converter.lower.torch import matrix as torch
-
-        render.operations(torch.rows(), as_json=json)
-    else:
+    if source not in MATRICES:
         raise UsageError(f"ops {source}", expected="ops keras, ops tf or ops torch")
+    render.operations(MATRICES[source](), as_json=json)
 
 
 def run(arguments: list[str], program: typer.Typer | None = None) -> int:

@@ -58,15 +58,15 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
             if isinstance(config, Mapping):
                 config = config.get("activation", config.get("name"))
             return activate(op, x, config)
-        from converter.lower.keras.table import LAYERS, known_arguments, unknown_arguments
+        from converter.lower.keras.table import LAYERS
 
         if is_authors(spec.get("module")) or ">" in str(name):
             raise Gap(f"activation {name!r} of {spec.get('module') or 'its author'}")
         row = LAYERS.get(str(name))
         if row is not None and isinstance(config, Mapping):
-            if unknown := unknown_arguments(row, config):
+            if unknown := row.unknown(config):
                 raise Gap(f"activation {name} has arguments {', '.join(unknown)}")
-            result = row.handler(op, Roles(op, str(name), {}), x, **known_arguments(row, config))
+            result = row.handler(op, Roles(op, str(name), {}), x, **row.known(config))
             if isinstance(result, Value):
                 return result
         spec, arguments = name, config if isinstance(config, Mapping) else {}

@@ -22,12 +22,13 @@ from inspect import Parameter, signature
 
 from converter.lower.builder import Builder
 from converter.lower.keras.activations import activate
-from converter.lower.keras.table import Gap, H, Handler, Masked, Roles, Row, add_row
+from converter.lower.keras.table import Gap, Masked, Roles, Row, is_without_meaning
+from converter.lower.table import H, Handler, OpTable
 from converter.lower.values import Value
 
 __all__ = ["Builder", "Gap", "Masked", "Roles", "Value", "activate", "keras_layer"]
 
-LOWERINGS: dict[str, Row] = {}
+LOWERINGS = OpTable(Row, leading=2, is_ignored=is_without_meaning)
 
 
 def keras_layer(
@@ -46,12 +47,12 @@ def keras_layer(
     if mask not in ("drop", "pass", "merge"):
         raise ValueError(f"mask={mask!r}: 'drop', 'pass' or 'merge'")
 
-    def registered(handler: H) -> H:
-        for name in class_names:
-            add_row(LOWERINGS, name, Row(handler, _arguments(handler), mask, states=tuple(states)))
+    def register(handler: H) -> H:
+        arguments = _arguments(handler)
+        LOWERINGS.enter(*class_names, mask=mask, states=tuple(states), arguments=arguments)(handler)
         return handler
 
-    return registered
+    return register
 
 
 def _arguments(handler: Handler) -> frozenset[str]:

@@ -23,7 +23,6 @@ from converter.lower.keras.table import (
     Roles,
     is_authors,
     keras_layer,
-    unknown_arguments,
 )
 from converter.lower.values import Value
 
@@ -136,7 +135,7 @@ def cell_of(op: Builder, w: Roles, entry: Mapping[str, Any]) -> Cell:
     if not own or not isinstance(config, Mapping):
         raise Gap(f"cell {name}")
     row = LAYERS[name]
-    if unknown := unknown_arguments(row, config):
+    if unknown := row.unknown(config):
         raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
     return CELLS[name](op, w, **{k: v for k, v in config.items() if k in row.arguments})
 

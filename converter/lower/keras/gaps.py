@@ -16,7 +16,6 @@ from converter.lower.keras.table import (
     Gap,
     is_authors,
     table_of,
-    unknown_arguments,
 )
 from converter.lower.keras.trusted import Modules
 from formats.errors import UnsupportedError
@@ -78,11 +77,11 @@ def gaps_of(model: Model, modules: Modules) -> Iterator[Lack]:
         if why is not None:
             yield _lacking(layer, path, why)
             continue
-        for name in unknown_arguments(row, modules.arguments(layer)):
+        for name in row.unknown(modules.arguments(layer)):
             text = f"argument {name} of {layer.class_name}"
             yield Lack(f"Keras {text}", f"{text} ({'/'.join(path)})")
         mode = quantization(layer.config.get("dtype"))
-        if mode and row.handler.__module__ != quantized.__name__:
+        if mode and row.module != quantized.__name__:
             text = f"{mode} quantisation of {layer.class_name}"
             yield Lack(f"Keras {text}", f"{text} ({'/'.join(path)})")
 

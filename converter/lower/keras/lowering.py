@@ -41,7 +41,6 @@ from converter.lower.keras.table import (
     Roles,
     Row,
     compute_dtype,
-    known_arguments,
 )
 from converter.lower.keras.trusted import Modules
 from converter.lower.keras.whole_numbers import as_taken
@@ -362,7 +361,7 @@ class _Walk:
     ) -> "list[_Made]":  # fmt: skip
         """Call a layer's handler."""
         row = self._row(layer)
-        settings = known_arguments(row, self.modules.arguments(layer))
+        settings = row.known(self.modules.arguments(layer))
         for name, value in keywords.items():
             if name in row.arguments:
                 settings[name] = self._cast(value, roles.dtype) if row.is_layer else value

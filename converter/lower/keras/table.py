@@ -6,18 +6,16 @@ argument that is in no signature is a gap, never ignored. The docstring's first 
 the support matrix (``convert ops keras``).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from inspect import Parameter, signature
-from typing import Any, TypeVar
+from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.gap import Gap as Gap
+from converter.lower.table import H, OpTable, Variant
+from converter.lower.table import Row as OpRow
+from converter.lower.table import direct as direct
 from converter.lower.values import Value
-
-Handler = Callable[..., Any]
-H = TypeVar("H", bound=Handler)
 
 # What says nothing about inference: names, training, and what the dispatcher uses itself.
 # fmt: off
@@ -33,12 +31,10 @@ IGNORED_ENDINGS = ("_initializer", "_regularizer", "_constraint", "initializer")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One layer of Keras.
+class Row(OpRow):
+    """One layer of Keras, or one operation.
 
     Attributes:
-        handler: Builds it.
-        arguments: Names of the keyword arguments it takes.
         mask: ``pass`` where Keras hands the mask of the input on, ``drop`` where it does not;
             a handler that takes ``mask`` decides itself.
         is_layer: Whether it has weights and a dtype. Operations have neither: their handlers take
@@ -46,9 +42,7 @@ class Row:
         states: Of a cell that a trusted module lowers, which arguments size its states.
     """
 
-    handler: Handler
-    arguments: frozenset[str]
-    mask: str
+    mask: str = "drop"
     is_layer: bool = True
     states: tuple[str, ...] = ()
 
@@ -62,10 +56,14 @@ class Row:
         """Whether the handler wants the lists that its inputs come in."""
         return "structure" in self.arguments
 
-    @property
-    def takes_everything(self) -> bool:
-        """Whether the handler looks through the configuration itself."""
-        return "config" in self.arguments
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Return those names that the handler does not take: none if it takes ``config``."""
+        return [] if "config" in self.arguments else OpRow.unknown(self, names)
+
+    def known(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments that the handler takes, all of them together as ``config``."""
+        found = OpRow.known(self, given)
+        return found | {"config": given} if "config" in self.arguments else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,62 +74,39 @@ class Masked:
     mask: Value | Sequence[Value | None] | None
 
 
-class Table(Mapping[str, Row]):
-    """Rows by name, entered by families: modules that are imported when a row is looked for.
-
-    A model needs few of them, and importing all takes longer than lowering it.
-    """
-
-    def __init__(self, *families: str) -> None:
-        """Name the modules below this package, those first that most models need."""
-        self.families = [f"{__package__}.{family}" for family in families]
-        self._left = list(self.families)
-        self._rows: dict[str, Row] = {}
-
-    def enter(self, name: str, row: Row) -> None:
-        """Enter a row.
-
-        Raises:
-            ValueError: The name is taken.
-        """
-        add_row(self._rows, name, row)
-
-    def __getitem__(self, name: str) -> Row:
-        while name not in self._rows and self._left:
-            import_module(self._left.pop(0))
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        self._import_all()
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        self._import_all()
-        return len(self._rows)
-
-    def _import_all(self) -> None:
-        while self._left:
-            import_module(self._left.pop(0))
+SUPPLIED = ("config", "mask", "structure")
 
 
-LAYERS = Table(
+def is_without_meaning(name: str) -> bool:
+    """Tell arguments of layers that inference does not depend on."""
+    return name in IGNORED or name.endswith(IGNORED_ENDINGS)
+
+
+def _operations(*families: str) -> OpTable[Row]:
+    return OpTable(Row, __package__, families, is_ignored="name".__eq__)
+
+
+LAYERS = OpTable(
+    Row, __package__, (
     "core", "convolution", "normalization", "pooling", "activations", "merging", "reshaping",
     "applications", "wrappers", "recurrent", "cells", "legacy", "attention",
     "convolutional_recurrent", "quantized", "preprocessing", "images", "lookup", "audio", "lambdas",
+    ),
+    leading=2, supplied=SUPPLIED, is_ignored=is_without_meaning,
 )  # fmt: skip
 # Classes of keras.ops, many of which are named as layers are.
-OPERATIONS = Table(*(f"operations.{family}" for family in (
+OPERATIONS = _operations(*(f"operations.{family}" for family in (
     "elementwise", "shaping", "indexing", "reductions", "products", "nn", "statistics", "pictures",
     "signals", "linalg",
 )))  # fmt: skip
 _TENSORFLOW = tuple(f"tensorflow_ops.{name}" for name in ("arithmetic", "arrays", "networks"))
-TF_FUNCTIONS = Table(*_TENSORFLOW)  # "math.multiply": what a TFOpLambda calls
-TF_OPS = Table(*_TENSORFLOW, "tensorflow_ops.nodes")  # "Mul": the op of a TensorFlowOpLayer
+TF_FUNCTIONS = _operations(*_TENSORFLOW)  # "math.multiply": what a TFOpLambda calls
+TF_OPS = _operations(*_TENSORFLOW, "tensorflow_ops.nodes")  # "Mul": the op of a TensorFlowOpLayer
 # What the code of a Lambda calls and no configuration names: keras.backend's functions, and those
 # of TensorFlow's that are old, make something of nothing, or take their arguments in other orders.
 _CALLED = ("lambda_tensorflow", "lambda_images")
-BACKEND_FUNCTIONS = Table("lambda_backend", "lambda_arrays", *_CALLED)
-TF_CALLED = Table(*_CALLED)
+BACKEND_FUNCTIONS = _operations("lambda_backend", "lambda_arrays", *_CALLED)
+TF_CALLED = _operations(*_CALLED)
 
 # A module begins with one of these; everything else is a layer.
 TABLES = {
@@ -155,28 +130,22 @@ def row_of(module: str | None, class_name: str) -> Row | None:
     return None if is_authors(module) else table_of(module).get(class_name)
 
 
-def table_of(module: str | None) -> Table:
+def table_of(module: str | None) -> OpTable[Row]:
     """Return the table that has the classes of a module."""
     found = (table for prefix, table in TABLES.items() if (module or "").startswith(prefix))
     return next(found, LAYERS)
 
 
-def keras_layer(*class_names: str, mask: str = "drop") -> Callable[[H], H]:
+def keras_layer(*class_names: str | Variant, mask: str = "drop") -> Callable[[H], H]:
     """Enter a handler into the table under these class names.
 
     Raises:
         ValueError: One of them is taken.
     """
-
-    def enter(handler: H) -> H:
-        for name in class_names:
-            LAYERS.enter(name, Row(handler, _keywords(handler), mask))
-        return handler
-
-    return enter
+    return LAYERS.enter(*class_names, mask=mask)
 
 
-def operation(table: Table, *names: str) -> Callable[[H], H]:
+def operation(table: OpTable[Row], *names: str | Variant) -> Callable[[H], H]:
     """Enter a handler into a table of operations under these names.
 
     It takes the builder, then what the call has, by position or under the names Keras gives it;
@@ -185,57 +154,7 @@ def operation(table: Table, *names: str) -> Callable[[H], H]:
     Raises:
         ValueError: One of them is taken.
     """
-
-    def enter(handler: H) -> H:
-        for name in names:
-            table.enter(name, Row(handler, _keywords(handler), "drop", is_layer=False))
-        return handler
-
-    return enter
-
-
-def _keywords(handler: Handler) -> frozenset[str]:
-    """Return the names of the arguments that may be given by name."""
-    code = getattr(handler, "__code__", None)
-    if code is not None and not handler.__dict__:  # else it may say that it has another signature
-        named = code.co_varnames[code.co_posonlyargcount : code.co_argcount]
-        named += code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
-        return frozenset(named) - {"op", "w"}
-    kinds = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    found = [p.name for p in signature(handler).parameters.values() if p.kind in kinds]
-    return frozenset(found) - {"op", "w"}
-
-
-def add_row(table: dict[str, Row], name: str, row: Row) -> None:
-    """Enter a row into a table.
-
-    Raises:
-        ValueError: The name is taken.
-    """
-    if name in table:
-        raise ValueError(f"two handlers for {name}")
-    table[name] = row
-
-
-def unknown_arguments(row: Row, config: Mapping[str, Any]) -> list[str]:
-    """Return the arguments of a layer that its handler does not take."""
-    if row.takes_everything:
-        return []
-    if not row.is_layer:
-        return [name for name in config if name not in row.arguments and name != "name"]
-    return [
-        name
-        for name in config
-        if name not in row.arguments and name not in IGNORED and not name.endswith(IGNORED_ENDINGS)
-    ]
-
-
-def known_arguments(row: Row, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a layer that its handler takes."""
-    found = {name: value for name, value in config.items() if name in row.arguments}
-    if row.takes_everything:
-        found["config"] = config
-    return found
+    return table.enter(*names, is_layer=False)
 
 
 def compute_dtype(config: Mapping[str, Any]) -> str | None:

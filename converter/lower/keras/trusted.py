@@ -26,7 +26,7 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Shape
 from converter.lower.keras.model import Layer, parse
 from converter.lower.keras.rules import normalised
-from converter.lower.keras.table import Gap, Roles, Row, is_authors, row_of
+from converter.lower.keras.table import Gap, Roles, Row, is_authors, is_without_meaning, row_of
 from converter.lower.keras.traced import Traced, TracedWeight
 from converter.lower.keras.trusted_nodes import spliced
 from converter.lower.values import Value
@@ -184,7 +184,10 @@ class Modules:
             op.left.update(w.tensors.values())  # its author says what it reads
             return self._lowered(supply, name, op, w, tensors, settings)
 
-        return Row(handler, frozenset(facts["arguments"]), facts["mask"])
+        return Row(
+            name, handler, module=__name__, arguments=frozenset(facts["arguments"]),
+            is_ignored=is_without_meaning, mask=facts["mask"],
+        )  # fmt: skip
 
     def _lowered(
         self,

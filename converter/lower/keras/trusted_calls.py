@@ -20,8 +20,6 @@ from converter.lower.keras.table import (
     Roles,
     Row,
     is_authors,
-    known_arguments,
-    unknown_arguments,
 )
 from converter.lower.keras.traced import matched
 from converter.lower.keras.trusted import Modules, Subject
@@ -142,7 +140,7 @@ class Calls:
         row = self.modules.row(layer)
         if row is None or not states:
             raise Gap(f"cell {layer.class_name}, whose lowering does not name its states")
-        if unknown := unknown_arguments(row, layer.config):
+        if unknown := row.unknown(layer.config):
             raise Gap(f"argument {', '.join(unknown)} of {layer.class_name} inside it")
         shapes = []
         for name in states:
@@ -150,7 +148,7 @@ class Calls:
             if not isinstance(size, int):
                 raise Gap(f"{name}={size!r} of {layer.class_name}, which is to size a state")
             shapes.append((size,))
-        settings = known_arguments(row, layer.config)
+        settings = row.known(layer.config)
 
         def step(x: Value, before: list[Value]) -> list[Value]:
             made = row.handler(op, w, x, *before, **settings)
@@ -177,8 +175,8 @@ class Calls:
         if name is None or found is None:
             return None
         if isinstance(found, Row):
-            settings = known_arguments(found, config or {})
-            if unknown := unknown_arguments(found, config or {}):
+            settings = found.known(config or {})
+            if unknown := found.unknown(config or {}):
                 raise Gap(f"argument {', '.join(unknown)} of activation {name}")
             result = found.handler(op, Roles(op, f"activation {name}", {}), x, **settings)
             values = list(result.value) if isinstance(result, Masked) else [result]

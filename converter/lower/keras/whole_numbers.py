@@ -54,7 +54,7 @@ def as_taken(
         return value
     if class_name in FLOATING:
         return op.cast(value, dtype or "float32")
-    package, _, module = row.handler.__module__.rpartition(".")
+    package, _, module = row.module.rpartition(".")
     if package != __name__.rpartition(".")[0]:
         return value  # a user's own, or one that looks through its arguments itself
     taken = SOME.get(class_name)

@@ -9,9 +9,7 @@ from converter.lower.keras.table import (
     Masked,
     Roles,
     compute_dtype,
-    known_arguments,
     row_of,
-    unknown_arguments,
 )
 from converter.lower.values import Value
 
@@ -47,12 +45,12 @@ def call_layer(
                 return found
     if row is None or not row.is_layer:
         raise Gap(f"layer class {name} inside it")
-    if unknown := unknown_arguments(row, config):
+    if unknown := row.unknown(config):
         raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
     dtype = compute_dtype(config) or w.dtype
     roles = Roles(op, f"{w.layer}/{name}", w.tensors, dtype)
     values = [op.cast(v, dtype) if dtype and v.is_float else v for v in tensors]
-    settings = known_arguments(row, config) | given
+    settings = row.known(config) | given
     if row.takes_mask:
         settings["mask"] = mask
     if row.takes_structure:

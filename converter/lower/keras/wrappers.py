@@ -29,7 +29,6 @@ from converter.lower.keras.table import (
     compute_dtype,
     is_authors,
     keras_layer,
-    unknown_arguments,
 )
 from converter.lower.keras.wrapped import call_layer
 from converter.lower.values import Value
@@ -103,7 +102,7 @@ def _recurrent(op: Builder, w: Roles, entry: Mapping[str, Any]) -> tuple[Cell, L
     authors = is_authors(entry.get("module"))
     if name not in CELLS or row is None or not row.takes_mask or authors:
         raise Gap(f"layer class {name} inside it")
-    if unknown := unknown_arguments(row, config):
+    if unknown := row.unknown(config):
         raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
     dtype = _one_dtype(w, entry)
     arguments = {k: v for k, v in config.items() if k in row.arguments}

@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from converter.lower.table import Handler
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
-from converter.lower.tf.table import Gap, Handler, tf_op
+from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 

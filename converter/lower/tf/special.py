@@ -6,8 +6,9 @@ Spec: https://www.tensorflow.org/api_docs/python/tf/math
 from math import sqrt
 
 from converter.lower.ops import special
+from converter.lower.table import Handler
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Handler, tf_op
+from converter.lower.tf.table import tf_op
 from converter.lower.values import Value
 
 FUNCTIONS: dict[str, Handler] = {

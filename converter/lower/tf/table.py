@@ -7,15 +7,13 @@ docstring's first line is the cell of the support matrix (``convert ops tf``).
 Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/api_def/base_api
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, TypeVar
 
 from converter.lower.gap import Gap as Gap
-
-Handler = Callable[..., Any]
-H = TypeVar("H", bound=Handler)
+from converter.lower.table import H, OpTable, Variant
+from converter.lower.table import Row as OpRow
+from converter.lower.table import direct as direct
 
 # Attributes that say nothing about what is computed: names and places of things, hints.
 IGNORED = frozenset((
@@ -25,72 +23,41 @@ IGNORED = frozenset((
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Row(OpRow):
     """One op.
 
     Attributes:
-        handler: Builds it.
-        arguments: Names of the attributes it takes.
         outputs: Names of its outputs where it has several, in order: functions refer to them so.
             ``name*N`` are as many as the attribute N says, or has types.
         takes_any: Whether its inputs may be what is no tensor: handles, lists, complex numbers.
-        takes_node: Whether it wants the node, for attributes that say types or functions.
     """
 
-    handler: Handler
-    arguments: frozenset[str]
     outputs: tuple[str, ...] = ()
     takes_any: bool = False
-    takes_node: bool = False
 
-
-class Table(Mapping[str, Row]):
-    """Rows by op, entered by families: modules that are imported when a row is looked for.
-
-    A model needs few of them, and importing all takes longer than lowering it.
-    """
-
-    def __init__(self, *families: str) -> None:
-        """Name the modules below this package, those first that most models need."""
-        self._left = [f"{__package__}.{family}" for family in families]
-        self._rows: dict[str, Row] = {}
-
-    def enter(self, name: str, row: Row) -> None:
-        """Enter a row.
-
-        Raises:
-            ValueError: The name is taken.
-        """
-        if name in self._rows:
-            raise ValueError(f"two handlers for {name}")
-        self._rows[name] = row
-
-    def __getitem__(self, name: str) -> Row:
-        while name not in self._rows and self._left:
-            import_module(self._left.pop(0))
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        while self._left:
-            import_module(self._left.pop(0))
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    @property
+    def takes_node(self) -> bool:
+        """Whether it wants the node, for attributes that say types or functions."""
+        return "node" in self.arguments
 
 
 # A new family is named here.
-OPS = Table(
+OPS = OpTable(
+    Row, __package__, (
     "basics", "elementwise", "activations", "arrays", "slices", "padding", "blocks",
     "variables", "calls", "convolution", "pooling", "normalization", "products",
     "reductions", "indexing", "images", "lists", "selection", "scatter", "recurrent",
     "tables", "strings", "quantization", "random", "segments", "linear_algebra",
     "diagonals", "signals", "sparse", "detection", "ragged", "bits", "special", "counting",
     "quantized", "rows", "parsing", "decoding",
+    ),
+    supplied=("node",), is_ignored=lambda name: name in IGNORED or name.startswith("_"),
 )  # fmt: skip
 
 
-def tf_op(*names: str, outputs: tuple[str, ...] = (), any_input: bool = False) -> Callable[[H], H]:
+def tf_op(
+    *names: str | Variant, outputs: tuple[str, ...] = (), any_input: bool = False
+) -> Callable[[H], H]:
     """Enter a handler into the table under the names of these ops.
 
     Args:
@@ -103,14 +70,4 @@ def tf_op(*names: str, outputs: tuple[str, ...] = (), any_input: bool = False) -
     Raises:
         ValueError: One of them is taken.
     """
-
-    def enter(handler: H) -> H:
-        code = handler.__code__
-        arguments = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
-        named = frozenset(arguments)
-        row = Row(handler, named - {"node"}, outputs, any_input, "node" in named)
-        for name in names:
-            OPS.enter(name, row)
-        return handler
-
-    return enter
+    return OPS.enter(*names, outputs=outputs, takes_any=any_input)

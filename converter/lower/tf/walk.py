@@ -23,7 +23,7 @@ from converter.lower.tf.graphdef import (
     is_type,
     named_functions,
 )
-from converter.lower.tf.table import IGNORED, OPS, Row
+from converter.lower.tf.table import OPS, Row
 from converter.lower.tf.things import (
     DEAD,
     UNKNOWN,
@@ -529,6 +529,6 @@ def arguments_of(node: Node, row: Row) -> dict[str, Any]:
             is_count = name.startswith("num") and name != "num_buckets"  # which says how large
             if is_count and isinstance(value, int) and value > MOST_OUTPUTS:
                 raise Gap(f"{name} = {value}")
-        elif name not in IGNORED and not name.startswith("_") and not is_type(proto):
+        elif not row.is_ignored(name) and not is_type(proto):
             raise Gap(f"attribute {name}")
     return found

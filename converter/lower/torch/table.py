@@ -9,19 +9,18 @@ A family is a module of handlers; a new one is named in `OPS`.
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/native_functions.yaml
 """
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from keyword import iskeyword
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 from converter.lower.gap import Gap
+from converter.lower.table import OpTable
+from converter.lower.table import Row as OpRow
+from converter.lower.table import Variant as Variant
+from converter.lower.table import direct as direct
 from converter.lower.torch.things import Size
-
-Handler = Callable[..., Any]
-H = TypeVar("H", bound=Handler)
 
 # Arguments that say where and how a tensor is kept, or how it is to be computed, and never what.
 IGNORED = frozenset((
@@ -33,30 +32,8 @@ PREFIXES = ("torch.ops.", "torch._ops.", "aten.", "aten::", "prims.", "prims::")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One overload of one op.
-
-    Attributes:
-        name: ``add.Tensor``; the default overload has no dot.
-        handler: Builds it.
-        parameters: Names that its schema has, in order.
-        required: How many of them have no default.
-        kinds: Annotations, by parameter.
-    """
-
-    name: str
-    handler: Handler
-    parameters: tuple[str, ...]
-    required: int
-    kinds: Mapping[str, Any]
-
-    def call(self, op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Build the op.
-
-        Raises:
-            Gap: It is given an argument that the handler does not take.
-        """
-        return self.handler(op, **self.bound(args, kwargs))
+class Row(OpRow):
+    """One overload of one op: ``add.Tensor``; the name of the default overload has no dot."""
 
     def bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments by name, without those that say nothing of what is computed.
@@ -69,9 +46,9 @@ class Row:
         found = dict(zip(self.parameters, args, strict=False))
         for word, value in kwargs.items():
             name = f"{word}_" if iskeyword(word) else word
-            if name in self.parameters:
+            if name in self.arguments:
                 found[name] = value
-            elif name not in IGNORED:
+            elif not self.is_ignored(name):
                 raise Gap(f"argument {name}")
         missing = [p for p in self.parameters[: self.required] if p not in found]
         if missing:
@@ -95,76 +72,36 @@ class Row:
         )
 
 
-class Table(Mapping[str, Row]):
-    """Rows by name and overload, entered by families: modules imported when a row is looked for."""
+class AtenTable(OpTable[Row]):
+    """The table of ATen's ops, in which an op may have several overloads."""
 
-    def __init__(self, *families: str) -> None:
-        """Name the modules below this package, those first that most models need."""
-        self._left = [f"{__package__}.{family}" for family in families]
-        self._rows: dict[str, Row] = {}
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._overloads: dict[str, list[Row]] = {}
-
-    def enter(self, row: Row) -> None:
-        """Enter a row.
-
-        Raises:
-            ValueError: The name is taken.
-        """
-        if row.name in self._rows:
-            raise ValueError(f"two handlers for {row.name}")
-        self._rows[row.name] = row
-        self._overloads.setdefault(row.name.partition(".")[0], []).append(row)
-
-    def __getitem__(self, name: str) -> Row:
-        while name not in self._rows and self._left:
-            import_module(self._left.pop(0))
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        while self._left:
-            import_module(self._left.pop(0))
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
     def overloads(self, name: str) -> Sequence[Row]:
         """Return all overloads of an op, in the order in which they are to be tried."""
-        while self._left:  # those of one op may be in several families
-            import_module(self._left.pop(0))
+        self.import_all()  # those of one op may be in several families
+        if not self._overloads:
+            for row in self.values():
+                self._overloads.setdefault(row.name.partition(".")[0], []).append(row)
         return self._overloads.get(name, ())
 
 
 # A new family is named here.
-OPS = Table(
+OPS = AtenTable(
+    Row, __package__, (
     "basics", "arithmetic", "activations", "convolution", "normalization", "linear", "shaping",
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
     "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
     "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
     "sequences", "prepacked", "decomposed", "stacking",
+    ),
+    is_ignored=IGNORED.__contains__,
 )  # fmt: skip
 
 
-def aten(*names: str) -> Callable[[H], H]:
-    """Enter a handler into the table under the names of these ops.
-
-    Args:
-        names: ``relu``, ``add.Tensor``: with the overload, unless it is the default one.
-
-    Raises:
-        ValueError: One of them is taken.
-    """
-
-    def enter(handler: H) -> H:
-        found = list(inspect.signature(handler).parameters.values())[1:]
-        parameters = tuple(p.name for p in found)
-        required = sum(p.default is p.empty for p in found)
-        kinds = {p.name: p.annotation for p in found if p.annotation is not p.empty}
-        for name in names:
-            OPS.enter(Row(name, handler, parameters, required, kinds))
-        return handler
-
-    return enter
+aten = OPS.enter  # ``@aten("relu", "add.Tensor")``: with the overload, unless it is the default one
 
 
 def plain_name(target: str) -> str:

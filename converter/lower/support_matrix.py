@@ -1,0 +1,43 @@
+"""The support matrices that ``convert ops`` prints, from the tables."""
+
+from collections.abc import Callable
+from typing import Any
+
+from converter.lower.table import summarize
+
+Matrix = list[dict[str, Any]]
+
+
+def _keras() -> Matrix:
+    """Return a row for each layer and operation, and for each activation that is a string."""
+    from converter.lower.keras.activations import FUNCTIONS
+    from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS
+
+    activations = [
+        {"name": f"activation {name}", "computes": summarize(function), "arguments": []}
+        for name, function in sorted(FUNCTIONS.items())
+    ]
+    return [
+        *LAYERS.support_matrix(),
+        *OPERATIONS.support_matrix("keras.ops "),
+        *TF_FUNCTIONS.support_matrix("tf "),
+        *TF_OPS.support_matrix("TensorFlow op "),
+        *activations,
+    ]
+
+
+def _tf() -> Matrix:
+    from converter.lower.tf.table import OPS
+
+    own = "_Loop"  # what the walk makes of cycles; no file has it
+    return [row for row in OPS.support_matrix() if row["name"] != own]
+
+
+def _torch() -> Matrix:
+    from converter.lower.torch.table import OPS
+
+    return OPS.support_matrix()
+
+
+# A front end is imported when it is asked for: all of its families take a second.
+MATRICES: dict[str, Callable[[], Matrix]] = {"keras": _keras, "tf": _tf, "torch": _torch}
