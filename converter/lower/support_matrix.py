@@ -14,7 +14,7 @@ def _keras() -> Matrix:
     from converter.lower.keras.table import LAYERS, OPERATIONS, TF_FUNCTIONS, TF_OPS
 
     activations = [
-        {"name": f"activation {name}", "computes": summarize(function), "arguments": []}
+        {"name": f"activation {name}", "computes": summarize(function.__doc__), "arguments": []}
         for name, function in sorted(FUNCTIONS.items())
     ]
     return [

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from inspect import signature
+from inspect import CO_VARARGS, signature
 from typing import Any, Generic, TypeVar
 
 Handler = Callable[..., Any]
@@ -42,18 +42,21 @@ class Variant:
     """One of several rows of a handler, by what distinguishes it.
 
     Attributes:
-        name: Of the operation.
+        names: Of the operation, which may have several.
         summary: Its line in the support matrix; None for the handler's own.
         settings: What the handler is given for it, by name, beside the operation's own arguments.
     """
 
-    def __init__(self, name: str, summary: str | None = None, /, **settings: Any) -> None:
-        self.name, self.summary, self.settings = name, summary, settings
+    def __init__(
+        self, names: str | tuple[str, ...], summary: str | None = None, /, **settings: Any
+    ) -> None:
+        self.names = (names,) if isinstance(names, str) else names
+        self.summary, self.settings = summary, settings
 
 
-def summarize(function: Handler) -> str:
-    """Return the first line of a function's docstring."""
-    return (function.__doc__ or "").strip().partition("\n")[0]
+def summarize(text: str | None) -> str:
+    """Return the first line of a docstring."""
+    return (text or "").strip().partition("\n")[0]
 
 
 def direct(op_types: Mapping[str, str], formula: str = "{}(x).") -> list[Variant]:
@@ -77,6 +80,7 @@ class Row:
         positional: How many of these may be given by position.
         required: How many of these have no default.
         arguments: Names of those that may be given by name.
+        is_variadic: Whether it takes any number of tensors.
         kinds: Annotations, by parameter.
         is_ignored: Tells names of arguments that have no meaning for inference.
     """
@@ -89,8 +93,14 @@ class Row:
     positional: int = 0
     required: int = 0
     arguments: frozenset[str] = _NOTHING
+    is_variadic: bool = False
     kinds: Mapping[str, Any] = field(default_factory=dict)
     is_ignored: Callable[[str], bool] = _NOTHING.__contains__
+
+    @property
+    def function(self) -> Handler:
+        """The handler as it is written, which its variants share."""
+        return self.handler.func if isinstance(self.handler, partial) else self.handler
 
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Return those names that are neither arguments of the handler nor without meaning."""
@@ -144,34 +154,31 @@ class OpTable(Mapping[str, R], Generic[R]):
         """
 
         def decorate(handler: H) -> H:
-            signed = self._sign(handler) | {"is_ignored": self._is_ignored} | more
-            for one in names:
-                variant = one if isinstance(one, Variant) else Variant(one)
-                if variant.name in self._rows:
-                    raise ValueError(f"two handlers for {variant.name}")
-                self._rows[variant.name] = self._make(handler, variant, signed)
+            variants = [one if isinstance(one, Variant) else Variant(one) for one in names]
+            settings = frozenset(key for variant in variants for key in variant.settings)
+            signed = self._sign(handler, settings) | {"is_ignored": self._is_ignored} | more
+            for variant in variants:
+                for name in variant.names:
+                    if name in self._rows:
+                        raise ValueError(f"two handlers for {name}")
+                    self._rows[name] = self._make(name, handler, variant, signed)
             return handler
 
         return decorate
 
-    def _make(self, handler: Handler, variant: Variant, signed: Mapping[str, Any]) -> R:
-        summary = variant.summary or summarize(handler)
-        if not variant.settings:
-            return self._row(name=variant.name, handler=handler, summary=summary, **signed)
-        own = {
-            "parameters": tuple(p for p in signed["parameters"] if p not in variant.settings),
-            "arguments": signed["arguments"].difference(variant.settings),
-        }
-        bound = partial(handler, **variant.settings)
-        return self._row(name=variant.name, handler=bound, summary=summary, **{**signed, **own})
+    def _make(self, name: str, handler: Handler, variant: Variant, signed: Mapping[str, Any]) -> R:
+        summary = summarize(variant.summary or handler.__doc__)
+        bound = partial(handler, **variant.settings) if variant.settings else handler
+        return self._row(name=name, handler=bound, summary=summary, **signed)
 
-    def _sign(self, handler: Handler) -> dict[str, Any]:
-        """Return what a handler's signature says."""
+    def _sign(self, handler: Handler, settings: frozenset[str]) -> dict[str, Any]:
+        """Return what a handler's signature says of an operation's own arguments."""
         code = getattr(handler, "__code__", None)
         if code is None or handler.__dict__:  # it may say that it has another signature
             return self._inspect(handler)
         positional = code.co_varnames[self._leading : code.co_argcount]
-        named = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        others = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        named = [name for name in others if name not in settings]
         return {
             "module": handler.__module__,
             "parameters": (*positional, *named),
@@ -180,6 +187,7 @@ class OpTable(Mapping[str, R], Generic[R]):
             "arguments": frozenset(
                 (*positional[max(0, code.co_posonlyargcount - self._leading) :], *named)
             ),
+            "is_variadic": bool(code.co_flags & CO_VARARGS),
             "kinds": handler.__annotations__,
         }
 
@@ -197,6 +205,7 @@ class OpTable(Mapping[str, R], Generic[R]):
             "arguments": frozenset(
                 (*(p.name for p in positional if p.kind is p.POSITIONAL_OR_KEYWORD), *named)
             ),
+            "is_variadic": any(p.kind is p.VAR_POSITIONAL for p in found),
             "kinds": {p.name: p.annotation for p in found},
         }
 

@@ -13,6 +13,7 @@ from converter.lower.keras.lambda_tensors import function, parts
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, Gap, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike
+from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -136,28 +137,30 @@ def constant(
     return made if shape is None else op.expand(made, tuple(shape))
 
 
-def _filled(name: str, theirs: str) -> None:
-    def handler(op: Builder, shape: Any, dtype: str | None = None, name: Any = None) -> Value:
-        del name
-        return function(op, theirs, shape, dtype or FLOATX)
-
-    handler.__doc__ = f"{theirs} in a shape."
-    operation(BACKEND_FUNCTIONS, name)(handler)
-
-
-def _filled_like(name: str, theirs: str) -> None:
-    def handler(op: Builder, x: Any, dtype: str | None = None, name: Any = None) -> Value:
-        del name
-        return function(op, theirs, x, dtype)
-
-    handler.__doc__ = f"{theirs} in the shape of x."
-    operation(BACKEND_FUNCTIONS, name)(handler)
+@operation(
+    BACKEND_FUNCTIONS,
+    Variant("zeros", "Zeros in a shape.", theirs="zeros"),
+    Variant("ones", "Ones in a shape.", theirs="ones"),
+)
+def filled(
+    op: Builder, shape: Any, dtype: str | None = None, name: Any = None, *, theirs: str
+) -> Value:  # fmt: skip
+    """A tensor of one number, of the given shape."""
+    del name
+    return function(op, theirs, shape, dtype or FLOATX)
 
 
-_filled("zeros", "zeros")
-_filled("ones", "ones")
-_filled_like("zeros_like", "zeros_like")
-_filled_like("ones_like", "ones_like")
+@operation(
+    BACKEND_FUNCTIONS,
+    Variant("zeros_like", "Zeros in the shape of x.", theirs="zeros_like"),
+    Variant("ones_like", "Ones in the shape of x.", theirs="ones_like"),
+)
+def filled_like(
+    op: Builder, x: Any, dtype: str | None = None, name: Any = None, *, theirs: str
+) -> Value:  # fmt: skip
+    """A tensor of one number, as large as another."""
+    del name
+    return function(op, theirs, x, dtype)
 
 
 @operation(BACKEND_FUNCTIONS, "arange")

@@ -17,6 +17,7 @@ from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import tensor
 from converter.lower.keras.table import BACKEND_FUNCTIONS, Gap, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import axes_of
+from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
 EPSILON = 1e-7  # keras.backend.epsilon() as it is unless someone sets it
@@ -25,18 +26,16 @@ FLOATX = "float32"
 # -- what is known before anything runs ------------------------------------------------------------
 
 
-def _fact(name: str, value: Any, what: str) -> None:
-    def handler(op: Builder) -> Any:
-        del op
-        return value
-
-    handler.__doc__ = what
-    operation(BACKEND_FUNCTIONS, name)(handler)
-
-
-_fact("epsilon", EPSILON, "1e-7, as it is unless someone sets it.")
-_fact("floatx", FLOATX, "float32, as it is unless someone sets it.")
-_fact("learning_phase", 0, "0: inference.")
+@operation(
+    BACKEND_FUNCTIONS,
+    Variant("epsilon", "1e-7, as it is unless someone sets it.", value=EPSILON),
+    Variant("floatx", "float32, as it is unless someone sets it.", value=FLOATX),
+    Variant("learning_phase", "0: inference.", value=0),
+)
+def setting(op: Builder, *, value: Any) -> Any:
+    """What is known before anything runs."""
+    del op
+    return value
 
 
 @operation(BACKEND_FUNCTIONS, "image_data_format")
@@ -119,26 +118,22 @@ BINARY = {
 # fmt: on
 
 
-def _unary(name: str, theirs: str) -> None:
-    def handler(op: Builder, x: Any) -> Any:
-        return function(op, theirs, x)
-
-    handler.__doc__ = f"{theirs}(x)."
-    operation(BACKEND_FUNCTIONS, name)(handler)
-
-
-def _binary(name: str, theirs: str) -> None:
-    def handler(op: Builder, x: Any, y: Any) -> Any:
-        return function(op, theirs, x, y)
-
-    handler.__doc__ = f"{theirs}(x, y)."
-    operation(BACKEND_FUNCTIONS, name)(handler)
+@operation(
+    BACKEND_FUNCTIONS,
+    *(Variant(name, f"{theirs}(x).", theirs=theirs) for (name, theirs) in UNARY.items()),
+)
+def function_of_one(op: Builder, x: Any, *, theirs: str) -> Any:
+    """TensorFlow's function of one tensor."""
+    return function(op, theirs, x)
 
 
-for _name, _theirs in UNARY.items():
-    _unary(_name, _theirs)
-for _name, _theirs in BINARY.items():
-    _binary(_name, _theirs)
+@operation(
+    BACKEND_FUNCTIONS,
+    *(Variant(name, f"{theirs}(x, y).", theirs=theirs) for (name, theirs) in BINARY.items()),
+)
+def function_of_two(op: Builder, x: Any, y: Any, *, theirs: str) -> Any:
+    """TensorFlow's function of two tensors."""
+    return function(op, theirs, x, y)
 
 
 @operation(BACKEND_FUNCTIONS, "sqrt")
@@ -218,15 +213,10 @@ def l2_normalize(op: Builder, x: Any, axis: Any = None) -> Value:
 # -- over axes -------------------------------------------------------------------------------------
 
 
-def _reduction(name: str, compute: Callable[[Builder, Value, Any, bool], Value]) -> None:
-    def handler(op: Builder, x: Any, axis: Any = None, keepdims: bool = False) -> Value:
-        return compute(op, tensor(op, x), axes_of(op, axis), bool(keepdims))
-
-    handler.__doc__ = f"{name} over axes."
-    operation(BACKEND_FUNCTIONS, name)(handler)
+Reduction = Callable[[Builder, Value, Any, bool], Value]
 
 
-def _named(theirs: str, dtype: str | None = None) -> Callable[[Builder, Value, Any, bool], Value]:
+def _named(theirs: str, dtype: str | None = None) -> Reduction:
     def compute(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
         value = op.cast(x, dtype) if dtype else x
         return function(op, theirs, value, axis, keepdims)
@@ -247,13 +237,23 @@ def _deviation(op: Builder, x: Value, axis: Any, keepdims: bool) -> Value:
     return op.unary("Sqrt", _variance(op, x, axis, keepdims))
 
 
-for _name, _compute in {
+REDUCTIONS: dict[str, Reduction] = {
     "sum": _named("reduce_sum"), "prod": _named("reduce_prod"), "max": _named("reduce_max"),
     "min": _named("reduce_min"), "logsumexp": _named("reduce_logsumexp"), "mean": _mean,
-    "any": _named("reduce_any", "bool"), "all": _named("reduce_all", "bool"),
-    "var": _variance, "std": _deviation,
-}.items():  # fmt: skip
-    _reduction(_name, _compute)
+    "any": _named("reduce_any", "bool"), "all": _named("reduce_all", "bool"), "var": _variance,
+    "std": _deviation,
+}  # fmt: skip
+
+
+@operation(
+    BACKEND_FUNCTIONS,
+    *(Variant(name, f"{name} over axes.", compute=compute) for name, compute in REDUCTIONS.items()),
+)
+def reduction(
+    op: Builder, x: Any, axis: Any = None, keepdims: bool = False, *, compute: Reduction
+) -> Value:
+    """A reduction over axes."""
+    return compute(op, tensor(op, x), axes_of(op, axis), bool(keepdims))
 
 
 @operation(BACKEND_FUNCTIONS, "argmax")

@@ -6,7 +6,6 @@ what everybody calls so, which `Names.read` keeps for the graph's notes.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from inspect import CO_VARARGS
 from itertools import islice
 from math import inf
 from typing import Any
@@ -363,27 +362,19 @@ def fitted(
             arguments = [_told(value)]
         elif key != "name":
             raise Gap(f"argument {key} of a function")
-    code = getattr(row.handler, "__code__", None)
     if order is not None:
         found |= dict(zip(order, arguments, strict=False))
         arguments = []
-    elif (
-        code is not None
-        and not code.co_flags & CO_VARARGS
-        and row.handler.__module__.startswith(OPERATIONS_AT)
-    ):
-        most = code.co_argcount - 1
-        others = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
-        found |= dict(zip(others, arguments[most:], strict=False))
-        arguments = arguments[:most]
+    elif not row.is_variadic and row.module.startswith(OPERATIONS_AT):
+        others = row.parameters[row.positional :]
+        found |= dict(zip(others, arguments[row.positional :], strict=False))
+        arguments = arguments[: row.positional]
     return arguments, found
 
 
 def untold(row: Row, path: str, arguments: list[Any], setting: Setting) -> dict[str, Any]:
     """Return what a handler wants to know of the model, and the call does not say."""
-    code = getattr(row.handler, "__code__", None)
-    said = () if code is None else code.co_varnames[1 : 1 + len(arguments)]
-    wanted = row.arguments.difference(said)
+    wanted = row.arguments.difference(row.parameters[: len(arguments)])
     if not path.startswith("keras.backend."):
         wanted -= {"data_format"}  # TensorFlow's own, of which none is NHWC
     return {k: x for k, x in asdict(setting).items() if k in wanted}

@@ -19,6 +19,7 @@ from converter.lower.ops.conv import as_given, channels_first
 from converter.lower.ops.pad import flipped
 from converter.lower.ops.resize import area, by_sizes, cubic_by_table, step, weighted
 from converter.lower.ops.resize_computed import Size
+from converter.lower.table import Variant
 from converter.lower.values import Value
 
 METHODS = ("bilinear", "nearest", "bicubic", "area")  # of TensorFlow 1, in order of its numbers
@@ -114,23 +115,35 @@ def resize(
     )
 
 
-def _resize(name: str, method: str) -> None:
-    def handler(
-        op: Builder, images: Any, size: Any, align_corners: bool = False,
-        half_pixel_centers: bool = False,
-    ) -> Value:  # fmt: skip
-        return _resized(
-            op, images, size, method, align=bool(align_corners), is_centred=bool(half_pixel_centers)
-        )
-
-    handler.__doc__ = f"Images in another size, {method}, as TensorFlow 1 does it."
-    operation(TF_CALLED, name)(handler)
-
-
-_resize("image.resize_bilinear", "bilinear")
-_resize("image.resize_nearest_neighbor", "nearest")
-_resize("image.resize_bicubic", "bicubic")
-_resize("image.resize_area", "area")
+@operation(
+    TF_CALLED,
+    Variant(
+        "image.resize_bilinear",
+        "Images in another size, bilinear, as TensorFlow 1 does it.",
+        method="bilinear",
+    ),
+    Variant(
+        "image.resize_nearest_neighbor",
+        "Images in another size, nearest, as TensorFlow 1 does it.",
+        method="nearest",
+    ),
+    Variant(
+        "image.resize_bicubic",
+        "Images in another size, bicubic, as TensorFlow 1 does it.",
+        method="bicubic",
+    ),
+    Variant(
+        "image.resize_area", "Images in another size, area, as TensorFlow 1 does it.", method="area"
+    ),
+)
+def resize_as_tensorflow_1(
+    op: Builder, images: Any, size: Any, align_corners: bool = False,
+    half_pixel_centers: bool = False, *, method: str,
+) -> Value:  # fmt: skip
+    """Images in another size, as TensorFlow 1 has it."""
+    return _resized(
+        op, images, size, method, align=bool(align_corners), is_centred=bool(half_pixel_centers)
+    )
 
 
 @operation(BACKEND_FUNCTIONS, "resize_images")
@@ -320,14 +333,11 @@ MATRICES = {
 }  # fmt: skip
 
 
-def _colours(name: str) -> None:
-    def handler(op: Builder, images: Any) -> Value:
-        value = tensor(op, images)
-        return op.matmul(value, op.constant(MATRICES[name], value.dtype))
-
-    handler.__doc__ = f"{name.partition('.')[2]}(images)."
-    operation(TF_CALLED, name)(handler)
-
-
-for _name in MATRICES:
-    _colours(_name)
+@operation(
+    TF_CALLED,
+    *(Variant(name, f"{name.partition('.')[2]}(images).", name=name) for name in MATRICES),
+)
+def convert_colours(op: Builder, images: Any, *, name: str) -> Value:
+    """Images in another space of colours."""
+    value = tensor(op, images)
+    return op.matmul(value, op.constant(MATRICES[name], value.dtype))

@@ -22,6 +22,7 @@ from converter.lower.keras.table import (
 )
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axis_of
 from converter.lower.keras.tensorflow_ops.arrays import wanted
+from converter.lower.table import Variant
 from converter.lower.values import Value
 
 # -- by older names --------------------------------------------------------------------------------
@@ -35,36 +36,31 @@ CASTS = {
 # fmt: on
 
 
-def _unary(name: str, today: str) -> None:
-    def handler(op: Builder, x: Any) -> Any:
-        return function(op, today, x)
-
-    handler.__doc__ = f"{today}(x)."
-    operation(TF_CALLED, name)(handler)
-
-
-def _binary(name: str, today: str) -> None:
-    def handler(op: Builder, x: Any, y: Any) -> Any:
-        return function(op, today, x, y)
-
-    handler.__doc__ = f"{today}(x, y)."
-    operation(TF_CALLED, name)(handler)
+@operation(
+    TF_CALLED,
+    *(Variant(name, f"{today}(x).", today=today) for (name, today) in UNARY.items()),
+)
+def function_of_one(op: Builder, x: Any, *, today: str) -> Any:
+    """A function of one tensor under its old name."""
+    return function(op, today, x)
 
 
-def _cast(name: str, dtype: str) -> None:
-    def handler(op: Builder, x: Any) -> Value:
-        return tensor(op, x, dtype)
+@operation(
+    TF_CALLED,
+    *(Variant(name, f"{today}(x, y).", today=today) for (name, today) in BINARY.items()),
+)
+def function_of_two(op: Builder, x: Any, y: Any, *, today: str) -> Any:
+    """A function of two tensors under its old name."""
+    return function(op, today, x, y)
 
-    handler.__doc__ = f"x as {dtype}."
-    operation(TF_CALLED, name)(handler)
 
-
-for _name, _today in UNARY.items():
-    _unary(_name, _today)
-for _name, _today in BINARY.items():
-    _binary(_name, _today)
-for _name, _dtype in CASTS.items():
-    _cast(_name, _dtype)
+@operation(
+    TF_CALLED,
+    *(Variant(name, f"x as {dtype}.", dtype=dtype) for (name, dtype) in CASTS.items()),
+)
+def cast_to(op: Builder, x: Any, *, dtype: str) -> Value:
+    """X in the dtype that the function is named after."""
+    return tensor(op, x, dtype)
 
 
 @operation(TF_CALLED, "batch_matmul")

@@ -14,6 +14,7 @@ from converter.lower.graph import Dim
 from converter.lower.keras.operations.operands import promoted
 from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
 from converter.lower.ops.norm import unit
+from converter.lower.table import Variant
 from converter.lower.values import Value
 
 Masks = Sequence[Value | None]
@@ -50,19 +51,16 @@ def _merged_mask(op: Builder, masks: Masks, rule: str) -> Value | None:
     return None if any(m is None for m in masks) else _joined(op, "Or", masks)
 
 
-def _plain_merge(op_type: str, name: str, formula: str) -> None:
-    def handler(
-        op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str = "any"
-    ) -> Masked:
-        del w
-        result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
-        return Masked(result, _merged_mask(op, _list(mask, len(values)), masks))
-
-    handler.__doc__ = formula
-    keras_layer(name)(handler)
-
-
-_plain_merge("Add", "Add", "The sum of the inputs.")
+@keras_layer(
+    Variant("Add", "The sum of the inputs.", op_type="Add"),
+)
+def merge(
+    op: Builder, w: Roles, *values: Value, op_type: str, mask: Any = None, masks: str = 'any',
+) -> Masked:  # fmt: skip
+    """Tensors joined element by element."""
+    del w
+    result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
+    return Masked(result, _merged_mask(op, _list(mask, len(values)), masks))
 
 
 @keras_layer("Subtract")
@@ -84,35 +82,32 @@ def average(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str 
     return Masked(result, _merged_mask(op, _list(mask, len(values)), masks))
 
 
-def _extreme(op_type: str, name: str, formula: str) -> None:
-    def handler(
-        op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str = "any"
-    ) -> Masked:
-        del w
-        given = _list(mask, len(values))
-        whole = _merged_mask(op, given, masks)
-        if masks == "all":
-            result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
-            return Masked(result, whole)
-        given = _of_whole_rank(values, given)
-        values = tuple(_aligned(op, values))
-        result, seen = values[0], _over(op, values[0], given[0])
-        for value, part in zip(values[1:], given[1:], strict=True):
-            own = _over(op, value, part)
-            # Where one side is masked, the other stands for it.
-            value = value if own is None else op.where(own, value, result)
-            result = result if seen is None else op.where(seen, result, value)
-            both = own is not None and seen is not None
-            seen = _joined(op, "Or", (seen, own)) if both else None
-            result = op.elementwise(op_type, result, value)
+@keras_layer(
+    Variant("Maximum", "The largest of the inputs, of those that are not masked.", op_type="Max"),
+    Variant("Minimum", "The smallest of the inputs, of those that are not masked.", op_type="Min"),
+)
+def merge_extremes(
+    op: Builder, w: Roles, *values: Value, op_type: str, mask: Any = None, masks: str = 'any',
+) -> Masked:  # fmt: skip
+    """The extremes of tensors, element by element."""
+    del w
+    given = _list(mask, len(values))
+    whole = _merged_mask(op, given, masks)
+    if masks == "all":
+        result = reduce(lambda a, b: op.elementwise(op_type, a, b), _aligned(op, values))
         return Masked(result, whole)
-
-    handler.__doc__ = formula
-    keras_layer(name)(handler)
-
-
-_extreme("Max", "Maximum", "The largest of the inputs, of those that are not masked.")
-_extreme("Min", "Minimum", "The smallest of the inputs, of those that are not masked.")
+    given = _of_whole_rank(values, given)
+    values = tuple(_aligned(op, values))
+    result, seen = values[0], _over(op, values[0], given[0])
+    for value, part in zip(values[1:], given[1:], strict=True):
+        own = _over(op, value, part)
+        # Where one side is masked, the other stands for it.
+        value = value if own is None else op.where(own, value, result)
+        result = result if seen is None else op.where(seen, result, value)
+        both = own is not None and seen is not None
+        seen = _joined(op, "Or", (seen, own)) if both else None
+        result = op.elementwise(op_type, result, value)
+    return Masked(result, whole)
 
 
 @keras_layer("Multiply")

@@ -14,7 +14,6 @@ from converter.lower.builder import Builder
 from converter.lower.gap import Gap as Gap
 from converter.lower.table import H, OpTable, Variant
 from converter.lower.table import Row as OpRow
-from converter.lower.table import direct as direct
 from converter.lower.values import Value
 
 # What says nothing about inference: names, training, and what the dispatcher uses itself.

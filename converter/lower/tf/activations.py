@@ -6,6 +6,7 @@ and cwise_ops.h beside it.
 
 from collections.abc import Mapping
 
+from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import tf_op
 from converter.lower.values import Value
@@ -17,21 +18,25 @@ SCALE, SCALE_ALPHA = 1.0507009873554804934193349852946, 1.7580993408473768599402
 ALPHA = SCALE_ALPHA / SCALE
 
 
-def _direct(name: str, formula: str, attributes: Mapping[str, float] | None = None) -> None:
-    def handler(op: Context, features: Value, /) -> Value:
-        given = [(features.dtype, features.shape)]
-        return op.node(name, [features], given, attributes=attributes, stored=features.stored)[0]
-
-    handler.__doc__ = formula
-    tf_op(name)(handler)
-
-
-_direct("Elu", "x if x > 0 else exp(x) - 1.", {"alpha": 1.0})
-_direct("Selu", "scale * (x if x > 0 else alpha * (exp(x) - 1)).", {"alpha": ALPHA, "gamma": SCALE})
-_direct("Sigmoid", "1 / (1 + exp(-x)).")
-_direct("Softplus", "log(1 + exp(x)).")
-_direct("Softsign", "x / (1 + abs(x)).")
-_direct("Tanh", "tanh(x).")
+@tf_op(
+    Variant("Elu", "x if x > 0 else exp(x) - 1.", name="Elu", attributes={"alpha": 1.0}),
+    Variant(
+        "Selu",
+        "scale * (x if x > 0 else alpha * (exp(x) - 1)).",
+        name="Selu",
+        attributes={"alpha": ALPHA, "gamma": SCALE},
+    ),
+    Variant("Sigmoid", "1 / (1 + exp(-x)).", name="Sigmoid"),
+    Variant("Softplus", "log(1 + exp(x)).", name="Softplus"),
+    Variant("Softsign", "x / (1 + abs(x)).", name="Softsign"),
+    Variant("Tanh", "tanh(x).", name="Tanh"),
+)
+def activation(
+    op: Context, features: Value, /, *, name: str, attributes: Mapping[str, float] | None = None,
+) -> Value:  # fmt: skip
+    """An activation that is one node of ONNX."""
+    given = [(features.dtype, features.shape)]
+    return op.node(name, [features], given, attributes=attributes, stored=features.stored)[0]
 
 
 @tf_op("Relu")

@@ -11,23 +11,21 @@ from math import log
 
 import numpy as np
 
+from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.values import Value
 
 
-def _bitwise(name: str, meaning: str) -> None:
-    def handler(op: Context, x: Value, y: Value, /) -> Value:
-        return op.elementwise(name, x, y)
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-_bitwise("BitwiseAnd", "The bits that both have.")
-_bitwise("BitwiseOr", "The bits that either has.")
-_bitwise("BitwiseXor", "The bits that one of both has.")
+@tf_op(
+    Variant("BitwiseAnd", "The bits that both have.", name="BitwiseAnd"),
+    Variant("BitwiseOr", "The bits that either has.", name="BitwiseOr"),
+    Variant("BitwiseXor", "The bits that one of both has.", name="BitwiseXor"),
+)
+def bitwise(op: Context, x: Value, y: Value, /, *, name: str) -> Value:
+    """A function of the bits of two tensors."""
+    return op.elementwise(name, x, y)
 
 
 @tf_op("Invert")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.ops import elementwise, special
+from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.table import Gap, tf_op
@@ -31,16 +32,15 @@ UNARY = {
 # fmt: on
 
 
-def _unary(name: str, op_type: str) -> None:
-    def handler(op: Context, x: Value, /) -> Value:
-        return op.unary(op_type, x)
-
-    handler.__doc__ = f"{op_type.lower()}(x)."
-    tf_op(name)(handler)
-
-
-for _name, _op_type in UNARY.items():
-    _unary(_name, _op_type)
+@tf_op(
+    *(
+        Variant(name, f"{op_type.lower()}(x).", op_type=op_type)
+        for (name, op_type) in UNARY.items()
+    ),
+)
+def unary(op: Context, x: Value, /, *, op_type: str) -> Value:
+    """A function of each element that is one node of ONNX."""
+    return op.unary(op_type, x)
 
 
 @tf_op("Round")
@@ -96,26 +96,20 @@ def add(op: Context, x: Value, y: Value, /) -> Value:
     return op.elementwise("StringConcat", x, y)
 
 
-def _binary(name: str, op_type: str, formula: str) -> None:
-    def handler(op: Context, x: Value, y: Value, /) -> Value:
-        return op.elementwise(op_type, x, y)
-
-    handler.__doc__ = formula
-    tf_op(name)(handler)
-
-
-for _name, _op_type, _formula in (
-    ("Sub", "Sub", "x - y."),
-    ("Div", "Div", "x / y; of integers, cut off towards zero."),
-    ("RealDiv", "Div", "x / y."),
-    ("LogicalAnd", "And", "Whether both hold."),
-    ("LogicalOr", "Or", "Whether either holds."),
-    ("Greater", "Greater", "x > y."),
-    ("GreaterEqual", "GreaterOrEqual", "x >= y."),
-    ("Less", "Less", "x < y."),
-    ("LessEqual", "LessOrEqual", "x <= y."),
-):
-    _binary(_name, _op_type, _formula)
+@tf_op(
+    Variant("Sub", "x - y.", op_type="Sub"),
+    Variant("Div", "x / y; of integers, cut off towards zero.", op_type="Div"),
+    Variant("RealDiv", "x / y.", op_type="Div"),
+    Variant("LogicalAnd", "Whether both hold.", op_type="And"),
+    Variant("LogicalOr", "Whether either holds.", op_type="Or"),
+    Variant("Greater", "x > y.", op_type="Greater"),
+    Variant("GreaterEqual", "x >= y.", op_type="GreaterOrEqual"),
+    Variant("Less", "x < y.", op_type="Less"),
+    Variant("LessEqual", "x <= y.", op_type="LessOrEqual"),
+)
+def binary(op: Context, x: Value, y: Value, /, *, op_type: str) -> Value:
+    """A function of two tensors that is one node of ONNX."""
+    return op.elementwise(op_type, x, y)
 
 
 @tf_op("Mul")

@@ -15,6 +15,7 @@ import numpy as np
 
 from converter.lower.builder import element_type
 from converter.lower.graph import Attribute
+from converter.lower.table import Variant
 from converter.lower.tf import philox
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
@@ -192,26 +193,32 @@ def _of_key(op: Context, key: Value, counter: Value, alg: Value) -> tuple[int, t
     return int(keys[0]), (int(counters[0]), int(counters[1]))
 
 
-def _stateless(name: str, draw: Draw, meaning: str, kind: str) -> None:
-    def by_seed(op: Context, shape: Value, seed: Value, /, *, node: Node) -> Value:
-        key, counter = _of_seed(op, seed)
-        return _constant(op, shape, key, counter, node.attribute("dtype", kind), draw)
-
-    def by_key(
-        op: Context, shape: Value, key: Value, counter: Value, alg: Value, /, *, node: Node
-    ) -> Value:
-        one, many = _of_key(op, key, counter, alg)
-        return _constant(op, shape, one, many, node.attribute("dtype", kind), draw)
-
-    by_seed.__doc__ = by_key.__doc__ = f"{meaning}, by a seed that is known: TensorFlow's own."
-    tf_op(name)(by_seed)
-    tf_op(f"{name}V2")(by_key)
+DISTRIBUTIONS = (
+    ("StatelessRandomUniform", "Numbers from 0 to 1", _uniform, "float32"),
+    ("StatelessRandomNormal", "Normal numbers", _normal, "float32"),
+    ("StatelessTruncatedNormal", "Normal numbers nearer than 2", _truncated, "float32"),
+    ("StatelessRandomUniformFullInt", "Integers", _full, "uint64"),
+)
+KNOWN = "by a seed that is known: TensorFlow's own"
 
 
-_stateless("StatelessRandomUniform", _uniform, "Numbers from 0 to 1", "float32")
-_stateless("StatelessRandomNormal", _normal, "Normal numbers", "float32")
-_stateless("StatelessTruncatedNormal", _truncated, "Normal numbers nearer than 2", "float32")
-_stateless("StatelessRandomUniformFullInt", _full, "Integers", "uint64")
+@tf_op(*(Variant(n, f"{what}, {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
+def draw_by_seed(
+    op: Context, shape: Value, seed: Value, /, *, draw: Draw, kind: str, node: Node,
+) -> Value:  # fmt: skip
+    """Random numbers, by a seed that is known: TensorFlow's own."""
+    key, counter = _of_seed(op, seed)
+    return _constant(op, shape, key, counter, node.attribute("dtype", kind), draw)
+
+
+@tf_op(*(Variant(f"{n}V2", f"{what}, {KNOWN}.", draw=d, kind=k) for n, what, d, k in DISTRIBUTIONS))
+def draw_by_key(
+    op: Context, shape: Value, key: Value, counter: Value, alg: Value, /, *, draw: Draw, kind: str,
+    node: Node,
+) -> Value:  # fmt: skip
+    """Random numbers, by a key and a counter that are known: TensorFlow's own."""
+    one, many = _of_key(op, key, counter, alg)
+    return _constant(op, shape, one, many, node.attribute("dtype", kind), draw)
 
 
 @tf_op("StatelessRandomUniformInt")

@@ -15,6 +15,7 @@ from converter.lower.builder import END
 from converter.lower.graph import Dim
 from converter.lower.ops.elementwise import logaddexp
 from converter.lower.scan import scan
+from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
@@ -44,23 +45,19 @@ def reduced(op: Context, op_type: str, x: Value, axis: Value, keep_dims: bool) -
                    keepdims=int(keep_dims), noop_with_empty_axes=1)  # fmt: skip
 
 
-def _reduction(name: str, op_type: str, meaning: str) -> None:
-    def handler(op: Context, input: Value, axis: Value, /, *, keep_dims: bool = False) -> Value:
-        return reduced(op, op_type, input, axis, keep_dims)
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-for _name, _op_type, _meaning in (
-    ("Sum", "ReduceSum", "The sum over axes."),
-    ("Prod", "ReduceProd", "The product over axes."),
-    ("Max", "ReduceMax", "The largest over axes."),
-    ("Min", "ReduceMin", "The smallest over axes."),
-    ("All", "ReduceMin", "Whether all hold over axes."),
-    ("Any", "ReduceMax", "Whether any holds over axes."),
-):
-    _reduction(_name, _op_type, _meaning)
+@tf_op(
+    Variant("Sum", "The sum over axes.", op_type="ReduceSum"),
+    Variant("Prod", "The product over axes.", op_type="ReduceProd"),
+    Variant("Max", "The largest over axes.", op_type="ReduceMax"),
+    Variant("Min", "The smallest over axes.", op_type="ReduceMin"),
+    Variant("All", "Whether all hold over axes.", op_type="ReduceMin"),
+    Variant("Any", "Whether any holds over axes.", op_type="ReduceMax"),
+)
+def reduction(
+    op: Context, input: Value, axis: Value, /, *, op_type: str, keep_dims: bool = False,
+) -> Value:  # fmt: skip
+    """A reduction over axes."""
+    return reduced(op, op_type, input, axis, keep_dims)
 
 
 @tf_op("Mean")
@@ -97,24 +94,29 @@ def l2_loss(op: Context, t: Value, /) -> Value:
 # -- positions -------------------------------------------------------------------------------------
 
 
-def _position(name: str, which: str) -> None:
-    def handler(op: Context, input: Value, dimension: Value, /, *, node: Node) -> Value:
-        axis = input.axis(op.int(dimension, "an axis"))
-        kind = node.attribute("output_type", "int64")
-        return op.cast(position(op, name, input, axis), kind)
-
-    handler.__doc__ = f"The number of the {which} along an axis, of equal ones the first."
-    tf_op(name)(handler)
-
-
 def position(op: Context, op_type: str, x: Value, axis: int) -> Value:
     """Return numbers (int64) of extremes along an axis."""
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     return op.emit(op_type, x, dtype="int64", shape=shape, axis=axis, keepdims=0)
 
 
-_position("ArgMax", "largest")
-_position("ArgMin", "smallest")
+@tf_op(
+    Variant(
+        "ArgMax", "The number of the largest along an axis, of equal ones the first.", name="ArgMax"
+    ),
+    Variant(
+        "ArgMin",
+        "The number of the smallest along an axis, of equal ones the first.",
+        name="ArgMin",
+    ),
+)
+def index_of_extreme(
+    op: Context, input: Value, dimension: Value, /, *, name: str, node: Node,
+) -> Value:  # fmt: skip
+    """The index of an extreme along an axis."""
+    axis = input.axis(op.int(dimension, "an axis"))
+    kind = node.attribute("output_type", "int64")
+    return op.cast(position(op, name, input, axis), kind)
 
 
 # -- along an axis ---------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ is narrower: onnxruntime does so in no narrower type.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from converter.lower.table import Handler
+from converter.lower.table import Variant
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
@@ -28,7 +29,7 @@ def put(op: Context, x: Value, indices: Value, updates: Value, reduction: str = 
         x: The tensor.
         indices: Places, none negative.
         updates: What is put there.
-        reduction: ONNX's name of what is done with what was there before.
+        reduction: What is done with what was there before: none, add, sub, mul, max or min.
 
     Raises:
         Gap: How many numbers make a place is not known.
@@ -37,6 +38,8 @@ def put(op: Context, x: Value, indices: Value, updates: Value, reduction: str = 
     if not isinstance(depth, int) or depth < 1:
         raise Gap("places of which the number of axes is not known, or zero")
     places = op.cast(indices, "int64")
+    if reduction == "sub":
+        updates, reduction = negative(op, updates), "add"
     how = {} if reduction == "none" else {"reduction": reduction}
     kind = "float32" if how and x.dtype in NARROW else x.dtype
     if how and x.dtype in ("bool", "string"):
@@ -63,25 +66,20 @@ def _policy(policy: str) -> None:
 # -- into tensors ----------------------------------------------------------------------------------
 
 
-def _tensor_scatter(name: str, reduction: str, meaning: str) -> None:
-    def handler(
-        op: Context, tensor: Value, indices: Value, updates: Value, /, *,
-        bad_indices_policy: str = "",
-    ) -> Value:  # fmt: skip
-        _policy(bad_indices_policy)
-        if name == "TensorScatterSub":
-            updates = negative(op, updates)
-        return put(op, tensor, indices, updates, reduction)
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-_tensor_scatter("TensorScatterUpdate", "none", "A tensor with others put at places.")
-_tensor_scatter("TensorScatterAdd", "add", "A tensor with others added at places.")
-_tensor_scatter("TensorScatterSub", "add", "A tensor with others subtracted at places.")
-_tensor_scatter("TensorScatterMax", "max", "A tensor with others at places, where larger.")
-_tensor_scatter("TensorScatterMin", "min", "A tensor with others at places, where smaller.")
+@tf_op(
+    Variant("TensorScatterUpdate", "A tensor with others put at indices.", reduction="none"),
+    Variant("TensorScatterAdd", "A tensor with others added at indices.", reduction="add"),
+    Variant("TensorScatterSub", "A tensor with others subtracted at indices.", reduction="sub"),
+    Variant("TensorScatterMax", "A tensor with others at indices, where larger.", reduction="max"),
+    Variant("TensorScatterMin", "A tensor with others at indices, where smaller.", reduction="min"),
+)
+def scatter_into(
+    op: Context, tensor: Value, indices: Value, updates: Value, /, *, reduction: str,
+    bad_indices_policy: str = "",
+) -> Value:  # fmt: skip
+    """A tensor with updates at the given indices."""
+    _policy(bad_indices_policy)
+    return put(op, tensor, indices, updates, reduction)
 
 
 @tf_op("ScatterNdNonAliasingAdd")
@@ -155,50 +153,46 @@ def rows(op: Context, x: Value, indices: Value, updates: Value, reduction: str =
     return put(op, x, places, wide, reduction)
 
 
-def _inplace(name: str, reduction: str, meaning: str) -> None:
-    def handler(op: Context, x: Value, i: Value, v: Value, /) -> Value:
-        return rows(op, x, i, negative(op, v) if name == "InplaceSub" else v, reduction)
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-_inplace("InplaceUpdate", "none", "A tensor with rows put at numbers.")
-_inplace("InplaceAdd", "add", "A tensor with rows added at numbers.")
-_inplace("InplaceSub", "add", "A tensor with rows subtracted at numbers.")
+@tf_op(
+    Variant("InplaceUpdate", "A tensor with rows put at indices.", reduction="none"),
+    Variant("InplaceAdd", "A tensor with rows added at indices.", reduction="add"),
+    Variant("InplaceSub", "A tensor with rows subtracted at indices.", reduction="sub"),
+)
+def change_rows(op: Context, x: Value, i: Value, v: Value, /, *, reduction: str) -> Value:
+    """A tensor with rows changed."""
+    return rows(op, x, i, v, reduction)
 
 
 # -- into variables --------------------------------------------------------------------------------
 
-Change = Callable[[Context, Value, Value, Value], Value]
 
+def divide_rows(op: Context, x: Value, indices: Value, updates: Value) -> Value:
+    """Return a tensor with rows divided by others.
 
-def _divided(op: Context, x: Value, indices: Value, updates: Value) -> Value:
+    Raises:
+        Gap: They are integers.
+    """
     if not x.is_float:
         raise Gap(f"a division of {x.dtype}")
     ones = extents.filled(op, op.constant(1, x.dtype), extents.of_all(op, x))
     return op.div(x, rows(op, ones, indices, updates, "mul"))
 
 
-def _by_rows(reduction: str) -> Change:
-    return lambda op, x, indices, updates: rows(op, x, indices, updates, reduction)
-
-
-def _by_places(reduction: str) -> Change:
-    return lambda op, x, indices, updates: put(op, x, indices, updates, reduction)
-
-
-CHANGES: dict[str, Change] = {
-    "Update": _by_rows("none"), "Add": _by_rows("add"), "Mul": _by_rows("mul"),
-    "Max": _by_rows("max"), "Min": _by_rows("min"), "Div": _divided,
-    "Sub": lambda op, x, i, v: rows(op, x, i, negative(op, v), "add"),
-    "NdUpdate": _by_places("none"), "NdAdd": _by_places("add"), "NdMax": _by_places("max"),
-    "NdMin": _by_places("min"),
-    "NdSub": lambda op, x, i, v: put(op, x, i, negative(op, v), "add"),
+Change = Callable[[Context, Value, Value, Value], Value]
+REDUCTIONS = {
+    "Update": "none", "Add": "add", "Sub": "sub", "Mul": "mul", "Max": "max", "Min": "min",
 }  # fmt: skip
+CHANGES_OF_ROWS: dict[str, Change] = {
+    **{name: partial(rows, reduction=reduction) for name, reduction in REDUCTIONS.items()},
+    "Div": divide_rows,
+}
+CHANGES_OF_ELEMENTS: dict[str, Change] = {
+    f"Nd{name}": partial(put, reduction=REDUCTIONS[name])
+    for name in ("Update", "Add", "Sub", "Max", "Min")
+}
 
 
-def _changed(op: Context, thing: Thing, indices: Value, updates: Value, change: Change) -> Thing:
+def _change(op: Context, thing: Thing, indices: Value, updates: Value, change: Change) -> Thing:
     if isinstance(thing, Value):  # a variable of a frozen graph
         return change(op, thing, indices, updates)
     if not isinstance(thing, Variable):
@@ -208,47 +202,47 @@ def _changed(op: Context, thing: Thing, indices: Value, updates: Value, change: 
     return thing
 
 
-def _of_rows(name: str) -> None:
-    change = CHANGES[name]
-
-    def reference(op: Context, ref: Thing, indices: Value, updates: Value, /) -> Thing:
-        return _changed(op, ref, indices, updates, change)
-
-    def resource(op: Context, resource: Thing, indices: Value, updates: Value, /) -> list[Thing]:
-        _changed(op, resource, indices, updates, change)
-        return []
-
-    _enter(name, reference, resource)
+@tf_op(*(Variant(f"Scatter{n}", change=c) for n, c in CHANGES_OF_ROWS.items()), any_input=True)
+def scatter_rows(
+    op: Context, ref: Thing, indices: Value, updates: Value, /, *, change: Change
+) -> Thing:
+    """A variable with rows changed."""
+    return _change(op, ref, indices, updates, change)
 
 
-def _of_places(name: str) -> None:
-    change = CHANGES[name]
-
-    def reference(
-        op: Context, ref: Thing, indices: Value, updates: Value, /, *, bad_indices_policy: str = ""
-    ) -> Thing:
-        _policy(bad_indices_policy)
-        return _changed(op, ref, indices, updates, change)
-
-    def resource(
-        op: Context, resource: Thing, indices: Value, updates: Value, /, *,
-        bad_indices_policy: str = "",
-    ) -> list[Thing]:  # fmt: skip
-        _policy(bad_indices_policy)
-        _changed(op, resource, indices, updates, change)
-        return []
-
-    _enter(name, reference, resource)
+@tf_op(
+    *(Variant(f"ResourceScatter{n}", change=c) for n, c in CHANGES_OF_ROWS.items()), any_input=True
+)
+def scatter_rows_of_resource(
+    op: Context, resource: Thing, indices: Value, updates: Value, /, *, change: Change
+) -> list[Thing]:
+    """A variable with rows changed."""
+    _change(op, resource, indices, updates, change)
+    return []
 
 
-def _enter(name: str, reference: Handler, resource: Handler) -> None:
-    reference.__doc__ = resource.__doc__ = f"A variable changed at places: {name}."
-    tf_op(f"Scatter{name}", any_input=True)(reference)
-    tf_op(f"ResourceScatter{name}", any_input=True)(resource)
+@tf_op(*(Variant(f"Scatter{n}", change=c) for n, c in CHANGES_OF_ELEMENTS.items()), any_input=True)
+def scatter_elements(
+    op: Context, ref: Thing, indices: Value, updates: Value, /, *, change: Change,
+    bad_indices_policy: str = "",
+) -> Thing:  # fmt: skip
+    """A variable with elements changed."""
+    _policy(bad_indices_policy)
+    return _change(op, ref, indices, updates, change)
 
 
-for _name in CHANGES:
-    (_of_places if _name.startswith("Nd") else _of_rows)(_name)
+@tf_op(
+    *(Variant(f"ResourceScatter{n}", change=c) for n, c in CHANGES_OF_ELEMENTS.items()),
+    any_input=True,
+)
+def scatter_elements_of_resource(
+    op: Context, resource: Thing, indices: Value, updates: Value, /, *, change: Change,
+    bad_indices_policy: str = "",
+) -> list[Thing]:  # fmt: skip
+    """A variable with elements changed."""
+    _policy(bad_indices_policy)
+    _change(op, resource, indices, updates, change)
+    return []
 
 
 # -- dealt out by number ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kern
 import numpy as np
 
 from converter.lower.builder import numpy_type
+from converter.lower.table import Variant
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
@@ -89,23 +90,20 @@ def _as_wide(op: Context, vector: Value, like: Value) -> Value:
 # -- in order --------------------------------------------------------------------------------------
 
 
-def _segment(name: str, kind: str, meaning: str) -> None:
-    def handler(op: Context, data: Value, segment_ids: Value, /) -> Value:
-        count = last_and_one(op, segment_ids)
-        made = reduced(op, kind, data, segment_ids, count, infinite=True)
-        if kind in ("Sum", "Prod"):
-            return made
-        there = op.cast(counts(op, segment_ids, count, "int32"), "bool")
-        return op.where(_as_wide(op, there, made), made, op.constant(0, data.dtype))
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-_segment("SegmentSum", "Sum", "The sums of slices, segment by segment.")
-_segment("SegmentProd", "Prod", "The products of slices, segment by segment.")
-_segment("SegmentMax", "Max", "The largest of slices, segment by segment.")
-_segment("SegmentMin", "Min", "The smallest of slices, segment by segment.")
+@tf_op(
+    Variant("SegmentSum", "The sums of slices, segment by segment.", kind="Sum"),
+    Variant("SegmentProd", "The products of slices, segment by segment.", kind="Prod"),
+    Variant("SegmentMax", "The largest of slices, segment by segment.", kind="Max"),
+    Variant("SegmentMin", "The smallest of slices, segment by segment.", kind="Min"),
+)
+def reduce_segments(op: Context, data: Value, segment_ids: Value, /, *, kind: str) -> Value:
+    """Slices reduced, segment by segment."""
+    count = last_and_one(op, segment_ids)
+    made = reduced(op, kind, data, segment_ids, count, infinite=True)
+    if kind in ("Sum", "Prod"):
+        return made
+    there = op.cast(counts(op, segment_ids, count, "int32"), "bool")
+    return op.where(_as_wide(op, there, made), made, op.constant(0, data.dtype))
 
 
 @tf_op("SegmentMean")
@@ -127,15 +125,6 @@ def _mean(op: Context, data: Value, ids: Value, count: Extent, *, root: bool = F
 
 
 # -- in any order ----------------------------------------------------------------------------------
-
-
-def _unsorted(name: str, kind: str, meaning: str) -> None:
-    def handler(op: Context, data: Value, segment_ids: Value, num_segments: Value, /) -> Value:
-        count = extents.elements(op, num_segments)[0]
-        return unsorted(op, kind, data, segment_ids, count)
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
 
 
 def unsorted(op: Context, kind: str, data: Value, ids: Value, count: Extent) -> Value:
@@ -163,38 +152,30 @@ def unsorted(op: Context, kind: str, data: Value, ids: Value, count: Extent) -> 
     )  # fmt: skip
 
 
-for _name, _kind, _meaning in (
-    ("SegmentSum", "Sum", "The sums of slices that have one number."),
-    ("SegmentProd", "Prod", "The products of slices that have one number."),
-    ("SegmentMax", "Max", "The largest of slices that have one number."),
-    ("SegmentMin", "Min", "The smallest of slices that have one number."),
-):
-    _unsorted(f"Unsorted{_name}", _kind, _meaning)
-    _unsorted(f"{_name}V2", _kind, _meaning)
+@tf_op(
+    *(
+        Variant(
+            (f"UnsortedSegment{kind}", f"Segment{kind}V2"),
+            f"The {what} of slices that have one number.",
+            kind=kind,
+        )
+        for kind, what in (
+            ("Sum", "sums"),
+            ("Prod", "products"),
+            ("Max", "largest"),
+            ("Min", "smallest"),
+        )
+    )
+)
+def reduce_unsorted_segments(
+    op: Context, data: Value, segment_ids: Value, num_segments: Value, /, *, kind: str,
+) -> Value:  # fmt: skip
+    """Slices that have one number, reduced."""
+    count = extents.elements(op, num_segments)[0]
+    return unsorted(op, kind, data, segment_ids, count)
 
 
 # -- of chosen slices ------------------------------------------------------------------------------
-
-
-def _sparse(name: str, kind: str, meaning: str) -> None:
-    def plain(
-        op: Context, data: Value, indices: Value, segment_ids: Value, /, *,
-        sparse_gradient: bool = False,
-    ) -> Value:  # fmt: skip
-        del sparse_gradient
-        return combined(op, kind, data, indices, segment_ids, last_and_one(op, segment_ids))
-
-    def counted(
-        op: Context, data: Value, indices: Value, segment_ids: Value, num_segments: Value, /, *,
-        sparse_gradient: bool = False,
-    ) -> Value:  # fmt: skip
-        del sparse_gradient
-        count = extents.elements(op, num_segments)[0]
-        return combined(op, kind, data, indices, segment_ids, count)
-
-    plain.__doc__ = counted.__doc__ = meaning
-    tf_op(name)(plain)
-    tf_op(f"{name}WithNumSegments")(counted)
 
 
 def combined(
@@ -207,6 +188,29 @@ def combined(
     return _mean(op, rows, ids, count, root=kind == "SqrtN")
 
 
-_sparse("SparseSegmentSum", "Sum", "The sums of chosen slices, segment by segment.")
-_sparse("SparseSegmentMean", "Mean", "The means of chosen slices, segment by segment.")
-_sparse("SparseSegmentSqrtN", "SqrtN", "Sums of chosen slices by the root of their number.")
+CHOSEN = (
+    ("SparseSegmentSum", "The sums of chosen slices, segment by segment.", "Sum"),
+    ("SparseSegmentMean", "The means of chosen slices, segment by segment.", "Mean"),
+    ("SparseSegmentSqrtN", "Sums of chosen slices by the root of their number.", "SqrtN"),
+)
+
+
+@tf_op(*(Variant(name, summary, kind=kind) for name, summary, kind in CHOSEN))
+def reduce_chosen_slices(
+    op: Context, data: Value, indices: Value, segment_ids: Value, /, *, kind: str,
+    sparse_gradient: bool = False,
+) -> Value:  # fmt: skip
+    """Chosen slices reduced, segment by segment."""
+    del sparse_gradient
+    return combined(op, kind, data, indices, segment_ids, last_and_one(op, segment_ids))
+
+
+@tf_op(*(Variant(f"{name}WithNumSegments", summary, kind=kind) for name, summary, kind in CHOSEN))
+def reduce_chosen_slices_to(
+    op: Context, data: Value, indices: Value, segment_ids: Value, num_segments: Value, /, *,
+    kind: str, sparse_gradient: bool = False,
+) -> Value:  # fmt: skip
+    """Chosen slices reduced, to a given number of segments."""
+    del sparse_gradient
+    count = extents.elements(op, num_segments)[0]
+    return combined(op, kind, data, indices, segment_ids, count)

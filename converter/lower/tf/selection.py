@@ -3,6 +3,7 @@
 import numpy as np
 
 from converter.lower.graph import Shape
+from converter.lower.table import Variant
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
@@ -89,21 +90,18 @@ def _in_top(op: Context, predictions: Value, targets: Value, k: Value) -> Value:
     return op.elementwise("And", op.elementwise("And", fewer, inside), finite)
 
 
-def _bound(name: str, meaning: str, *, upper: bool) -> None:
-    def handler(op: Context, sorted_inputs: Value, values: Value, /, *, node: Node) -> Value:
-        if sorted_inputs.dtype == "string":
-            raise Gap("the order of texts")
-        before = "LessOrEqual" if upper else "Less"
-        rows, columns = op.unsqueeze(sorted_inputs, [1]), op.unsqueeze(values, [2])
-        passed = op.cast(op.elementwise(before, rows, columns), "int32")
-        return op.cast(op.reduce("ReduceSum", passed, [2]), node.attribute("out_type", "int32"))
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-_bound("LowerBound", "How many of a rising sequence are less than a value.", upper=False)
-_bound("UpperBound", "How many of a rising sequence are not more than a value.", upper=True)
+@tf_op(
+    Variant("LowerBound", "How many of a rising sequence are less than a value.", upper=False),
+    Variant("UpperBound", "How many of a rising sequence are not more than a value.", upper=True),
+)
+def bound(op: Context, sorted_inputs: Value, values: Value, /, *, upper: bool, node: Node) -> Value:
+    """How many of a rising sequence stand before a value."""
+    if sorted_inputs.dtype == "string":
+        raise Gap("the order of texts")
+    before = "LessOrEqual" if upper else "Less"
+    rows, columns = op.unsqueeze(sorted_inputs, [1]), op.unsqueeze(values, [2])
+    passed = op.cast(op.elementwise(before, rows, columns), "int32")
+    return op.cast(op.reduce("ReduceSum", passed, [2]), node.attribute("out_type", "int32"))
 
 
 # -- distinct --------------------------------------------------------------------------------------

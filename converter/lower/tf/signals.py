@@ -18,6 +18,7 @@ from converter.lower.ops.fourier import (
     of_real,
     to_real,
 )
+from converter.lower.table import Variant
 from converter.lower.tf.complexes import pair
 from converter.lower.tf.context import Context
 from converter.lower.tf.table import Gap, tf_op
@@ -65,44 +66,45 @@ def _fitted_along(op: Context, x: Value, axis: int, lengths: Value, dims: list[D
     return _swapped(op, fitted(op, _swapped(op, x, axis), dims[number], computed), axis)
 
 
-def _from_real(name: str, axes: int) -> None:
-    def handler(op: Context, input: Value, fft_length: Value, /) -> Complex:
-        dims, x = _lengths(op, fft_length, axes), input
+@tf_op(
+    Variant("RFFT", "The first half of the Fourier transform of real numbers, 1 axes.", axes=1),
+    Variant("RFFT2D", "The first half of the Fourier transform of real numbers, 2 axes.", axes=2),
+    Variant("RFFT3D", "The first half of the Fourier transform of real numbers, 3 axes.", axes=3),
+    any_input=False,
+)
+def rfft(op: Context, input: Value, fft_length: Value, /, *, axes: int) -> Complex:
+    """The first half of the Fourier transform of real numbers."""
+    dims, x = _lengths(op, fft_length, axes), input
+    for axis in range(1, axes + 1):
+        x = _fitted_along(op, x, -axis, fft_length, dims)
+    found = of_real(op, x)
+    for axis in range(2, axes + 1):
+        found = along(op, found, -axis, inverse=False)
+    return found
+
+
+@tf_op(
+    Variant("IRFFT", "The real numbers that half a Fourier transform of 1 axes is of.", axes=1),
+    Variant("IRFFT2D", "The real numbers that half a Fourier transform of 2 axes is of.", axes=2),
+    Variant("IRFFT3D", "The real numbers that half a Fourier transform of 3 axes is of.", axes=3),
+    any_input=True,
+)
+def irfft(op: Context, input: Thing, fft_length: Value, /, *, axes: int) -> Value:
+    """The real numbers that half a Fourier transform is of."""
+    found = pair(input)
+    lengths = op.ints(fft_length, "lengths of a transform")
+    halves = [*lengths[:-1], lengths[-1] // 2 + 1]
+    vector = op.constant(halves, "int64")
+    parts = []
+    for part in (found.real, found.imaginary):
+        cut = part
         for axis in range(1, axes + 1):
-            x = _fitted_along(op, x, -axis, fft_length, dims)
-        found = of_real(op, x)
-        for axis in range(2, axes + 1):
-            found = along(op, found, -axis, inverse=False)
-        return found
-
-    handler.__doc__ = f"The first half of the Fourier transform of real numbers, {axes} axes."
-    tf_op(name, any_input=False)(handler)
-
-
-def _into_real(name: str, axes: int) -> None:
-    def handler(op: Context, input: Thing, fft_length: Value, /) -> Value:
-        found = pair(input)
-        lengths = op.ints(fft_length, "lengths of a transform")
-        halves = [*lengths[:-1], lengths[-1] // 2 + 1]
-        vector = op.constant(halves, "int64")
-        parts = []
-        for part in (found.real, found.imaginary):
-            cut = part
-            for axis in range(1, axes + 1):
-                cut = _fitted_along(op, cut, -axis, vector, list(halves))
-            parts.append(cut)
-        found = join(parts[0], parts[1])
-        for axis in range(axes, 1, -1):
-            found = along(op, found, -axis, inverse=True)
-        return to_real(op, found, lengths[-1])
-
-    handler.__doc__ = f"The real numbers that half a Fourier transform of {axes} axes is of."
-    tf_op(name, any_input=True)(handler)
-
-
-for _name, _axes in (("", 1), ("2D", 2), ("3D", 3)):
-    _from_real(f"RFFT{_name}", _axes)
-    _into_real(f"IRFFT{_name}", _axes)
+            cut = _fitted_along(op, cut, -axis, vector, list(halves))
+        parts.append(cut)
+    found = join(parts[0], parts[1])
+    for axis in range(axes, 1, -1):
+        found = along(op, found, -axis, inverse=True)
+    return to_real(op, found, lengths[-1])
 
 
 # -- spectra ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from converter.lower.builder import END
 from converter.lower.graph import Dim
+from converter.lower.table import Variant
 from converter.lower.tf import coordinates, extents, segments
 from converter.lower.tf.arrays import joined
 from converter.lower.tf.context import Context
@@ -278,21 +279,25 @@ def _at(op: Context, indices: Value, sides: Sequence[Extent], dense: Value) -> V
     return op.emit("GatherND", dense, places, dtype=dense.dtype, shape=shape)
 
 
-def _with_dense(name: str, op_type: str, meaning: str) -> None:
-    def handler(
-        op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, dense: Value, /
-    ) -> Value:
-        sides = _sides(op, sp_shape, sp_indices)
-        found = _at(op, sp_indices, sides, dense)
-        return op.elementwise(op_type, sp_values, found)
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-_with_dense("SparseDenseCwiseMul", "Mul", "A sparse tensor's values, times a dense one's there.")
-_with_dense("SparseDenseCwiseDiv", "Div", "A sparse tensor's values, by a dense one's there.")
-_with_dense("SparseDenseCwiseAdd", "Add", "A sparse tensor's values, and a dense one's there.")
+@tf_op(
+    Variant(
+        "SparseDenseCwiseMul", "A sparse tensor's values, times a dense one's there.", op_type="Mul"
+    ),
+    Variant(
+        "SparseDenseCwiseDiv", "A sparse tensor's values, by a dense one's there.", op_type="Div"
+    ),
+    Variant(
+        "SparseDenseCwiseAdd", "A sparse tensor's values, and a dense one's there.", op_type="Add"
+    ),
+)
+def combine_with_dense(
+    op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, dense: Value, /, *,
+    op_type: str,
+) -> Value:  # fmt: skip
+    """A sparse tensor's values and a dense one's at the same indices."""
+    sides = _sides(op, sp_shape, sp_indices)
+    found = _at(op, sp_indices, sides, dense)
+    return op.elementwise(op_type, sp_values, found)
 
 
 # -- of two ----------------------------------------------------------------------------------------
@@ -340,26 +345,28 @@ def add(
     return [_kept(op, places, enough), _kept(op, total, enough), _vector(op, sides)]
 
 
-def _extreme(name: str, op_type: str, meaning: str) -> None:
-    def handler(
-        op: Context, a_indices: Value, a_values: Value, a_shape: Value, b_indices: Value,
-        b_values: Value, b_shape: Value, /,
-    ) -> list[Value]:  # fmt: skip
-        del b_shape
-        sides = _sides(op, a_shape, a_indices)
-        places, parts, count = _union(op, [a_indices, b_indices], sides)
-        both = [
-            segments.reduced(op, "Sum", v, i, count)
-            for v, i in zip((a_values, b_values), parts, strict=True)
-        ]
-        return [places, op.elementwise(op_type, *both)]
-
-    handler.__doc__ = meaning
-    tf_op(name, outputs=("output_indices", "output_values"))(handler)
-
-
-_extreme("SparseSparseMaximum", "Max", "The larger of two sparse tensors, place by place.")
-_extreme("SparseSparseMinimum", "Min", "The smaller of two sparse tensors, place by place.")
+@tf_op(
+    Variant(
+        "SparseSparseMaximum", "The larger of two sparse tensors, place by place.", op_type="Max"
+    ),
+    Variant(
+        "SparseSparseMinimum", "The smaller of two sparse tensors, place by place.", op_type="Min"
+    ),
+    outputs=("output_indices", "output_values"),
+)
+def extreme_of_two(
+    op: Context, a_indices: Value, a_values: Value, a_shape: Value, b_indices: Value,
+    b_values: Value, b_shape: Value, /, *, op_type: str,
+) -> list[Value]:  # fmt: skip
+    """The extremes of two sparse tensors, index by index."""
+    del b_shape
+    sides = _sides(op, a_shape, a_indices)
+    places, parts, count = _union(op, [a_indices, b_indices], sides)
+    both = [
+        segments.reduced(op, "Sum", v, i, count)
+        for v, i in zip((a_values, b_values), parts, strict=True)
+    ]
+    return [places, op.elementwise(op_type, *both)]
 
 
 # -- over axes -------------------------------------------------------------------------------------
@@ -374,33 +381,32 @@ def _columns(op: Context, indices: Value, kept: Sequence[int]) -> Value:
     return op.gather(indices, op.constant(list(kept), "int64"), 1)
 
 
-def _reduced(name: str, kind: str, meaning: str) -> None:
-    def handler(
-        op: Context, input_indices: Value, input_values: Value, input_shape: Value,
-        reduction_axes: Value, /, *, keep_dims: bool = False,
-    ) -> Value:  # fmt: skip
-        sides = _sides(op, input_shape, input_indices)
-        gone = _axes(op, reduction_axes, len(sides))
-        kept = [i for i in range(len(sides)) if i not in gone]
-        result = [sides[i] for i in kept]
-        shape = [extents.number(op, 1) if i in gone else s for i, s in enumerate(sides)]
-        if kept:
-            ids = numbered(op, _columns(op, input_indices, kept), result)
-        else:
-            ids = extents.filled(op, op.constant(0, "int64"), [extents.of(op, input_values, 0)])
-        count = extents.product(op, result)
-        made = segments.reduced(op, kind, input_values, ids, count)
-        if kind == "Max":  # where nothing is there is a zero
-            there = op.cast(segments.counts(op, ids, count, "int32"), "bool")
-            made = op.where(there, made, op.constant(0, made.dtype))
-        return extents.reshaped(op, made, shape if keep_dims else result)
-
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-_reduced("SparseReduceSum", "Sum", "The sum of a sparse tensor over axes, as a dense one.")
-_reduced("SparseReduceMax", "Max", "The largest of a sparse tensor over axes, as a dense one.")
+@tf_op(
+    Variant("SparseReduceSum", "The sum of a sparse tensor over axes, as a dense one.", kind="Sum"),
+    Variant(
+        "SparseReduceMax", "The largest of a sparse tensor over axes, as a dense one.", kind="Max"
+    ),
+)
+def reduce_sparse(
+    op: Context, input_indices: Value, input_values: Value, input_shape: Value,
+    reduction_axes: Value, /, *, kind: str, keep_dims: bool = False,
+) -> Value:  # fmt: skip
+    """A sparse tensor reduced over axes, as a dense one."""
+    sides = _sides(op, input_shape, input_indices)
+    gone = _axes(op, reduction_axes, len(sides))
+    kept = [i for i in range(len(sides)) if i not in gone]
+    result = [sides[i] for i in kept]
+    shape = [extents.number(op, 1) if i in gone else s for i, s in enumerate(sides)]
+    if kept:
+        ids = numbered(op, _columns(op, input_indices, kept), result)
+    else:
+        ids = extents.filled(op, op.constant(0, "int64"), [extents.of(op, input_values, 0)])
+    count = extents.product(op, result)
+    made = segments.reduced(op, kind, input_values, ids, count)
+    if kind == "Max":  # where nothing is there is a zero
+        there = op.cast(segments.counts(op, ids, count, "int32"), "bool")
+        made = op.where(there, made, op.constant(0, made.dtype))
+    return extents.reshaped(op, made, shape if keep_dims else result)
 
 
 @tf_op("SparseSoftmax")

@@ -11,6 +11,7 @@ import numpy as np
 
 from converter.lower.fingerprints import fingerprint
 from converter.lower.graph import Attribute
+from converter.lower.table import Variant
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import filled_like
 from converter.lower.tf.context import Context
@@ -113,32 +114,30 @@ def _ascii(text: bytes, *, upper: bool) -> bytes:
     return text.upper() if upper else text.lower()  # of bytes, both are of ASCII's letters alone
 
 
-def _cased(name: str, meaning: str, *, upper: bool) -> None:
-    def handler(op: Context, input: Value, /, *, encoding: str = "") -> Value:
-        def change(text: bytes) -> bytes:
-            if encoding == "utf-8":
-                whole = text.decode(errors="replace")
-                return (whole.upper() if upper else whole.lower()).encode()
-            return _ascii(text, upper=upper)
+@tf_op(
+    Variant("StringLower", "Texts in lower case.", upper=False),
+    Variant("StringUpper", "Texts in upper case.", upper=True),
+)
+def change_case(op: Context, input: Value, /, *, upper: bool, encoding: str = "") -> Value:
+    """Strings in another case."""
 
-        found = _folded(op, input, change)
-        if found is not None:
-            return found
-        if encoding:
-            raise Gap("the case of letters beyond ASCII's, which depends on where the file runs")
-        count = extents.product(op, extents.of_all(op, input))
-        made = op.emit(
-            "StringNormalizer", extents.reshaped(op, input, [count]), dtype="string",
-            shape=(count.dim,), case_change_action="UPPER" if upper else "LOWER", locale="C",
-        )  # fmt: skip
-        return extents.reshaped(op, made, extents.of_all(op, input))
+    def change(text: bytes) -> bytes:
+        if encoding == "utf-8":
+            whole = text.decode(errors="replace")
+            return (whole.upper() if upper else whole.lower()).encode()
+        return _ascii(text, upper=upper)
 
-    handler.__doc__ = meaning
-    tf_op(name)(handler)
-
-
-_cased("StringLower", "Texts in lower case.", upper=False)
-_cased("StringUpper", "Texts in upper case.", upper=True)
+    found = _folded(op, input, change)
+    if found is not None:
+        return found
+    if encoding:
+        raise Gap("the case of letters beyond ASCII's, which depends on where the file runs")
+    count = extents.product(op, extents.of_all(op, input))
+    made = op.emit(
+        "StringNormalizer", extents.reshaped(op, input, [count]), dtype="string",
+        shape=(count.dim,), case_change_action="UPPER" if upper else "LOWER", locale="C",
+    )  # fmt: skip
+    return extents.reshaped(op, made, extents.of_all(op, input))
 
 
 @tf_op("StringStrip")

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from converter.lower.gap import Gap as Gap
 from converter.lower.table import H, OpTable, Variant
 from converter.lower.table import Row as OpRow
-from converter.lower.table import direct as direct
 
 # Attributes that say nothing about what is computed: names and places of things, hints.
 IGNORED = frozenset((

@@ -1,6 +1,7 @@
 """Arithmetic and comparison, in the dtype that torch would choose."""
 
 from converter.lower.gap import Gap
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import (
     Operand,
@@ -258,21 +259,18 @@ def extreme(op: Context, op_type: str, a: Value | Scalar, b: Value | Scalar) -> 
     return apply(op, op_type, a, b, dtype=dtype)
 
 
-def _passing(name: str, op_type: str, which: str) -> None:
-    def handler(op: Context, self: Value, other: Value) -> Value:
-        dtype = result_type(self, other)
-        if kind(dtype) < 2:
-            return extreme(op, op_type, self, other)
-        a, b = together(op, [self, other], dtype)
-        found = op.where(op.unary("IsNaN", b), a, op.elementwise(op_type, a, b))
-        return op.where(op.unary("IsNaN", a), b, found)
-
-    handler.__doc__ = f"The {which} one, or the one that is a number."
-    aten(name)(handler)
-
-
-_passing("fmax", "Max", "larger")
-_passing("fmin", "Min", "smaller")
+@aten(
+    Variant("fmax", "The larger one, or the one that is a number.", op_type="Max"),
+    Variant("fmin", "The smaller one, or the one that is a number.", op_type="Min"),
+)
+def extreme_but_nan(op: Context, self: Value, other: Value, *, op_type: str) -> Value:
+    """The extreme of two, and of NaN and a number the number."""
+    dtype = result_type(self, other)
+    if kind(dtype) < 2:
+        return extreme(op, op_type, self, other)
+    a, b = together(op, [self, other], dtype)
+    found = op.where(op.unary("IsNaN", b), a, op.elementwise(op_type, a, b))
+    return op.where(op.unary("IsNaN", a), b, found)
 
 
 @aten("clamp", "clip", "clamp.Tensor", "clip.Tensor")
@@ -358,28 +356,37 @@ def logical_not(op: Context, self: Value) -> Value:
     return op.unary("Not", op.cast(self, "bool"))
 
 
-def _logical(name: str, op_type: str) -> None:
-    def handler(op: Context, self: Value, other: Value) -> Value:
-        return op.elementwise(op_type, op.cast(self, "bool"), op.cast(other, "bool"))
-
-    handler.__doc__ = f"A {name.removeprefix('logical_')} b, of what is not zero."
-    aten(name)(handler)
-
-
-def _bitwise(name: str, op_type: str, *others: str) -> None:
-    def handler(op: Context, self: Value, other: Value | Scalar) -> Value:
-        dtype = result_type(self, other)
-        return apply(op, op_type if dtype == "bool" else f"Bitwise{op_type}", self, other)
-
-    handler.__doc__ = f"A {op_type.lower()} b, bit by bit."
-    aten(f"{name}.Tensor", f"{name}.Scalar", *others)(handler)
+@aten(
+    Variant("logical_and", "A and b, of what is not zero.", op_type="And"),
+    Variant("logical_or", "A or b, of what is not zero.", op_type="Or"),
+    Variant("logical_xor", "A xor b, of what is not zero.", op_type="Xor"),
+)
+def logical(op: Context, self: Value, other: Value, *, op_type: str) -> Value:
+    """A logical function of two tensors, in which anything but zero is true."""
+    return op.elementwise(op_type, op.cast(self, "bool"), op.cast(other, "bool"))
 
 
-for _name, _type in (("logical_and", "And"), ("logical_or", "Or"), ("logical_xor", "Xor")):
-    _logical(_name, _type)
-_bitwise("bitwise_and", "And", "__and__.Tensor", "__and__.Scalar")
-_bitwise("bitwise_or", "Or", "__or__.Tensor", "__or__.Scalar")
-_bitwise("bitwise_xor", "Xor", "__xor__.Tensor", "__xor__.Scalar")
+@aten(
+    Variant(
+        ("bitwise_and.Tensor", "bitwise_and.Scalar", "__and__.Tensor", "__and__.Scalar"),
+        "A and b, bit by bit.",
+        op_type="And",
+    ),
+    Variant(
+        ("bitwise_or.Tensor", "bitwise_or.Scalar", "__or__.Tensor", "__or__.Scalar"),
+        "A or b, bit by bit.",
+        op_type="Or",
+    ),
+    Variant(
+        ("bitwise_xor.Tensor", "bitwise_xor.Scalar", "__xor__.Tensor", "__xor__.Scalar"),
+        "A xor b, bit by bit.",
+        op_type="Xor",
+    ),
+)
+def bitwise(op: Context, self: Value, other: Value | Scalar, *, op_type: str) -> Value:
+    """A function of the bits of two."""
+    dtype = result_type(self, other)
+    return apply(op, op_type if dtype == "bool" else f"Bitwise{op_type}", self, other)
 
 
 def _shifted(name: str, other: str, direction: str) -> None:

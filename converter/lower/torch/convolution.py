@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Ints, numbers
@@ -162,23 +163,21 @@ def conv3d(
     )  # fmt: skip
 
 
-def _transposed(name: str, rank: int, what: str) -> None:
-    def handler(
-        op: Context, input: Value, weight: Value, bias: Value | None = None, stride: Ints = (1,),
-        padding: Ints = (0,), output_padding: Ints = (0,), groups: int = 1, dilation: Ints = (1,),
-    ) -> Value:  # fmt: skip
-        return transposed(
-            op, input, weight, bias, stride=stride, padding=padding,
-            output_padding=output_padding, groups=groups, dilation=dilation, rank=rank,
-        )  # fmt: skip
-
-    handler.__doc__ = f"The transpose of cross-correlation {what}."
-    aten(name)(handler)
-
-
-_transposed("conv_transpose1d", 1, "along one axis")
-_transposed("conv_transpose2d.input", 2, "of images")
-_transposed("conv_transpose3d.input", 3, "of volumes")
+@aten(
+    Variant("conv_transpose1d", "The transpose of cross-correlation along one axis.", rank=1),
+    Variant("conv_transpose2d.input", "The transpose of cross-correlation of images.", rank=2),
+    Variant("conv_transpose3d.input", "The transpose of cross-correlation of volumes.", rank=3),
+)
+def transposed_convolution(
+    op: Context, input: Value, weight: Value, bias: Value | None = None, stride: Ints = (1,),
+    padding: Ints = (0,), output_padding: Ints = (0,), groups: int = 1, dilation: Ints = (1,), *,
+    rank: int,
+) -> Value:  # fmt: skip
+    """A transposed convolution."""
+    return transposed(
+        op, input, weight, bias, stride=stride, padding=padding,
+        output_padding=output_padding, groups=groups, dilation=dilation, rank=rank,
+    )  # fmt: skip
 
 
 @aten("_convolution_mode")

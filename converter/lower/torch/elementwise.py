@@ -4,6 +4,7 @@ import math
 
 from converter.lower.gap import Gap
 from converter.lower.ops import elementwise
+from converter.lower.table import Variant
 from converter.lower.torch.arithmetic import truncated
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import floating, kind, result_type, together
@@ -17,35 +18,30 @@ def real(op: Context, x: Value) -> Value:
     return op.cast(x, floating(x.dtype))
 
 
-def _fractional(names: str, op_type: str, formula: str) -> None:
-    """Enter a function with fractions, which has integers as float32."""
-
-    def handler(op: Context, self: Value) -> Value:
-        return op.unary(op_type, real(op, self))
-
-    handler.__doc__ = formula
-    aten(*names.split())(handler)
-
-
 # fmt: off
-_fractional("exp",               "Exp",        "e to the power of x.")
-_fractional("log",               "Log",        "The natural logarithm.")
-_fractional("sqrt",              "Sqrt",       "The square root.")
-_fractional("reciprocal",        "Reciprocal", "1 / x.")
-_fractional("sin",               "Sin",        "The sine.")
-_fractional("cos",               "Cos",        "The cosine.")
-_fractional("tan",               "Tan",        "The tangent.")
-_fractional("asin arcsin",       "Asin",       "The angle of a sine.")
-_fractional("acos arccos",       "Acos",       "The angle of a cosine.")
-_fractional("atan arctan",       "Atan",       "The angle of a tangent.")
-_fractional("sinh",              "Sinh",       "The hyperbolic sine.")
-_fractional("cosh",              "Cosh",       "The hyperbolic cosine.")
-_fractional("asinh arcsinh",     "Asinh",      "The inverse of the hyperbolic sine.")
-_fractional("acosh arccosh",     "Acosh",      "The inverse of the hyperbolic cosine.")
-_fractional("atanh arctanh",     "Atanh",      "The inverse of the hyperbolic tangent.")
-_fractional("tanh",              "Tanh",       "The hyperbolic tangent.")
-_fractional("sigmoid special_expit", "Sigmoid", "1 / (1 + exp(-x)).")
-_fractional("erf special_erf",   "Erf",        "The error function.")
+@aten(
+    Variant("exp", "e to the power of x.", op_type='Exp'),
+    Variant("log", "The natural logarithm.", op_type='Log'),
+    Variant("sqrt", "The square root.", op_type='Sqrt'),
+    Variant("reciprocal", "1 / x.", op_type='Reciprocal'),
+    Variant("sin", "The sine.", op_type='Sin'),
+    Variant("cos", "The cosine.", op_type='Cos'),
+    Variant("tan", "The tangent.", op_type='Tan'),
+    Variant(("asin", "arcsin"), "The angle of a sine.", op_type='Asin'),
+    Variant(("acos", "arccos"), "The angle of a cosine.", op_type='Acos'),
+    Variant(("atan", "arctan"), "The angle of a tangent.", op_type='Atan'),
+    Variant("sinh", "The hyperbolic sine.", op_type='Sinh'),
+    Variant("cosh", "The hyperbolic cosine.", op_type='Cosh'),
+    Variant(("asinh", "arcsinh"), "The inverse of the hyperbolic sine.", op_type='Asinh'),
+    Variant(("acosh", "arccosh"), "The inverse of the hyperbolic cosine.", op_type='Acosh'),
+    Variant(("atanh", "arctanh"), "The inverse of the hyperbolic tangent.", op_type='Atanh'),
+    Variant("tanh", "The hyperbolic tangent.", op_type='Tanh'),
+    Variant(("sigmoid", "special_expit"), "1 / (1 + exp(-x)).", op_type='Sigmoid'),
+    Variant(("erf", "special_erf"), "The error function.", op_type='Erf'),
+)
+def unary(op: Context, self: Value, *, op_type: str) -> Value:
+    """A function of each element as a floating point number."""
+    return op.unary(op_type, real(op, self))
 # fmt: on
 
 
@@ -117,17 +113,14 @@ def signbit(op: Context, self: Value) -> Value:
     )
 
 
-def _rounded(name: str, op_type: str, formula: str) -> None:
-    def handler(op: Context, self: Value) -> Value:
-        return op.unary(op_type, self) if kind(self.dtype) == 2 else self
-
-    handler.__doc__ = formula
-    aten(name)(handler)
-
-
-_rounded("floor", "Floor", "The next integer below.")
-_rounded("ceil", "Ceil", "The next integer above.")
-_rounded("round", "Round", "The nearest integer, of two the even one.")
+@aten(
+    Variant("floor", "The next integer below.", op_type="Floor"),
+    Variant("ceil", "The next integer above.", op_type="Ceil"),
+    Variant("round", "The nearest integer, of two the even one.", op_type="Round"),
+)
+def rounding(op: Context, self: Value, *, op_type: str) -> Value:
+    """An integer near each element."""
+    return op.unary(op_type, self) if kind(self.dtype) == 2 else self
 
 
 @aten("round.decimals")

@@ -5,17 +5,15 @@ pickles of before they were there. What no handler names is an error. `own` are 
 Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/torch/nn/modules
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from converter.lower.gap import Gap
+from converter.lower.table import OpTable, Row, Variant
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_ops import NUMBERS
 from converter.lower.torch.script_things import Items, Thing, Unknown
 
-Handler = Callable[..., Any]
 # What every layer has: whether it trains, and what torch computes of it anew.
 IGNORED = frozenset((
     "training", "class", "_is_full_backward_hook", "_reversed_padding_repeated_twice", "_backend",
@@ -25,32 +23,11 @@ IGNORED = frozenset((
 ))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One class of layers: its handler, and the attributes that it names."""
-
-    handler: Handler
-    attributes: frozenset[str]
-
-
-LAYERS: dict[str, Layer] = {}
+LAYERS = OpTable(Row, leading=3, is_ignored=IGNORED.__contains__)
+layer = LAYERS.enter  # ``@layer("ReLU")``: classes by name, whatever module of torch.nn they are in
 Own = Mapping[str, Reference]  # a layer's tensors, by their own names
 Call = Callable[..., Thing]  # an op's name and its arguments
-
-
-def layer(*names: str) -> Callable[[Handler], Handler]:
-    """Enter a handler under classes, whatever module of torch.nn they are in."""
-
-    def enter(handler: Handler) -> Handler:
-        found = inspect.signature(handler).parameters.values()
-        named = frozenset(p.name for p in found if p.kind is p.KEYWORD_ONLY)
-        for name in names:
-            if name in LAYERS:
-                raise ValueError(f"two handlers for {name}")
-            LAYERS[name] = Layer(handler, named)
-        return handler
-
-    return enter
+RANKS = (1, 2, 3)
 
 
 def _tuple(value: Any, count: int) -> list[Any]:
@@ -73,39 +50,33 @@ def _padded(call: Call, x: Thing, padding: Sequence[Any], mode: str, value: floa
     return call(f"{kinds[mode]}_pad{rank}d", x, list(padding))
 
 
-def _convolution(rank: int) -> Handler:
-    def handler(
-        call: Call, own: Own, x: Thing, *, stride: Any, padding: Any, dilation: Any, groups: int,
-        transposed: bool, output_padding: Any, in_channels: int, out_channels: int,
-        kernel_size: Any, padding_mode: str = "zeros",
-    ) -> Thing:  # fmt: skip
-        del in_channels, out_channels, kernel_size  # the weights say them
-        weight, bias = own["weight"], own.get("bias")
-        if transposed:
-            if padding_mode != "zeros":
-                raise Gap(f"padding mode {padding_mode!r} of a transposed convolution")
-            return call(
-                f"conv_transpose{rank}d", x, weight, bias, _tuple(stride, rank),
-                _tuple(padding, rank), _tuple(output_padding, rank), groups,
-                _tuple(dilation, rank),
-            )  # fmt: skip
-        amounts = padding if isinstance(padding, str) else _tuple(padding, rank)
+@layer(*(Variant((f"Conv{n}d", f"ConvTranspose{n}d"), rank=n) for n in RANKS))
+def convolution(
+    call: Call, own: Own, x: Thing, *, rank: int, stride: Any, padding: Any, dilation: Any,
+    groups: int, transposed: bool, output_padding: Any, in_channels: int, out_channels: int,
+    kernel_size: Any, padding_mode: str = "zeros",
+) -> Thing:  # fmt: skip
+    """A convolution."""
+    del in_channels, out_channels, kernel_size  # the weights say them
+    weight, bias = own["weight"], own.get("bias")
+    if transposed:
         if padding_mode != "zeros":
-            if isinstance(amounts, str):
-                raise Gap(f"padding {amounts!r} of mode {padding_mode!r}")
-            both = [n for n in reversed(amounts) for _ in range(2)]
-            x, amounts = _padded(call, x, both, padding_mode), [0] * rank
+            raise Gap(f"padding mode {padding_mode!r} of a transposed convolution")
         return call(
-            f"conv{rank}d", x, weight, bias, _tuple(stride, rank), amounts, _tuple(dilation, rank),
-            groups,
+            f"conv_transpose{rank}d", x, weight, bias, _tuple(stride, rank),
+            _tuple(padding, rank), _tuple(output_padding, rank), groups,
+            _tuple(dilation, rank),
         )  # fmt: skip
-
-    handler.__doc__ = f"A convolution over {rank} axes."
-    return handler
-
-
-for _n in (1, 2, 3):
-    layer(f"Conv{_n}d", f"ConvTranspose{_n}d")(_convolution(_n))
+    amounts = padding if isinstance(padding, str) else _tuple(padding, rank)
+    if padding_mode != "zeros":
+        if isinstance(amounts, str):
+            raise Gap(f"padding {amounts!r} of mode {padding_mode!r}")
+        both = [n for n in reversed(amounts) for _ in range(2)]
+        x, amounts = _padded(call, x, both, padding_mode), [0] * rank
+    return call(
+        f"conv{rank}d", x, weight, bias, _tuple(stride, rank), amounts, _tuple(dilation, rank),
+        groups,
+    )  # fmt: skip
 
 
 @layer("Linear", "NonDynamicallyQuantizableLinear")
@@ -195,64 +166,55 @@ def group_norm(
 # -- pooling ---------------------------------------------------------------------------------------
 
 
-def _max_pool(rank: int) -> Handler:
-    def handler(
-        call: Call, own: Own, x: Thing, *, kernel_size: Any, stride: Any = None, padding: Any = 0,
-        dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
-    ) -> Thing:  # fmt: skip
-        del own
-        name = f"max_pool{rank}d_with_indices" if return_indices else f"max_pool{rank}d"
-        kernel = _tuple(kernel_size, rank)
-        return call(
-            name, x, kernel, kernel if stride is None else _tuple(stride, rank),
-            _tuple(padding, rank), _tuple(dilation, rank), ceil_mode,
-        )  # fmt: skip
-
-    handler.__doc__ = f"The largest in windows over {rank} axes."
-    return handler
+@layer(*(Variant(f"MaxPool{n}d", rank=n) for n in RANKS))
+def max_pool(
+    call: Call, own: Own, x: Thing, *, rank: int, kernel_size: Any, stride: Any = None,
+    padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False,
+) -> Thing:  # fmt: skip
+    """The largest of each window."""
+    del own
+    name = f"max_pool{rank}d_with_indices" if return_indices else f"max_pool{rank}d"
+    kernel = _tuple(kernel_size, rank)
+    return call(
+        name, x, kernel, kernel if stride is None else _tuple(stride, rank),
+        _tuple(padding, rank), _tuple(dilation, rank), ceil_mode,
+    )  # fmt: skip
 
 
-def _average_pool(rank: int) -> Handler:
-    def handler(
-        call: Call, own: Own, x: Thing, *, kernel_size: Any, stride: Any = None, padding: Any = 0,
-        ceil_mode: bool = False, count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Thing:  # fmt: skip
-        del own
-        kernel = _tuple(kernel_size, rank)
-        more = [divisor_override] if rank > 1 else []
-        return call(
-            f"avg_pool{rank}d", x, kernel, kernel if stride is None else _tuple(stride, rank),
-            _tuple(padding, rank), ceil_mode, count_include_pad, *more,
-        )  # fmt: skip
-
-    handler.__doc__ = f"The mean of windows over {rank} axes."
-    return handler
+@layer(*(Variant(f"AvgPool{n}d", rank=n) for n in RANKS))
+def average_pool(
+    call: Call, own: Own, x: Thing, *, rank: int, kernel_size: Any, stride: Any = None,
+    padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Thing:  # fmt: skip
+    """The mean of each window."""
+    del own
+    kernel = _tuple(kernel_size, rank)
+    more = [divisor_override] if rank > 1 else []
+    return call(
+        f"avg_pool{rank}d", x, kernel, kernel if stride is None else _tuple(stride, rank),
+        _tuple(padding, rank), ceil_mode, count_include_pad, *more,
+    )  # fmt: skip
 
 
-def _adaptive(kind: str, rank: int) -> Handler:
-    def handler(
-        call: Call, own: Own, x: Thing, *, output_size: Any, return_indices: bool = False
-    ) -> Thing:
-        del own
-        size = [
-            call("size", x, i - rank) if n is None else n
-            for i, n in enumerate(_tuple(output_size, rank))
-        ]
-        made = call(f"adaptive_{kind}_pool{rank}d", x, size)
-        if kind == "max" and isinstance(made, list | tuple):
-            return made if return_indices else made[0]
-        return made
-
-    handler.__doc__ = f"Pooling over {rank} axes to a size."
-    return handler
-
-
-for _n in (1, 2, 3):
-    layer(f"MaxPool{_n}d")(_max_pool(_n))
-    layer(f"AvgPool{_n}d")(_average_pool(_n))
-    layer(f"AdaptiveAvgPool{_n}d")(_adaptive("avg", _n))
-    layer(f"AdaptiveMaxPool{_n}d")(_adaptive("max", _n))
+@layer(
+    *(Variant(f"AdaptiveAvgPool{n}d", kind="avg", rank=n) for n in RANKS),
+    *(Variant(f"AdaptiveMaxPool{n}d", kind="max", rank=n) for n in RANKS),
+)
+def adaptive_pool(
+    call: Call, own: Own, x: Thing, *, kind: str, rank: int, output_size: Any,
+    return_indices: bool = False,
+) -> Thing:  # fmt: skip
+    """Pooling to a size."""
+    del own
+    size = [
+        call("size", x, i - rank) if n is None else n
+        for i, n in enumerate(_tuple(output_size, rank))
+    ]
+    made = call(f"adaptive_{kind}_pool{rank}d", x, size)
+    if kind == "max" and isinstance(made, list | tuple):
+        return made if return_indices else made[0]
+    return made
 
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -272,19 +234,17 @@ def unflatten(call: Call, own: Own, x: Thing, *, dim: int, unflattened_size: Any
     return call("unflatten", x, dim, list(unflattened_size))
 
 
-def _padding(rank: int, mode: str) -> Handler:
-    def handler(call: Call, own: Own, x: Thing, *, padding: Any, value: float = 0.0) -> Thing:
-        del own
-        return _padded(call, x, _tuple(padding, 2 * rank), mode, value)
-
-    handler.__doc__ = f"Padding of {rank} axes."
-    return handler
-
-
-for _n in (1, 2, 3):
-    layer(f"ZeroPad{_n}d", f"ConstantPad{_n}d")(_padding(_n, "constant"))
-    layer(f"ReflectionPad{_n}d")(_padding(_n, "reflect"))
-    layer(f"ReplicationPad{_n}d")(_padding(_n, "replicate"))
+@layer(
+    *(Variant((f"ZeroPad{n}d", f"ConstantPad{n}d"), mode="constant", rank=n) for n in RANKS),
+    *(Variant(f"ReflectionPad{n}d", mode="reflect", rank=n) for n in RANKS),
+    *(Variant(f"ReplicationPad{n}d", mode="replicate", rank=n) for n in RANKS),
+)
+def pad(
+    call: Call, own: Own, x: Thing, *, mode: str, rank: int, padding: Any, value: float = 0.0
+) -> Thing:
+    """More at both ends of the last axes."""
+    del own
+    return _padded(call, x, _tuple(padding, 2 * rank), mode, value)
 
 
 @layer("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")
@@ -370,21 +330,20 @@ def identity(call: Call, own: Own, x: Thing, *, p: float = 0.5, inplace: bool = 
     return x
 
 
-def _plain(name: str, op: str) -> None:
-    def handler(call: Call, own: Own, x: Thing, *, inplace: bool = False) -> Thing:
-        del own, inplace  # nothing else reads the input
-        return call(op, x)
-
-    handler.__doc__ = f"{op} of each element."
-    layer(name)(handler)
-
-
-for _name, _op in (
-    ("ReLU6", "relu6"), ("Sigmoid", "sigmoid"), ("Tanh", "tanh"), ("SiLU", "silu"),
-    ("Mish", "mish"), ("Hardswish", "hardswish"), ("Hardsigmoid", "hardsigmoid"),
-    ("SELU", "selu"), ("LogSigmoid", "log_sigmoid"),
-):  # fmt: skip
-    _plain(_name, _op)
+@layer(
+    Variant("Sigmoid", "sigmoid of each element.", op="sigmoid"),
+    Variant("Tanh", "tanh of each element.", op="tanh"),
+    Variant("SiLU", "silu of each element.", op="silu"),
+    Variant("Mish", "mish of each element.", op="mish"),
+    Variant("Hardswish", "hardswish of each element.", op="hardswish"),
+    Variant("Hardsigmoid", "hardsigmoid of each element.", op="hardsigmoid"),
+    Variant("SELU", "selu of each element.", op="selu"),
+    Variant("LogSigmoid", "log_sigmoid of each element.", op="log_sigmoid"),
+)
+def activation(call: Call, own: Own, x: Thing, *, op: str, inplace: bool = False) -> Thing:
+    """A function of each element."""
+    del own, inplace  # nothing else reads the input
+    return call(op, x)
 
 
 @layer("ReLU")
@@ -457,16 +416,13 @@ def hardtanh(
 
 
 # Before torch 1.0 a ReLU6 was a Hardtanh with its bounds.
-def _relu6(
+@layer("ReLU6")
+def relu6(
     call: Call, own: Own, x: Thing, *, min_val: float = 0.0, max_val: float = 6.0,
     inplace: bool = False,
 ) -> Thing:  # fmt: skip
     """X between 0 and 6."""
     return hardtanh(call, own, x, min_val=min_val, max_val=max_val, inplace=inplace)
-
-
-del LAYERS["ReLU6"]
-layer("ReLU6")(_relu6)
 
 
 @layer("Threshold")
@@ -520,25 +476,19 @@ def glu(call: Call, own: Own, x: Thing, *, dim: int = -1) -> Thing:
     return call("glu", x, dim)
 
 
-def _softmax(op: str) -> Handler:
-    def handler(call: Call, own: Own, x: Thing, *, dim: int | None = None) -> Thing:
-        del own
-        # Without an axis: as torch.nn.functional._get_softmax_dim has it.
-        axis = dim if dim is not None else (0 if x.read().rank in (0, 1, 3) else 1)
-        return call(op, x, axis)
-
-    handler.__doc__ = f"{op} along an axis."
-    return handler
-
-
-layer("Softmax")(_softmax("softmax"))
-layer("LogSoftmax")(_softmax("log_softmax"))
+@layer(Variant("Softmax", op="softmax"), Variant("LogSoftmax", op="log_softmax"))
+def softmax(call: Call, own: Own, x: Thing, *, op: str, dim: int | None = None) -> Thing:
+    """Softmax along an axis, or its logarithm."""
+    del own
+    # Without an axis: as torch.nn.functional._get_softmax_dim has it.
+    axis = dim if dim is not None else (0 if x.read().rank in (0, 1, 3) else 1)
+    return call(op, x, axis)
 
 
 @layer("Softmin")
 def softmin(call: Call, own: Own, x: Thing, *, dim: int | None = None) -> Thing:
     """Softmax of -x."""
-    return LAYERS["Softmax"].handler(call, own, call("neg", x), dim=dim)
+    return softmax(call, own, call("neg", x), op="softmax", dim=dim)
 
 
 @layer("Softmax2d")

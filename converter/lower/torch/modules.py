@@ -256,9 +256,7 @@ class _Chain:
 
     def _layer(self, path: str, entry: Mapping[str, Any], kind: str, x: Thing) -> Thing:
         row = LAYERS[kind]
-        given = {name: value for name, value in entry.items() if name in row.attributes}
-        unknown = sorted(set(entry) - row.attributes - IGNORED)
-        unknown += self._opaque(path)
+        unknown = [*row.unknown(entry), *self._opaque(path)]
         if unknown:
             raise Gap(f"attribute {unknown[0]}")
         own = {
@@ -271,7 +269,7 @@ class _Chain:
 
         with self.walker.op.scope(path or kind):
             try:
-                return row.handler(call, own, x, **given)
+                return row.handler(call, own, x, **row.known(entry))
             except DAMAGE as e:
                 if isinstance(x, Probe):
                     raise Met(x.name, kind) from e

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from converter.lower import dims
 from converter.lower.gap import Gap
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Scalar
@@ -108,16 +109,21 @@ def pad(
     return padded(op, self, pad, mode, value)
 
 
-def _fixed(names: Sequence[str], mode: str, what: str) -> None:
-    def handler(op: Context, self: Value, padding: Ints) -> Value:
-        return padded(op, self, padding, mode, None)
-
-    handler.__doc__ = f"More at both ends of the last axes: {what}."
-    aten(*names)(handler)
-
-
-_fixed([f"reflection_pad{n}d" for n in (1, 2, 3)], "reflect", "mirrored, the edge left out")
-_fixed([f"replication_pad{n}d" for n in (1, 2, 3)], "replicate", "the edge again")
+@aten(
+    Variant(
+        ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
+        "More at both ends of the last axes: mirrored, the edge left out.",
+        mode="reflect",
+    ),
+    Variant(
+        ("replication_pad1d", "replication_pad2d", "replication_pad3d"),
+        "More at both ends of the last axes: the edge again.",
+        mode="replicate",
+    ),
+)
+def pad_by_mode(op: Context, self: Value, padding: Ints, *, mode: str) -> Value:
+    """More at both ends of the last axes."""
+    return padded(op, self, padding, mode, None)
 
 
 @aten("_pad_circular")

@@ -14,12 +14,15 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.known_values import Numbers, whole
 from converter.lower.ops import pool
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, numbers
 from converter.lower.values import Value
+
+RANKS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,29 +109,6 @@ def _max_pool(
     return found if had_batch else [op.squeeze(v, [0]) for v in found]
 
 
-def _enter_max(rank: int, with_places: str) -> None:
-    def handler(
-        op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
-        dilation: Ints = (1,), ceil_mode: bool = False,
-    ) -> Value:  # fmt: skip
-        return _max_pool(
-            op, self, kernel_size, stride, padding, dilation, rank, places=False, up=ceil_mode
-        )[0]
-
-    def places(
-        op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
-        dilation: Ints = (1,), ceil_mode: bool = False,
-    ) -> list[Value]:  # fmt: skip
-        return _max_pool(
-            op, self, kernel_size, stride, padding, dilation, rank, places=True, up=ceil_mode
-        )
-
-    handler.__doc__ = f"The largest of each window, of {rank} axes."
-    places.__doc__ = f"The largest of each window, of {rank} axes, and where it is."
-    aten(f"max_pool{rank}d")(handler)
-    aten(with_places)(places)
-
-
 def _avg_pool(
     op: Context, x: Value, size: Ints, step: Ints, around: Ints, rank: int, *,
     up: bool = False, include: bool = True, divisor: int | None = None,
@@ -156,21 +136,6 @@ def _avg_pool(
     if divisor is not None:
         made = op.mul(made, prod(how.size) / divisor)
     return made if had_batch else op.squeeze(made, [0])
-
-
-def _enter_avg(rank: int) -> None:
-    def handler(
-        op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
-        ceil_mode: bool = False, count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Value:  # fmt: skip
-        return _avg_pool(
-            op, self, kernel_size, stride, padding, rank, up=ceil_mode,
-            include=count_include_pad, divisor=divisor_override,
-        )  # fmt: skip
-
-    handler.__doc__ = f"The mean of each window, of {rank} axes."
-    aten(f"avg_pool{rank}d")(handler)
 
 
 # -- windows that depend on the result's size ------------------------------------------------------
@@ -233,23 +198,55 @@ def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) 
     return list(pool.adaptive_max_of_image(op, op.outer(x), *counts, targets))
 
 
-def _enter_adaptive(rank: int) -> None:
-    def mean(op: Context, self: Value, output_size: Sequence[int | None]) -> Value:
-        return _adaptive_mean(op, self, output_size, rank)
-
-    def largest(op: Context, self: Value, output_size: Sequence[int | None]) -> list[Value]:
-        return _adaptive_max(op, self, output_size, rank)
-
-    mean.__doc__ = f"The mean of so many windows, of {rank} axes."
-    largest.__doc__ = f"The largest of so many windows, of {rank} axes, and where it is."
-    names = [f"adaptive_avg_pool{rank}d"] + ([f"_adaptive_avg_pool{rank}d"] if rank > 1 else [])
-    aten(*names)(mean)
-    aten(f"adaptive_max_pool{rank}d")(largest)
+@aten(
+    Variant("adaptive_avg_pool1d", rank=1),
+    *(Variant((f"adaptive_avg_pool{n}d", f"_adaptive_avg_pool{n}d"), rank=n) for n in (2, 3)),
+)
+def adaptive_avg_pool(
+    op: Context, self: Value, output_size: Sequence[int | None], *, rank: int
+) -> Value:
+    """The mean of so many windows."""
+    return _adaptive_mean(op, self, output_size, rank)
 
 
-_enter_max(1, "max_pool1d_with_indices")
-_enter_max(2, "max_pool2d_with_indices")
-_enter_max(3, "max_pool3d_with_indices")
-for _rank in (1, 2, 3):
-    _enter_avg(_rank)
-    _enter_adaptive(_rank)
+@aten(*(Variant(f"adaptive_max_pool{n}d", rank=n) for n in RANKS))
+def adaptive_max_pool(
+    op: Context, self: Value, output_size: Sequence[int | None], *, rank: int
+) -> list[Value]:
+    """The largest of so many windows, and where it is."""
+    return _adaptive_max(op, self, output_size, rank)
+
+
+@aten(*(Variant(f"max_pool{n}d", rank=n) for n in RANKS))
+def max_pool(
+    op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
+    dilation: Ints = (1,), ceil_mode: bool = False, *, rank: int,
+) -> Value:  # fmt: skip
+    """The largest of each window."""
+    return _max_pool(
+        op, self, kernel_size, stride, padding, dilation, rank, places=False, up=ceil_mode
+    )[0]
+
+
+@aten(*(Variant(f"max_pool{n}d_with_indices", rank=n) for n in RANKS))
+def max_pool_with_indices(
+    op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
+    dilation: Ints = (1,), ceil_mode: bool = False, *, rank: int,
+) -> list[Value]:  # fmt: skip
+    """The largest of each window, and where it is."""
+    return _max_pool(
+        op, self, kernel_size, stride, padding, dilation, rank, places=True, up=ceil_mode
+    )
+
+
+@aten(*(Variant(f"avg_pool{n}d", rank=n) for n in RANKS))
+def avg_pool(
+    op: Context, self: Value, kernel_size: Ints, stride: Ints = (), padding: Ints = (0,),
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None, *,
+    rank: int,
+) -> Value:  # fmt: skip
+    """The mean of each window."""
+    return _avg_pool(
+        op, self, kernel_size, stride, padding, rank, up=ceil_mode,
+        include=count_include_pad, divisor=divisor_override,
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from converter.lower.gap import Gap
+from converter.lower.table import Variant
 from converter.lower.torch import activations
 from converter.lower.torch.context import OF_COMPOUNDS, Context
 from converter.lower.torch.convolution import convolve, transposed
@@ -176,6 +177,8 @@ def _nearest(x: Quantised, number: Scalar) -> float:
     return float((found - x.zero_point) * x.scale)
 
 
+RANKS = (1, 2, 3)
+
 # -- layers ----------------------------------------------------------------------------------------
 
 
@@ -185,30 +188,18 @@ def _packed(thing: Thing) -> Packed:
     return thing
 
 
-def _product(name: str, *, rectified: bool) -> None:
-    def handler(
-        op: Context,
-        x: Value,
-        weights: Thing,
-        scale: float,
-        zero_point: int,
-    ) -> Value:
-        packed = _packed(weights)
-        made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
-        if rectified:
-            made = activations.relu(op, made)
-        return quantised(op, made, scale, zero_point, "quint8")
-
-    handler.__doc__ = f"A quantised product with weights{_rectified(rectified)}."
-    aten(name)(handler)
-
-
-def _rectified(is_so: bool) -> str:
-    return ", and what is above zero of it" if is_so else ""
-
-
-_product("quantized.linear", rectified=False)
-_product("quantized.linear_relu", rectified=True)
+@aten(
+    Variant("quantized.linear", rectified=False), Variant("quantized.linear_relu", rectified=True)
+)
+def quantised_linear(
+    op: Context, x: Value, weights: Thing, scale: float, zero_point: int, *, rectified: bool,
+) -> Value:  # fmt: skip
+    """A quantised product with weights; with `relu`, what is above zero of it."""
+    packed = _packed(weights)
+    made = linear(op, numbers(x), numbers(packed.weight), packed.bias)
+    if rectified:
+        made = activations.relu(op, made)
+    return quantised(op, made, scale, zero_point, "quint8")
 
 
 def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
@@ -223,23 +214,20 @@ def _convolved(op: Context, x: Value, packed: Packed, rank: int) -> Value:
     return convolve(op, x, weight, packed.bias, **spaced)  # type: ignore[arg-type]
 
 
-def _convolution(name: str, rank: int, *, rectified: bool) -> None:
-    def handler(
-        op: Context, qx: Value, packed_weight: Thing, output_scale: float, output_zero_point: int
-    ) -> Value:
-        made = _convolved(op, qx, _packed(packed_weight), rank)
-        if rectified:
-            made = activations.relu(op, made)
-        return quantised(op, made, output_scale, output_zero_point, "quint8")
-
-    handler.__doc__ = f"A quantised convolution of {rank} axes{_rectified(rectified)}."
-    aten(name)(handler)
-
-
-for _rank in (1, 2, 3):
-    _convolution(f"quantized.conv{_rank}d", _rank, rectified=False)
-    _convolution(f"quantized.conv{_rank}d_relu", _rank, rectified=True)
-    _convolution(f"quantized.conv_transpose{_rank}d", _rank, rectified=False)
+@aten(
+    *(Variant(f"quantized.conv{n}d", rank=n, rectified=False) for n in RANKS),
+    *(Variant(f"quantized.conv{n}d_relu", rank=n, rectified=True) for n in RANKS),
+    *(Variant(f"quantized.conv_transpose{n}d", rank=n, rectified=False) for n in RANKS),
+)
+def convolution(
+    op: Context, qx: Value, packed_weight: Thing, output_scale: float, output_zero_point: int, *,
+    rank: int, rectified: bool,
+) -> Value:  # fmt: skip
+    """A quantised convolution; with `relu`, what is above zero of it."""
+    made = _convolved(op, qx, _packed(packed_weight), rank)
+    if rectified:
+        made = activations.relu(op, made)
+    return quantised(op, made, output_scale, output_zero_point, "quint8")
 
 
 @aten("quantized.linear_prepack", "quantized.linear_prepack_fp16")
@@ -257,30 +245,6 @@ def linear_unpack(op: Context, weights: Thing) -> list[Thing]:
     return [packed.weight, packed.bias]
 
 
-def _prepack(rank: int) -> None:
-    def handler(
-        op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
-        dilation: Ints, groups: int,
-    ) -> Packed:  # fmt: skip
-        del op
-        steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
-        return Packed(weight, bias, steps, around, spaces, groups=groups)
-
-    def spread(
-        op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
-        output_padding: Ints, dilation: Ints, groups: int,
-    ) -> Packed:  # fmt: skip
-        del op
-        steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
-        more = _known(output_padding)
-        return Packed(weight, bias, steps, around, spaces, more, groups, transposed=True)
-
-    handler.__doc__ = f"Weights as a quantised convolution of {rank} axes takes them."
-    spread.__doc__ = f"Weights as the transpose of a quantised one of {rank} axes takes them."
-    aten(f"quantized.conv{rank}d_prepack")(handler)
-    aten(f"quantized.conv_transpose{rank}d_prepack")(spread)
-
-
 def _known(values: Ints) -> tuple[int, ...]:
     found = tuple(n for n in values if isinstance(n, int))
     if len(found) != len(values):
@@ -288,28 +252,47 @@ def _known(values: Ints) -> tuple[int, ...]:
     return found
 
 
-for _rank in (1, 2, 3):
-    _prepack(_rank)
+@aten(*(f"quantized.conv{n}d_prepack" for n in RANKS))
+def prepack(
+    op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints, dilation: Ints,
+    groups: int,
+) -> Packed:  # fmt: skip
+    """Weights of a convolution, as its op takes them."""
+    del op
+    steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
+    return Packed(weight, bias, steps, around, spaces, groups=groups)
+
+
+@aten(*(f"quantized.conv_transpose{n}d_prepack" for n in RANKS))
+def prepack_transposed(
+    op: Context, weight: Value, bias: Value | None, stride: Ints, padding: Ints,
+    output_padding: Ints, dilation: Ints, groups: int,
+) -> Packed:  # fmt: skip
+    """Weights of a transposed convolution, as its op takes them."""
+    del op
+    steps, around, spaces = (_known(n) for n in (stride, padding, dilation))
+    more = _known(output_padding)
+    return Packed(weight, bias, steps, around, spaces, more, groups, transposed=True)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
 
 
-def _combined(name: str, op_type: str, *, rectified: bool) -> None:
-    def handler(op: Context, qa: Value, qb: Value, scale: float, zero_point: int) -> Value:
-        made = op.elementwise(op_type, numbers(qa), numbers(qb))
-        if rectified:
-            made = activations.relu(op, made)
-        return quantised(op, made, scale, zero_point, qa.dtype)
-
-    handler.__doc__ = f"A quantised {op_type.lower()} of two tensors{_rectified(rectified)}."
-    aten(name)(handler)
-
-
-_combined("quantized.add", "Add", rectified=False)
-_combined("quantized.add_relu", "Add", rectified=True)
-_combined("quantized.mul", "Mul", rectified=False)
-_combined("quantized.mul_relu", "Mul", rectified=True)
+@aten(
+    Variant("quantized.add", op_type="Add", rectified=False),
+    Variant("quantized.add_relu", op_type="Add", rectified=True),
+    Variant("quantized.mul", op_type="Mul", rectified=False),
+    Variant("quantized.mul_relu", op_type="Mul", rectified=True),
+)
+def combine(
+    op: Context, qa: Value, qb: Value, scale: float, zero_point: int, *, op_type: str,
+    rectified: bool,
+) -> Value:  # fmt: skip
+    """Two quantised tensors, element by element; with `relu`, what is above zero."""
+    made = op.elementwise(op_type, numbers(qa), numbers(qb))
+    if rectified:
+        made = activations.relu(op, made)
+    return quantised(op, made, scale, zero_point, qa.dtype)
 
 
 @aten("quantized.mul_scalar", "quantized.mul.Scalar")
@@ -353,16 +336,16 @@ def _cat(op: Context, tensors: Tensors, dim: int = 0) -> Value:
     return cat(op, tensors, dim)
 
 
-def _activation(name: str, function: Callable[[Context, Value], Value], what: str) -> None:
-    def handler(op: Context, qx: Value, output_scale: float, output_zero_point: int) -> Value:
-        return quantised(op, function(op, numbers(qx)), output_scale, output_zero_point, qx.dtype)
-
-    handler.__doc__ = f"{what} of a quantised tensor."
-    aten(name)(handler)
-
-
-_activation("quantized.hardswish", lambda op, x: activations.hardswish(op, x), "The hard swish")
-_activation("quantized.sigmoid", lambda op, x: op.unary("Sigmoid", x), "The sigmoid")
+@aten(
+    Variant("quantized.hardswish", function=lambda op, x: activations.hardswish(op, x)),
+    Variant("quantized.sigmoid", function=lambda op, x: op.unary("Sigmoid", x)),
+)
+def activation(
+    op: Context, qx: Value, output_scale: float, output_zero_point: int, *,
+    function: Callable[[Context, Value], Value],
+) -> Value:  # fmt: skip
+    """An activation of a quantised tensor."""
+    return quantised(op, function(op, numbers(qx)), output_scale, output_zero_point, qx.dtype)
 
 
 @aten("quantized.leaky_relu")
@@ -390,27 +373,29 @@ def _relu6(op: Context, self: Value) -> Value:
     return relu6(op, self)
 
 
-def _normalised(name: str, *, rectified: bool) -> None:
-    def handler(
-        op: Context, qx: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value,
-        eps: float, output_scale: float, output_zero_point: int,
-    ) -> Value:  # fmt: skip
-        from converter.lower.torch.normalization import batch_norm
+@aten(
+    Variant("quantized.batch_norm", rectified=False),
+    Variant("quantized.batch_norm1d", rectified=False),
+    Variant("quantized.batch_norm2d", rectified=False),
+    Variant("quantized.batch_norm3d", rectified=False),
+    Variant("quantized.batch_norm_relu", rectified=True),
+    Variant("quantized.batch_norm1d_relu", rectified=True),
+    Variant("quantized.batch_norm2d_relu", rectified=True),
+    Variant("quantized.batch_norm3d_relu", rectified=True),
+)
+def normalization(
+    op: Context, qx: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value,
+    eps: float, output_scale: float, output_zero_point: int, *, rectified: bool,
+) -> Value:  # fmt: skip
+    """A quantised normalisation of channels; with `relu`, what is above zero of it."""
+    from converter.lower.torch.normalization import batch_norm
 
-        made = batch_norm(
-            op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
-        )
-        if rectified:
-            made = activations.relu(op, made)
-        return quantised(op, made, output_scale, output_zero_point, qx.dtype)
-
-    handler.__doc__ = f"A quantised normalisation of channels{_rectified(rectified)}."
-    aten(name)(handler)
-
-
-for _name in ("batch_norm", "batch_norm1d", "batch_norm2d", "batch_norm3d"):
-    _normalised(f"quantized.{_name}", rectified=False)
-    _normalised(f"quantized.{_name}_relu", rectified=True)
+    made = batch_norm(
+        op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
+    )
+    if rectified:
+        made = activations.relu(op, made)
+    return quantised(op, made, output_scale, output_zero_point, qx.dtype)
 
 
 # -- of numbers that are rounded as they come ------------------------------------------------------
@@ -444,20 +429,6 @@ def rounded(op: Context, x: Value, *, fewer: bool) -> Value:
     return op.mul(op.sub(op.clip(steps, 0.0, most), middle), scale)
 
 
-def _dynamic(name: str, *, rectified: bool) -> None:
-    def handler(
-        op: Context,
-        x: Value,
-        weights: Thing,
-        reduce_range: bool = False,
-    ) -> Value:
-        made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
-        return activations.relu(op, made) if rectified else made
-
-    handler.__doc__ = f"A product with quantised weights{_rectified(rectified)}."
-    aten(name)(handler)
-
-
 def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Value:
     """Return a product of numbers that are rounded as they come with quantised weights."""
     if not isinstance(packed.weight, Quantised):
@@ -465,8 +436,16 @@ def dynamic_linear(op: Context, x: Value, packed: Packed, *, fewer: bool) -> Val
     return linear(op, rounded(op, x, fewer=fewer), numbers(packed.weight), packed.bias)
 
 
-_dynamic("quantized.linear_dynamic", rectified=False)
-_dynamic("quantized.linear_relu_dynamic", rectified=True)
+@aten(
+    Variant("quantized.linear_dynamic", rectified=False),
+    Variant("quantized.linear_relu_dynamic", rectified=True),
+)
+def dynamic_linear_of_packed(
+    op: Context, x: Value, weights: Thing, reduce_range: bool = False, *, rectified: bool,
+) -> Value:  # fmt: skip
+    """A product with quantised weights; with `relu`, what is above zero of it."""
+    made = dynamic_linear(op, x, _packed(weights), fewer=reduce_range)
+    return activations.relu(op, made) if rectified else made
 
 
 @aten("quantized.linear_dynamic_fp16")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
 from converter.lower.torch.table import aten
@@ -213,23 +214,20 @@ def gru(
     )  # fmt: skip
 
 
-def _rnn(name: str, activation: str) -> None:
-    def handler(
-        op: Context, input: Value, hx: Value, params: Tensors, has_biases: bool, num_layers: int,
-        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-    ) -> list[Value]:  # fmt: skip
-        check(dropout, train=train)
-        return layers(
-            op, input, [hx], params, plain(activation, 1 + bidirectional), has_biases=has_biases,
-            count=num_layers, bidirectional=bidirectional, batch_first=batch_first,
-        )  # fmt: skip
-
-    handler.__doc__ = f"Recurrent layers of one gate, with {activation.lower()}."
-    aten(name)(handler)
-
-
-_rnn("rnn_tanh.input", "Tanh")
-_rnn("rnn_relu.input", "Relu")
+@aten(
+    Variant("rnn_tanh.input", "Recurrent layers of one gate, with tanh.", activation="Tanh"),
+    Variant("rnn_relu.input", "Recurrent layers of one gate, with relu.", activation="Relu"),
+)
+def rnn(
+    op: Context, input: Value, hx: Value, params: Tensors, has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool, *, activation: str,
+) -> list[Value]:  # fmt: skip
+    """Layers of a recurrent network of one gate."""
+    check(dropout, train=train)
+    return layers(
+        op, input, [hx], params, plain(activation, 1 + bidirectional), has_biases=has_biases,
+        count=num_layers, bidirectional=bidirectional, batch_first=batch_first,
+    )  # fmt: skip
 
 
 def check(dropout: float, *, train: bool) -> None:

@@ -14,6 +14,7 @@ from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops import resize_computed as resize
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Floats, Int, Ints, integer, several
@@ -241,29 +242,29 @@ def trilinear3d(
     return resized(op, self, output_size, scales, "linear", align=align_corners)
 
 
-def _smooth(name: str, how: str) -> None:
-    def of_size(
-        op: Context, self: Value, output_size: Ints, align_corners: bool,
-        scales_h: float | None = None, scales_w: float | None = None,
-    ) -> Value:  # fmt: skip
-        scales = [scales_h, scales_w]
-        return resized(op, self, output_size, scales, how, align=align_corners, antialias=True)
-
-    def by_factors(
-        op: Context, input: Value, output_size: Ints | None, align_corners: bool,
-        scale_factors: Floats | None,
-    ) -> Value:  # fmt: skip
-        return resized(
-            op, input, output_size, scale_factors, how, align=align_corners, antialias=True
-        )
-
-    of_size.__doc__ = by_factors.__doc__ = f"{how.capitalize()} averages of what shrinks."
-    aten(name)(of_size)
-    aten(f"{name}.vec")(by_factors)
+@aten(
+    Variant("_upsample_bilinear2d_aa", "Linear averages of what shrinks.", how="linear"),
+    Variant("_upsample_bicubic2d_aa", "Cubic averages of what shrinks.", how="cubic"),
+)
+def resize_smoothly(
+    op: Context, self: Value, output_size: Ints, align_corners: bool, scales_h: float | None = None,
+    scales_w: float | None = None, *, how: str,
+) -> Value:  # fmt: skip
+    """Images of a given size, antialiased."""
+    scales = [scales_h, scales_w]
+    return resized(op, self, output_size, scales, how, align=align_corners, antialias=True)
 
 
-_smooth("_upsample_bilinear2d_aa", "linear")
-_smooth("_upsample_bicubic2d_aa", "cubic")
+@aten(
+    Variant("_upsample_bilinear2d_aa.vec", "Linear averages of what shrinks.", how="linear"),
+    Variant("_upsample_bicubic2d_aa.vec", "Cubic averages of what shrinks.", how="cubic"),
+)
+def resize_smoothly_by_factors(
+    op: Context, input: Value, output_size: Ints | None, align_corners: bool, scale_factors: Floats
+    | None, *, how: str,
+) -> Value:  # fmt: skip
+    """Images of a given size, or by factors, antialiased."""
+    return resized(op, input, output_size, scale_factors, how, align=align_corners, antialias=True)
 
 
 @aten("upsample_bicubic2d.vec")

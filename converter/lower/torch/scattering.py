@@ -8,6 +8,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.indexing import MASKS, places_of, spread_masks
 from converter.lower.torch.promotion import together
@@ -265,29 +266,30 @@ def _reduction(name: str) -> str:
     return REDUCTIONS[name]
 
 
-def _unpooled(name: str, spatial: int) -> None:
-    def handler(
-        op: Context, self: Value, indices: Value, output_size: Ints, stride: Ints = (),
-        padding: Ints = (),
-    ) -> Value:  # fmt: skip
-        del stride, padding  # torch itself only checks them
-        x = op.named(self)
-        lead = x.shape[: x.rank - spatial]
-        inner = dims.product(x.shape[x.rank - spatial :])
-        whole = dims.product(tuple(output_size)[-spatial:])
-        zeros = op.filled((*lead, whole), 0, x.dtype)
-        places, given = (op.reshape(v, (*lead, inner)) for v in (indices, x))
-        made = op.emit(
-            "ScatterElements", zeros, op.cast(places, "int64"), given, dtype=x.dtype,
-            shape=(*lead, whole), axis=len(lead),
-        )  # fmt: skip
-        return op.reshape(made, (*lead, *list(output_size)[-spatial:]))
-
-    handler.__doc__ = f"What {spatial}-dimensional pooling kept, back at its places among zeros."
-    aten(name)(handler)
-
-
-_unpooled("max_unpool2d", 2)
+@aten(
+    Variant(
+        "max_unpool2d",
+        "What 2-dimensional pooling kept, back at its places among zeros.",
+        spatial=2,
+    ),
+)
+def max_unpool(
+    op: Context, self: Value, indices: Value, output_size: Ints, stride: Ints = (),
+    padding: Ints = (), *, spatial: int,
+) -> Value:  # fmt: skip
+    """Zeros, and values at the indices that pooling found."""
+    del stride, padding  # torch itself only checks them
+    x = op.named(self)
+    lead = x.shape[: x.rank - spatial]
+    inner = dims.product(x.shape[x.rank - spatial :])
+    whole = dims.product(tuple(output_size)[-spatial:])
+    zeros = op.filled((*lead, whole), 0, x.dtype)
+    places, given = (op.reshape(v, (*lead, inner)) for v in (indices, x))
+    made = op.emit(
+        "ScatterElements", zeros, op.cast(places, "int64"), given, dtype=x.dtype,
+        shape=(*lead, whole), axis=len(lead),
+    )  # fmt: skip
+    return op.reshape(made, (*lead, *list(output_size)[-spatial:]))
 
 
 @aten("masked_scatter")

@@ -9,6 +9,7 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.ops import special
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.elementwise import real
 from converter.lower.torch.promotion import floating, result_type, together
@@ -16,20 +17,19 @@ from converter.lower.torch.table import aten
 from converter.lower.values import Value
 
 
-def _enter(function: Callable[[Builder, Value], Value], *names: str) -> None:
-    def handler(op: Context, self: Value) -> Value:
-        return function(op, real(op, self))
-
-    handler.__doc__ = function.__doc__
-    aten(*names)(handler)
-
-
-_enter(special.erfc, "erfc", "special_erfc")
-_enter(special.erfinv, "erfinv", "special_erfinv")
-_enter(special.expm1, "expm1", "special_expm1")
-_enter(special.lgamma, "lgamma", "special_gammaln")
-_enter(special.log1p, "log1p", "special_log1p")
-_enter(special.ndtri, "special_ndtri")
+@aten(
+    Variant(("erfc", "special_erfc"), special.erfc.__doc__, function=special.erfc),
+    Variant(("erfinv", "special_erfinv"), special.erfinv.__doc__, function=special.erfinv),
+    Variant(("expm1", "special_expm1"), special.expm1.__doc__, function=special.expm1),
+    Variant(("lgamma", "special_gammaln"), special.lgamma.__doc__, function=special.lgamma),
+    Variant(("log1p", "special_log1p"), special.log1p.__doc__, function=special.log1p),
+    Variant("special_ndtri", special.ndtri.__doc__, function=special.ndtri),
+)
+def special_of_one(
+    op: Context, self: Value, *, function: Callable[[Builder, Value], Value],
+) -> Value:  # fmt: skip
+    """A special function of each element."""
+    return function(op, real(op, self))
 
 
 @aten("digamma", "special_digamma", "special_psi")
@@ -49,14 +49,13 @@ def polygamma(op: Context, n: int, self: Value) -> Value:
     return special.polygamma(op, op.constant(n, x.dtype), x)
 
 
-def _enter_pair(function: Callable[[Builder, Value, Value], Value], *names: str) -> None:
-    def handler(op: Context, self: Value, other: Value) -> Value:
-        return function(op, *together(op, [self, other], floating(result_type(self, other))))
-
-    handler.__doc__ = function.__doc__
-    aten(*names)(handler)
-
-
-_enter_pair(special.zeta, "special_zeta")
-_enter_pair(special.igamma, "igamma", "special_gammainc")
-_enter_pair(special.igammac, "igammac", "special_gammaincc")
+@aten(
+    Variant("special_zeta", special.zeta.__doc__, function=special.zeta),
+    Variant(("igamma", "special_gammainc"), special.igamma.__doc__, function=special.igamma),
+    Variant(("igammac", "special_gammaincc"), special.igammac.__doc__, function=special.igammac),
+)
+def special_of_two(
+    op: Context, self: Value, other: Value, *, function: Callable[[Builder, Value, Value], Value],
+) -> Value:  # fmt: skip
+    """A special function of two tensors."""
+    return function(op, *together(op, [self, other], floating(result_type(self, other))))

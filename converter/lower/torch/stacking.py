@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from converter.lower import dims
 from converter.lower.gap import Gap
+from converter.lower.table import Variant
 from converter.lower.torch.arithmetic import isclose
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import together
@@ -48,22 +49,32 @@ def dstack(op: Context, tensors: Tensors) -> Value:
     return op.concat(wide, 2)
 
 
-def _cut(name: str, axis_of: Callable[[Value], int], what: str) -> None:
-    def by_count(op: Context, self: Value, sections: int) -> list[Value]:
-        return tensor_split(op, self, sections, axis_of(self))
-
-    def at_places(op: Context, self: Value, indices: Sequence[int]) -> list[Value]:
-        return tensor_split_indices(op, self, indices, axis_of(self))
-
-    by_count.__doc__ = f"{what} cut into so many parts."
-    at_places.__doc__ = f"{what} cut at these places."
-    aten(f"{name}.int")(by_count)
-    aten(f"{name}.array")(at_places)
+def _second(x: Value) -> int:
+    return 1 if x.rank > 1 else 0
 
 
-_cut("vsplit", lambda _: 0, "The first axis")
-_cut("hsplit", lambda x: 1 if x.rank > 1 else 0, "The second axis")
-_cut("dsplit", lambda _: 2, "The third axis")
+@aten(
+    Variant("vsplit.int", "The first axis cut into so many parts.", axis_of=lambda _: 0),
+    Variant("hsplit.int", "The second axis cut into so many parts.", axis_of=_second),
+    Variant("dsplit.int", "The third axis cut into so many parts.", axis_of=lambda _: 2),
+)
+def split_by_count(
+    op: Context, self: Value, sections: int, *, axis_of: Callable[[Value], int],
+) -> list[Value]:  # fmt: skip
+    """Parts along an axis, as many as are asked for."""
+    return tensor_split(op, self, sections, axis_of(self))
+
+
+@aten(
+    Variant("vsplit.array", "The first axis cut at these places.", axis_of=lambda _: 0),
+    Variant("hsplit.array", "The second axis cut at these places.", axis_of=_second),
+    Variant("dsplit.array", "The third axis cut at these places.", axis_of=lambda _: 2),
+)
+def split_at(
+    op: Context, self: Value, indices: Sequence[int], *, axis_of: Callable[[Value], int],
+) -> list[Value]:  # fmt: skip
+    """Parts along an axis, cut at the given indices."""
+    return tensor_split_indices(op, self, indices, axis_of(self))
 
 
 @aten("pad_sequence")

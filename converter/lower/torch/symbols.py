@@ -4,10 +4,12 @@ Where a result depends only on shapes it is a number or a name, and no node.
 """
 
 import math
+import operator
 from collections.abc import Callable
 
 from converter.lower import dims
 from converter.lower.graph import Dim
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
@@ -73,59 +75,65 @@ def _sided(op: Context, a: Scalar, b: Scalar) -> tuple[Value, Value, str]:
     return op.scalar(a, dtype), op.scalar(b, dtype), dtype
 
 
-def _binary(
-    name: str, plain: Callable[[Plain, Plain], Plain],
-    named: Callable[[Context, Dim, Dim], Dim] | None, op_type: str, what: str,
-) -> None:  # fmt: skip
-    def handler(op: Context, a: Scalar, b: Scalar) -> Scalar:
-        if _is_plain(a, b):
-            return plain(a, b)  # type: ignore[arg-type]
-        if named is not None and _is_size(a, b):
-            return integer(named(op, a, b))  # type: ignore[arg-type]
-        left, right, _ = _sided(op, a, b)
-        return Number(op.elementwise(op_type, left, right))
-
-    handler.__doc__ = what
-    aten(name)(handler)
+def _of_sizes(function: Callable[[Dim, Dim], Dim]) -> Callable[[Context, Dim, Dim], Dim]:
+    return lambda _, a, b: function(a, b)
 
 
-def _compared(name: str, plain: Callable[[Plain, Plain], bool], op_type: str, what: str) -> None:
-    def handler(op: Context, a: Scalar, b: Scalar) -> Scalar:
-        if _is_plain(a, b):
-            return plain(a, b)  # type: ignore[arg-type]
-        if _is_size(a, b):
-            difference = dims.sub(a, b)  # type: ignore[arg-type]
-            if isinstance(difference, int):
-                return plain(difference, 0)
-        left, right, _ = _sided(op, a, b)
-        found = op.elementwise(op_type.removeprefix("Not"), left, right)
-        return Number(op.unary("Not", found) if op_type.startswith("Not") else found)
+@aten(
+    Variant(
+        "_operator.add", "A + b.", plain=operator.add, named=_of_sizes(dims.add), op_type="Add"
+    ),
+    Variant(
+        "_operator.sub", "A - b.", plain=operator.sub, named=_of_sizes(dims.sub), op_type="Sub"
+    ),
+    Variant(
+        "_operator.mul", "A * b.", plain=operator.mul, named=_of_sizes(dims.mul), op_type="Mul"
+    ),
+    Variant(
+        "_operator.floordiv",
+        "A // b.",
+        plain=operator.floordiv,
+        named=Context.floordiv,
+        op_type="Div",
+    ),
+    Variant("_operator.mod", "A % b.", plain=operator.mod, named=Context.modulo, op_type="Mod"),
+    Variant("torch.sym_max", "The larger one.", plain=max, named=Context.most, op_type="Max"),
+    Variant("torch.sym_min", "The smaller one.", plain=min, named=Context.least, op_type="Min"),
+)
+def binary(
+    op: Context, a: Scalar, b: Scalar, *, plain: Callable[[Plain, Plain], Plain],
+    named: Callable[[Context, Dim, Dim], Dim] | None, op_type: str,
+) -> Scalar:  # fmt: skip
+    """Arithmetic of numbers that may be sizes."""
+    if _is_plain(a, b):
+        return plain(a, b)  # type: ignore[arg-type]
+    if named is not None and _is_size(a, b):
+        return integer(named(op, a, b))  # type: ignore[arg-type]
+    left, right, _ = _sided(op, a, b)
+    return Number(op.elementwise(op_type, left, right))
 
-    handler.__doc__ = what
-    aten(name)(handler)
 
-
-# fmt: off
-for _names, _plain, _named, _type, _what in (
-    ("_operator.add", lambda a, b: a + b, lambda _, a, b: dims.add(a, b), "Add", "A + b."),
-    ("_operator.sub", lambda a, b: a - b, lambda _, a, b: dims.sub(a, b), "Sub", "A - b."),
-    ("_operator.mul", lambda a, b: a * b, lambda _, a, b: dims.mul(a, b), "Mul", "A * b."),
-    ("_operator.floordiv", lambda a, b: a // b, Context.floordiv, "Div", "A // b."),
-    ("_operator.mod", lambda a, b: a % b, Context.modulo, "Mod", "A % b."),
-    ("torch.sym_max", max, Context.most, "Max", "The larger one."),
-    ("torch.sym_min", min, Context.least, "Min", "The smaller one."),
-):
-    _binary(_names, _plain, _named, _type, _what)
-for _names, _question, _type, _what in (
-    ("_operator.eq", lambda a, b: a == b, "Equal", "A == b."),
-    ("_operator.ne", lambda a, b: a != b, "NotEqual", "A != b."),
-    ("_operator.lt", lambda a, b: a < b, "Less", "A < b."),
-    ("_operator.le", lambda a, b: a <= b, "LessOrEqual", "A <= b."),
-    ("_operator.gt", lambda a, b: a > b, "Greater", "A > b."),
-    ("_operator.ge", lambda a, b: a >= b, "GreaterOrEqual", "A >= b."),
-):
-    _compared(_names, _question, _type, _what)
-# fmt: on
+@aten(
+    Variant("_operator.eq", "A == b.", plain=operator.eq, op_type="Equal"),
+    Variant("_operator.ne", "A != b.", plain=operator.ne, op_type="NotEqual"),
+    Variant("_operator.lt", "A < b.", plain=operator.lt, op_type="Less"),
+    Variant("_operator.le", "A <= b.", plain=operator.le, op_type="LessOrEqual"),
+    Variant("_operator.gt", "A > b.", plain=operator.gt, op_type="Greater"),
+    Variant("_operator.ge", "A >= b.", plain=operator.ge, op_type="GreaterOrEqual"),
+)
+def comparison(
+    op: Context, a: Scalar, b: Scalar, *, plain: Callable[[Plain, Plain], bool], op_type: str,
+) -> Scalar:  # fmt: skip
+    """A comparison of numbers that may be sizes."""
+    if _is_plain(a, b):
+        return plain(a, b)  # type: ignore[arg-type]
+    if _is_size(a, b):
+        difference = dims.sub(a, b)  # type: ignore[arg-type]
+        if isinstance(difference, int):
+            return plain(difference, 0)
+    left, right, _ = _sided(op, a, b)
+    found = op.elementwise(op_type.removeprefix("Not"), left, right)
+    return Number(op.unary("Not", found) if op_type.startswith("Not") else found)
 
 
 @aten("_operator.truediv")
@@ -196,26 +204,25 @@ def either(op: Context, a: Scalar, b: Scalar) -> Scalar:
     return Number(op.elementwise("Or", op.scalar(a, "bool"), op.scalar(b, "bool")))
 
 
-def _whole(name: str, plain: Callable[[float], int], op_type: str | None, what: str) -> None:
-    def handler(op: Context, a: Scalar) -> Scalar:
-        if isinstance(a, int | float):
-            return plain(a)
-        if isinstance(a, Size):
-            return a
-        value = op.cast(a.value, "float64")
-        if op_type is not None:
-            value = op.unary(op_type, value)
-        flat = op.reshape(value, (1,))
-        return op.define(op.unique("whole"), lambda: op.cast(flat, "int64"))
-
-    handler.__doc__ = what
-    aten(name)(handler)
-
-
-_whole("math.trunc", math.trunc, None, "A number without its fraction.")
-_whole("math.floor", math.floor, "Floor", "The next integer below.")
-_whole("math.ceil", math.ceil, "Ceil", "The next integer above.")
-_whole("builtins.round", round, "Round", "The nearest integer.")
+@aten(
+    Variant("math.trunc", "A number without its fraction.", plain=math.trunc, op_type=None),
+    Variant("math.floor", "The next integer below.", plain=math.floor, op_type="Floor"),
+    Variant("math.ceil", "The next integer above.", plain=math.ceil, op_type="Ceil"),
+    Variant("builtins.round", "The nearest integer.", plain=round, op_type="Round"),
+)
+def rounding(
+    op: Context, a: Scalar, *, plain: Callable[[float], int], op_type: str | None,
+) -> Scalar:  # fmt: skip
+    """An integer near a number."""
+    if isinstance(a, int | float):
+        return plain(a)
+    if isinstance(a, Size):
+        return a
+    value = op.cast(a.value, "float64")
+    if op_type is not None:
+        value = op.unary(op_type, value)
+    flat = op.reshape(value, (1,))
+    return op.define(op.unique("whole"), lambda: op.cast(flat, "int64"))
 
 
 @aten("_operator.getitem")

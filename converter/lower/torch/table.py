@@ -18,8 +18,6 @@ from typing import Any, Union, get_args, get_origin
 from converter.lower.gap import Gap
 from converter.lower.table import OpTable
 from converter.lower.table import Row as OpRow
-from converter.lower.table import Variant as Variant
-from converter.lower.table import direct as direct
 from converter.lower.torch.things import Size
 
 # Arguments that say where and how a tensor is kept, or how it is to be computed, and never what.

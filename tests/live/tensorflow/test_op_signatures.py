@@ -26,12 +26,11 @@ def test_handlers_are_signed_as_ops_are_defined(definitions, op):
     if definition is None:
         pytest.skip(f"TensorFlow of today has no {op}")
     row = OPS[op]
-    parameters = inspect.signature(row.handler).parameters.values()
-    keywords = {
-        p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "node"
-    }
+    parameters = inspect.signature(row.function).parameters
+    named = [parameters[name] for name in row.arguments if name != "node"]
+    keywords = {p.name: p.default for p in named if p.kind is p.KEYWORD_ONLY}
     attributes = {a.name: a for a in definition.attr}
-    shared = [o for o in OPS if OPS[o].handler is row.handler and definitions.get(o) is not None]
+    shared = [o for o in OPS if OPS[o].function is row.function and definitions.get(o) is not None]
     known = {a.name for o in shared for a in definitions.get(o).attr}
     assert set(keywords) <= known, "an attribute that none of the handler's ops has"
     for name, attribute in attributes.items():

@@ -19,6 +19,7 @@ from converter.lower.keras.operations.operands import (
 from converter.lower.keras.table import OPERATIONS, Gap, operation
 from converter.lower.ops import special
 from converter.lower.ops.elementwise import atan2, floor_mod, hypot, logaddexp
+from converter.lower.table import Variant, direct
 from converter.lower.values import Value
 
 Unary = Callable[[Builder, Value], Value]
@@ -36,20 +37,10 @@ FLOATING = {
 # fmt: on
 
 
-def _enter(name: str, formula: str, compute: Unary) -> None:
-    def handler(op: Builder, x: Any) -> Value:
-        return compute(op, floating(op, x))
-
-    handler.__doc__ = formula
-    operation(OPERATIONS, name)(handler)
-
-
-def _named(op: Builder, x: Value, op_type: str) -> Value:
-    return op.unary(op_type, x)
-
-
-for _name, _op_type in FLOATING.items():
-    _enter(_name, f"{_op_type.lower()}(x).", partial(_named, op_type=_op_type))
+@operation(OPERATIONS, *direct(FLOATING))
+def unary(op: Builder, x: Any, *, op_type: str) -> Value:
+    """A function of each element that is one node of ONNX."""
+    return op.unary(op_type, floating(op, x))
 
 
 def rsqrt(op: Builder, x: Value) -> Value:
@@ -71,21 +62,28 @@ def cbrt(op: Builder, x: Value) -> Value:
     return op.mul(op.unary("Sign", x), root)
 
 
-for _name, _formula, _compute in (
-    ("Cbrt", "The cube root, of negative numbers too.", cbrt),
-    ("Deg2rad", "x * pi / 180.", lambda op, x: op.mul(x, pi / 180)),
-    ("Erfc", "1 - erf(x), exact where that is small.", special.erfc),
-    ("Erfinv", "The inverse of erf.", special.erfinv),
-    ("Exp2", "2 ** x.", lambda op, x: op.unary("Exp", op.mul(x, log(2)))),
-    ("Expm1", "exp(x) - 1.", special.expm1),
-    ("Log10", "log(x) / log(10).", lambda op, x: op.div(op.unary("Log", x), log(10))),
-    ("Log1p", "log(1 + x).", special.log1p),
-    ("Log2", "log(x) / log(2).", lambda op, x: op.div(op.unary("Log", x), log(2))),
-    ("Rad2deg", "x * 180 / pi.", lambda op, x: op.mul(x, 180 / pi)),
-    ("Rsqrt", "1 / sqrt(x).", rsqrt),
-    ("Sinc", "sin(pi x) / (pi x), and 1 at zero.", sinc),
-):
-    _enter(_name, _formula, _compute)
+def _logarithm(op: Builder, x: Value, base: int) -> Value:
+    return op.div(op.unary("Log", x), log(base))
+
+
+@operation(
+    OPERATIONS,
+    Variant("Cbrt", "The cube root, of negative numbers too.", compute=cbrt),
+    Variant("Deg2rad", "x * pi / 180.", compute=lambda op, x: op.mul(x, pi / 180)),
+    Variant("Erfc", "1 - erf(x), exact where that is small.", compute=special.erfc),
+    Variant("Erfinv", "The inverse of erf.", compute=special.erfinv),
+    Variant("Exp2", "2 ** x.", compute=lambda op, x: op.unary("Exp", op.mul(x, log(2)))),
+    Variant("Expm1", "exp(x) - 1.", compute=special.expm1),
+    Variant("Log10", "log(x) / log(10).", compute=partial(_logarithm, base=10)),
+    Variant("Log1p", "log(1 + x).", compute=special.log1p),
+    Variant("Log2", "log(x) / log(2).", compute=partial(_logarithm, base=2)),
+    Variant("Rad2deg", "x * 180 / pi.", compute=lambda op, x: op.mul(x, 180 / pi)),
+    Variant("Rsqrt", "1 / sqrt(x).", compute=rsqrt),
+    Variant("Sinc", "sin(pi x) / (pi x), and 1 at zero.", compute=sinc),
+)
+def function_of_one(op: Builder, x: Any, *, compute: Unary) -> Value:
+    """A function of each element."""
+    return compute(op, floating(op, x))
 
 
 # -- functions that keep the dtype ----------------------------------------------------------------
@@ -209,16 +207,10 @@ BITWISE = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
 # fmt: on
 
 
-def _joined(op: Builder, a: Value, b: Value, op_type: str) -> Value:
-    return op.elementwise(op_type, a, b)
-
-
-def _pair(names: tuple[str, ...], formula: str, compute: Binary, *also: str) -> None:
-    def handler(op: Builder, x1: Any, x2: Any) -> Value:
-        return compute(op, *promoted(op, x1, x2, also=also))
-
-    handler.__doc__ = formula
-    operation(OPERATIONS, *names)(handler)
+@operation(OPERATIONS, *direct(PROMOTED, "{}(x1, x2)."))
+def binary(op: Builder, x1: Any, x2: Any, *, op_type: str) -> Value:
+    """A function of two tensors that is one node of ONNX."""
+    return op.elementwise(op_type, *promoted(op, x1, x2))
 
 
 def not_equal(op: Builder, a: Value, b: Value) -> Value:
@@ -302,60 +294,67 @@ def _two_to(op: Builder, b: Value) -> Value:
     return op.cast(wide, b.dtype)
 
 
-for _name, _op_type in PROMOTED.items():
-    _pair((_name,), f"{_op_type.lower()}(x1, x2).", partial(_joined, op_type=_op_type))
+def divide(op: Builder, a: Value, b: Value) -> Value:
+    """x1 / x2."""
+    return op.div(a, b)
 
-PAIRS: tuple[tuple[tuple[str, ...], Binary, tuple[str, ...]], ...] = (
-    (("NotEqual",), not_equal, ()),
-    (("Mod",), mod, ()),
-    (("Fmod",), fmod, ()),
-    (("FloorDivide",), floor_divide, ()),
-    (("Divide", "TrueDivide"), lambda op, a, b: op.div(a, b), ("float",)),
-    (("DivideNoNan",), divide_no_nan, ("float",)),
-    (("Power",), power, ()),
-    (("Arctan2",), atan2, ("float",)),
-    (("Hypot",), hypot, ("float",)),
-    (("Logaddexp",), logaddexp, ("float",)),
-    (("Logaddexp2",), logaddexp2, ("float",)),
-    (("Heaviside",), heaviside, ("float",)),
-    (("Fmax",), fmax, ()),
-    (("Fmin",), fmin, ()),
+
+@operation(
+    OPERATIONS,
+    *(
+        Variant(names, join.__doc__, join=join, also=also)
+        for names, join, also in (
+            ("NotEqual", not_equal, ()),
+            ("Mod", mod, ()),
+            ("Fmod", fmod, ()),
+            ("FloorDivide", floor_divide, ()),
+            (("Divide", "TrueDivide"), divide, ("float",)),
+            ("DivideNoNan", divide_no_nan, ("float",)),
+            ("Power", power, ()),
+            ("Arctan2", atan2, ("float",)),
+            ("Hypot", hypot, ("float",)),
+            ("Logaddexp", logaddexp, ("float",)),
+            ("Logaddexp2", logaddexp2, ("float",)),
+            ("Heaviside", heaviside, ("float",)),
+            ("Fmax", fmax, ()),
+            ("Fmin", fmin, ()),
+        )
+    ),
 )
-for _names, _join, _also in PAIRS:
-    _pair(_names, _join.__doc__ or "x1 / x2.", _join, *_also)
+def function_of_two(op: Builder, x1: Any, x2: Any, *, join: Binary, also: tuple[str, ...]) -> Value:
+    """A function of two tensors."""
+    return join(op, *promoted(op, x1, x2, also=also))
 
 
-def _logic(name: str, op_type: str) -> None:
-    def handler(op: Builder, x1: Any, x2: Any) -> Value:
-        return op.elementwise(op_type, truth(op, x1), truth(op, x2))
-
-    handler.__doc__ = f"{op_type.lower()} of x1 and x2, in which anything but zero is true."
-    operation(OPERATIONS, name)(handler)
-
-
-def _bits(names: tuple[str, ...], formula: str, compute: Binary) -> None:
-    def handler(op: Builder, x: Any, y: Any) -> Value:
-        return compute(op, *promoted(op, x, y))
-
-    handler.__doc__ = formula
-    operation(OPERATIONS, *names)(handler)
+@operation(
+    OPERATIONS,
+    *direct(LOGICAL, "{} of x1 and x2, in which anything but zero is true."),
+)
+def logical(op: Builder, x1: Any, x2: Any, *, op_type: str) -> Value:
+    """A logical function of two tensors, in which anything but zero is true."""
+    return op.elementwise(op_type, truth(op, x1), truth(op, x2))
 
 
-def _bitwise(op: Builder, a: Value, b: Value, op_type: str) -> Value:
+@operation(OPERATIONS, *direct(BITWISE, "{} of the bits."))
+def bitwise(op: Builder, x: Any, y: Any, *, op_type: str) -> Value:
+    """A function of the bits of two tensors."""
+    a, b = promoted(op, x, y)
     return op.elementwise(op_type if a.dtype == "bool" else f"Bitwise{op_type}", a, b)
+
+
+@operation(
+    OPERATIONS,
+    Variant(("BitwiseLeftShift", "LeftShift"), "x * 2 ** y.", shift=left_shift),
+    Variant(("BitwiseRightShift", "RightShift"), "x / 2 ** y, rounded down.", shift=right_shift),
+)
+def shifted(op: Builder, x: Any, y: Any, *, shift: Binary) -> Value:
+    """The bits of x, moved by y places."""
+    return shift(op, *promoted(op, x, y))
 
 
 def truth(op: Builder, x: Any) -> Value:
     """Whether elements are anything but zero."""
     return tensor(op, x, "bool")
-
-
-for _name, _op_type in LOGICAL.items():
-    _logic(_name, _op_type)
-for _name, _op_type in BITWISE.items():
-    _bits((_name,), f"{_op_type.lower()} of the bits.", partial(_bitwise, op_type=_op_type))
-_bits(("BitwiseLeftShift", "LeftShift"), "x * 2 ** y.", left_shift)
-_bits(("BitwiseRightShift", "RightShift"), "x / 2 ** y, rounded down.", right_shift)
 
 
 @operation(OPERATIONS, "BitwiseNot", "BitwiseInvert")
@@ -381,18 +380,6 @@ def ldexp(op: Builder, x1: Any, x2: Any) -> Value:
 # -- questions -------------------------------------------------------------------------------------
 
 
-def _question(name: str, formula: str, of_integers: bool, ask: Unary) -> None:
-    def handler(op: Builder, x: Any) -> Value:
-        value = tensor(op, x)
-        if value.is_float:
-            return ask(op, value)
-        same = op.elementwise("Equal", value, value)
-        return same if of_integers else op.unary("Not", same)
-
-    handler.__doc__ = formula
-    operation(OPERATIONS, name)(handler)
-
-
 def is_inf(op: Builder, x: Value, *, positive: bool = True, negative: bool = True) -> Value:
     """Whether elements are infinite."""
     wide = op.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
@@ -404,14 +391,21 @@ def is_finite(op: Builder, x: Value) -> Value:
     return op.unary("Not", op.elementwise("Or", op.unary("IsNaN", x), is_inf(op, x)))
 
 
-for _name, _formula, _of_integers, _ask in (
-    ("Isnan", "Whether x is NaN.", False, lambda op, x: op.unary("IsNaN", x)),
-    ("Isinf", "Whether x is infinite.", False, is_inf),
-    ("Isfinite", "Whether x is neither infinite nor NaN.", True, is_finite),
-    ("Isposinf", "Whether x is infinity.", False, partial(is_inf, negative=False)),
-    ("Isneginf", "Whether x is minus infinity.", False, partial(is_inf, positive=False)),
-):
-    _question(_name, _formula, _of_integers, _ask)
+@operation(
+    OPERATIONS,
+    Variant("Isnan", "Whether x is NaN.", ask=lambda op, x: op.unary("IsNaN", x)),
+    Variant("Isinf", "Whether x is infinite.", ask=is_inf),
+    Variant("Isfinite", "Whether x is neither infinite nor NaN.", ask=is_finite, of_integers=True),
+    Variant("Isposinf", "Whether x is infinity.", ask=partial(is_inf, negative=False)),
+    Variant("Isneginf", "Whether x is minus infinity.", ask=partial(is_inf, positive=False)),
+)
+def asked(op: Builder, x: Any, *, ask: Unary, of_integers: bool = False) -> Value:
+    """What is asked of floating point numbers; integers have one answer."""
+    value = tensor(op, x)
+    if value.is_float:
+        return ask(op, value)
+    same = op.elementwise("Equal", value, value)
+    return same if of_integers else op.unary("Not", same)
 
 
 @operation(OPERATIONS, "Isreal")

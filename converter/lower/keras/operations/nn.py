@@ -20,6 +20,7 @@ from converter.lower.keras.table import OPERATIONS, Gap, Roles, operation
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
 from converter.lower.ops.norm import along, standardized
 from converter.lower.ops.pool import pool
+from converter.lower.table import Variant
 from converter.lower.values import Value, total
 
 EPSILON = 1e-7  # keras.config.epsilon()
@@ -36,18 +37,20 @@ ACTIVATIONS = {
 # fmt: on
 
 
-def _activation(name: str, function: str) -> None:
-    def handler(op: Builder, x: Any) -> Value:
-        value = tensor(op, x)
-        integers = not value.is_float and function not in ("relu", "relu6")
-        return activations.FUNCTIONS[function](op, floating(op, x) if integers else value)
-
-    handler.__doc__ = activations.FUNCTIONS[function].__doc__ or f"{function}(x)."
-    operation(OPERATIONS, name)(handler)
-
-
-for _name, _function in ACTIVATIONS.items():
-    _activation(_name, _function)
+@operation(
+    OPERATIONS,
+    *(
+        Variant(
+            name, activations.FUNCTIONS[function].__doc__ or f"{function}(x).", function=function
+        )
+        for (name, function) in ACTIVATIONS.items()
+    ),
+)
+def activation(op: Builder, x: Any, *, function: str) -> Value:
+    """An activation; integers become floating point numbers first."""
+    value = tensor(op, x)
+    integers = not value.is_float and function not in ("relu", "relu6")
+    return activations.FUNCTIONS[function](op, floating(op, x) if integers else value)
 
 
 @operation(OPERATIONS, "ReLU")
@@ -186,23 +189,20 @@ def separable_conv(
     )  # fmt: skip
 
 
-def _pool(name: str, op_type: str, formula: str) -> None:
-    def handler(
-        op: Builder, inputs: Any, *,
-        pool_size: Any, strides: Any = None, padding: str = "valid",
-        data_format: str | None = None,
-    ) -> Value:  # fmt: skip
-        return pool(
-            op, tensor(op, inputs), op_type, pool_size=pool_size, strides=strides,
-            padding=padding.lower(), data_format=data_format,
-        )  # fmt: skip
-
-    handler.__doc__ = formula
-    operation(OPERATIONS, name)(handler)
-
-
-_pool("MaxPool", "MaxPool", "The largest of each window.")
-_pool("AveragePool", "AveragePool", "The mean of each window.")
+@operation(
+    OPERATIONS,
+    Variant("MaxPool", "The largest of each window.", op_type="MaxPool"),
+    Variant("AveragePool", "The mean of each window.", op_type="AveragePool"),
+)
+def pool_windows(
+    op: Builder, inputs: Any, *, op_type: str, pool_size: Any, strides: Any = None,
+    padding: str = 'valid', data_format: str | None = None,
+) -> Value:  # fmt: skip
+    """One number of each window."""
+    return pool(
+        op, tensor(op, inputs), op_type, pool_size=pool_size, strides=strides,
+        padding=padding.lower(), data_format=data_format,
+    )  # fmt: skip
 
 
 @operation(OPERATIONS, "AdaptiveMaxPool")

@@ -28,6 +28,7 @@ from converter.lower.keras.operations.reductions import (
 )
 from converter.lower.keras.table import OPERATIONS, Gap, operation
 from converter.lower.known_values import Numbers, real, size, whole
+from converter.lower.table import Variant
 from converter.lower.values import Value
 
 # -- quantiles -------------------------------------------------------------------------------------
@@ -230,17 +231,19 @@ def segments(op: Builder, data: Any, segment_ids: Any, count: int | None, reduct
     return op.slice(sums, [0], [0], [count])
 
 
-def _segment(name: str, reduction: str) -> None:
-    def handler(
-        op: Builder, data: Any, segment_ids: Any, *,
-        num_segments: int | None = None, sorted: bool = False,
-    ) -> Value:  # fmt: skip
-        del sorted  # a hint
-        return segments(op, data, segment_ids, num_segments, reduction)
-
-    handler.__doc__ = f"The {name.lower()} of the rows of each number."
-    operation(OPERATIONS, f"Segment{name}")(handler)
-
-
-for _name, _reduction in SEGMENTS.items():
-    _segment(_name, _reduction)
+@operation(
+    OPERATIONS,
+    *(
+        Variant(
+            f"Segment{name}", f"The {name.lower()} of the rows of each number.", reduction=reduction
+        )
+        for (name, reduction) in SEGMENTS.items()
+    ),
+)
+def reduce_segments(
+    op: Builder, data: Any, segment_ids: Any, *, reduction: str, num_segments: int | None = None,
+    sorted: bool = False,
+) -> Value:  # fmt: skip
+    """Slices reduced, segment by segment."""
+    del sorted  # a hint
+    return segments(op, data, segment_ids, num_segments, reduction)

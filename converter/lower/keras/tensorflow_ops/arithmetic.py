@@ -15,6 +15,7 @@ from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import Axes, all_axes, tensor
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
 from converter.lower.ops import elementwise, special
+from converter.lower.table import Variant
 from converter.lower.values import Value
 
 Join = Callable[[Builder, Value, Value], Value]
@@ -46,22 +47,24 @@ COMPUTED: dict[str, Callable[[Builder, Value], Value]] = {
 # fmt: on
 
 
-def _unary(name: str, formula: str, compute: Callable[[Builder, Value], Value]) -> None:
-    def handler(op: Builder, x: Any) -> Value:
-        return compute(op, tensor(op, x))
-
-    handler.__doc__ = formula
-    operation(TF_FUNCTIONS, name)(handler)
-
-
 def _named(op: Builder, x: Value, op_type: str) -> Value:
     return op.unary(op_type, x)
 
 
-for _name, _op_type in UNARY.items():
-    _unary(_name, f"{_name}(x).", partial(_named, op_type=_op_type))
-for _name, _compute in COMPUTED.items():
-    _unary(_name, (_compute.__doc__ or f"{_name}(x).").split("\n")[0], _compute)
+@operation(
+    TF_FUNCTIONS,
+    *(
+        Variant(name, f"{name}(x).", compute=partial(_named, op_type=op_type))
+        for (name, op_type) in UNARY.items()
+    ),
+    *(
+        Variant(name, (compute.__doc__ or f"{name}(x).").split("\n")[0], compute=compute)
+        for (name, compute) in COMPUTED.items()
+    ),
+)
+def unary(op: Builder, x: Any, *, compute: Callable[[Builder, Value], Value]) -> Value:
+    """A function of each element."""
+    return compute(op, tensor(op, x))
 
 
 # -- of two ----------------------------------------------------------------------------------------
@@ -120,22 +123,24 @@ JOINED: dict[str, Join] = {
 # fmt: on
 
 
-def _pair(name: str, formula: str, compute: Join) -> None:
-    def handler(op: Builder, x: Any, y: Any) -> Value:
-        return compute(op, *alike(op, x, y))
-
-    handler.__doc__ = formula
-    operation(TF_FUNCTIONS, name)(handler)
-
-
 def _joined(op: Builder, a: Value, b: Value, op_type: str) -> Value:
     return op.elementwise(op_type, a, b)
 
 
-for _name, _op_type in BINARY.items():
-    _pair(_name, f"{_name}(x, y).", partial(_joined, op_type=_op_type))
-for _name, _join in JOINED.items():
-    _pair(_name, _join.__doc__ or f"{_name}(x, y).", _join)
+@operation(
+    TF_FUNCTIONS,
+    *(
+        Variant(name, f"{name}(x, y).", compute=partial(_joined, op_type=op_type))
+        for (name, op_type) in BINARY.items()
+    ),
+    *(
+        Variant(name, join.__doc__ or f"{name}(x, y).", compute=join)
+        for (name, join) in JOINED.items()
+    ),
+)
+def binary(op: Builder, x: Any, y: Any, *, compute: Join) -> Value:
+    """A function of two tensors, element by element."""
+    return compute(op, *alike(op, x, y))
 
 
 @operation(TF_FUNCTIONS, "atan2")
@@ -252,23 +257,19 @@ REDUCTIONS: dict[str, Callable[[Builder, Value, Axes, bool], Value]] = {
 }
 
 
-def _reduction(name: str, compute: Callable[[Builder, Value, Axes, bool], Value]) -> None:
-    def handler(
-        op: Builder, input_tensor: Any, axis: Any = None, keepdims: bool | None = False, *,
-        keep_dims: bool | None = None, reduction_indices: Any = None, dtype: str | None = None,
-    ) -> Value:  # fmt: skip
-        axis = reduction_indices if axis is None else axis
-        value = compute(
-            op, tensor(op, input_tensor), axes_of(op, axis), bool(keepdims or keep_dims)
-        )
-        return op.cast(value, dtype) if dtype else value
-
-    handler.__doc__ = f"{name} over axes."
-    operation(TF_FUNCTIONS, name)(handler)
-
-
-for _name, _reduce in REDUCTIONS.items():
-    _reduction(_name, _reduce)
+@operation(
+    TF_FUNCTIONS,
+    *(Variant(name, f"{name} over axes.", compute=reduce) for (name, reduce) in REDUCTIONS.items()),
+)
+def reduction(
+    op: Builder, input_tensor: Any, axis: Any = None, keepdims: bool | None = False, *,
+    compute: Callable[[Builder, Value, Axes, bool], Value], keep_dims: bool | None = None,
+    reduction_indices: Any = None, dtype: str | None = None,
+) -> Value:  # fmt: skip
+    """A reduction over axes."""
+    axis = reduction_indices if axis is None else axis
+    value = compute(op, tensor(op, input_tensor), axes_of(op, axis), bool(keepdims or keep_dims))
+    return op.cast(value, dtype) if dtype else value
 
 
 def _position(name: str, op_type: str) -> None:

@@ -13,6 +13,7 @@ from converter.lower.keras.operations.operands import flattened, known_size, res
 from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of, axis_of
 from converter.lower.ops.pad import padded
+from converter.lower.table import Variant
 from converter.lower.values import Value, identity, total
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -395,22 +396,29 @@ def embedding_lookup(
     return i.take(op, params, ids, axis=0)
 
 
-def _scatter(name: str, reduction: str, formula: str) -> None:
-    def handler(
-        op: Builder, tensor_: Any, indices: Any, updates: Any, *, bad_indices_policy: str = ""
-    ) -> Value:
-        del bad_indices_policy  # what to do where there is no such place
-        value = tensor(op, tensor_)
-        return i.put(op, value, indices, tensor(op, updates, value.dtype), reduction)
-
-    handler.__doc__ = formula
-    operation(TF_FUNCTIONS, name)(handler)
-
-
-_scatter("tensor_scatter_nd_update", "none", "A tensor with others put at places.")
-_scatter("tensor_scatter_nd_add", "add", "A tensor with others added at places.")
-_scatter("tensor_scatter_nd_max", "max", "A tensor with others at places, where they are larger.")
-_scatter("tensor_scatter_nd_min", "min", "A tensor with others at places, where they are smaller.")
+@operation(
+    TF_FUNCTIONS,
+    Variant("tensor_scatter_nd_update", "A tensor with others put at places.", reduction="none"),
+    Variant("tensor_scatter_nd_add", "A tensor with others added at places.", reduction="add"),
+    Variant(
+        "tensor_scatter_nd_max",
+        "A tensor with others at places, where they are larger.",
+        reduction="max",
+    ),
+    Variant(
+        "tensor_scatter_nd_min",
+        "A tensor with others at places, where they are smaller.",
+        reduction="min",
+    ),
+)
+def scatter_into(
+    op: Builder, tensor_: Any, indices: Any, updates: Any, *, reduction: str,
+    bad_indices_policy: str = "",
+) -> Value:  # fmt: skip
+    """A tensor with updates at the given indices."""
+    del bad_indices_policy  # what to do where there is no such place
+    value = tensor(op, tensor_)
+    return i.put(op, value, indices, tensor(op, updates, value.dtype), reduction)
 
 
 @operation(TF_FUNCTIONS, "scatter_nd")

@@ -1,6 +1,5 @@
 """Functions of neural networks and of images: activations, convolution, pooling, sizes."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from converter.lower.ops.pad import flipped
 from converter.lower.ops.pool import pool
 from converter.lower.ops.resize import resized
 from converter.lower.ops.resize_computed import Size, of_aspect
+from converter.lower.table import Variant
 from converter.lower.values import Value
 
 # -- activations -----------------------------------------------------------------------------------
@@ -32,16 +32,18 @@ ACTIVATIONS = {
 # fmt: on
 
 
-def _activation(name: str, function: str) -> None:
-    def handler(op: Builder, features: Any) -> Value:
-        return activations.FUNCTIONS[function](op, tensor(op, features))
-
-    handler.__doc__ = activations.FUNCTIONS[function].__doc__ or f"{function}(x)."
-    operation(TF_FUNCTIONS, name)(handler)
-
-
-for _name, _function in ACTIVATIONS.items():
-    _activation(_name, _function)
+@operation(
+    TF_FUNCTIONS,
+    *(
+        Variant(
+            name, activations.FUNCTIONS[function].__doc__ or f"{function}(x).", function=function
+        )
+        for (name, function) in ACTIVATIONS.items()
+    ),
+)
+def activation(op: Builder, features: Any, *, function: str) -> Value:
+    """An activation of each element."""
+    return activations.FUNCTIONS[function](op, tensor(op, features))
 
 
 @operation(TF_FUNCTIONS, "leaky_relu")
@@ -70,19 +72,17 @@ def crelu(op: Builder, features: Any, axis: int = -1) -> Value:
     return op.concat([op.unary("Relu", x), op.unary("Relu", op.unary("Neg", x))], axis)
 
 
-def _softmax(name: str, op_type: str) -> None:
-    def handler(
-        op: Builder, logits: Any, axis: int | None = None, *, dim: int | None = None
-    ) -> Value:
-        place = dim if axis is None else axis
-        return op.softmax(tensor(op, logits), -1 if place is None else place, op_type)
-
-    handler.__doc__ = f"{name} along an axis."
-    operation(TF_FUNCTIONS, name)(handler)
-
-
-_softmax("softmax", "Softmax")
-_softmax("log_softmax", "LogSoftmax")
+@operation(
+    TF_FUNCTIONS,
+    Variant("softmax", "softmax along an axis.", op_type="Softmax"),
+    Variant("log_softmax", "log_softmax along an axis.", op_type="LogSoftmax"),
+)
+def softmax_along(
+    op: Builder, logits: Any, axis: int | None = None, *, op_type: str, dim: int | None = None,
+) -> Value:  # fmt: skip
+    """Softmax, or its logarithm, along an axis."""
+    place = dim if axis is None else axis
+    return op.softmax(tensor(op, logits), -1 if place is None else place, op_type)
 
 
 # -- convolution and pooling -----------------------------------------------------------------------
@@ -177,27 +177,31 @@ def conv_transpose(
     )  # fmt: skip
 
 
-def _pool(names: Sequence[str], op_type: str, formula: str) -> None:
-    def handler(
-        op: Builder, input: Any, ksize: Any, strides: Any, padding: Any,
-        data_format: str | None = None,
-    ) -> Value:  # fmt: skip
-        image = tensor(op, input)
-        rank = image.rank - 2
-        return pool(
-            op, image, op_type, pool_size=spatial(ksize, rank, data_format),
-            strides=spatial(strides, rank, data_format), padding=how(padding),
-            data_format=first(data_format),
-        )  # fmt: skip
-
-    handler.__doc__ = formula
-    operation(TF_FUNCTIONS, *names)(handler)
-
-
-_pool(("max_pool", "max_pool1d", "max_pool2d", "max_pool3d"), "MaxPool",
-      "The largest of each window.")  # fmt: skip
-_pool(("avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d"), "AveragePool",
-      "The mean of each window.")  # fmt: skip
+@operation(
+    TF_FUNCTIONS,
+    Variant(
+        ("max_pool", "max_pool1d", "max_pool2d", "max_pool3d"),
+        "The largest of each window.",
+        op_type="MaxPool",
+    ),
+    Variant(
+        ("avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d"),
+        "The mean of each window.",
+        op_type="AveragePool",
+    ),
+)
+def pool_windows(
+    op: Builder, input: Any, ksize: Any, strides: Any, padding: Any, data_format: str | None = None,
+    *, op_type: str,
+) -> Value:  # fmt: skip
+    """One number of each window."""
+    image = tensor(op, input)
+    rank = image.rank - 2
+    return pool(
+        op, image, op_type, pool_size=spatial(ksize, rank, data_format),
+        strides=spatial(strides, rank, data_format), padding=how(padding),
+        data_format=first(data_format),
+    )  # fmt: skip
 
 
 @operation(TF_FUNCTIONS, "bias_add")

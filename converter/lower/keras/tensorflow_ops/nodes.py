@@ -15,6 +15,7 @@ from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Gap, operation
 from converter.lower.keras.tensorflow_ops import arithmetic as a
 from converter.lower.keras.tensorflow_ops import arrays as r
 from converter.lower.keras.tensorflow_ops import networks as n
+from converter.lower.table import Variant
 from converter.lower.values import Value
 
 # -- ops that are a function each ------------------------------------------------------------------
@@ -390,19 +391,17 @@ def space_to_depth(op: Builder, input: Any, *, block_size: int, data_format: str
     return n.space_to_depth(op, input, block_size, data_format)
 
 
-def _resize(name: str, method: str) -> None:
-    def node(
-        op: Builder, images: Any, size: Any, *,
-        align_corners: bool = False, half_pixel_centers: bool = False,
-    ) -> Value:  # fmt: skip
-        if align_corners or not half_pixel_centers:
-            raise Gap("resizing by corners")
-        return n.sized(op, images, size, method)
-
-    node.__doc__ = f"Images in another size, {method}."
-    operation(TF_OPS, name)(node)
-
-
-_resize("ResizeBilinear", "bilinear")
-_resize("ResizeNearestNeighbor", "nearest")
-_resize("ResizeBicubic", "bicubic")
+@operation(
+    TF_OPS,
+    Variant("ResizeBilinear", "Images in another size, bilinear.", method="bilinear"),
+    Variant("ResizeNearestNeighbor", "Images in another size, nearest.", method="nearest"),
+    Variant("ResizeBicubic", "Images in another size, bicubic.", method="bicubic"),
+)
+def resize(
+    op: Builder, images: Any, size: Any, *, method: str, align_corners: bool = False,
+    half_pixel_centers: bool = False,
+) -> Value:  # fmt: skip
+    """Images in another size."""
+    if align_corners or not half_pixel_centers:
+        raise Gap("resizing by corners")
+    return n.sized(op, images, size, method)
