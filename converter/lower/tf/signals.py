@@ -28,21 +28,23 @@ from converter.lower.values import Value
 # -- the ops ---------------------------------------------------------------------------------------
 
 
-def _complex(name: str, axes: int, *, inverse: bool) -> None:
-    def handler(op: Context, input: Thing, /) -> Complex:
-        found = pair(input)
-        for axis in range(axes):
-            found = along(op, found, -1 - axis, inverse=inverse)
-        return found
-
-    kind = "inverse Fourier" if inverse else "Fourier"
-    handler.__doc__ = f"The {kind} transform along the last {axes} axes."
-    tf_op(name, any_input=True)(handler)
-
-
-for _name, _axes in (("", 1), ("2D", 2), ("3D", 3)):
-    _complex(f"FFT{_name}", _axes, inverse=False)
-    _complex(f"IFFT{_name}", _axes, inverse=True)
+@tf_op(
+    *(
+        Variant(name, f"The Fourier transform along the last {axes} axes.", axes=axes)
+        for name, axes in (("FFT", 1), ("FFT2D", 2), ("FFT3D", 3))
+    ),
+    *(
+        Variant(name, f"Its inverse along the last {axes} axes.", axes=axes, inverse=True)
+        for name, axes in (("IFFT", 1), ("IFFT2D", 2), ("IFFT3D", 3))
+    ),
+    any_input=True,
+)
+def fft(op: Context, input: Thing, /, *, axes: int, inverse: bool = False) -> Complex:
+    """The Fourier transform along the last axes, or its inverse."""
+    found = pair(input)
+    for axis in range(axes):
+        found = along(op, found, -1 - axis, inverse=inverse)
+    return found
 
 
 def _lengths(op: Context, fft_length: Value, axes: int) -> list[Dim]:

@@ -389,24 +389,28 @@ def bitwise(op: Context, self: Value, other: Value | Scalar, *, op_type: str) ->
     return apply(op, op_type if dtype == "bool" else f"Bitwise{op_type}", self, other)
 
 
-def _shifted(name: str, other: str, direction: str) -> None:
-    def handler(op: Context, self: Value, other: Value | Scalar) -> Value:
-        a, b = together(op, [self, other])
-        if direction == "LEFT":
-            two = op.constant(2, "int64")
-            power = op.elementwise("Pow", two, op.cast(b, "int64"))
-            return op.cast(op.mul(op.cast(a, "int64"), power), a.dtype)
-        # Rounded down, as the sign is carried along.
-        power = op.elementwise("Pow", op.constant(2, "int64"), op.cast(b, "int64"))
-        return op.cast(floor_divide(op, op.cast(a, "int64"), power), a.dtype)
-
-    handler.__doc__ = f"The bits of a moved to the {direction.lower()} by b places."
-    overloads = ("Tensor", "Tensor_Scalar")
-    aten(*(f"{name}.{one}" for one in overloads), f"{other}.Tensor", f"{other}.Scalar")(handler)
+@aten(
+    "bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_Scalar", "__lshift__.Tensor",
+    "__lshift__.Scalar",
+)  # fmt: skip
+def left_shift(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """The bits of a moved to the left by b places."""
+    a, b = together(op, [self, other])
+    return op.cast(op.mul(op.cast(a, "int64"), _power_of_two(op, b)), a.dtype)
 
 
-_shifted("bitwise_left_shift", "__lshift__", "LEFT")
-_shifted("bitwise_right_shift", "__rshift__", "RIGHT")
+@aten(
+    "bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar", "__rshift__.Tensor",
+    "__rshift__.Scalar",
+)  # fmt: skip
+def right_shift(op: Context, self: Value, other: Value | Scalar) -> Value:
+    """The bits of a moved to the right by b places, its sign carried along."""
+    a, b = together(op, [self, other])
+    return op.cast(floor_divide(op, op.cast(a, "int64"), _power_of_two(op, b)), a.dtype)
+
+
+def _power_of_two(op: Context, exponent: Value) -> Value:
+    return op.elementwise("Pow", op.constant(2, "int64"), op.cast(exponent, "int64"))
 
 
 @aten("bitwise_not")

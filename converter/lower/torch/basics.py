@@ -1,6 +1,7 @@
 """What leaves elements as they are: copies, casts, and training's ops when nothing is trained."""
 
 from converter.lower.gap import Gap
+from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import FLOATS, kind
 from converter.lower.torch.random import dropped
@@ -33,26 +34,29 @@ def to_other(op: Context, self: Value, other: Value, copy: bool = False) -> Valu
     return converted(op, self, other.dtype)
 
 
-def _named(name: str, dtype: str) -> None:
-    def handler(op: Context, self: Value) -> Value:
-        return converted(op, self, dtype)
-
-    def old(op: Context, self: Value, non_blocking: bool = False) -> Value:
-        del non_blocking
-        return converted(op, self, dtype)
-
-    handler.__doc__ = old.__doc__ = f"The tensor as {dtype}."
-    aten(name)(handler)
-    if name in ("float", "double", "half", "long", "int", "short", "char", "byte"):
-        aten(f"_cast_{name.capitalize()}")(old)
+DTYPES = {
+    "float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32",
+    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "bfloat16": "bfloat16",
+}  # fmt: skip
 
 
-for _name, _dtype in (
-    ("float", "float32"), ("double", "float64"), ("half", "float16"), ("long", "int64"),
-    ("int", "int32"), ("bool", "bool"), ("bfloat16", "bfloat16"), ("short", "int16"),
-    ("char", "int8"), ("byte", "uint8"),
-):  # fmt: skip
-    _named(_name, _dtype)
+@aten(*(Variant(name, f"The tensor as {dtype}.", dtype=dtype) for name, dtype in DTYPES.items()))
+def to_named(op: Context, self: Value, *, dtype: str) -> Value:
+    """The tensor in the dtype that the op is named after."""
+    return converted(op, self, dtype)
+
+
+@aten(
+    *(
+        Variant(f"_cast_{name.capitalize()}", f"The tensor as {dtype}.", dtype=dtype)
+        for name, dtype in DTYPES.items()
+        if name not in ("bool", "bfloat16")
+    )
+)
+def cast_to_named(op: Context, self: Value, non_blocking: bool = False, *, dtype: str) -> Value:
+    """The tensor in the dtype that the op is named after."""
+    del non_blocking
+    return converted(op, self, dtype)
 
 
 @aten("convert_element_type")

@@ -22,6 +22,7 @@ from converter.lower.values import Value
 
 CUBIC = -0.75
 SMOOTH = -0.5  # of what is averaged
+RANKS = (1, 2, 3)
 
 
 def resized(
@@ -145,35 +146,27 @@ def _modes(how: str, *, align: bool) -> dict[str, Attribute]:
     return {**found, "cubic_coeff_a": CUBIC} if how == "cubic" else found
 
 
-def _enter(rank: int) -> None:
-    linear = {1: "linear", 2: "bilinear", 3: "trilinear"}[rank]
-
-    def nearest_vec(
-        op: Context, input: Value, output_size: Ints | None, scale_factors: Floats | None
-    ) -> Value:
-        return resized(op, input, output_size, scale_factors, "nearest")
-
-    def exact_vec(
-        op: Context, input: Value, output_size: Ints | None, scale_factors: Floats | None
-    ) -> Value:
-        return resized(op, input, output_size, scale_factors, "exact")
-
-    def linear_vec(
-        op: Context, input: Value, output_size: Ints | None, align_corners: bool,
-        scale_factors: Floats | None,
-    ) -> Value:  # fmt: skip
-        return resized(op, input, output_size, scale_factors, "linear", align=align_corners)
-
-    nearest_vec.__doc__ = f"The nearest pixel, of {rank} axes."
-    exact_vec.__doc__ = f"The pixel whose centre is nearest, of {rank} axes."
-    linear_vec.__doc__ = f"Linear interpolation, of {rank} axes."
-    aten(f"upsample_nearest{rank}d.vec")(nearest_vec)
-    aten(f"_upsample_nearest_exact{rank}d.vec")(exact_vec)
-    aten(f"upsample_{linear}{rank}d.vec")(linear_vec)
+@aten(
+    *(Variant(f"upsample_nearest{n}d.vec", "The nearest pixel.", how="nearest") for n in RANKS),
+    *(
+        Variant(f"_upsample_nearest_exact{n}d.vec", "The pixel of the nearest centre.", how="exact")
+        for n in RANKS
+    ),
+)
+def resize_to_pixels(
+    op: Context, input: Value, output_size: Ints | None, scale_factors: Floats | None, *, how: str
+) -> Value:
+    """Images of a given size, or by factors, of pixels that they have."""
+    return resized(op, input, output_size, scale_factors, how)
 
 
-for _rank in (1, 2, 3):
-    _enter(_rank)
+@aten("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")
+def resize_linearly(
+    op: Context, input: Value, output_size: Ints | None, align_corners: bool,
+    scale_factors: Floats | None,
+) -> Value:  # fmt: skip
+    """Linear interpolation."""
+    return resized(op, input, output_size, scale_factors, "linear", align=align_corners)
 
 
 @aten("upsample_nearest1d")

@@ -8,10 +8,12 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.utils.rnn.pack_padde
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from converter.lower import dims
 from converter.lower.gap import Gap
+from converter.lower.table import Variant
 from converter.lower.torch import fused, padding, recurrent
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
@@ -73,7 +75,7 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
     Raises:
         Gap: We do not have it for those.
     """
-    if row.handler in TAKING:
+    if row.function in TAKING:
         return row.handler(op, **given)
     first = given[row.parameters[0]]
     if row.name == "_transformer_encoder_layer_fwd" and isinstance(first, Nested):
@@ -167,21 +169,30 @@ def lstm_data(
     )  # fmt: skip
 
 
-def _one_state(name: str, kind_of: Any, what: str) -> None:
-    def handler(
-        op: Context, data: Value, batch_sizes: Value, hx: Value, params: Tensors,
-        has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
-    ) -> list[Value]:  # fmt: skip
-        del batch_sizes
-        recurrent.check(dropout, train=train)
-        return _through(
-            op, data, [hx], params, kind_of(1 + bidirectional), has_biases=has_biases,
-            count=num_layers, bidirectional=bidirectional,
-        )  # fmt: skip
-
-    handler.__doc__ = f"{what} of packed sequences."
-    aten(name)(handler)
-    TAKING.add(handler)
+@aten(
+    Variant("gru.data", "GRU layers of packed sequences.", kind_of=lambda _: recurrent.GRU),
+    Variant(
+        "rnn_tanh.data",
+        "Layers of one gate, with tanh, of packed sequences.",
+        kind_of=partial(recurrent.plain, "Tanh"),
+    ),
+    Variant(
+        "rnn_relu.data",
+        "Layers of one gate, with relu, of packed sequences.",
+        kind_of=partial(recurrent.plain, "Relu"),
+    ),
+)
+def one_state_data(
+    op: Context, data: Value, batch_sizes: Value, hx: Value, params: Tensors, has_biases: bool,
+    num_layers: int, dropout: float, train: bool, bidirectional: bool, *, kind_of: Any,
+) -> list[Value]:  # fmt: skip
+    """Layers of one state, of packed sequences."""
+    del batch_sizes
+    recurrent.check(dropout, train=train)
+    return _through(
+        op, data, [hx], params, kind_of(1 + bidirectional), has_biases=has_biases,
+        count=num_layers, bidirectional=bidirectional,
+    )  # fmt: skip
 
 
 # -- nested ----------------------------------------------------------------------------------------
@@ -220,11 +231,4 @@ def nested_layer(op: Context, src: Nested, **more: Thing) -> Value:
     return src.moved(fused.transformer_encoder_layer(op, src.real, **given))
 
 
-TAKING: set[Any] = {lstm_data, pad_packed_sequence, to_padded_tensor}
-_one_state("gru.data", lambda _: recurrent.GRU, "GRU layers")
-for _activation in ("Tanh", "Relu"):
-    _one_state(
-        f"rnn_{_activation.lower()}.data",
-        lambda count, how=_activation: recurrent.plain(how, count),
-        f"Layers of one gate, with {_activation.lower()},",
-    )
+TAKING = (lstm_data, one_state_data, pad_packed_sequence, to_padded_tensor)

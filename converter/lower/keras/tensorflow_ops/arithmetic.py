@@ -272,22 +272,19 @@ def reduction(
     return op.cast(value, dtype) if dtype else value
 
 
-def _position(name: str, op_type: str) -> None:
-    def handler(
-        op: Builder, input: Any, axis: Any = None, output_type: str = "int64", *,
-        dimension: Any = None,
-    ) -> Value:  # fmt: skip
-        place = axis_of(op, dimension if axis is None else axis)
-        result = r.position(op, op_type, tensor(op, input), place, keepdims=False)
-        return op.cast(result, output_type)
-
-    which = "largest" if op_type == "ArgMax" else "smallest"
-    handler.__doc__ = f"The number of the {which} along an axis."
-    operation(TF_FUNCTIONS, name)(handler)
-
-
-_position("argmax", "ArgMax")
-_position("argmin", "ArgMin")
+@operation(
+    TF_FUNCTIONS,
+    Variant("argmax", "The index of the largest along an axis.", op_type="ArgMax"),
+    Variant("argmin", "The index of the smallest along an axis.", op_type="ArgMin"),
+)
+def index_of_extreme(
+    op: Builder, input: Any, axis: Any = None, output_type: str = "int64", *, op_type: str,
+    dimension: Any = None,
+) -> Value:  # fmt: skip
+    """The index of an extreme along an axis."""
+    place = axis_of(op, dimension if axis is None else axis)
+    result = r.position(op, op_type, tensor(op, input), place, keepdims=False)
+    return op.cast(result, output_type)
 
 
 def running(op: Builder, x: Value, axis: Any, exclusive: bool, reverse: bool) -> Value:
