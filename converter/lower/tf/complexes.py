@@ -5,10 +5,12 @@ handler. What multiplies, divides or tells apart has a function here.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from converter.lower.ops import complex_functions
 from converter.lower.ops.complex import (
     PARTS,
     join,
@@ -183,6 +185,14 @@ def complex_abs(op: Context, x: Thing, /) -> Value:
 # -- arithmetic ------------------------------------------------------------------------------------
 
 
+@of_complex("DivNoNan")
+def _div_no_nan(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+    over, under = pair(x), pair(y)
+    is_zero = op.elementwise("Equal", squared_size(op, under), 0.0)
+    whole = _div(op, node, over, join(op.where(is_zero, 1.0, under.real), under.imaginary))
+    return both(op, lambda v: op.where(is_zero, 0.0, v), whole)
+
+
 @of_complex("Mul")
 def _mul(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
     del node
@@ -204,25 +214,32 @@ def _div(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
     return both(op, lambda v: op.div(v, size), whole)
 
 
-@of_complex("Reciprocal", "Inv")
-def _reciprocal(op: Context, node: Node, x: Thing) -> Complex:
-    del node
-    under = pair(x)
-    size = squared_size(op, under)
-    return both(op, lambda v: op.div(v, size), _conjugate(op, under))
-
-
 def _conjugate(op: Context, x: Complex) -> Complex:
     return join(x.real, op.unary("Neg", x.imaginary))
 
 
-@of_complex("Exp")
-def _exp(op: Context, node: Node, x: Thing) -> Complex:
+def _compute(op: Context, node: Node, x: Thing, *, function: complex_functions.Function) -> Complex:
     del node
-    power_of = pair(x)
-    size = op.unary("Exp", power_of.real)
-    turn = power_of.imaginary
-    return join(op.mul(size, op.unary("Cos", turn)), op.mul(size, op.unary("Sin", turn)))
+    return function(op, pair(x))
+
+
+FUNCTIONS |= {
+    name: partial(_compute, function=complex_functions.FUNCTIONS[name.lower()])
+    for name in (
+        "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Exp", "Expm1", "Log",
+        "Log1p", "Reciprocal", "Rsqrt", "Sigmoid", "Sin", "Sinh", "Sqrt", "Tan", "Tanh",
+    )
+}  # fmt: skip
+FUNCTIONS |= {
+    "Inv": FUNCTIONS["Reciprocal"],
+    "Sign": partial(_compute, function=complex_functions.sign),
+}
+
+
+@of_complex("Pow")
+def _pow(op: Context, node: Node, x: Thing, y: Thing) -> Complex:
+    del node
+    return complex_functions.power(op, pair(x), pair(y))
 
 
 @of_complex("Equal", "NotEqual")

@@ -58,12 +58,34 @@ def lin_space(op: Context, start: Value, stop: Value, num: Value, /) -> Value:
 @tf_op("Bucketize")
 def bucketize(op: Context, input: Value, /, *, boundaries: Sequence[float] = ()) -> Value:
     """How many boundaries are not above each number."""
-    kind = "float64" if input.dtype == "float64" else "float32"
-    if not boundaries:
-        return op.cast(op.elementwise("Less", input, input), "int32")
-    x = op.unsqueeze(op.cast(input, kind), [input.rank])
-    below = op.elementwise("Less", x, op.constant(list(boundaries), kind))
-    return op.reduce("ReduceSum", op.cast(op.unary("Not", below), "int32"), [input.rank])
+    dtype = "float64" if input.dtype == "float64" else "float32"
+    return _bucketize(op, op.cast(input, dtype), op.constant(list(boundaries), dtype))
+
+
+@tf_op("BucketizeWithInputBoundaries")
+def bucketize_with_input_boundaries(op: Context, input: Value, boundaries: Value, /) -> Value:
+    """How many boundaries are not above each number."""
+    return _bucketize(op, input, op.reshape(op.cast(boundaries, input.dtype), (None,)))
+
+
+def _bucketize(op: Context, x: Value, boundaries: Value) -> Value:
+    below = op.elementwise("Less", op.unsqueeze(x, [x.rank]), boundaries)
+    return op.reduce("ReduceSum", op.cast(op.unary("Not", below), "int32"), [x.rank])
+
+
+@tf_op("BoostedTreesBucketize", outputs=("buckets*num_features",))
+def boosted_trees_bucketize(op: Context, /, *inputs: Value, num_features: int) -> list[Value]:
+    """How many boundaries of its feature are below each number; the last one counts as above."""
+    pairs = zip(inputs[:num_features], inputs[num_features:], strict=True)
+    return [_bucketize_feature(op, values, boundaries) for values, boundaries in pairs]
+
+
+def _bucketize_feature(op: Context, values: Value, boundaries: Value) -> Value:
+    below = op.elementwise("Less", boundaries, op.unsqueeze(values, [1]))
+    found = op.reduce("ReduceSum", op.cast(below, "int32"), [1])
+    last = op.sub(op.shape_vector(boundaries), op.constant(1, "int32"))
+    zero = op.constant(0, "int32")
+    return op.elementwise("Max", op.elementwise("Min", found, last), zero)
 
 
 @tf_op("Bincount")

@@ -3,6 +3,7 @@
 What is computed of constants alone is computed while lowering.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -54,14 +55,20 @@ def as_string(
     op: Context, input: Value, /, *, precision: int = -1, scientific: bool = False,
     shortest: bool = False, width: int = -1, fill: str = "",
 ) -> Value:  # fmt: skip
-    """Numbers as texts."""
-    del precision, scientific, shortest  # they are of floating point numbers
+    """Numbers as strings."""
     if input.dtype == "string":
         return input
     if width > 0:
         raise Gap(f"numbers of {width} letters, filled with {fill!r}")
     if input.is_float:
-        raise Gap(f"{input.dtype} as text")
+        # onnxruntime writes as C's "%.8g", with other words for what is not finite.
+        if input.dtype != "float32" or not shortest or scientific or precision != 8:
+            raise Gap(f"{input.dtype} as text, but float32 with shortest=True and precision=8")
+        made = op.cast(input, "string")
+        for bad, word in ((math.inf, "inf"), (-math.inf, "-inf")):
+            is_so = op.elementwise("Equal", input, op.constant(bad, input.dtype))
+            made = op.where(is_so, op.constant(np.array(word, object)), made)
+        return op.where(op.unary("IsNaN", input), op.constant(np.array("nan", object)), made)
     if input.dtype == "bool":
         yes, no = (op.constant(np.array(t, object)) for t in ("true", "false"))
         return op.where(input, yes, no)

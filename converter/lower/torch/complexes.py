@@ -6,10 +6,12 @@ Spec: https://docs.pytorch.org/docs/2.13/complex_numbers.html
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from converter.lower.gap import Gap
 from converter.lower.ops import complex as complexes
+from converter.lower.ops import complex_functions
 from converter.lower.ops.elementwise import atan2
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import einsum, product
@@ -284,37 +286,28 @@ def _square(op: Context, self: Pair) -> Value:
 
 @of_complex("pow")
 def _pow(op: Context, self: Thing, exponent: Thing) -> Value:
-    if not isinstance(self, Pair) or not isinstance(exponent, int | float) or exponent < 0:
-        raise Gap("of complex numbers")
-    if exponent != int(exponent) or exponent > 8:
-        raise Gap(f"complex numbers to the power of {exponent}")
-    found: Value = pair(op, 1.0, self.real.dtype) if exponent == 0 else self
-    for _ in range(int(exponent) - 1):
-        found = _mul(op, found, self)
-    return found
+    if isinstance(exponent, int) and isinstance(self, Pair) and 0 < exponent <= 8:
+        found: Value = self
+        for _ in range(exponent - 1):
+            found = _mul(op, found, self)
+        return found
+    a, b = both(op, self, exponent)
+    return Pair.joined(complex_functions.power(op, a.split, b.split))
 
 
-@of_complex("exp")
-def _exp(op: Context, self: Pair) -> Value:
-    return polar(op, op.unary("Exp", self.real), self.imaginary)
+def _compute(op: Context, self: Pair, *, function: complex_functions.Function) -> Value:
+    return Pair.joined(function(op, self.split))
 
 
-@of_complex("log")
-def _log(op: Context, self: Pair) -> Value:
-    return Pair.of(op.unary("Log", _abs(op, self)), atan2(op, self.imaginary, self.real))
-
-
-@of_complex("sqrt")
-def _sqrt(op: Context, self: Pair) -> Value:
-    """The root with a real part that is not negative: both halves of |z| and the real part."""
-    size = _abs(op, self)
-    zero = op.constant(0.0, size.dtype)
-    halves = [
-        op.unary("Sqrt", op.elementwise("Max", op.mul(made, 0.5), zero))
-        for made in (op.add(size, self.real), op.sub(size, self.real))
-    ]
-    below = op.elementwise("Less", self.imaginary, zero)
-    return Pair.of(halves[0], op.where(below, op.unary("Neg", halves[1]), halves[1]))
+FUNCTIONS |= {
+    name: partial(_compute, function=function)
+    for name, function in complex_functions.FUNCTIONS.items()
+}
+FUNCTIONS |= {
+    "log2": partial(_compute, function=complex_functions.log_to(2)),
+    "log10": partial(_compute, function=complex_functions.log_to(10)),
+    "sgn": partial(_compute, function=complex_functions.sign),
+}
 
 
 @of_complex("eq")

@@ -367,6 +367,17 @@ def test_statistics_of_half_precision_do_not_overflow(tmp_path):
     np.testing.assert_array_equal(mean, x.astype("float32").mean(1).astype("float16"))
 
 
+def test_boundaries_that_are_an_input(tmp_path):
+    """tf.contrib's kernel is std::upper_bound: NaN is above all."""
+    x = np.array([[1, 2, 2.5], [9, -1, np.nan]], "float32")
+    specs = [("float32", (None, 3)), ("float32", (None,))]
+    graph, weights = s.tensorflow(
+        tmp_path, "BucketizeWithInputBoundaries", specs, result="int32"
+    )  # fmt: skip
+    found = onnx_run.run(graph, x, np.array([1, 2, 3], "float32"), weights=weights)[0]
+    np.testing.assert_array_equal(found, np.array([[1, 2, 2], [3, 0, 3]], "int32"))
+
+
 def test_an_axis_that_is_kept_because_its_size_is_not_known_is_noted(tmp_path):
     for graph, _ in (
         s.keras_operation(tmp_path, "Squeeze", [("float32", (2, None, 3))]),
