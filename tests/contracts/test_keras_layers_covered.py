@@ -29,8 +29,6 @@ ABSENT = {
     "DynamicEmbedding": "a table that grows while it is trained, in a resource of TensorFlow",
     "DynamicLookup": "a table that grows while it is trained, in a resource of TensorFlow",
     "FlaxLayer": "a module of Flax, which the configuration only names",
-    "HashedCrossing": "fingerprints (FarmHash) of strings, for which ONNX has no operator",
-    "Hashing": "fingerprints (FarmHash) of strings, for which ONNX has no operator",
     "InputLayer": "no operation: an input of the graph",
     "JaxLayer": "a function of JAX, which the configuration only names",
     "PreprocessingLayer": "a base class, which cannot be called",

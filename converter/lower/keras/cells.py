@@ -412,6 +412,44 @@ def stacked_cells(op: Builder, w: Roles, /, *, cells: Sequence[Mapping[str, Any]
     return Cell(stack[0].project, step, zeros, starts[-1], starts[-1])
 
 
+@cell_layer("ResidualWrapper")
+def residual_cell(
+    op: Builder, w: Roles, /, *, cell: Mapping[str, Any], residual_fn: Any = None,
+    residual_fn_type: Any = None, residual_fn_module: Any = None,
+) -> Cell:  # fmt: skip
+    """A cell whose output is added to its input (`tf.nn.RNNCellResidualWrapper`)."""
+    if residual_fn is not None:
+        raise Gap("a residual function of the author's, which is code")
+    del residual_fn_type, residual_fn_module
+    inner = cell_of(op, w, cell)
+
+    def step(x: Value, states: list[Value]) -> list[Value]:
+        made = inner.step(inner.project(x), states)
+        return [*made[: inner.count], op.add(x, made[inner.result])]
+
+    return Cell(lambda x: x, step, inner.zeros, inner.count, inner.count)
+
+
+@cell_layer("DeviceWrapper")
+def cell_on_device(op: Builder, w: Roles, /, *, cell: Mapping[str, Any], device: Any) -> Cell:
+    """The cell: where it computed has no meaning here (`tf.nn.RNNCellDeviceWrapper`)."""
+    del device
+    return cell_of(op, w, cell)
+
+
+@cell_layer("DropoutWrapper")
+def cell_with_dropout(
+    op: Builder, w: Roles, /, *, cell: Mapping[str, Any], input_keep_prob: float = 1.0,
+    output_keep_prob: float = 1.0, state_keep_prob: float = 1.0, variational_recurrent: Any = None,
+    input_size: Any = None, seed: Any = None, dropout_fn: Any = None,
+) -> Cell:  # fmt: skip
+    """The cell, where nothing is dropped (`tf.nn.RNNCellDropoutWrapper`)."""
+    if dropout_fn is not None or min(input_keep_prob, output_keep_prob, state_keep_prob) < 1:
+        raise Gap("DropoutWrapper, which drops elements at random in inference, too")
+    del variational_recurrent, input_size, seed
+    return cell_of(op, w, cell)
+
+
 def _weights_of_cells(op: Builder, w: Roles, cells: Sequence[Mapping[str, Any]]) -> list[Roles]:
     """Return the weights of each cell of a stack: by its name, or else by order."""
     names = [str(entry["config"].get("name")) for entry in cells]

@@ -8,14 +8,17 @@ Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/convolut
 """
 
 from collections.abc import Sequence
+from functools import wraps
 from typing import Any
 
 from converter.lower.builder import END, Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.core import fitting
+from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import Gap, Roles, keras_layer
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
+from converter.lower.table import Handler
 from converter.lower.values import Value
 
 
@@ -44,7 +47,21 @@ def stored_kernel(
     return kernel
 
 
+def over_batch_axes(handler: Handler) -> Handler:
+    """Let a convolution take several batch axes, as Keras 2 does."""
+
+    @wraps(handler)
+    def over(op: Builder, w: Roles, x: Value, /, **settings: Any) -> Value:
+        if x.rank > w["kernel"].rank:
+            return unfolded(op, over(op, w, folded(op, x), **settings), x)
+        made: Value = handler(op, w, x, **settings)
+        return made
+
+    return over
+
+
 @keras_layer("Conv1D", "Conv2D", "Conv3D")
+@over_batch_axes
 def conv(
     op: Builder, w: Roles, x: Value, /, *,
     filters: int, kernel_size: Any, strides: Any = 1, padding: str = "valid",

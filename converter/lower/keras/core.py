@@ -169,6 +169,16 @@ def activity_regularization(
     return x
 
 
+@keras_layer("AddLoss", "AddMetric")
+def passed_on(
+    op: Builder, w: Roles, x: Value, /, *,
+    unconditional: Any = None, aggregation: Any = None, metric_name: Any = None,
+) -> Value:  # fmt: skip
+    """X: losses and metrics are for training."""
+    del op, w, unconditional, aggregation, metric_name
+    return x
+
+
 @keras_layer("Identity")
 def identity(
     op: Builder, w: Roles, *values: Value, mask: Any = None, passes_mask: bool = True

@@ -21,7 +21,7 @@ LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16":
 
 def computed(op: Builder, w: Roles, x: Value) -> Value:
     """X in what the layer computes in."""
-    return op.cast(x, w.dtype or "float32")
+    return op.cast(x, w.policy or "float32")
 
 
 # -- noise ---------------------------------------------------------------------------------------
@@ -114,7 +114,9 @@ def resizing(
     method = {"lanczos_3": "lanczos3", "lanczos_5": "lanczos5"}.get(interpolation, interpolation)
     if fill_mode != "constant":
         raise Gap(f"fill_mode {fill_mode!r}")
-    image = channels_first(op, x, data_format)
+    if x.is_float and keeps_dtype:
+        x = op.cast(x, w.policy or x.dtype)
+    image = channels_first(op, _batched(op, x), data_format)
     if method != "nearest":
         image = op.cast(image, "float64" if x.dtype == "float64" else "float32")
     elif not keeps_dtype:
@@ -126,7 +128,17 @@ def resizing(
         image = _pad_to_aspect(op, image, size, fill_value)
     result = resized(op, image, size, method, antialias=antialias)
     result = _back(op, result, x.dtype) if keeps_dtype else computed(op, w, result)
-    return as_given(op, result, data_format)
+    return _as_batched(op, as_given(op, result, data_format), x)
+
+
+def _batched(op: Builder, x: Value) -> Value:
+    """Return a batch of images: of one that is alone, that."""
+    return op.unsqueeze(x, [0]) if x.rank == 3 else x
+
+
+def _as_batched(op: Builder, result: Value, given: Value) -> Value:
+    """Return images as they were given: one that was alone without a batch."""
+    return op.squeeze(result, [0]) if given.rank == 3 else result
 
 
 def _back(op: Builder, x: Value, dtype: str) -> Value:
@@ -141,28 +153,33 @@ def _back(op: Builder, x: Value, dtype: str) -> Value:
 def center_crop(
     op: Builder, w: Roles, x: Value, /, *,
     height: int, width: int, data_format: str | None = "channels_last",
-    bounding_box_format: Any = None,
+    bounding_box_format: Any = None, keeps_dtype: bool = True,
 ) -> Value:  # fmt: skip
     """The middle of x; where x is too small, what has the aspect wanted, made larger."""
     del bounding_box_format
-    image = channels_first(op, computed(op, w, x), data_format)
+    images = _batched(op, computed(op, w, x))
+    image = channels_first(op, images, data_format)
     rows, columns = image.shape[2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
-        return as_given(op, _center_of_any(op, image, (height, width)), data_format)
-    if rows < height or columns < width:
-        return _of_aspect(op, computed(op, w, x), (height, width), data_format)
-    top, left = (rows - height) // 2, (columns - width) // 2
-    image = op.slice(image, [2, 3], [top, left], [top + height, left + width])
-    return as_given(op, image, data_format)
+        made = as_given(op, _center_of_any(op, image, (height, width)), data_format)
+    elif rows < height or columns < width:
+        made = _of_aspect(op, images, (height, width), data_format)
+    else:
+        top, left = (rows - height) // 2, (columns - width) // 2
+        part = op.slice(image, [2, 3], [top, left], [top + height, left + width])
+        made = as_given(op, part, data_format)
+    return _as_batched(op, made if keeps_dtype else computed(op, w, made), x)
 
 
 def _of_aspect(op: Builder, x: Value, size: tuple[int, int], data_format: str | None) -> Value:
-    """Crop to an aspect, then resize (`keras.utils.image_utils.smart_resize`)."""
+    """Crop to an aspect, then resize (`keras.utils.image_utils.smart_resize`).
+
+    What it makes of integers stays float32.
+    """
     image = channels_first(op, x, data_format)
-    dtype = image.dtype
     image = _crop_to_aspect(op, op.cast(image, "float32"), size)
-    result = op.cast(resized(op, image, size, "bilinear"), dtype)
-    return as_given(op, result, data_format)
+    result = resized(op, image, size, "bilinear")
+    return as_given(op, op.cast(result, x.dtype) if x.is_float else result, data_format)
 
 
 def _crop_to_aspect(op: Builder, image: Value, size: tuple[int, int]) -> Value:

@@ -41,6 +41,7 @@ from converter.lower.keras.table import (
     Roles,
     Row,
     compute_dtype,
+    policy_dtype,
 )
 from converter.lower.keras.trusted import Modules
 from converter.lower.keras.whole_numbers import as_taken
@@ -278,6 +279,8 @@ class _Walk:
 
     def _call_inner(self, model: Model, path: Path, given: "Sequence[_Made]") -> "list[_Made]":
         wanted = list(references(model.inputs))
+        if len(given) != len(wanted):
+            raise Gap(f"a call with {len(given)} tensors of a model that has {len(wanted)} inputs")
         inputs = {r: m.value for r, m in zip(wanted, given, strict=True)}
         masks = {r: m.mask for r, m in zip(wanted, given, strict=True) if m.mask is not None}
         return self._call_model(model, path, inputs, masks)
@@ -353,7 +356,8 @@ class _Walk:
 
     def _roles(self, layer: Layer, path: Path) -> Roles:
         dtype = compute_dtype(layer.config)
-        return Roles(self.op, "/".join(path), self.weights.get(path, {}), dtype)
+        own, policy = self.weights.get(path, {}), policy_dtype(layer.config)
+        return Roles(self.op, "/".join(path), own, dtype, policy)
 
     def apply(
         self, layer: Layer, roles: Roles, arguments: Sequence[Any], keywords: Mapping[str, Any],

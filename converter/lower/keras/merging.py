@@ -78,6 +78,9 @@ def average(op: Builder, w: Roles, *values: Value, mask: Any = None, masks: str 
     """The mean of the inputs."""
     del w
     whole = reduce(op.add, _aligned(op, values))
+    if not whole.is_float:  # as TensorFlow divides integers
+        small = whole.dtype in ("int8", "uint8", "int16", "uint16")
+        whole = op.cast(whole, "float32" if small else "float64")
     result = op.div(whole, float(len(values)))
     return Masked(result, _merged_mask(op, _list(mask, len(values)), masks))
 

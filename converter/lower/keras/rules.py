@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from converter.lower.keras.call_arguments import place_tensors
 from converter.lower.keras.model import MODELS, Call, Layer, Model, Reference, references
 from formats.keras.layer_classes import REGISTERED
 
@@ -69,7 +70,8 @@ def normalised(model: Model, version: str, backend: str | None = None) -> Model:
 def _in_words_of_today(model: Model, age: Age) -> Model:
     model = one_replica(model)
     layers = {}
-    for name, layer in model.layers.items():
+    for name, recorded in model.layers.items():
+        layer = place_tensors(recorded)
         now = layer if layer.class_name in MODELS else _applied(layer, age)
         if layer.model is not None:
             now = replace(now, model=_in_words_of_today(layer.model, age))
@@ -446,7 +448,7 @@ def least_numbers_of_keras_2(layer: Layer, age: Age) -> Layer | None:
 @rule
 def images_of_keras_2(layer: Layer, age: Age) -> Layer | None:
     """Layers on images returned what they compute in, whatever they were given."""
-    kinds = ("Resizing", "RandomCrop", "RandomBrightness", "RandomContrast")
+    kinds = ("CenterCrop", "Resizing", "RandomCrop", "RandomBrightness", "RandomContrast")
     if age.major > 2 or layer.class_name not in kinds:
         return None
     return replace(layer, config={**layer.config, "keeps_dtype": False})
@@ -457,7 +459,7 @@ def categories_of_keras_2(layer: Layer, age: Age) -> Layer | None:
     """What encodes categories had the dtype of the layer, not always that of whole numbers."""
     if age.major > 2:
         return None
-    if layer.class_name in ("IntegerLookup", "StringLookup", "TextVectorization", "Hashing"):
+    if layer.class_name in ("IntegerLookup", "StringLookup", "TextVectorization"):
         return replace(layer, config={**layer.config, "encodes_as": "policy"})
     if layer.class_name == "Discretization":
         return replace(layer, config={**layer.config, "int_dtype": "policy"})

@@ -89,7 +89,8 @@ LAYERS = OpTable(
     Row, __package__, (
     "core", "convolution", "normalization", "pooling", "activations", "merging", "reshaping",
     "applications", "wrappers", "recurrent", "cells", "legacy", "attention",
-    "convolutional_recurrent", "quantized", "preprocessing", "images", "lookup", "audio", "lambdas",
+    "convolutional_recurrent", "quantized", "preprocessing", "images", "lookup", "hashing", "audio",
+    "lambdas",
     ),
     leading=2, supplied=SUPPLIED, is_ignored=is_without_meaning,
 )  # fmt: skip
@@ -157,7 +158,13 @@ def operation(table: OpTable[Row], *names: str | Variant) -> Callable[[H], H]:
 
 
 def compute_dtype(config: Mapping[str, Any]) -> str | None:
-    """Return what a layer computes in, by its dtype policy; None where the config is silent."""
+    """Return what a layer computes in, by its dtype policy; None where that is no float."""
+    name = policy_dtype(config)
+    return name if name is not None and "float" in name else None
+
+
+def policy_dtype(config: Mapping[str, Any]) -> str | None:
+    """Return the dtype of a layer's policy, as ``uint8``; None where the config is silent."""
     policy = config.get("dtype")
     if isinstance(policy, Mapping):
         inner = policy.get("config")
@@ -165,8 +172,7 @@ def compute_dtype(config: Mapping[str, Any]) -> str | None:
         policy = inner.get("name") or inner.get("source_name")
     if not isinstance(policy, str):
         return None
-    name = policy.removeprefix("mixed_").rpartition("_from_")[2].removeprefix("mixed_")
-    return name if "float" in name else None
+    return policy.removeprefix("mixed_").rpartition("_from_")[2].removeprefix("mixed_")
 
 
 class Roles:
@@ -176,15 +182,18 @@ class Roles:
         layer: Name of the layer.
         tensors: Name below the layer (``kernel``, ``lstm_cell/kernel``) → tensor of the bundle.
         dtype: What the layer computes in; floating point weights are cast to it.
+        policy: dtype of its policy, which images become, integers among them.
     """
 
     def __init__(
-        self, op: Builder, layer: str, tensors: Mapping[str, str], dtype: str | None = None
-    ) -> None:
+        self, op: Builder, layer: str, tensors: Mapping[str, str], dtype: str | None = None,
+        policy: str | None = None,
+    ) -> None:  # fmt: skip
         self._op = op
         self.layer = layer
         self.tensors = tensors
         self.dtype = dtype
+        self.policy = policy or dtype
 
     def __getitem__(self, role: str) -> Value:
         """Return a weight in the layer's dtype.

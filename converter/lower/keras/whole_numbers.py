@@ -13,14 +13,16 @@ from converter.lower.values import Value
 
 # Modules whose layers take whole numbers as they are, but for EXCEPTED; and single layers.
 KEPT = frozenset((
-    "core", "images", "lambdas", "lookup", "merging", "preprocessing", "reshaping", "wrappers",
+    "core", "hashing", "images", "lambdas", "lookup", "merging", "preprocessing", "reshaping",
+    "wrappers",
 ))  # fmt: skip
 ALONE = ("Embedding ", "ReversibleEmbedding ", "SpectralNormalization")  # quantised, or of one
-EXCEPTED = frozenset(("Average", "Bidirectional", "EinsumDense"))
+EXCEPTED = frozenset(("Bidirectional", "EinsumDense"))
 # Layers that compute in floating point whatever they are given.
 FLOATING = frozenset((
     "Bidirectional", "EinsumDense", "GRU", "LSTM", "RNN", "SimpleRNN",
-    "BatchNormalization", "MultiHeadAttention", "SyncBatchNormalization",
+    "BatchNormalization", "GlobalAveragePooling1D", "GlobalAveragePooling2D",
+    "GlobalAveragePooling3D", "MultiHeadAttention", "SyncBatchNormalization",
 ))  # fmt: skip
 # Others, by the dtypes that they and ONNX's operators take.
 SOME = {
@@ -28,8 +30,10 @@ SOME = {
     "GlobalMaxPooling1D": ("int32", "int64", "uint8"),
     "GlobalMaxPooling2D": ("int32", "int64", "uint8"),
     "GlobalMaxPooling3D": ("int32", "int64", "uint8"),
-    "MaxPooling1D": ("uint8",), "MaxPooling2D": ("uint8",), "MaxPooling3D": ("uint8",),
-    "UpSampling1D": ("uint8",), "UpSampling2D": ("uint8",), "UpSampling3D": ("uint8",),
+    **dict.fromkeys(("MaxPooling1D", "MaxPooling2D", "MaxPooling3D"), ("uint8", "int32")),
+    **dict.fromkeys(
+        ("UpSampling1D", "UpSampling2D", "UpSampling3D"), ("uint8", "int8", "int32")
+    ),
 }  # fmt: skip
 AS_IT_IS = ("linear", "relu")  # activations that whole numbers stay whole in
 

@@ -9,6 +9,7 @@ from converter.lower.keras.table import (
     Masked,
     Roles,
     compute_dtype,
+    policy_dtype,
     row_of,
 )
 from converter.lower.values import Value
@@ -48,7 +49,7 @@ def call_layer(
     if unknown := row.unknown(config):
         raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
     dtype = compute_dtype(config) or w.dtype
-    roles = Roles(op, f"{w.layer}/{name}", w.tensors, dtype)
+    roles = Roles(op, f"{w.layer}/{name}", w.tensors, dtype, policy_dtype(config))
     values = [op.cast(v, dtype) if dtype and v.is_float else v for v in tensors]
     settings = row.known(config) | given
     if row.takes_mask:
