@@ -191,7 +191,7 @@ class Builder:
         Where onnxruntime has no kernel of a dtype, `legalize` says what is cast or made instead.
 
         Raises:
-            Gap: There is no kernel, and nothing in its place.
+            Unsupported: There is no kernel, and nothing in its place.
         """
         dtypes = [None if v is None else v.dtype for v in inputs]
         replacement = None if domain else legalize.find_replacement(op_type, dtypes)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from converter.lower.double import FORMS
-from converter.lower.gap import Gap
+from converter.lower.unsupported import Unsupported
 
 LETTERS = {
     "float16": "e", "bfloat16": "g", "float32": "f", "float64": "d", "int8": "b", "uint8": "B",
@@ -143,7 +143,7 @@ def find_replacement(op_type: str, dtypes: Sequence[str | None]) -> Replacement 
         dtypes: Of the inputs; None for an optional one that is left out.
 
     Raises:
-        Gap: There is no kernel, nor one of a wider dtype.
+        Unsupported: There is no kernel, nor one of a wider dtype.
     """
     if "bfloat16" in dtypes and op_type not in MOVES:
         return Replacement("bfloat16", "float32")
@@ -171,7 +171,7 @@ def has_kernel(op_type: str, dtypes: Sequence[str | None]) -> bool:
     """Return whether onnxruntime takes inputs of these dtypes."""
     try:
         check_dtypes(op_type, dtypes)
-    except Gap:
+    except Unsupported:
         return False
     return True
 
@@ -184,7 +184,7 @@ def check_dtypes(op_type: str, dtypes: Sequence[str | None]) -> None:
         dtypes: Of its inputs; None where an optional one is left out.
 
     Raises:
-        Gap: It would be refused.
+        Unsupported: It would be refused.
     """
     if op_type in _ALIKE:
         patterns = ["T"] * len(dtypes)
@@ -200,8 +200,8 @@ def check_dtypes(op_type: str, dtypes: Sequence[str | None]) -> None:
             continue
         letter = LETTERS.get(dtype)
         if letter is None or letter not in (shared if pattern == "T" else pattern):
-            raise Gap(f"ONNX's {op_type} of {dtype}")
+            raise Unsupported(f"ONNX's {op_type} of {dtype}")
         if pattern == "T":
             if first is not None and first != dtype:
-                raise Gap(f"ONNX's {op_type} of {first} and {dtype}")
+                raise Unsupported(f"ONNX's {op_type} of {first} and {dtype}")
             first = dtype

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.legalize import INTEGRAL
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 REALS = ("alpha", "beta", "gamma", "epsilon")  # attributes that are numbers, wherever they are
@@ -34,13 +34,13 @@ def check_sizes(
         known: Gives the elements of a value, where they are known.
 
     Raises:
-        Gap: It would be refused.
+        Unsupported: It would be refused.
     """
     for name in REALS:
         if not isinstance(attributes.get(name, 0.0), int | float):
-            raise Gap(f"{name} = {attributes[name]!r}")
+            raise Unsupported(f"{name} = {attributes[name]!r}")
     if op_type in SHAPED and len(_sizes(inputs[1])) != 1:
-        raise Gap(f"a shape of {len(_sizes(inputs[1]))} axes")
+        raise Unsupported(f"a shape of {len(_sizes(inputs[1]))} axes")
     rule = _RULES.get(op_type)
     if rule is not None:
         rule(inputs, attributes, known)
@@ -68,7 +68,7 @@ def _axis(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> 
     rank = len(_sizes(inputs[0]))
     axis = attributes.get("axis", 0)
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        raise Gap(f"axis {axis!r} of {rank} axes")
+        raise Unsupported(f"axis {axis!r} of {rank} axes")
 
 
 def _axes(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -77,7 +77,7 @@ def _axes(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> 
     rank = len(_sizes(inputs[0]))
     axes = _numbers(inputs, 1, known) or []
     if any(not -rank <= n < rank for n in axes) or len({n % rank for n in axes}) < len(axes):
-        raise Gap(f"axes {axes} of {rank} axes")
+        raise Unsupported(f"axes {axes} of {rank} axes")
 
 
 def _numbers(inputs: Inputs, number: int, known: Known) -> list[int] | None:
@@ -91,7 +91,7 @@ def _squeeze(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) 
     sizes = _sizes(inputs[0])
     for axis in _numbers(inputs, 1, known) or ():
         if _differ(sizes[axis], 1):
-            raise Gap(f"an axis of {sizes[axis]} that is to be dropped")
+            raise Unsupported(f"an axis of {sizes[axis]} that is to be dropped")
 
 
 def _unsqueeze(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -99,17 +99,17 @@ def _unsqueeze(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known
     axes = _numbers(inputs, 1, known) or []
     rank = len(_sizes(inputs[0])) + len(axes)
     if any(not -rank <= n < rank for n in axes) or len({n % rank for n in axes}) < len(axes):
-        raise Gap(f"new axes {axes} among {rank}")
+        raise Unsupported(f"new axes {axes} among {rank}")
 
 
 def _matmul(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
     del attributes, known
     a, b = _sizes(inputs[0]), _sizes(inputs[1])
     if not a or not b:
-        raise Gap("a product of a matrix and a scalar")
+        raise Unsupported("a product of a matrix and a scalar")
     meets = b[-2] if len(b) > 1 else b[-1]
     if _differ(a[-1], meets) or _not_together(a[:-2], b[:-2]):
-        raise Gap(f"a product of matrices of {list(a)} and {list(b)}")
+        raise Unsupported(f"a product of matrices of {list(a)} and {list(b)}")
 
 
 def _concat(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -125,7 +125,7 @@ def _concat(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
             if i != axis % len(first)
         )
         if not same:
-            raise Gap(f"{list(first)} beside {list(other)} in axis {axis}")
+            raise Unsupported(f"{list(first)} beside {list(other)} in axis {axis}")
 
 
 def _expand(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -133,7 +133,7 @@ def _expand(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
     target = _numbers(inputs, 1, known)
     sizes = _sizes(inputs[0])
     if target is not None and (min(target, default=0) < 0 or _not_together(sizes, target)):
-        raise Gap(f"{list(sizes)} broadcast to {target}")
+        raise Unsupported(f"{list(sizes)} broadcast to {target}")
 
 
 def _reshape(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -144,17 +144,17 @@ def _reshape(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) 
     sizes = _sizes(inputs[0])
     if not attributes.get("allowzero"):
         if any(n == 0 and i >= len(sizes) for i, n in enumerate(target)):
-            raise Gap(f"{list(sizes)} reshaped to {target}")
+            raise Unsupported(f"{list(sizes)} reshaped to {target}")
         target = [sizes[i] if n == 0 else n for i, n in enumerate(target)]
     if min((n for n in target if isinstance(n, int)), default=0) < -1 or target.count(-1) > 1:
-        raise Gap(f"a reshape to {target}")
+        raise Unsupported(f"a reshape to {target}")
     if all(isinstance(n, int) for n in (*sizes, *target)):
         before, after = _product(sizes), _product([n for n in target if n != -1])
         if after >= 1 << 63:
-            raise Gap(f"a reshape to {target}")
+            raise Unsupported(f"a reshape to {target}")
         fits = before == after if -1 not in target else bool(after) and before % after == 0
         if not fits:
-            raise Gap(f"{list(sizes)} reshaped to {target}")
+            raise Unsupported(f"{list(sizes)} reshaped to {target}")
 
 
 def _product(sizes: Sequence[Dim]) -> int:
@@ -171,12 +171,12 @@ def _convolution(inputs: Inputs, attributes: Mapping[str, Attribute], known: Kno
     groups = attributes.get("group", 1)
     assert isinstance(groups, int)
     if len(x) < 3 or len(x) != len(w) or groups < 1:
-        raise Gap(f"a convolution of {list(x)} with {list(w)} in {groups} groups")
+        raise Unsupported(f"a convolution of {list(x)} with {list(w)} in {groups} groups")
     channels = w[1] * groups if isinstance(w[1], int) else w[1]
     if _differ(x[1], channels):
-        raise Gap(f"a convolution of {x[1]} channels with a kernel for {channels}")
+        raise Unsupported(f"a convolution of {x[1]} channels with a kernel for {channels}")
     if isinstance(w[0], int) and w[0] % groups:
-        raise Gap(f"a convolution to {w[0]} channels in {groups} groups")
+        raise Unsupported(f"a convolution to {w[0]} channels in {groups} groups")
 
 
 def _normalization(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -185,7 +185,7 @@ def _normalization(inputs: Inputs, attributes: Mapping[str, Attribute], known: K
     for value in inputs[1:]:
         sizes = _sizes(value)
         if len(x) < 2 or len(sizes) != 1 or _differ(x[1], sizes[0]):
-            raise Gap(f"a normalization of {list(x)} by {list(sizes)}")
+            raise Unsupported(f"a normalization of {list(x)} by {list(sizes)}")
 
 
 def _top(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -195,7 +195,7 @@ def _top(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> N
     size = _sizes(inputs[0])[axis]
     for n in _numbers(inputs, 1, known) or ():
         if n < 0 or (isinstance(size, int) and n > size):
-            raise Gap(f"the largest {n} of {size}")
+            raise Unsupported(f"the largest {n} of {size}")
 
 
 def _split(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -205,7 +205,7 @@ def _split(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) ->
     parts = _numbers(inputs, 1, known)
     size = _sizes(inputs[0])[axis]
     if parts is not None and (min(parts, default=0) < 0 or _differ(size, sum(parts))):
-        raise Gap(f"{size} split into {parts[:10]}")
+        raise Unsupported(f"{size} split into {parts[:10]}")
 
 
 def _division(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -214,7 +214,7 @@ def _division(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known)
     assert divisor is not None
     found = known(divisor) if divisor.dtype in INTEGRAL else None
     if found is not None and (found == 0).any():
-        raise Gap("a division of integers by zero")
+        raise Unsupported("a division of integers by zero")
 
 
 def _resize(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -222,14 +222,14 @@ def _resize(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
     rank = len(_sizes(inputs[0]))
     for value in inputs[2:]:
         if value is not None and any(_differ(n, rank) and n != 0 for n in _sizes(value)):
-            raise Gap(f"{rank} axes resized by {_sizes(value)[0]} numbers")
+            raise Unsupported(f"{rank} axes resized by {_sizes(value)[0]} numbers")
 
 
 def _blocks(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
     del known
     size = attributes["blocksize"]
     if not isinstance(size, int) or size < 1 or len(_sizes(inputs[0])) != 4:
-        raise Gap(f"blocks of {size!r}")
+        raise Unsupported(f"blocks of {size!r}")
 
 
 def _einsum(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
@@ -238,22 +238,22 @@ def _einsum(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -
     assert isinstance(equation, str)
     terms = equation.partition("->")[0].split(",")
     if len(terms) != len(inputs):
-        raise Gap(f"{equation} of {len(inputs)} tensors")
+        raise Unsupported(f"{equation} of {len(inputs)} tensors")
     if not equation.isascii():
-        raise Gap(f"{equation!r}, whose letters ONNX does not have")
+        raise Unsupported(f"{equation!r}, whose letters ONNX does not have")
     found: dict[str, Dim] = {}
     for term, value in zip(terms, inputs, strict=True):
         sizes = _sizes(value)
         before, dots, behind = (part.strip().replace(" ", "") for part in term.partition("..."))
         named = len(before) + len(behind)
         if named > len(sizes) or (not dots and named < len(sizes)):
-            raise Gap(f"{equation} of {len(sizes)} axes")
+            raise Unsupported(f"{equation} of {len(sizes)} axes")
         pairs = [*zip(before, sizes, strict=False)]
         pairs += zip(behind, sizes[len(sizes) - len(behind) :], strict=True)
         for letter, size in pairs:
             known_size = found.get(letter)
             if _differ(known_size, size) and 1 not in (known_size, size):
-                raise Gap(f"{equation} with {letter} = {known_size} and {size}")
+                raise Unsupported(f"{equation} with {letter} = {known_size} and {size}")
             if known_size is None or known_size == 1:
                 found[letter] = size
 
@@ -265,16 +265,16 @@ def _gather_nd(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known
     assert isinstance(batch, int)
     last = index[-1] if index else None
     if not index or batch >= min(len(x), len(index)):
-        raise Gap(f"elements of {list(x)} at {list(index)}, {batch} batches")
+        raise Unsupported(f"elements of {list(x)} at {list(index)}, {batch} batches")
     if isinstance(last, int) and last > len(x) - batch:
-        raise Gap(f"elements of {len(x)} axes at {last} coordinates")
+        raise Unsupported(f"elements of {len(x)} axes at {last} coordinates")
 
 
 def _at_least(rank: int) -> Rule:
     def rule(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> None:
         del attributes, known
         if len(_sizes(inputs[0])) < rank:
-            raise Gap(f"of {len(_sizes(inputs[0]))} axes, of which there must be {rank}")
+            raise Unsupported(f"of {len(_sizes(inputs[0]))} axes, of which there must be {rank}")
 
     return rule
 
@@ -290,10 +290,10 @@ def _pad(inputs: Inputs, attributes: Mapping[str, Attribute], known: Known) -> N
         and length is not None
         and (len(length) != 1 or _differ(length[0], 2 * len(sizes)))
     ):
-        raise Gap(f"{list(sizes)} with {list(length)} paddings")
+        raise Unsupported(f"{list(sizes)} with {list(length)} paddings")
     for n in _numbers(inputs, 1, known) or ():
         if abs(n) > 1 << 40:
-            raise Gap(f"a padding of {n}")
+            raise Unsupported(f"a padding of {n}")
 
 
 _RULES: dict[str, Rule] = {

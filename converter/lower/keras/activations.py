@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Any, TypeAlias
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Gap, Roles, is_authors, keras_layer
+from converter.lower.keras.table import Roles, Unsupported, is_authors, keras_layer
 from converter.lower.values import Value
 
 Function: TypeAlias = Callable[..., Value]
@@ -36,7 +36,7 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
         spec: Name, or serialised function or layer with its parameters; None for none.
 
     Raises:
-        Gap: It is none of Keras's own, and no trusted module has it.
+        Unsupported: It is none of Keras's own, and no trusted module has it.
     """
     if spec is None:
         return x
@@ -61,18 +61,18 @@ def activate(op: Builder, x: Value, spec: Any) -> Value:
         from converter.lower.keras.table import LAYERS
 
         if is_authors(spec.get("module")) or ">" in str(name):
-            raise Gap(f"activation {name!r} of {spec.get('module') or 'its author'}")
+            raise Unsupported(f"activation {name!r} of {spec.get('module') or 'its author'}")
         row = LAYERS.get(str(name))
         if row is not None and isinstance(config, Mapping):
             if unknown := row.unknown(config):
-                raise Gap(f"activation {name} has arguments {', '.join(unknown)}")
+                raise Unsupported(f"activation {name} has arguments {', '.join(unknown)}")
             result = row.handler(op, Roles(op, str(name), {}), x, **row.known(config))
             if isinstance(result, Value):
                 return result
         spec, arguments = name, config if isinstance(config, Mapping) else {}
     function = FUNCTIONS.get(str(spec))
     if function is None:
-        raise Gap(f"activation {spec!r}")
+        raise Unsupported(f"activation {spec!r}")
     return function(op, x, **arguments)
 
 
@@ -273,7 +273,7 @@ def glu(op: Builder, x: Value, axis: int = -1) -> Value:
     """A * sigmoid(b) for the halves a, b of x."""
     size = x.shape[x.axis(axis)]
     if not isinstance(size, int) or size % 2:
-        raise Gap("glu over an axis of unknown or odd size")
+        raise Unsupported("glu over an axis of unknown or odd size")
     a, b = op.split(x, axis, [size // 2, size // 2])
     return op.mul(a, op.unary("Sigmoid", b))
 
@@ -285,7 +285,7 @@ def sparsemax(op: Builder, x: Value, axis: int = -1) -> Value:
     x = op.plain(x)
     size = x.shape[axis]
     if not isinstance(size, int):
-        raise Gap("sparsemax over an axis of unknown size")
+        raise Unsupported("sparsemax over an axis of unknown size")
     ordered = op.node(
         "TopK",
         [x, op.constant([size], "int64")],

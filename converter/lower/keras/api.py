@@ -14,7 +14,7 @@ known by dtype and shape: no values. For a Lambda, whose code is never run, the 
 ``"Lambda:<layer name>"`` and the arguments are those that the Lambda keeps for its function; for
 an activation it is ``"Activation:<its name>"``. A recurrent cell takes a step and its states and
 returns its output, then its new states; ``states=("units",)`` names what they are sized by.
-`Gap` is raised for what the lowering does not do; `Masked` returns a mask with the value.
+`Unsupported` is raised for what the lowering does not do; `Masked` returns a mask with the value.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ from inspect import Parameter, signature
 
 from converter.lower.builder import Builder
 from converter.lower.keras.activations import activate
-from converter.lower.keras.table import Gap, Masked, Roles, Row, is_without_meaning
+from converter.lower.keras.table import Masked, Roles, Row, Unsupported, is_without_meaning
 from converter.lower.table import H, Handler, OpTable
 from converter.lower.values import Value
 
-__all__ = ["Builder", "Gap", "Masked", "Roles", "Value", "activate", "keras_layer"]
+__all__ = ["Builder", "Masked", "Roles", "Unsupported", "Value", "activate", "keras_layer"]
 
 LOWERINGS = OpTable(Row, leading=2, is_ignored=is_without_meaning)
 

@@ -6,7 +6,7 @@ Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/applications
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.values import Value
 
 
@@ -17,11 +17,11 @@ def layer_scale(
     """X * gamma, by channel (ConvNeXt)."""
     del init_values
     if len(w.tensors) != 1:
-        raise Gap("weights that are not one")
+        raise Unsupported("weights that are not one")
     (role,) = w.tensors  # Keras 3 gives it no name
     gamma = w[role]
     if gamma.shape != (projection_dim,):
-        raise Gap(f"a factor of shape {list(gamma.shape)}")
+        raise Unsupported(f"a factor of shape {list(gamma.shape)}")
     return op.mul(x, gamma)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.core import product
-from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value, total
 
 Masks: TypeAlias = "Value | Sequence[Value | None] | None"
@@ -77,7 +77,7 @@ def expanded(op: Builder, mask: Value, rank: int, heads: int) -> Value:
         return mask
     place = mask.rank + heads + 1
     if place < 0:
-        raise Gap(f"a mask of {mask.rank} axes for scores of {rank}")
+        raise Unsupported(f"a mask of {mask.rank} axes for scores of {rank}")
     return op.unsqueeze(mask, list(range(place, place + missing)))
 
 
@@ -280,7 +280,7 @@ def _call(tensors: Sequence[Any], mask: Masks, given: dict[str, Any]) -> _Call:
     found |= {k: v for k, v in given.items() if v is not None}
     found |= {k: v for k, v in zip(NAMES, tensors, strict=False) if v is not None}
     if "value" not in found:
-        raise Gap("a call without value")
+        raise Unsupported("a call without value")
     masks = (found.get("query_mask"), found.get("value_mask"), found.get("key_mask"))
     return _Call(
         found["query"], found["value"], found.get("key", found["value"]), masks,

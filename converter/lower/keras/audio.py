@@ -9,7 +9,7 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.keras.preprocessing import EPSILON
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops.conv import convolve
 from converter.lower.ops.elementwise import atan2
 from converter.lower.ops.norm import wide
@@ -33,7 +33,7 @@ def stft_spectrogram(
     first = data_format == "channels_first"
     channels = x.shape[1 if first else -1]
     if not isinstance(channels, int):
-        raise Gap("channels of unknown number")
+        raise Unsupported("channels of unknown number")
     signal = x if first else op.transpose(x, [0, 2, 1])
     alone = op.reshape(signal, (None, 1, signal.shape[2]))
 
@@ -74,7 +74,7 @@ def _of_power(op: Builder, power: Value, mode: str) -> Value:
     if mode == "magnitude":
         return magnitude
     if mode != "log":
-        raise Gap(f"mode {mode!r}")
+        raise Unsupported(f"mode {mode!r}")
     return op.unary("Log", op.elementwise("Max", magnitude, least))
 
 
@@ -90,7 +90,7 @@ def mel_spectrogram(
     """The power of a signal's frequencies over time, on the mel scale, in decibels."""
     del w
     if x.rank != 2:
-        raise Gap(f"a signal of {x.rank} axes")
+        raise Unsupported(f"a signal of {x.rank} axes")
     signal = wide(op, x)
     half = fft_length // 2
     padded = op.pad(signal, [0, half], [0, half], mode="reflect")
@@ -128,7 +128,7 @@ def _window(window: Any, length: int) -> np.ndarray:
         return np.asarray(window, np.float64)
     weights = {"hann": (0.5, 0.5), "hamming": (0.54, 0.46)}
     if window not in weights:
-        raise Gap(f"window {window!r:.40}")
+        raise Unsupported(f"window {window!r:.40}")
     level, wave = weights[window]
     return np.asarray(level - wave * np.cos(2 * np.pi * np.arange(length) / length))
 

@@ -19,8 +19,8 @@ from converter.lower.graph import Attribute
 from converter.lower.keras.activations import activate
 from converter.lower.keras.table import (
     LAYERS,
-    Gap,
     Roles,
+    Unsupported,
     is_authors,
     keras_layer,
 )
@@ -123,7 +123,7 @@ def cell_of(op: Builder, w: Roles, entry: Mapping[str, Any]) -> Cell:
     """Return the cell that a configuration holds in its serialised form.
 
     Raises:
-        Gap: It is none of Keras's own, or has an argument we do not know.
+        Unsupported: It is none of Keras's own, or has an argument we do not know.
     """
     name = str(entry.get("class_name")).rpartition(">")[2]
     config = entry.get("config")
@@ -133,10 +133,10 @@ def cell_of(op: Builder, w: Roles, entry: Mapping[str, Any]) -> Cell:
             return found
     own = name in CELLS and not is_authors(entry.get("module"))
     if not own or not isinstance(config, Mapping):
-        raise Gap(f"cell {name}")
+        raise Unsupported(f"cell {name}")
     row = LAYERS[name]
     if unknown := row.unknown(config):
-        raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
+        raise Unsupported(f"argument {', '.join(unknown)} of {name} inside it")
     return CELLS[name](op, w, **{k: v for k, v in config.items() if k in row.arguments})
 
 
@@ -188,7 +188,7 @@ def gates(
         stored = Gates(kernel, recurrent, w[names[2]] if use_bias else None)
         return _from_cudnn(op, stored, units, count)
     have = ", ".join(w.tensors) or "none"
-    raise Gap(f"has no weights of a recurrent cell (it has {have})")
+    raise Unsupported(f"has no weights of a recurrent cell (it has {have})")
 
 
 def _from_cudnn(op: Builder, gates: Gates, units: int, count: int) -> Gates:
@@ -419,7 +419,7 @@ def residual_cell(
 ) -> Cell:  # fmt: skip
     """A cell whose output is added to its input (`tf.nn.RNNCellResidualWrapper`)."""
     if residual_fn is not None:
-        raise Gap("a residual function of the author's, which is code")
+        raise Unsupported("a residual function of the author's, which is code")
     del residual_fn_type, residual_fn_module
     inner = cell_of(op, w, cell)
 
@@ -445,7 +445,7 @@ def cell_with_dropout(
 ) -> Cell:  # fmt: skip
     """The cell, where nothing is dropped (`tf.nn.RNNCellDropoutWrapper`)."""
     if dropout_fn is not None or min(input_keep_prob, output_keep_prob, state_keep_prob) < 1:
-        raise Gap("DropoutWrapper, which drops elements at random in inference, too")
+        raise Unsupported("DropoutWrapper, which drops elements at random in inference, too")
     del variational_recurrent, input_size, seed
     return cell_of(op, w, cell)
 
@@ -461,11 +461,11 @@ def _weights_of_cells(op: Builder, w: Roles, cells: Sequence[Mapping[str, Any]])
     found = []
     for name, entry in zip(names, cells, strict=True):
         if str(entry.get("class_name")) not in CELLS or is_authors(entry.get("module")):
-            raise Gap(f"weights of cell {name}, which are not named after it")
+            raise Unsupported(f"weights of cell {name}, which are not named after it")
         roles = ("kernel", "recurrent_kernel", "bias")[: 2 + entry["config"].get("use_bias", True)]
         tensors = dict(zip(roles, left, strict=False))
         left = left[len(roles) :]
         found.append(Roles(op, f"{w.layer}/{name}", tensors, w.dtype))
     if left:
-        raise Gap(f"has weights that no cell takes ({', '.join(left)})")
+        raise Unsupported(f"has weights that no cell takes ({', '.join(left)})")
     return found

@@ -16,7 +16,7 @@ from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.core import fitting
 from converter.lower.keras.steps import folded, unfolded
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
 from converter.lower.table import Handler
 from converter.lower.values import Value
@@ -104,7 +104,7 @@ def depthwise(
     """Convolve each channel alone, with a kernel of [*spatial, in, multiplier]."""
     *spatial, channels, multiplier = kernel.shape
     if not isinstance(channels, int) or not isinstance(multiplier, int):
-        raise Gap("a kernel of unknown shape")
+        raise Unsupported("a kernel of unknown shape")
     # Output channel c * multiplier + m is channel c with kernel m: as ONNX's groups have it.
     grouped = op.reshape(kernel, (*spatial, 1, channels * multiplier))
     return convolve(
@@ -145,7 +145,7 @@ def conv_transpose(
 ) -> Value:  # fmt: skip
     """The gradient of a convolution, as an operation: kernels of [*spatial, out, in]."""
     if groups != 1:
-        raise Gap("groups in a transposed convolution")
+        raise Unsupported("groups in a transposed convolution")
     kernel = stored_kernel(op, w["kernel"], x.rank - 2, kernel_order, flipped)
     result = convolve_transposed(
         op, x, fitting(kernel, *numbers(kernel_size, x.rank - 2), filters, None),
@@ -180,7 +180,7 @@ def convolve_transposed(
         elif isinstance(n, int):
             before, after, grow = _cut((n - 1) * s + (k - 1) * d + 1 - size, padding)
         else:
-            raise Gap("an output shape for an input of unknown size")
+            raise Unsupported("an output shape for an input of unknown size")
         pads_before.append(before)
         pads_after.append(after)
         more.append(grow)

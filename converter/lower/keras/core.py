@@ -7,7 +7,7 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.keras.activations import activate
-from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value, total
 
 
@@ -27,12 +27,12 @@ def fitting(kernel: Value, *sizes: int | None) -> Value:
     """Return a kernel that has the sizes which its layer's arguments say, None for any.
 
     Raises:
-        Gap: It has others: it is the kernel of another class by this name.
+        Unsupported: It has others: it is the kernel of another class by this name.
     """
     if len(kernel.shape) != len(sizes) or any(
         n is not None and n != m for n, m in zip(sizes, kernel.shape, strict=True)
     ):
-        raise Gap(f"a kernel {list(kernel.shape)} where its arguments say {list(sizes)}")
+        raise Unsupported(f"a kernel {list(kernel.shape)} where its arguments say {list(sizes)}")
     return kernel
 
 
@@ -40,12 +40,12 @@ def product(op: Builder, x: Value, kernel: Value, bias: Value | None) -> Value:
     """X @ kernel + bias.
 
     Raises:
-        Gap: Their shapes do not fit.
+        Unsupported: Their shapes do not fit.
     """
     if isinstance(x.shape[-1], int) and x.shape[-1] != kernel.shape[0]:
-        raise Gap(f"a kernel {list(kernel.shape)} for {x.shape[-1]} features")
+        raise Unsupported(f"a kernel {list(kernel.shape)} for {x.shape[-1]} features")
     if bias is not None and bias.shape != kernel.shape[1:]:
-        raise Gap(f"a bias {list(bias.shape)} for a kernel {list(kernel.shape)}")
+        raise Unsupported(f"a bias {list(bias.shape)} for a kernel {list(kernel.shape)}")
     x = x if x.is_float else op.cast(x, kernel.dtype)  # whole numbers, of encoded categories
     if x.rank == 2:
         shape = (x.shape[0], kernel.shape[1])
@@ -72,11 +72,11 @@ def einsum_shape(equation: str, *operands: Value) -> tuple[Any, ...]:
     """Return the shape of an einsum, whose ellipsis stands for leading axes of the first.
 
     Raises:
-        Gap: The equation does not say its output.
+        Unsupported: The equation does not say its output.
     """
     left, arrow, right = equation.replace(" ", "").partition("->")
     if not arrow:
-        raise Gap(f"einsum {equation!r} without an output")
+        raise Unsupported(f"einsum {equation!r} without an output")
     sizes: dict[str, Any] = {}
     leading: tuple[Any, ...] = ()
     for term, operand in zip(left.split(","), operands, strict=True):

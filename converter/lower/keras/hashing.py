@@ -8,7 +8,7 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.keras.preprocessing import dense, dtype_named, encoded
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops import hashing
 from converter.lower.values import Value
 
@@ -23,9 +23,9 @@ def hashing_layer(
     del w
     dense(sparse)
     if x.dtype == "string":
-        raise Gap("strings that are hashed: ONNX has no hash (integers are hashed)")
+        raise Unsupported("strings that are hashed: ONNX has no hash (integers are hashed)")
     if salt is not None:
-        raise Gap("a salt: keyed hashes (without one, integers are hashed)")
+        raise Unsupported("a salt: keyed hashes (without one, integers are hashed)")
     numbers = op.cast(x, "int64")
     if output_mode == "one_hot" and x.rank and x.shape[-1] == 1:
         numbers = op.squeeze(numbers, [-1])
@@ -53,7 +53,7 @@ def hashed_crossing(
     del w
     dense(sparse)
     if any(x.dtype == "string" for x in features):
-        raise Gap("strings that are hashed: ONNX has no hash (integers are hashed)")
+        raise Unsupported("strings that are hashed: ONNX has no hash (integers are hashed)")
     crossed = hashing.concatenate(op, [op.cast(x, "int64") for x in features])
     return encoded(
         op, hashing.modulo(op, crossed, num_bins), output_mode, num_bins,

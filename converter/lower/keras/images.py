@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.keras.wrapped import call_layer
 from converter.lower.ops.conv import as_given, channels_first
 from converter.lower.ops.resize import LINEAR, resized
@@ -113,7 +113,7 @@ def resizing(
     del bounding_box_format
     method = {"lanczos_3": "lanczos3", "lanczos_5": "lanczos5"}.get(interpolation, interpolation)
     if fill_mode != "constant":
-        raise Gap(f"fill_mode {fill_mode!r}")
+        raise Unsupported(f"fill_mode {fill_mode!r}")
     if x.is_float and keeps_dtype:
         x = op.cast(x, w.policy or x.dtype)
     image = channels_first(op, _batched(op, x), data_format)
@@ -197,7 +197,7 @@ def _crop_to_aspect(op: Builder, image: Value, size: tuple[int, int]) -> Value:
 def _pad_to_aspect(op: Builder, image: Value, size: tuple[int, int], fill: float) -> Value:
     rows, columns = image.shape[2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
-        raise Gap("padding images of unknown size to an aspect")
+        raise Unsupported("padding images of unknown size to an aspect")
     height, width = size
     top = (max(rows, int(F(columns * height) / F(width))) - rows) // 2
     left = (max(columns, int(F(rows * width) / F(height))) - columns) // 2
@@ -288,7 +288,7 @@ def clahe(
     image = op.cast(channels_first(op, x, data_format), "float32")
     channels, rows, columns = image.shape[1:]
     if not isinstance(rows, int) or not isinstance(columns, int) or not isinstance(channels, int):
-        raise Gap("histograms of images of unknown size")
+        raise Unsupported("histograms of images of unknown size")
     image = in_range(op, image, value_range, (0, 255))
     down, across = tile_grid_size
     high, wide = -(-rows // down), -(-columns // across)

@@ -11,7 +11,7 @@ from converter.lower.builder import Builder
 from converter.lower.keras.lambda_backend import FLOATX
 from converter.lower.keras.lambda_tensors import function, parts
 from converter.lower.keras.operations.operands import tensor
-from converter.lower.keras.table import BACKEND_FUNCTIONS, Gap, operation
+from converter.lower.keras.table import BACKEND_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
@@ -72,7 +72,7 @@ def repeat(op: Builder, x: Any, n: int) -> Value:
     """X n times along a new axis 1."""
     value = tensor(op, x)
     if value.rank != 2:
-        raise Gap("repeat of a tensor that has not two axes")
+        raise Unsupported("repeat of a tensor that has not two axes")
     return function(op, "tile", op.unsqueeze(value, [1]), [1, n, 1])
 
 
@@ -200,16 +200,16 @@ def batch_dot(op: Builder, x: Any, y: Any, axes: Any = None) -> Value:
     """
     a, b = alike(op, x, y)
     if min(a.rank, b.rank) < 2:
-        raise Gap("batch_dot of a tensor without axes besides the batch")
+        raise Unsupported("batch_dot of a tensor without axes besides the batch")
     if axes is None:
         pair = [a.rank - 1, b.rank - 1 if b.rank == 2 else b.rank - 2]
     else:
         pair = [axes, axes] if isinstance(axes, int) else list(axes)
     if len(pair) != 2 or not all(isinstance(n, int) for n in pair):
-        raise Gap("axes of batch_dot that are no numbers")
+        raise Unsupported("axes of batch_dot that are no numbers")
     first, second = a.axis(pair[0]), b.axis(pair[1])
     if 0 in (first, second):
-        raise Gap("batch_dot over the batch")
+        raise Unsupported("batch_dot over the batch")
     left = [i for i in range(1, a.rank) if i != first]
     right = [i for i in range(1, b.rank) if i != second]
     rows = _in_three(op, op.transpose(a, [0, *left, first]), one_first=False)
@@ -221,7 +221,7 @@ def batch_dot(op: Builder, x: Any, y: Any, axes: Any = None) -> Value:
     if len(left) == 1 and len(right) == 1:
         return made
     if sum(not isinstance(n, int) for n in shape) > 1:
-        raise Gap("batch_dot over axes of unknown size")
+        raise Unsupported("batch_dot over axes of unknown size")
     return op.reshape(made, shape)
 
 
@@ -235,7 +235,7 @@ def _in_three(op: Builder, x: Value, *, one_first: bool) -> Value:
     kept = x.shape[1] if one_first else x.shape[-1]
     size = total(rest)
     if size is None or not isinstance(kept, int):
-        raise Gap("batch_dot over axes of unknown size")
+        raise Unsupported("batch_dot over axes of unknown size")
     shape = (x.shape[0], kept, size) if one_first else (x.shape[0], size, kept)
     return op.reshape(x, shape)
 

@@ -15,7 +15,7 @@ from converter.lower.keras.lambda_tensors import function, sizes
 from converter.lower.keras.lambda_values import Sizes
 from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import tensor
-from converter.lower.keras.table import BACKEND_FUNCTIONS, Gap, operation
+from converter.lower.keras.table import BACKEND_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import axes_of
 from converter.lower.table import Variant
 from converter.lower.values import Value, total
@@ -82,7 +82,7 @@ def count_params(op: Builder, x: Any) -> int:
     """The number of elements."""
     found = total(tensor(op, x).shape)
     if found is None:
-        raise Gap("the number of elements of a tensor of unknown size")
+        raise Unsupported("the number of elements of a tensor of unknown size")
     return found
 
 
@@ -293,5 +293,5 @@ def batch_normalization(
     if value.axis(axis) != value.rank - 1 and any(
         isinstance(part, Value) and part.rank == 1 for part in (mean, var, beta, gamma)
     ):
-        raise Gap("batch_normalization over an axis that is not the last")
+        raise Unsupported("batch_normalization over an axis that is not the last")
     return function(op, "batch_normalization", value, mean, var, beta, gamma, epsilon)

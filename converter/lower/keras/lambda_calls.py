@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.keras import lambda_names
 from converter.lower.keras import lambda_numpy as arrays
 from converter.lower.keras import lambda_python as py
@@ -28,6 +27,7 @@ from converter.lower.keras.lambda_values import Closure, Dtype, Made, Method, Na
 from converter.lower.keras.table import Masked, Roles, Row
 from converter.lower.keras.tensorflow_ops.arithmetic import BINARY, JOINED
 from converter.lower.keras.wrapped import call_layer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 # Of all the Lambdas of a model together.
@@ -148,7 +148,9 @@ class Names:
         if not isinstance(a, Value) and not isinstance(b, Value):
             return v.binary(sign, a, b)
         if self.setting.backend in OTHERS and not any(_is_float(part) for part in (a, b)):
-            raise Gap(f"{sign} of whole numbers, of which {self.setting.backend} has its own ideas")
+            raise Unsupported(
+                f"{sign} of whole numbers, of which {self.setting.backend} has its own ideas"
+            )
         return self._built(sign, lambda: tensors.binary(self.op, sign, a, b))
 
     def compare(self, sign: str, a: Any, b: Any) -> Any:
@@ -157,7 +159,9 @@ class Names:
             return v.compare(sign, a, b)
         numbers = a is not None and b is not None
         if sign in ("==", "!=") and numbers and self.setting.tensorflow != 2:
-            raise Gap("== of tensors, which in TensorFlow 1 says whether they are the same one")
+            raise Unsupported(
+                "== of tensors, which in TensorFlow 1 says whether they are the same one"
+            )
         return self._built(sign, lambda: tensors.compare(self.op, sign, a, b))
 
     def unary(self, sign: str, a: Value) -> Any:
@@ -172,7 +176,7 @@ class Names:
         """Build something.
 
         Raises:
-            Gap: It does not go together, or becomes too large.
+            Unsupported: It does not go together, or becomes too large.
         """
         try:
             result = build()
@@ -181,14 +185,14 @@ class Names:
         self.spent.nodes += len(self.op.graph.nodes) - self.nodes
         self.nodes = len(self.op.graph.nodes)
         if self.spent.nodes > MOST_NODES:
-            raise Gap(f"more than {MOST_NODES} operations")
+            raise Unsupported(f"more than {MOST_NODES} operations")
         constants = self.op.graph.initializers
         if len(constants) > self.spent.known:
             made = islice(reversed(constants.values()), len(constants) - self.spent.known)
             self.spent.bytes += sum(x.nbytes for x in made if isinstance(x, np.ndarray))
             self.spent.known = len(constants)
         if self.spent.bytes > MOST_BYTES:
-            raise Gap(f"more than {MOST_BYTES} bytes of constants")
+            raise Unsupported(f"more than {MOST_BYTES} bytes of constants")
         return result
 
     # -- calls -----------------------------------------------------------------------------------
@@ -197,7 +201,7 @@ class Names:
         """Call what is no function of the artifact's.
 
         Raises:
-            Gap: We do not have it, or it refuses.
+            Unsupported: We do not have it, or it refuses.
         """
         if isinstance(callee, Method):
             return self._method(callee, given, named)
@@ -206,7 +210,7 @@ class Names:
         if isinstance(callee, Dtype):
             callee = Named(f"numpy.{callee}")
         if not isinstance(callee, Named):
-            raise Gap(f"its code calls {v.shown(callee)}")
+            raise Unsupported(f"its code calls {v.shown(callee)}")
         path = callee.path
         root, _, rest = path.partition(".")
         if root == "builtins":
@@ -244,7 +248,7 @@ class Names:
 
     def _builtin(self, machine: Machine, name: str, given: list[Any], named: dict[str, Any]) -> Any:
         if name not in py.BUILTINS:
-            raise Gap(f"its code calls {name}")
+            raise Unsupported(f"its code calls {name}")
         if name == "abs" and len(given) == 1 and isinstance(given[0], Value):
             return tensors.function(self.op, "abs", given[0])
         try:
@@ -266,7 +270,7 @@ class Names:
         if name == "hard_sigmoid" and self.setting.keras < 3:
             name = "keras2_hard_sigmoid"
         if name not in FUNCTIONS or named or len(given) != 1 or not isinstance(given[0], Value):
-            raise Gap(f"its code calls keras.activations.{name}")
+            raise Unsupported(f"its code calls keras.activations.{name}")
         return self._built(name, lambda: FUNCTIONS[name](self.op, given[0]))
 
     # -- layers ----------------------------------------------------------------------------------
@@ -279,18 +283,18 @@ class Names:
         if len(given) == 1 and class_name in ALONE:
             given, named = [], {ALONE[class_name]: given[0], **named}
         if given or not all(isinstance(part, plain) for part in flat(list(named.values()))):
-            raise Gap(f"a layer {class_name} made with more than numbers by name")
+            raise Unsupported(f"a layer {class_name} made with more than numbers by name")
         return Made(class_name, named)
 
     def _called(self, made: Made, given: list[Any], named: Mapping[str, Any]) -> Any:
         """Call a layer that has no weights.
 
         Raises:
-            Gap: It would have some, or we do not have it.
+            Unsupported: It would have some, or we do not have it.
         """
         values = list(flat(given))
         if named or not values or not all(isinstance(part, Value) for part in values):
-            raise Gap(f"a call of layer {made.class_name} with more than tensors")
+            raise Unsupported(f"a call of layer {made.class_name} with more than tensors")
         config = {k: list(x) if isinstance(x, tuple) else x for k, x in made.config.items()}
         entry = {"class_name": made.class_name, "config": config}
         empty = Roles(self.op, f"{self.w.layer}/{made.class_name}", {}, self.w.dtype)
@@ -338,7 +342,7 @@ def check_sizes(path: str, arguments: list[Any]) -> None:
         if not isinstance(part, int | float) or not most < abs(part) < inf:
             continue
         if part != END or not name.endswith("slice"):
-            raise Gap(f"a number as large as {part:.0f} for {path}")
+            raise Unsupported(f"a number as large as {part:.0f} for {path}")
 
 
 def fitted(
@@ -350,7 +354,7 @@ def fitted(
     operations take further arguments by name alone, in Keras's order.
 
     Raises:
-        Gap: It does not take one of them.
+        Unsupported: It does not take one of them.
     """
     arguments, found = [_told(part) for part in given], {}
     for key, value in named.items():
@@ -361,7 +365,7 @@ def fitted(
         elif key in FIRST and not arguments:
             arguments = [_told(value)]
         elif key != "name":
-            raise Gap(f"argument {key} of a function")
+            raise Unsupported(f"argument {key} of a function")
     if order is not None:
         found |= dict(zip(order, arguments, strict=False))
         arguments = []
@@ -387,7 +391,7 @@ def _told(value: Any) -> Any:
     if isinstance(value, range):
         return v.listed(value)
     if isinstance(value, Closure | Method | Named | Made | v.Scope):
-        raise Gap(f"{v.shown(value)} as an argument")
+        raise Unsupported(f"{v.shown(value)} as an argument")
     if isinstance(value, tuple) and not isinstance(value, v.Sizes):
         return tuple(_told(part) for part in value)
     if isinstance(value, list | v.Sizes):

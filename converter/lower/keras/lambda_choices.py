@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_tensors import function
 from converter.lower.keras.lambda_values import Closure
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MOST_ROUNDS = 256  # that one map is unrolled to
@@ -41,7 +41,7 @@ def switch(
         return _chosen(machine, then_expression if v.truth(condition) else else_expression)
     pair = [_chosen(machine, part) for part in (then_expression, else_expression)]
     if not all(isinstance(part, Value) for part in pair):
-        raise Gap("a choice between what are no tensors")
+        raise Unsupported("a choice between what are no tensors")
     held = op.cast(condition, "bool")
     more = max(part.rank for part in pair) - held.rank
     if more > 0 and held.rank:
@@ -53,7 +53,7 @@ def shape_of(op: Builder, machine: Machine, x: Any) -> Any:
     """The sizes of a tensor, numbers where they are known, tensors where not: Keras 3's."""
     del machine
     if not isinstance(x, Value):
-        raise Gap("the shape of what is no tensor")
+        raise Unsupported("the shape of what is no tensor")
     return tuple(
         n if isinstance(n, int) else op.squeeze(op.cast(op.size(x, i), "int32"), [0])
         for i, n in enumerate(x.shape)
@@ -63,22 +63,22 @@ def shape_of(op: Builder, machine: Machine, x: Any) -> Any:
 def map_fn(op: Builder, machine: Machine, fn: Any, elems: Any, *rest: Any, **named: Any) -> Any:
     """What a function gives for each part of a tensor along its first axis, which is known."""
     if rest or not set(named) <= {"name", "dtype"}:
-        raise Gap("map_fn with more than a function and a tensor")
+        raise Unsupported("map_fn with more than a function and a tensor")
     dtype = named.get("dtype")
     whole = elems if isinstance(elems, list | tuple) else [elems]
     if not whole or not all(isinstance(part, Value) and part.rank for part in whole):
-        raise Gap("map_fn of what is no tensor")
+        raise Unsupported("map_fn of what is no tensor")
     sizes = {part.shape[0] for part in whole}
     (size,) = sizes if len(sizes) == 1 else (None,)
     if not isinstance(size, int) or not 0 < size <= MOST_ROUNDS:
-        raise Gap("map_fn over an axis of unknown size, as the batch")
+        raise Unsupported("map_fn over an axis of unknown size, as the batch")
     made = []
     for i in range(size):
         parts = [function(op, "getitem", part, [i]) for part in whole]
         given = type(elems)(parts) if isinstance(elems, list | tuple) else parts[0]
         made.append(machine.call(fn, [given]))
     if not all(isinstance(part, Value) for part in made):
-        raise Gap("map_fn of a function that gives more than a tensor")
+        raise Unsupported("map_fn of a function that gives more than a tensor")
     stacked = function(op, "stack", made)
     return op.cast(stacked, str(dtype)) if isinstance(dtype, str) else stacked
 

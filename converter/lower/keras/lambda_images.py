@@ -13,7 +13,7 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Attribute
 from converter.lower.keras.lambda_tensors import function
 from converter.lower.keras.operations.operands import known_size, tensor
-from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Gap, operation
+from converter.lower.keras.table import BACKEND_FUNCTIONS, TF_CALLED, Unsupported, operation
 from converter.lower.keras.tensorflow_ops import networks as n
 from converter.lower.ops.conv import as_given, channels_first
 from converter.lower.ops.pad import flipped
@@ -36,7 +36,7 @@ def by_corners(op: Builder, image: Value, sizes: list[Size], method: str, *, ali
         align: Whether the first and the last pixel stay where they are.
 
     Raises:
-        Gap: Sizes are not known, where they would have to be.
+        Unsupported: Sizes are not known, where they would have to be.
     """
     if list(image.shape[2:]) == list(sizes):
         return image
@@ -47,7 +47,7 @@ def by_corners(op: Builder, image: Value, sizes: list[Size], method: str, *, ali
     for axis, wanted in enumerate(sizes, 2):
         size = image.shape[axis]
         if not isinstance(size, int) or not isinstance(wanted, int):
-            raise Gap(f"{method} resizing by corners of images of unknown size")
+            raise Unsupported(f"{method} resizing by corners of images of unknown size")
         if method == "nearest":
             distance = step(size, wanted, by_corners=align)
             places = np.arange(wanted, dtype=np.float32) * distance
@@ -76,12 +76,12 @@ def _resized(
     same = kind == "nearest" and all(factors) and not align
     if is_centred or same:
         if align:
-            raise Gap("resizing with align_corners")
+            raise Unsupported("resizing with align_corners")
         return n.sized(op, images, size, kind)
     if is_centred is None:
-        raise Gap("resizing of images, which TensorFlow 1 and 2 do differently")
+        raise Unsupported("resizing of images, which TensorFlow 1 and 2 do differently")
     if kind not in METHODS:
-        raise Gap(f"interpolation {kind!r}")
+        raise Unsupported(f"interpolation {kind!r}")
     value = value if kind == "nearest" else op.cast(value, "float32")
     image = channels_first(op, value, None)
     result = as_given(op, by_corners(op, image, sizes, kind, align=align), None)
@@ -107,9 +107,9 @@ def resize(
         method, align_corners = (align_corners or 0), bool(rest and rest[0])
         rest = ()
     elif tensorflow == 2 and align_corners:
-        raise Gap("preserve_aspect_ratio")  # which stands there in TensorFlow 2
+        raise Unsupported("preserve_aspect_ratio")  # which stands there in TensorFlow 2
     if rest or preserve_aspect_ratio or antialias:
-        raise Gap("resizing with preserve_aspect_ratio or antialias")
+        raise Unsupported("resizing with preserve_aspect_ratio or antialias")
     return _resized(
         op, images, size, method, align=bool(align_corners), is_centred=_is_centred(tensorflow)
     )
@@ -160,7 +160,7 @@ def resize_images(
         made = function(op, "repeat", made, width_factor, 2)
     else:
         if not all(isinstance(size, int) for size in value.shape[1:3]):
-            raise Gap("resizing of images of unknown size")
+            raise Unsupported("resizing of images of unknown size")
         size = [
             int(str(m)) * f
             for m, f in zip(value.shape[1:3], (height_factor, width_factor), strict=True)
@@ -213,7 +213,7 @@ def conv(
 ) -> Value:  # fmt: skip
     """Cross-correlation with a kernel that the code makes."""
     if padding not in ("valid", "same") or backend == "theano":
-        raise Gap(f"a convolution with {padding} padding on {backend}")
+        raise Unsupported(f"a convolution with {padding} padding on {backend}")
     rank = tensor(op, x).rank - 2
     steps, rates = (
         [part] * rank if isinstance(part, int) else list(part) for part in (strides, dilation_rate)
@@ -230,7 +230,7 @@ def depthwise_conv2d(
     """A kernel that the code makes, for each channel."""
     form, steps = _form(data_format, 2), [1, *strides, 1]
     if form != "NHWC":
-        raise Gap("a depthwise convolution of images with channels first")
+        raise Unsupported("a depthwise convolution of images with channels first")
     return function(
         op, "depthwise_conv2d", x, depthwise_kernel, steps, padding.upper(), form,
         list(dilation_rate),
@@ -258,18 +258,18 @@ def preprocessed(
     Spec: https://github.com/keras-team/keras/blob/v3.15.0/keras/src/applications/imagenet_utils.py
 
     Raises:
-        Gap: Channels are not last, or there is no such module.
+        Unsupported: Channels are not last, or there is no such module.
     """
     if kind not in MODES or data_format not in (None, "channels_last"):
-        raise Gap(f"preprocess_input of keras.applications.{kind}")
+        raise Unsupported(f"preprocess_input of keras.applications.{kind}")
     image = tensor(op, x)
     mode = MODES[kind] if mode is None else mode
     if mode not in MODES.values():
-        raise Gap(f"preprocess_input in mode {mode!r}")
+        raise Unsupported(f"preprocess_input in mode {mode!r}")
     if not mode:
         return image
     if not image.is_float:
-        raise Gap("preprocess_input of images of whole numbers")
+        raise Unsupported("preprocess_input of images of whole numbers")
     if mode == "tf":
         return op.sub(op.div(image, 127.5), 1.0)
     if mode == "torch":
@@ -308,7 +308,7 @@ def central_crop(op: Builder, image: Any, central_fraction: Any) -> Value:
     """The middle of images: of each side this share."""
     value = tensor(op, image)
     if not isinstance(central_fraction, float | int) or not 0 < central_fraction <= 1:
-        raise Gap("a share that is computed")
+        raise Unsupported("a share that is computed")
     starts, ends = [], []
     for axis in (-3, -2):
         size = known_size(value, axis, "cropping")

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.lambda_steps import Meaning, called
 from converter.lower.keras.lambda_values import Closure
+from converter.lower.unsupported import Unsupported
 
 # Of all the Lambdas of a model together.
 MOST_STEPS = 400_000
@@ -33,7 +33,7 @@ class Machine:
         """Call the function that a layer is.
 
         Raises:
-            Gap: It does what we do not, or what Python itself refuses.
+            Unsupported: It does what we do not, or what Python itself refuses.
         """
         try:
             with np.errstate(all="ignore"):
@@ -49,7 +49,7 @@ class Machine:
         """Call something with arguments by position and by name.
 
         Raises:
-            Gap: It cannot be called, or does what we do not.
+            Unsupported: It cannot be called, or does what we do not.
         """
         for part in (*given, *(named or {}).values()):
             self.spend(part)
@@ -59,7 +59,7 @@ class Machine:
                 self.spend(result)
             return result
         if self.depth >= MOST_CALLS:
-            raise Gap(f"more than {MOST_CALLS} calls inside one another")
+            raise Unsupported(f"more than {MOST_CALLS} calls inside one another")
         self.depth += 1
         try:
             return called(self, callee, bound(callee, given, named or {}))
@@ -70,28 +70,28 @@ class Machine:
         """Count a step.
 
         Raises:
-            Gap: It is one too many.
+            Unsupported: It is one too many.
         """
         self.spent.steps += 1
         if self.spent.steps > MOST_STEPS:
-            raise Gap(f"more than {MOST_STEPS} steps of its code")
+            raise Unsupported(f"more than {MOST_STEPS} steps of its code")
 
     def spend(self, value: Any) -> None:
         """Count the elements of a list that something is about to go through.
 
         Raises:
-            Gap: They are too many.
+            Unsupported: They are too many.
         """
         self.spent.counted += v.count(value)
         if self.spent.counted > MOST_COUNTED:
-            raise Gap(f"more than {MOST_COUNTED} elements in all")
+            raise Unsupported(f"more than {MOST_COUNTED} elements in all")
 
 
 def bound(function: Closure, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a function by name, as a call has them.
 
     Raises:
-        Gap: The call does not fit.
+        Unsupported: The call does not fit.
     """
     code = function.code
     found: dict[str, Any] = dict(zip(code.positional, given, strict=False))
@@ -99,7 +99,9 @@ def bound(function: Closure, given: Sequence[Any], named: Mapping[str, Any]) -> 
     if code.rest is not None:
         found[code.rest] = tuple(left)
     elif left:
-        raise Gap(f"{len(given)} arguments for {code.name}, which takes {len(code.positional)}")
+        raise Unsupported(
+            f"{len(given)} arguments for {code.name}, which takes {len(code.positional)}"
+        )
     others: dict[str, Any] = {}
     for name, value in named.items():
         known = name in code.positional[code.positional_only :] or name in code.keyword_only
@@ -108,7 +110,7 @@ def bound(function: Closure, given: Sequence[Any], named: Mapping[str, Any]) -> 
         elif code.keywords is not None and not known:
             others[name] = value
         else:
-            raise Gap(f"argument {name} for {code.name}")
+            raise Unsupported(f"argument {name} for {code.name}")
     if code.keywords is not None:
         found[code.keywords] = others
     with_default = code.positional[len(code.positional) - len(function.defaults) :]
@@ -121,5 +123,5 @@ def bound(function: Closure, given: Sequence[Any], named: Mapping[str, Any]) -> 
         elif name in function.keyword_defaults:
             found[name] = function.keyword_defaults[name]
         else:
-            raise Gap(f"no argument {name} for {code.name}")
+            raise Unsupported(f"no argument {name} for {code.name}")
     return found

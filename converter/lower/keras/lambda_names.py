@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from converter.lower.builder import ELEMENT_TYPES
-from converter.lower.gap import Gap
 from converter.lower.keras import lambda_python as py
 from converter.lower.keras.lambda_values import Dtype, Named
 from converter.lower.keras.table import (
@@ -17,6 +16,7 @@ from converter.lower.keras.table import (
     TF_FUNCTIONS,
     Row,
 )
+from converter.lower.unsupported import Unsupported
 
 # fmt: off
 # Global names, and what everybody means by them.
@@ -86,14 +86,14 @@ def meant(name: str) -> Any:
     """Return what a global name stands for.
 
     Raises:
-        Gap: Nobody knows.
+        Unsupported: Nobody knows.
     """
     if f"builtins.{name}" in py.CONSTANTS:
         return py.CONSTANTS[f"builtins.{name}"]
     if name in py.BUILTINS or name in py.KINDS:
         return Named(f"builtins.{name}")
     if name not in GLOBALS:
-        raise Gap(f"its code uses {name!r} of the module that it was written in")
+        raise Unsupported(f"its code uses {name!r} of the module that it was written in")
     return Named(GLOBALS[name])
 
 
@@ -130,7 +130,7 @@ def row(path: str) -> Row:
     """Return the row of a function.
 
     Raises:
-        Gap: There is none.
+        Unsupported: There is none.
     """
     root, _, rest = path.partition(".")
     found: Row | None = None
@@ -141,7 +141,7 @@ def row(path: str) -> Row:
     elif root in ROOTS:
         found = _of_tensorflow(rest)
     if found is None:
-        raise Gap(f"its code calls {path}")
+        raise Unsupported(f"its code calls {path}")
     return found
 
 

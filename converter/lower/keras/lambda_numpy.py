@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.keras import lambda_values as v
+from converter.lower.unsupported import Unsupported
 
 MATH = frozenset((
     "acos", "asin", "atan", "atan2", "ceil", "cos", "cosh", "degrees", "erf", "exp", "expm1",
@@ -41,12 +41,12 @@ def of_math(name: str, given: list[Any]) -> Any:
     """Call a function of the math module.
 
     Raises:
-        Gap: There is none of that name here, or it refuses.
+        Unsupported: There is none of that name here, or it refuses.
     """
     if name not in MATH:
-        raise Gap(f"math.{name}")
+        raise Unsupported(f"math.{name}")
     if any(not isinstance(n, int | float) for n in given):
-        raise Gap(
+        raise Unsupported(
             f"math.{name} of {v.shown(next(n for n in given if not isinstance(n, int | float)))}"
         )
     try:
@@ -59,10 +59,10 @@ def of_numpy(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
     """Call a function of numpy's on what is known.
 
     Raises:
-        Gap: There is none of that name here, it is given a tensor, or it refuses.
+        Unsupported: There is none of that name here, it is given a tensor, or it refuses.
     """
     if name not in ARRAYS and name not in CREATED:
-        raise Gap(f"numpy.{name}")
+        raise Unsupported(f"numpy.{name}")
     every = [*given, *named.values()]
     for part in every:
         check_plain(part, name)
@@ -74,13 +74,13 @@ def of_numpy(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
     for part in name.split("."):
         function = getattr(function, part, None)
     if function is None:
-        raise Gap(f"numpy.{name}")
+        raise Unsupported(f"numpy.{name}")
     try:
         result = function(*(native(p) for p in given), **{k: native(p) for k, p in named.items()})
     except v.FAULTS as e:
         raise v.fault(f"numpy.{name}", e) from e
     if isinstance(result, np.ndarray) and result.dtype.kind not in "biufcSU":
-        raise Gap(f"numpy.{name} of objects")
+        raise Unsupported(f"numpy.{name} of objects")
     return v.python(result)
 
 
@@ -98,7 +98,7 @@ def check_plain(value: Any, name: str) -> None:
         if isinstance(part, list | tuple):
             todo.extend(part)
         elif not isinstance(part, int | float | complex | str | None | np.ndarray | range):
-            raise Gap(f"numpy.{name} of {v.shown(part)}")
+            raise Unsupported(f"numpy.{name} of {v.shown(part)}")
 
 
 def _sized(name: str, every: list[Any]) -> None:
@@ -117,7 +117,7 @@ def _sized(name: str, every: list[Any]) -> None:
     if name in ("eye", "identity"):
         size *= size
     if size > v.MOST_NUMBERS:
-        raise Gap(f"numpy.{name} of {size} numbers")
+        raise Unsupported(f"numpy.{name} of {size} numbers")
 
 
 ARRAY_METHODS = frozenset((
@@ -131,7 +131,7 @@ def array_attribute(x: np.ndarray, name: str) -> Any:
     """Return an attribute of an array.
 
     Raises:
-        Gap: We do not have it.
+        Unsupported: We do not have it.
     """
     if name == "dtype":
         return v.Dtype(x.dtype.name)
@@ -139,4 +139,4 @@ def array_attribute(x: np.ndarray, name: str) -> Any:
         return getattr(x, name)
     if name in ARRAY_METHODS:
         return v.Method(x, name)
-    raise Gap(f"attribute {name} of an array")
+    raise Unsupported(f"attribute {name} of an array")

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.lambda_numpy import check_plain, native
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -40,7 +40,7 @@ def _len(caller: Caller, value: Any) -> int:
     if isinstance(value, Value):
         size = value.shape[0] if value.shape else None
         if not isinstance(size, int):
-            raise Gap("len of a tensor of unknown size")
+            raise Unsupported("len of a tensor of unknown size")
         return size
     if isinstance(value, range):
         return len(value)
@@ -55,18 +55,18 @@ def _range(caller: Caller, *bounds: Any) -> range:
 def _whole(value: Any) -> int:
     if isinstance(value, bool | int | np.integer):
         return int(value)
-    raise Gap(f"{v.shown(value)} where a whole number stands")
+    raise Unsupported(f"{v.shown(value)} where a whole number stands")
 
 
 def _number(kind: type) -> Function:
     def convert(caller: Caller, value: Any = 0) -> Any:
         del caller
         if isinstance(value, Value):
-            raise Gap(f"{kind.__name__} of a tensor")
+            raise Unsupported(f"{kind.__name__} of a tensor")
         if isinstance(value, str) and len(value) > 100:
-            raise Gap(f"{kind.__name__} of a long text")
+            raise Unsupported(f"{kind.__name__} of a long text")
         if not isinstance(value, int | float | str | np.generic | np.ndarray):
-            raise Gap(f"{kind.__name__} of {v.shown(value)}")
+            raise Unsupported(f"{kind.__name__} of {v.shown(value)}")
         return kind(value)
 
     return convert
@@ -80,7 +80,7 @@ def _bool(caller: Caller, value: Any = False) -> bool:
 def _text(caller: Caller, value: Any = "") -> str:
     del caller
     if not isinstance(value, v.PLAIN):
-        raise Gap(f"text of {v.shown(value)}")
+        raise Unsupported(f"text of {v.shown(value)}")
     return str(value)
 
 
@@ -98,7 +98,7 @@ def _dict(caller: Caller, value: Any = (), **named: Any) -> dict[Any, Any]:
         return {**value, **named}
     pairs = [v.listed(pair) for pair in v.listed(value)]
     if any(len(pair) != 2 or not isinstance(pair[0], v.PLAIN) for pair in pairs):
-        raise Gap("dict of what are no pairs")
+        raise Unsupported("dict of what are no pairs")
     return dict(pairs) | named
 
 
@@ -129,7 +129,7 @@ def _sorted(caller: Caller, value: Any, key: Any = None, reverse: Any = False) -
     parts = v.listed(value)
     keys = [part if key is None else caller.call(key, [part]) for part in parts]
     if any(not isinstance(k, int | float | str | tuple) for k in keys):
-        raise Gap("sorting tensors")
+        raise Unsupported("sorting tensors")
     v.count(keys)
     order = sorted(range(len(parts)), key=keys.__getitem__, reverse=v.truth(reverse))
     return [parts[i] for i in order]
@@ -143,7 +143,7 @@ def _extreme(sign: str) -> Function:
     def choose(caller: Caller, *values: Any) -> Any:
         parts = v.listed(values[0]) if len(values) == 1 else list(values)
         if not parts:
-            raise Gap("the extreme of nothing")
+            raise Unsupported("the extreme of nothing")
         best = parts[0]
         for part in parts[1:]:
             if v.truth(caller.compare(sign, part, best)):
@@ -157,13 +157,13 @@ def _abs(caller: Caller, value: Any) -> Any:
     del caller
     if isinstance(value, int | float | complex | np.ndarray):
         return abs(value)
-    raise Gap(f"abs of {v.shown(value)}")
+    raise Unsupported(f"abs of {v.shown(value)}")
 
 
 def _round(caller: Caller, value: Any, digits: Any = None) -> Any:
     del caller
     if not isinstance(value, int | float):
-        raise Gap(f"round of {v.shown(value)}")
+        raise Unsupported(f"round of {v.shown(value)}")
     return round(value) if digits is None else round(value, _whole(digits))
 
 
@@ -186,7 +186,7 @@ def _isinstance(caller: Caller, value: Any, kinds: Any) -> bool:
     del caller
     for kind in v.listed(kinds) if isinstance(kinds, tuple) else [kinds]:
         if not isinstance(kind, v.Named):
-            raise Gap(f"isinstance of {v.shown(kind)}")
+            raise Unsupported(f"isinstance of {v.shown(kind)}")
         name = kind.path.removeprefix("builtins.")
         if name in KINDS:
             if isinstance(value, KINDS[name]):
@@ -195,7 +195,7 @@ def _isinstance(caller: Caller, value: Any, kinds: Any) -> bool:
             if isinstance(value, Value):
                 return True
         elif name.rpartition(".")[2] not in TENSORS:
-            raise Gap(f"isinstance of {name}")
+            raise Unsupported(f"isinstance of {name}")
     return False
 
 
@@ -263,21 +263,21 @@ def attribute(of: Any, name: str) -> Any:
     """Return an attribute of a plain value.
 
     Raises:
-        Gap: We do not have it.
+        Unsupported: We do not have it.
     """
     if isinstance(of, int | None) and not isinstance(of, bool) and name == "value":
         return of  # TensorFlow 1 has an object for each size of a shape
     for kind, names in METHODS.items():
         if isinstance(of, kind) and name in names:
             return v.Method(of, name)
-    raise Gap(f"attribute {name} of {v.shown(of)}")
+    raise Unsupported(f"attribute {name} of {v.shown(of)}")
 
 
 def method(of: Any, name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
     """Call a method of a plain value.
 
     Raises:
-        Gap: It refuses, or what it makes is too large.
+        Unsupported: It refuses, or what it makes is too large.
     """
     v.count([given, named, of])
     if isinstance(of, np.ndarray):
@@ -292,7 +292,7 @@ def method(of: Any, name: str, given: list[Any], named: Mapping[str, Any]) -> An
     if isinstance(of, dict | set) and name in ("add", "update", "setdefault"):
         keys = [k for part in given[:1] for k in (part if isinstance(part, Mapping) else [part])]
         if any(not isinstance(k, v.PLAIN) for k in keys):
-            raise Gap(f"{name} of {v.shown(given)}")
+            raise Unsupported(f"{name} of {v.shown(given)}")
     try:
         result = getattr(of, name)(*given, **named)
     except v.FAULTS as e:
@@ -300,7 +300,7 @@ def method(of: Any, name: str, given: list[Any], named: Mapping[str, Any]) -> An
     if name in ("items", "keys", "values"):
         return [*result]
     if isinstance(result, np.ndarray) and result.dtype.kind not in "biufcSU":
-        raise Gap(f"{name} of an array of objects")
+        raise Unsupported(f"{name} of an array of objects")
     return v.python(result)
 
 
@@ -309,7 +309,7 @@ def _check_text(of: str, name: str, given: list[Any], named: Mapping[str, Any]) 
     if name == "format":
         parts = [*given, *named.values()]
         if any(c in of for c in ":.[!") or not all(isinstance(p, v.PLAIN) for p in parts):
-            raise Gap("a format of text")
+            raise Unsupported("a format of text")
         length = of.count("{") * max((len(str(p)) for p in parts), default=0)
     elif name in ("replace", "join"):
         texts = [p for p in given if isinstance(p, str)]
@@ -326,4 +326,4 @@ def _check_text(of: str, name: str, given: list[Any], named: Mapping[str, Any]) 
     else:
         return
     if length > v.MOST_ELEMENTS:
-        raise Gap("a very long text")
+        raise Unsupported("a very long text")

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.lambda_values import Cell, Closure, Named
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.python_bytecode import Code, Step
 
@@ -71,7 +71,7 @@ def called(walk: Walk, function: Closure, parameters: dict[str, Any]) -> Any:
         parameters: Name → value.
 
     Raises:
-        Gap: It does what we do not.
+        Unsupported: It does what we do not.
     """
     return _Frame(walk, function, parameters).run()
 
@@ -99,22 +99,22 @@ class _Frame:
                 return iter(self.yielded) if self.code.yields else self.pop()
             do = STEPS.get(step.op)
             if do is None:
-                raise Gap(f"byte-code that does {step.op}")
+                raise Unsupported(f"byte-code that does {step.op}")
             do(self, step)
-        raise Gap("byte-code without a return")
+        raise Unsupported("byte-code without a return")
 
     # -- the stack -------------------------------------------------------------------------------
 
     def pop(self) -> Any:
         """Take the top."""
         if not self.stack:
-            raise Gap("byte-code that takes what is not there")
+            raise Unsupported("byte-code that takes what is not there")
         return self.stack.pop()
 
     def take(self, n: int) -> list[Any]:
         """Take n from the top, the lowest first."""
         if n < 0 or n > len(self.stack):
-            raise Gap("byte-code that takes what is not there")
+            raise Unsupported("byte-code that takes what is not there")
         found = self.stack[len(self.stack) - n :]
         del self.stack[len(self.stack) - n :]
         return found
@@ -122,13 +122,13 @@ class _Frame:
     def peek(self, n: int) -> Any:
         """Return the n-th from the top, 1 for the top."""
         if n < 1 or n > len(self.stack):
-            raise Gap("byte-code that takes what is not there")
+            raise Unsupported("byte-code that takes what is not there")
         return self.stack[-n]
 
     def jump(self, step: Step) -> None:
         """Go on elsewhere."""
         if step.target is None or not 0 <= step.target < len(self.code.steps):
-            raise Gap("byte-code that jumps out of itself")
+            raise Unsupported("byte-code that jumps out of itself")
         self.place = step.target
 
     # -- variables -------------------------------------------------------------------------------
@@ -140,13 +140,13 @@ class _Frame:
         if step.argument in self.cells:
             return self.free(step)
         if step.argument not in self.locals:
-            raise Gap(f"variable {step.argument} before it is set")
+            raise Unsupported(f"variable {step.argument} before it is set")
         return self.stack.append(self.locals[step.argument])
 
     def free(self, step: Step) -> None:
         content = self.cell_of(step.argument).content
         if not content:
-            raise Gap(f"variable {step.argument} before it is set")
+            raise Unsupported(f"variable {step.argument} before it is set")
         self.stack.append(content[0])
 
     def cell_of(self, name: str) -> Cell:
@@ -192,7 +192,7 @@ class _Frame:
         named = self.pop() if step.argument else {}
         given = v.listed(self.pop())
         if not isinstance(named, Mapping) or not all(isinstance(k, str) for k in named):
-            raise Gap("keywords that are no mapping of names")
+            raise Unsupported("keywords that are no mapping of names")
         self.stack.append(self.machine.call(self.pop(), given, named))
 
     def unary(self, step: Step) -> None:
@@ -235,7 +235,7 @@ class _Frame:
         if isinstance(of, Value):
             return self.machine.meaning.item(of, key)
         if not isinstance(of, Mapping | list | tuple | str | bytes | range | np.ndarray):
-            raise Gap(f"[] of {v.shown(of)}")
+            raise Unsupported(f"[] of {v.shown(of)}")
         try:
             found = of[key]
         except v.FAULTS as e:
@@ -252,13 +252,13 @@ class _Frame:
         elif isinstance(of, dict):
             of[_hashable(key)] = value
         else:
-            raise Gap(f"{v.shown(of)}[{v.shown(key)}] = ...")
+            raise Unsupported(f"{v.shown(of)}[{v.shown(key)}] = ...")
 
     def store_attribute(self, step: Step) -> None:
         _, of = self.take(2)
         # Keras 1 and 2 keep notes on tensors, which say nothing here.
         if not isinstance(of, Value) or step.argument not in KEPT_ON_TENSORS:
-            raise Gap(f"{v.shown(of)}.{step.argument} = ...")
+            raise Unsupported(f"{v.shown(of)}.{step.argument} = ...")
 
     def compare(self, step: Step) -> None:
         a, b = self.take(2)
@@ -286,7 +286,7 @@ class _Frame:
             found: dict[Any, Any] = {}
             for part in values:
                 if not isinstance(part, Mapping):
-                    raise Gap(f"** of {v.shown(part)}")
+                    raise Unsupported(f"** of {v.shown(part)}")
                 found.update(part)
             self.stack.append(found)
             return
@@ -305,7 +305,7 @@ class _Frame:
         elif kind == "set" and isinstance(into, set):
             into.update(_hashable(part) for part in v.listed(more))
         else:
-            raise Gap(f"adding to {v.shown(into)}")
+            raise Unsupported(f"adding to {v.shown(into)}")
         self.machine.spend(list(into))
 
     def append(self, step: Step) -> None:
@@ -319,16 +319,16 @@ class _Frame:
         elif kind == "set" and isinstance(into, set):
             into.add(_hashable(values[0]))
         else:
-            raise Gap(f"adding to {v.shown(into)}")
+            raise Unsupported(f"adding to {v.shown(into)}")
 
     def format(self, step: Step) -> None:
         conversion, has_specification = step.argument
         specification = self.pop() if has_specification else ""
         value = self.pop()
         if not isinstance(value, v.PLAIN) or not isinstance(specification, str):
-            raise Gap(f"text made of {v.shown(value)}")
+            raise Unsupported(f"text made of {v.shown(value)}")
         if len(specification) > 8 or any(len(n) > 2 for n in specification.split(".")):
-            raise Gap(f"text formatted as {specification!r:.20}")
+            raise Unsupported(f"text formatted as {specification!r:.20}")
         try:
             text = CONVERSIONS[conversion](value)
             self.stack.append(format(text, specification))
@@ -338,14 +338,14 @@ class _Frame:
     def unpack(self, step: Step) -> None:
         parts = self.parts(step.argument)
         if len(parts) != step.argument:
-            raise Gap(f"{len(parts)} values for {step.argument} names")
+            raise Unsupported(f"{len(parts)} values for {step.argument} names")
         self.stack.extend(reversed(parts))
 
     def unpack_rest(self, step: Step) -> None:
         before, after = step.argument
         parts = self.parts(None)
         if len(parts) < before + after:
-            raise Gap(f"{len(parts)} values for {before + after} names and more")
+            raise Unsupported(f"{len(parts)} values for {before + after} names and more")
         end = len(parts) - after
         self.stack.extend(reversed([*parts[:before], parts[before:end], *parts[end:]]))
 
@@ -356,9 +356,9 @@ class _Frame:
             return v.listed(value)
         known = value.shape[0] if value.shape else None
         if not isinstance(known, int) or (wanted is not None and known != wanted):
-            raise Gap("a tensor cut in parts along an axis of unknown size")
+            raise Unsupported("a tensor cut in parts along an axis of unknown size")
         if known > 256:
-            raise Gap(f"a tensor cut in {known} parts")
+            raise Unsupported(f"a tensor cut in {known} parts")
         return [self.machine.meaning.item(value, i) for i in range(known)]
 
     # -- order -----------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class _Frame:
         if isinstance(value, Value):
             known = value.shape[0] if value.shape else None
             if not isinstance(known, int) or known > 256:
-                raise Gap("a loop over a tensor's axis of unknown size")
+                raise Unsupported("a loop over a tensor's axis of unknown size")
             self.stack.append(iter(self.parts(known)))
             return
         self.stack[-1] = value if isinstance(value, Iterator) else iter(v.listed(value))
@@ -396,7 +396,7 @@ class _Frame:
     def next(self, step: Step) -> None:
         found = self.peek(1)
         if not isinstance(found, Iterator):
-            raise Gap(f"a loop over {v.shown(found)}")
+            raise Unsupported(f"a loop over {v.shown(found)}")
         for value in found:
             self.stack.append(v.python(value))
             return
@@ -425,12 +425,12 @@ class _Frame:
         del step
         scope = self.pop()
         if not isinstance(scope, v.Scope):
-            raise Gap(f"with {v.shown(scope)}")
+            raise Unsupported(f"with {v.shown(scope)}")
         self.stack += [v.Method(scope, "__exit__"), scope]
 
     def fail(self, step: Step) -> None:
         del step
-        raise Gap("an error that its code raises")
+        raise Unsupported("an error that its code raises")
 
     # -- functions and modules -------------------------------------------------------------------
 
@@ -438,10 +438,10 @@ class _Frame:
         code = self.pop()
         parts = dict(zip(step.argument, self.take(len(step.argument)), strict=True))
         if not isinstance(code, Code):
-            raise Gap("a function without code")
+            raise Unsupported("a function without code")
         cells = tuple(parts.get("closure") or ())
         if not all(isinstance(cell, Cell) for cell in cells) or len(cells) != len(code.free):
-            raise Gap(f"function {code.name} without what it sees around it")
+            raise Unsupported(f"function {code.name} without what it sees around it")
         self.stack.append(
             Closure(
                 code,
@@ -474,14 +474,14 @@ def _built(kind: str, values: list[Any]) -> Any:
     if kind == "string" and all(isinstance(part, str) for part in values):
         v.count(values)
         if sum(map(len, values)) > v.MOST_ELEMENTS:
-            raise Gap("a very long text")
+            raise Unsupported("a very long text")
         return "".join(values)
-    raise Gap(f"building a {kind}")
+    raise Unsupported(f"building a {kind}")
 
 
 def _hashable(value: Any) -> Any:
     if not isinstance(value, (*v.PLAIN, Named)):
-        raise Gap(f"{v.shown(value)} in a set, or as a key")
+        raise Unsupported(f"{v.shown(value)} in a set, or as a key")
     return value
 
 

@@ -17,7 +17,7 @@ from converter.lower.keras.table import (
     BACKEND_FUNCTIONS,
     OPERATIONS,
     TF_CALLED,
-    Gap,
+    Unsupported,
     operation,
 )
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axis_of
@@ -94,7 +94,7 @@ def concat(op: Builder, values: Any, axis: Any = None, *, concat_dim: Any = None
         values, axis = axis, values
     place = concat_dim if axis is None else axis
     if place is None or not isinstance(values, list | tuple):
-        raise Gap("concat of what are no tensors")
+        raise Unsupported("concat of what are no tensors")
     return function(op, "concat", list(values), place)
 
 
@@ -109,10 +109,10 @@ def split(
     sizes = num_split if num_or_size_splits is None else num_or_size_splits
     place = axis if split_dim is None else split_dim
     if not isinstance(value, Value) or sizes is None:
-        raise Gap("split of what is no tensor")
+        raise Unsupported("split of what is no tensor")
     size = value.shape[value.axis(axis_of(op, place))]
     if isinstance(sizes, int) and isinstance(size, int) and (sizes < 1 or size % sizes):
-        raise Gap(f"an axis of {size} cut in {sizes} equal parts")
+        raise Unsupported(f"an axis of {size} cut in {sizes} equal parts")
     return parts(op, "split", value, sizes, place, num)
 
 
@@ -155,7 +155,7 @@ def eye(
 ) -> Value:  # fmt: skip
     """The identity matrix."""
     if batch_shape is not None or not isinstance(num_rows, int):
-        raise Gap("identity matrices whose number or size is computed")
+        raise Unsupported("identity matrices whose number or size is computed")
     return op.constant(np.eye(num_rows, num_columns), dtype)
 
 
@@ -163,7 +163,7 @@ def eye(
 def einsum(op: Builder, equation: Any, *inputs: Any) -> Value:
     """Einstein's sum."""
     if not isinstance(equation, str) or not inputs:
-        raise Gap("einsum without an equation")
+        raise Unsupported("einsum without an equation")
     operands = alike(op, *inputs)
     shape = einsum_shape(equation.replace(" ", ""), *operands)
     return op.einsum(equation.replace(" ", ""), *operands, shape=shape)
@@ -198,13 +198,13 @@ def l2_loss(op: Builder, t: Any) -> Value:
 def drawn(op: Builder, op_type: str, shape: Any, dtype: str, **how: Attribute) -> Value:
     """Return numbers that ONNX draws: others than TensorFlow's, of the same distribution."""
     if dtype not in ("float32", "float64"):
-        raise Gap(f"random numbers of {dtype}")
+        raise Unsupported(f"random numbers of {dtype}")
     computed, dims = wanted(op, shape)
     attributes = {"dtype": element_type(dtype), **how}
     if computed is None:
         sizes = [n for n in dims if isinstance(n, int)]
         if len(sizes) != len(dims) or not sizes:
-            raise Gap("random numbers of a shape that is not known")
+            raise Unsupported("random numbers of a shape that is not known")
         made = op.node(
             op_type, [], [(dtype, tuple(dims))], attributes={"shape": sizes, **attributes}
         )
@@ -239,7 +239,7 @@ def random_uniform(
     del seed
     low, high = (0.0 if minval is None else minval), (1.0 if maxval is None else maxval)
     if isinstance(low, Value) or isinstance(high, Value):
-        raise Gap("random numbers between bounds that are computed")
+        raise Unsupported("random numbers between bounds that are computed")
     return drawn(op, "RandomUniform", shape, dtype or "float32", low=float(low), high=float(high))
 
 
@@ -257,7 +257,7 @@ def dropped(op: Builder, x: Any, rate: Any, noise_shape: Any) -> Value:
     """Return x / (1 - rate), with zeros as often as the rate says: where it is called, always."""
     value = tensor(op, x)
     if noise_shape is not None or not isinstance(rate, int | float) or not 0 <= rate < 1:
-        raise Gap("dropout of a rate or a shape that is computed")
+        raise Unsupported("dropout of a rate or a shape that is computed")
     if rate == 0:
         return value
     shares = drawn(op, "RandomUniform", function(op, "shape", value), "float32", low=0.0, high=1.0)
@@ -281,7 +281,7 @@ def dropout_of_tensorflow(
     del seed
     if rate is None and keep_prob is None:
         if tensorflow is None:
-            raise Gap("dropout, of which TensorFlow 1 and 2 are told differently")
+            raise Unsupported("dropout, of which TensorFlow 1 and 2 are told differently")
         rate, keep_prob = (part, None) if tensorflow >= 2 else (None, part)
     if rate is None and isinstance(keep_prob, int | float):
         rate = 1 - keep_prob

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.keras import lambda_values as v
 from converter.lower.keras.table import TF_FUNCTIONS
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 # fmt: off
@@ -45,22 +45,22 @@ def check_operands(a: Any, b: Any) -> None:
     """Raise where TensorFlow would: a fraction that meets whole numbers, other dtypes."""
     for one, other in ((a, b), (b, a)):
         if not isinstance(one, Value | int | float | list | tuple | np.ndarray):
-            raise Gap(f"a tensor and {v.shown(one)}")
+            raise Unsupported(f"a tensor and {v.shown(one)}")
         if isinstance(one, list | tuple):
             v.count(one)
         whole = isinstance(other, Value) and not other.is_float and other.dtype != "complex64"
         fraction = isinstance(one, float) or (isinstance(one, np.ndarray) and one.dtype.kind == "f")
         if whole and fraction:
-            raise Gap("a fraction that meets a tensor of whole numbers")
+            raise Unsupported("a fraction that meets a tensor of whole numbers")
     if isinstance(a, Value) and isinstance(b, Value) and a.dtype != b.dtype:
-        raise Gap(f"an operation on tensors of {a.dtype} and {b.dtype}")
+        raise Unsupported(f"an operation on tensors of {a.dtype} and {b.dtype}")
 
 
 def binary(op: Builder, sign: str, a: Any, b: Any) -> Any:
     """Return ``a sign b``.
 
     Raises:
-        Gap: TensorFlow refuses them, or we do not have it.
+        Unsupported: TensorFlow refuses them, or we do not have it.
     """
     check_operands(a, b)
     if sign == "**" and isinstance(a, Value) and isinstance(b, int | float) and b == 2:
@@ -69,7 +69,7 @@ def binary(op: Builder, sign: str, a: Any, b: Any) -> Any:
     if sign in LOGICAL:
         return function(op, (LOGICAL if tensor.dtype == "bool" else BITS)[sign], a, b)
     if sign not in BINARY:
-        raise Gap(f"a tensor {sign}")
+        raise Unsupported(f"a tensor {sign}")
     return function(op, BINARY[sign], a, b)
 
 
@@ -77,7 +77,7 @@ def compare(op: Builder, sign: str, a: Any, b: Any) -> Any:
     """Return how elements compare.
 
     Raises:
-        Gap: TensorFlow refuses them.
+        Unsupported: TensorFlow refuses them.
     """
     if a is None or b is None:
         return sign == "!="
@@ -98,7 +98,7 @@ def item(op: Builder, x: Value, key: Any) -> Any:
     """Return ``x[key]``.
 
     Raises:
-        Gap: It is indexed by what TensorFlow does not take, or we do not.
+        Unsupported: It is indexed by what TensorFlow does not take, or we do not.
     """
     places = key if isinstance(key, tuple) else (key,)
     for part in places:
@@ -106,17 +106,17 @@ def item(op: Builder, x: Value, key: Any) -> Any:
         for bound in bounds:
             whole = isinstance(bound, Value | int) and not isinstance(bound, bool)
             if isinstance(bound, Value) and (bound.is_float or bound.rank > 0):
-                raise Gap("an index that is a tensor of more than one number")
+                raise Unsupported("an index that is a tensor of more than one number")
             if not whole and bound is not None and bound is not ...:
-                raise Gap(f"a tensor's [{v.shown(bound)}]")
+                raise Unsupported(f"a tensor's [{v.shown(bound)}]")
     if sum(part is not None and part is not ... for part in places) > x.rank:
-        raise Gap(f"{len(places)} indices for a tensor of {x.rank} axes")
+        raise Unsupported(f"{len(places)} indices for a tensor of {x.rank} axes")
     plain = all(p is not ... and p is not None for p in places)
     for part, size in zip(places, x.shape, strict=False):
         if not plain or not isinstance(part, int) or not isinstance(size, int):
             continue
         if not -size <= part < size:
-            raise Gap(f"number {part} of an axis of {size}")
+            raise Unsupported(f"number {part} of an axis of {size}")
     return function(op, "getitem", x, places)
 
 
@@ -134,7 +134,7 @@ def attribute(x: Value, name: str) -> Any:
     """Return an attribute of a tensor.
 
     Raises:
-        Gap: We do not have it.
+        Unsupported: We do not have it.
     """
     if name in ("shape", "_keras_shape", "_shape"):
         return sizes(x)
@@ -144,7 +144,7 @@ def attribute(x: Value, name: str) -> Any:
         return x.rank
     if name in METHODS:
         return v.Method(x, name)
-    raise Gap(f"attribute {name} of a tensor")
+    raise Unsupported(f"attribute {name} of a tensor")
 
 
 def method(x: Value, name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
@@ -159,7 +159,7 @@ def shape_attribute(x: v.Sizes, name: str) -> Any:
     """Return an attribute of a shape.
 
     Raises:
-        Gap: We do not have it.
+        Unsupported: We do not have it.
     """
     if name in ("ndims", "rank"):
         return len(x)
@@ -167,7 +167,7 @@ def shape_attribute(x: v.Sizes, name: str) -> Any:
         return [*x]
     if name in ("as_list", "is_fully_defined", "num_elements", "index", "count", "with_rank"):
         return v.Method(x, name)
-    raise Gap(f"attribute {name} of a shape")
+    raise Unsupported(f"attribute {name} of a shape")
 
 
 def shape_method(x: v.Sizes, name: str, given: list[Any]) -> Any:
@@ -191,12 +191,12 @@ def dtype_attribute(x: v.Dtype, name: str) -> Any:
     """Return an attribute of a dtype.
 
     Raises:
-        Gap: We do not have it.
+        Unsupported: We do not have it.
     """
     facts = {
         "name": str(x), "base_dtype": x, "as_numpy_dtype": x, "is_floating": "float" in x,
         "is_integer": "int" in x, "is_bool": x == "bool",
     }  # fmt: skip
     if name not in facts:
-        raise Gap(f"attribute {name} of a dtype")
+        raise Unsupported(f"attribute {name} of a dtype")
     return facts[name]

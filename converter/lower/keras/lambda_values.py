@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.gap import Gap
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.python_bytecode import Code
 
@@ -126,9 +126,9 @@ def shown(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def fault(what: str, error: Exception) -> Gap:
+def fault(what: str, error: Exception) -> Unsupported:
     """Return the gap that something is which Python refuses."""
-    return Gap(f"{what}: {type(error).__name__} ({error!s:.80})")
+    return Unsupported(f"{what}: {type(error).__name__} ({error!s:.80})")
 
 
 # -- bounds ----------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def count(value: Any, most: int = MOST_ELEMENTS) -> int:
     """Return how many elements nested lists hold, each as often as it is reached.
 
     Raises:
-        Gap: They are more than ``most``.
+        Unsupported: They are more than ``most``.
     """
     found = 0
     todo = [(value, 0)]
@@ -150,13 +150,13 @@ def count(value: Any, most: int = MOST_ELEMENTS) -> int:
         if isinstance(part, list | tuple | set | frozenset):
             todo.extend((inner, depth + 1) for inner in part)
             if depth > DEEPEST:
-                raise Gap("lists that are nested very deeply")
+                raise Unsupported("lists that are nested very deeply")
         elif isinstance(part, range):
             found += len(part)
         elif isinstance(part, np.ndarray):
             found += part.size // 8  # it stays one array
         if found + len(todo) > most:
-            raise Gap(f"lists of more than {most} elements")
+            raise Unsupported(f"lists of more than {most} elements")
     return found
 
 
@@ -164,39 +164,39 @@ def listed(value: Any) -> list[Any]:
     """Return the elements of what can be looked through.
 
     Raises:
-        Gap: It is a tensor, or too long, or nothing of the kind.
+        Unsupported: It is a tensor, or too long, or nothing of the kind.
     """
     if isinstance(value, Value):
         size = value.shape[0] if value.shape else None
         if not isinstance(size, int) or size > 256:
-            raise Gap("going over a tensor's axis of unknown size")
-        raise Gap("going over a tensor")
+            raise Unsupported("going over a tensor's axis of unknown size")
+        raise Unsupported("going over a tensor")
     if isinstance(value, Iterator):
         found = []
         for part in value:
             found.append(part)
             if len(found) > MOST_ELEMENTS:
-                raise Gap(f"more than {MOST_ELEMENTS} elements")
+                raise Unsupported(f"more than {MOST_ELEMENTS} elements")
         return found
     if isinstance(
         value, range | str | bytes | list | tuple | set | frozenset | Mapping | np.ndarray
     ):
         if len(value) > MOST_ELEMENTS:
-            raise Gap(f"more than {MOST_ELEMENTS} elements")
+            raise Unsupported(f"more than {MOST_ELEMENTS} elements")
         return list(value)
-    raise Gap(f"going over {shown(value)}")
+    raise Unsupported(f"going over {shown(value)}")
 
 
 def truth(value: Any) -> bool:
     """Return whether a value counts as true.
 
     Raises:
-        Gap: It is a tensor's, which only running it tells.
+        Unsupported: It is a tensor's, which only running it tells.
     """
     if isinstance(value, Value):
-        raise Gap("a branch on a tensor")
+        raise Unsupported("a branch on a tensor")
     if isinstance(value, np.ndarray) and value.size != 1:
-        raise Gap("a branch on an array")
+        raise Unsupported("a branch on an array")
     return bool(value)
 
 
@@ -229,11 +229,11 @@ def binary(sign: str, a: Any, b: Any) -> Any:
     """Return what Python makes of two plain values.
 
     Raises:
-        Gap: It refuses, or the result is too large.
+        Unsupported: It refuses, or the result is too large.
     """
     for value in (a, b):
         if not isinstance(value, (*PLAIN, list, tuple, set, frozenset, np.ndarray)):
-            raise Gap(f"{shown(a)} {sign} {shown(b)}")
+            raise Unsupported(f"{shown(a)} {sign} {shown(b)}")
     sequences = isinstance(a, list | tuple) and isinstance(b, list | tuple)
     if sign == "+" and sequences and Sizes in (type(a), type(b)):
         a, b = Sizes(a), Sizes(b)  # TensorFlow's shapes take both
@@ -243,12 +243,12 @@ def binary(sign: str, a: Any, b: Any) -> Any:
     except FAULTS as e:
         none = a is None or b is None
         raise (
-            Gap("arithmetic with a size that is not known")
+            Unsupported("arithmetic with a size that is not known")
             if none
             else fault(f"{shown(a)} {sign} {shown(b)}", e)
         ) from e
     if isinstance(result, int) and result.bit_length() > MOST_BITS:
-        raise Gap(f"an integer of {result.bit_length()} bits")
+        raise Unsupported(f"an integer of {result.bit_length()} bits")
     return Sizes(result) if isinstance(a, Sizes) and isinstance(result, tuple) else python(result)
 
 
@@ -257,19 +257,19 @@ def _bounded(sign: str, a: Any, b: Any) -> None:
     if sign in ("**", "<<") and isinstance(a, int) and isinstance(b, int):
         grown = a.bit_length() * max(b, 0) if sign == "**" else a.bit_length() + max(b, 0)
         if grown > MOST_BITS:
-            raise Gap(f"an integer of {grown} bits")
+            raise Unsupported(f"an integer of {grown} bits")
     for one, other in ((a, b), (b, a)):
         if isinstance(one, list | tuple | str | bytes):
             more = len(other) if isinstance(other, list | tuple | str | bytes) else 0
             times = other if sign == "*" and isinstance(other, int) else 1
             if len(one) * times + more > MOST_ELEMENTS:
-                raise Gap(f"more than {MOST_ELEMENTS} elements")
+                raise Unsupported(f"more than {MOST_ELEMENTS} elements")
         if isinstance(one, np.ndarray):
             check_arrays(a, b)
     if sign == "%" and isinstance(a, str | bytes):
         text = a if isinstance(a, str) else a.decode("latin-1")
         if re.search(r"\*|\d{4}", text):
-            raise Gap("text of a width that is computed")
+            raise Unsupported("text of a width that is computed")
         count(b)
 
 
@@ -279,17 +279,17 @@ def check_arrays(*arrays: Any) -> None:
     for array in arrays:
         size *= max(np.size(array) if isinstance(array, np.ndarray) else count(array), 1)
     if size > MOST_NUMBERS:
-        raise Gap(f"an array of more than {MOST_NUMBERS} numbers")
+        raise Unsupported(f"an array of more than {MOST_NUMBERS} numbers")
 
 
 def unary(sign: str, value: Any) -> Any:
     """Return what Python makes of one plain value.
 
     Raises:
-        Gap: It refuses.
+        Unsupported: It refuses.
     """
     if not isinstance(value, int | float | complex | np.ndarray):
-        raise Gap(f"{sign}{shown(value)}")
+        raise Unsupported(f"{sign}{shown(value)}")
     return UNARY[sign](value)
 
 
@@ -297,7 +297,7 @@ def compare(sign: str, a: Any, b: Any) -> Any:
     """Return how two plain values compare, or whether one holds the other.
 
     Raises:
-        Gap: Python refuses.
+        Unsupported: Python refuses.
     """
     if sign in ("is", "is not"):
         return _same(a, b) == (sign == "is")
@@ -305,9 +305,9 @@ def compare(sign: str, a: Any, b: Any) -> Any:
     try:
         if sign in ("in", "not in"):
             if any(isinstance(v, Value) for v in (a, *(b if isinstance(b, list | tuple) else ()))):
-                raise Gap("looking for a tensor")
+                raise Unsupported("looking for a tensor")
             if not isinstance(b, str | bytes | list | tuple | set | frozenset | Mapping | range):
-                raise Gap(f"{sign} {shown(b)}")
+                raise Unsupported(f"{sign} {shown(b)}")
             return (a in b) == (sign == "in")
         result = COMPARE[sign](a, b)
     except FAULTS as e:

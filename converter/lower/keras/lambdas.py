@@ -17,7 +17,7 @@ from converter.lower.keras.lambda_machine import Machine
 from converter.lower.keras.lambda_names import Setting
 from converter.lower.keras.lambda_values import Cell, Closure, Spent, listed
 from converter.lower.keras.operations.operands import tensor
-from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value
 from formats.errors import ConvertError
 from formats.keras.lambda_code import Function, function_of, is_function
@@ -36,7 +36,7 @@ def lambda_(
     del mask_type, mask_module
     names = Names(op, w, Setting(*setting))
     if name := named_function(function):
-        raise Gap(f"its function {name} is not in the file")
+        raise Unsupported(f"its function {name} is not in the file")
     called = closure_of(function)
     given = {name: recorded(value) for name, value in (arguments or {}).items()}
     code = called.code
@@ -50,9 +50,9 @@ def lambda_(
     if is_function(own_mask):
         own = machine.walk(closure_of(own_mask), [structure, mask], {})
         if not isinstance(own, Value | None):
-            raise Gap("its mask is not one tensor")
+            raise Unsupported("its mask is not one tensor")
     elif own_mask is not None:
-        raise Gap("a mask that is not a function in the file")
+        raise Unsupported("a mask that is not a function in the file")
     note(op, w, names.read)
     if called.cells:
         _compare(op, w, names.spent, (str(function), str(arguments), *(x.name for x in tensors)))
@@ -64,12 +64,12 @@ def applied(op: Builder, x: Value, config: Any) -> Value:
     """Apply an activation that is a function of the author's: Keras 3 keeps its code.
 
     Raises:
-        Gap: It does what we do not.
+        Unsupported: It does what we do not.
     """
     names = Names(op, Roles(op, "activation", {}), Setting(3, 2))
     result = Machine(names, names.spent).walk(closure_of(config), [x], {})
     if not isinstance(result, Value):
-        raise Gap("an activation that gives more than a tensor")
+        raise Unsupported("an activation that gives more than a tensor")
     note(op, Roles(op, "of an activation", {}), names.read)
     return result
 
@@ -78,12 +78,12 @@ def closure_of(config: Any) -> Closure:
     """Return a recorded function.
 
     Raises:
-        Gap: Its code cannot be read.
+        Unsupported: Its code cannot be read.
     """
     try:
         return _closure(function_of(config))
     except ConvertError as e:
-        raise Gap(e.found.removeprefix("not supported: ")) from e
+        raise Unsupported(e.found.removeprefix("not supported: ")) from e
 
 
 def _closure(function: Function) -> Closure:
@@ -105,7 +105,7 @@ def recorded(value: Any) -> Any:
     """Return one of a Lambda's arguments as it was: Keras 2 and 3 write arrays as dicts.
 
     Raises:
-        Gap: It is an object.
+        Unsupported: It is an object.
     """
     if isinstance(value, list):
         return [recorded(part) for part in value]
@@ -121,19 +121,19 @@ def recorded(value: Any) -> Any:
     if is_function(value):
         return closure_of(value)
     if kind is not None:
-        raise Gap(f"an argument that is a {kind!s:.40}")
+        raise Unsupported(f"an argument that is a {kind!s:.40}")
     return {str(key): recorded(part) for key, part in value.items()}
 
 
 def _array(value: Any, dtype: str | None) -> np.ndarray:
     if dtype is not None and dtype not in ELEMENT_TYPES:
-        raise Gap(f"an array of {dtype!r:.40}")
+        raise Unsupported(f"an array of {dtype!r:.40}")
     try:
         made = np.array(value, dtype)
     except (TypeError, ValueError, OverflowError) as e:
-        raise Gap("an argument that is no array") from e
+        raise Unsupported("an argument that is no array") from e
     if made.dtype.kind not in "biuf":
-        raise Gap(f"an array of {made.dtype}")
+        raise Unsupported(f"an array of {made.dtype}")
     return made
 
 
@@ -149,7 +149,7 @@ def _tensors(op: Builder, result: Any) -> Any:
     """Return what a function gives, as tensors.
 
     Raises:
-        Gap: It gives something else.
+        Unsupported: It gives something else.
     """
     if isinstance(result, Value):
         return result
@@ -157,7 +157,7 @@ def _tensors(op: Builder, result: Any) -> Any:
         return [_tensors(op, part) for part in listed(result)]
     if isinstance(result, bool | int | float | np.ndarray):
         return tensor(op, result)
-    raise Gap(f"its function gives a {type(result).__name__}")
+    raise Unsupported(f"its function gives a {type(result).__name__}")
 
 
 def _compare(op: Builder, w: Roles, spent: Spent, key: object) -> None:

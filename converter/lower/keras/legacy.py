@@ -16,7 +16,7 @@ from converter.lower.graph import Dim
 from converter.lower.keras.activations import activate
 from converter.lower.keras.core import product as dense_product
 from converter.lower.keras.merging import dot
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.ops.conv import numbers
 from converter.lower.values import Value
 
@@ -37,7 +37,7 @@ def locally_connected(
     sizes = [n for n in (x.shape[a] for a in axes) if isinstance(n, int)]
     channels = x.shape[1 if first else -1]
     if len(sizes) < rank or not isinstance(channels, int):
-        raise Gap("an image of unknown size")
+        raise Unsupported("an image of unknown size")
     places = _Places(sizes, numbers(kernel_size, rank), numbers(strides, rank), padding)
     out = places.count
     shape: tuple[Dim, ...] = (x.shape[0], *out, filters)
@@ -133,7 +133,7 @@ def _whole_matrix(
             mask[source_index, target_index] = 1
         return op.mul(op.reshape(kernel, size), op.constant(mask, kernel.dtype))
     if implementation != 3:
-        raise Gap(f"implementation {implementation}")
+        raise Unsupported(f"implementation {implementation}")
     # The weights alone, in the order of (output, input).
     zeros = op.constant(np.zeros((size[1], size[0]), np.float32), kernel.dtype)
     indices = op.constant(np.asarray(sorted(pairs)), "int64")
@@ -207,7 +207,7 @@ def srelu(op: Builder, w: Roles, x: Value, /, *, held_below: bool = False) -> Va
 def cosine(op: Builder, w: Roles, a: Value, b: Value, /, *, mode: Any, dot_axes: Any = -1) -> Value:
     """The cosine of the angle between two inputs; other modes are layers of their own."""
     if mode != "cos":
-        raise Gap(f"mode {mode!r:.40}")
+        raise Unsupported(f"mode {mode!r:.40}")
     squares = op.mul(dot(op, w, a, a, axes=dot_axes), dot(op, w, b, b, axes=dot_axes))
     least = op.constant(1e-7, a.dtype)
     length = op.elementwise("Max", op.unary("Sqrt", squares), least)

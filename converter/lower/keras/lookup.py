@@ -15,7 +15,7 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Attribute
 from converter.lower.keras.model import Layer, Model
 from converter.lower.keras.preprocessing import dense, dtype_named, encoded
-from converter.lower.keras.table import Gap, Roles, keras_layer
+from converter.lower.keras.table import Roles, Unsupported, keras_layer
 from converter.lower.values import Value
 from formats.core.storage import Span
 from formats.errors import LimitError
@@ -53,7 +53,7 @@ def _vocabulary(
 ) -> Vocabulary:
     """Return a vocabulary, of whose special tokens the list may hold all or none."""
     if not given:
-        raise Gap("a vocabulary that is not recorded")
+        raise Unsupported("a vocabulary that is not recorded")
     oov = 1 if mask_token is not None and as_numbers else 0
     special = [mask_token] * oov + [oov_token] * num_oov_indices
     tokens = list(given)
@@ -92,7 +92,7 @@ def _numbered(op: Builder, x: Value, words: Vocabulary, *, as_numbers: bool) -> 
     if words.oov_count < 2:
         return found
     if x.dtype == "string":
-        raise Gap("several numbers for unknown words, which are hashes of them")
+        raise Unsupported("several numbers for unknown words, which are hashes of them")
     share = op.constant(words.oov_count, "int64")
     unknown = op.elementwise("Equal", found, op.constant(-1, "int64"))
     number = op.add(op.elementwise("Mod", x, share), op.constant(words.oov, "int64"))
@@ -132,7 +132,7 @@ def _idf_weights(op: Builder, w: Roles, words: Vocabulary, depth: int, given: An
     if "idf_weights" in w:
         return op.cast(w.exact("idf_weights"), "float32")
     if given is None:
-        raise Gap("weights of tokens that are not recorded")
+        raise Unsupported("weights of tokens that are not recorded")
     weights = np.asarray(given, np.float64)
     if len(weights) == len(words.tokens):
         weights = np.concatenate([np.full(words.special, weights.mean()), weights])
@@ -154,7 +154,7 @@ def integer_lookup(
     del vocabulary_dtype, salt, vocabulary_size, has_input_vocabulary
     dense(sparse)
     if oov_method != "floormod" and num_oov_indices > 1:
-        raise Gap(f"oov_method {oov_method!r}")
+        raise Unsupported(f"oov_method {oov_method!r}")
     as_numbers = output_mode == "int"
     words = _vocabulary(vocabulary, mask_token, oov_token, num_oov_indices, as_numbers=as_numbers)
     return _looked_up(
@@ -200,11 +200,11 @@ def text_vectorization(
     del encoding, vocabulary_size, has_input_vocabulary
     dense(sparse)
     if standardize is not None:
-        raise Gap(f"standardize {standardize!r}, for which ONNX has no operator")
+        raise Unsupported(f"standardize {standardize!r}, for which ONNX has no operator")
     if ngrams is not None or ragged:
-        raise Gap("ngrams" if ngrams is not None else "ragged output")
+        raise Unsupported("ngrams" if ngrams is not None else "ragged output")
     if split not in (None, "whitespace"):
-        raise Gap(f"split {split!r}")
+        raise Unsupported(f"split {split!r}")
     words = _vocabulary(vocabulary, "", "[UNK]", 1, as_numbers=output_mode == "int")
     found = _looked_up(
         op, w, _split(op, x) if split else x, words, output_mode, invert=False,
@@ -219,7 +219,7 @@ def text_vectorization(
 def _split(op: Builder, x: Value) -> Value:
     """Cut texts at white space; shorter ones end in empty words."""
     if op.graph.opset < 20:
-        raise Gap("split 'whitespace', which takes opset=20")
+        raise Unsupported("split 'whitespace', which takes opset=20")
     text = op.plain(op.squeeze(x, [-1]) if x.rank > 1 else x)
     parts = ("string", (*text.shape, None)), ("int64", text.shape)
     return op.node("StringSplit", [text], parts)[0]

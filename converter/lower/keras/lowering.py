@@ -21,7 +21,6 @@ from converter.lower.keras import (
     wrappers,
 )
 from converter.lower.keras.changes import since
-from converter.lower.keras.gaps import Lack, gaps_of, report
 from converter.lower.keras.model import (
     Call,
     Layer,
@@ -36,15 +35,17 @@ from converter.lower.keras.owners import Path, owned, unrecorded_backend
 from converter.lower.keras.rules import age_of, normalised
 from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import (
-    Gap,
     Masked,
     Roles,
     Row,
+    Unsupported,
     compute_dtype,
     policy_dtype,
 )
 from converter.lower.keras.trusted import Modules
+from converter.lower.keras.unsupported_layers import find_unsupported, report_unsupported
 from converter.lower.keras.whole_numbers import as_taken
+from converter.lower.unsupported import Finding
 from converter.lower.values import Value
 from converter.opsets import OPSET
 from formats.core.bundle import Bundle
@@ -80,13 +81,13 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
         return _of_author(bundle, model, modules, opset)
     model = model_of(bundle)
     modules = Modules(trust, legacy=is_legacy(bundle, model))
-    report(list(gaps_of(model, modules)))
+    report_unsupported(find_unsupported(model, modules))
     graph = Graph(model.name, opset, trusted=modules.used)
     walk = _Walk(Builder(graph, bundle.weights), owned(model, bundle.weights), modules)
     walk.run(model)
-    report(walk.gaps)
+    report_unsupported(walk.findings)
     found = needed(graph)
-    report(list(walk.unused(found)))
+    report_unsupported(walk.unused(found))
     drawn = {name for node in found.nodes for name in node.outputs}
     found.random = {name: kind for name, kind in found.random.items() if name in drawn}
     found.notes += since(model, str(bundle.metadata.recorded.get("keras_version", "")))
@@ -95,13 +96,13 @@ def lower(bundle: Bundle, *, opset: int = OPSET, trust: Sequence[Trusted] = ()) 
 
 def _of_author(bundle: Bundle, model: Model, modules: Modules, opset: int) -> Graph:
     """Return the graph of a model whose class is its author's: all weights are its own."""
-    report(list(gaps_of(model, modules)))
+    report_unsupported(find_unsupported(model, modules))
     graph = Graph(model.name, opset, trusted=modules.used)
     own: dict[Path, dict[str, str]] = {(model.name,): {name: name for name in bundle.weights}}
     walk = _Walk(Builder(graph, bundle.weights), own, modules)
     walk.run_author(model)
     found = needed(graph)
-    report(list(walk.unused(found)))
+    report_unsupported(walk.unused(found))
     return found
 
 
@@ -149,10 +150,10 @@ class _Walk:
             from converter.lower.keras.trusted_calls import Calls
 
             op.supplies = Calls(modules, self.call_traced)
-        self.gaps: list[Lack] = []
+        self.findings: list[Finding] = []
         self.called: dict[Path, str] = {}  # layers -> their classes
 
-    def unused(self, graph: Graph) -> Iterator[Lack]:
+    def unused(self, graph: Graph) -> Iterator[Finding]:
         """Yield layers that were called and have weights that the graph does not read.
 
         Old files name a class and not whose it is. What our layer of that name has no use for
@@ -170,16 +171,16 @@ class _Walk:
                 if tensor not in known and RANDOM not in self.op.weights[tensor].origin
             ]
             if left:
-                yield Lack(
+                yield Finding(
                     f"layer class {class_name} that is not Keras's own",
-                    f"layer class {class_name} ({'/'.join(path)}): Keras's own does not use its"
-                    f" {', '.join(left)}; perhaps it is another class of that name",
+                    "/".join(path),
+                    detail=f"Keras's own does not use its {', '.join(left)}",
                 )
 
     def run(self, model: Model) -> None:
         """Build a whole graph: inputs, layers, outputs."""
         result = self._call_model(model, (), self._inputs(model), {})
-        if not self.gaps:
+        if not self.findings:
             self._outputs([r.layer for r in references(model.outputs)], [m.value for m in result])
 
     def run_author(self, model: Model) -> None:
@@ -192,11 +193,9 @@ class _Walk:
         layer = model.layers[model.name]
         try:
             traced = self._call_class(layer, (layer.name,), layer.calls[0], made)
-        except Gap as gap:
-            raise UnsupportedError(
-                f"1 gaps: {gap} ({layer.class_name} {layer.name})",
-                gaps=((f"{layer.class_name}: {gap}", 1),),
-            ) from gap
+        except Unsupported as gap:
+            report_unsupported([Finding(layer.class_name, layer.name, str(gap))])
+            raise
         names = self.op.supplies.names or [layer.name] * len(traced)
         self._outputs(names, [m.value for m in traced])
 
@@ -235,15 +234,16 @@ class _Walk:
             try:
                 with self.op.scope(layer.name):
                     results = self._call_layer(layer, (*path, layer.name), call, made)
-            except Gap as gap:
-                where = f"{layer.class_name} {'/'.join((*path, layer.name))}"
-                self.gaps.append(Lack(f"Keras {layer.class_name}: {gap}", f"{gap} ({where})"))
+            except Unsupported as gap:
+                where = "/".join((*path, layer.name))
+                self.findings.append(Finding(f"Keras {layer.class_name}", where, str(gap)))
                 continue
             except (ValueError, TypeError, KeyError, IndexError, AttributeError) as e:
                 # Arguments that do not go together: a damaged file, or Keras knows better.
                 raise UnsupportedError(
-                    f"does not add up: {e!r}",
+                    f"the arguments of this layer do not go together ({type(e).__name__}: {e})",
                     where=f"layer {'/'.join((*path, layer.name))} ({layer.class_name})",
+                    hint="If Keras runs the model, this is a fault of convert: please report it",
                 ) from e
             for i, result in enumerate(results):
                 made[Reference(layer.name, number, i)] = result
@@ -280,7 +280,9 @@ class _Walk:
     def _call_inner(self, model: Model, path: Path, given: "Sequence[_Made]") -> "list[_Made]":
         wanted = list(references(model.inputs))
         if len(given) != len(wanted):
-            raise Gap(f"a call with {len(given)} tensors of a model that has {len(wanted)} inputs")
+            raise Unsupported(
+                f"a call with {len(given)} tensors of a model that has {len(wanted)} inputs"
+            )
         inputs = {r: m.value for r, m in zip(wanted, given, strict=True)}
         masks = {r: m.mask for r, m in zip(wanted, given, strict=True) if m.mask is not None}
         return self._call_model(model, path, inputs, masks)
@@ -317,7 +319,7 @@ class _Walk:
                 return [told(inner) for inner in part]
             if part is None or isinstance(part, bool | int | float | str):
                 return part
-            raise Gap(f"an argument of type {type(part).__name__} for a trusted class")
+            raise Unsupported(f"an argument of type {type(part).__name__} for a trusted class")
 
         keywords = {key: part for key, part in call.keywords.items() if key != "training" or part}
         if layer.class_name == "Lambda":
@@ -335,17 +337,17 @@ class _Walk:
         """Call a model that code of a trusted module was traced to.
 
         Raises:
-            Gap: It has layers that we do not lower.
+            Unsupported: It has layers that we do not lower.
         """
-        if gaps := list(gaps_of(model, self.modules)):
-            raise Gap("; ".join(map(str, gaps)))
+        if found := list(find_unsupported(model, self.modules)):
+            raise Unsupported("; ".join(f"{f.what} (at {f.where})" for f in found))
         self.weights |= weights
-        before = len(self.gaps)
+        before = len(self.findings)
         results = self._call_model(model, path, inputs, {})
-        if len(self.gaps) > before:
-            found = self.gaps[before:]
-            del self.gaps[before:]
-            raise Gap("; ".join(map(str, found)))
+        if len(self.findings) > before:
+            found = self.findings[before:]
+            del self.findings[before:]
+            raise Unsupported("; ".join(f"{f.what} (at {f.where})" for f in found))
         return [m.value for m in results]
 
     def _row(self, layer: Layer) -> Row:
@@ -372,7 +374,7 @@ class _Walk:
             elif name == "training" and not value:
                 continue
             elif value is not None and name not in ("mask", "name"):
-                raise Gap(f"argument {name} of the call")
+                raise Unsupported(f"argument {name} of the call")
         if not row.is_layer:
             result = row.handler(self.op, *arguments, **settings)
             return [_Made(v, None) for v in _flat(result)]
@@ -480,7 +482,7 @@ def input_spec(layer: Layer) -> tuple[tuple[Dim, ...], str]:
     """Return shape and dtype of an input layer, dynamic sizes named.
 
     Raises:
-        Gap: Its shape is not recorded.
+        Unsupported: Its shape is not recorded.
     """
     config = layer.config
     sizes = config.get("batch_shape") or config.get("batch_input_shape")

@@ -12,7 +12,7 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim
 from converter.lower.keras.operations.operands import promoted
-from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.ops.norm import unit
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -136,7 +136,7 @@ def _over(op: Builder, value: Value, mask: Value | None) -> Value | None:
     if mask is None:
         return None
     if mask.rank != value.rank - 1:
-        raise Gap(f"a mask of {mask.rank} axes for {value.rank}")
+        raise Unsupported(f"a mask of {mask.rank} axes for {value.rank}")
     return op.unsqueeze(mask, [-1])
 
 
@@ -163,7 +163,7 @@ def _steps(op: Builder, value: Value, mask: Value | None) -> Value:
     """Return the mask of an input's steps, which are all there where it has none."""
     if mask is not None:
         if mask.rank != value.rank - 1:
-            raise Gap(f"a mask of {mask.rank} axes for {value.rank}")
+            raise Unsupported(f"a mask of {mask.rank} axes for {value.rank}")
         return mask
     return op.expand(op.constant(value=True, dtype="bool"), value.shape[:-1], like=value)
 
@@ -179,7 +179,7 @@ def dot(
     pair = [axes, axes] if isinstance(axes, int) else list(axes)
     i, j = a.axis(pair[0]), b.axis(pair[1])
     if 0 in (i, j):
-        raise Gap("a product over the batch")
+        raise Unsupported("a product over the batch")
     if normalize:
         a, b = unit(op, a, [i], least_power), unit(op, b, [j], least_power)
     rest_a = [k for k in range(1, a.rank) if k != i]

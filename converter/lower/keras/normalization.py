@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.keras.wrapped import call_layer
 from converter.lower.ops.norm import along, by_channel, moments, standardized, unit, wide
 from converter.lower.values import Value, inverse, total
@@ -73,7 +73,7 @@ def _without_history(
         result = standardized(op, x, [i for i in range(x.rank) if i != axis], epsilon)
         axes = [axis]
     else:
-        raise Gap(f"mode {mode}")
+        raise Unsupported(f"mode {mode}")
     result = op.mul(result, along(op, x, w["gamma"], axes))
     return op.add(result, along(op, x, w["beta"], axes))
 
@@ -148,7 +148,7 @@ def group_normalization(
     axis = x.axis(axis)
     channels = x.shape[axis]
     if not isinstance(channels, int):
-        raise Gap("channels of unknown number")
+        raise Unsupported("channels of unknown number")
     groups = channels if groups == -1 else groups
     # [N, groups, rest]: channels first, so that a group is one run.
     order = [0, axis, *(i for i in range(1, x.rank) if i != axis)]

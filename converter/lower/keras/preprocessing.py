@@ -10,7 +10,7 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.keras.images import computed
-from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value
 
 EPSILON = 1e-7  # keras.backend.epsilon(), unless a user's own configuration of Keras differs
@@ -22,7 +22,7 @@ def _numbers(value: Any) -> Any:
         inner = value.get("config")
         value = inner.get("value") if isinstance(inner, Mapping) else None
         if value is None:
-            raise Gap("an argument that is no numbers")
+            raise Unsupported("an argument that is no numbers")
     return value
 
 
@@ -92,7 +92,7 @@ def discretization(
     """The number of the bin that each element is in, or what encodes it."""
     del w, num_bins, epsilon
     if bin_boundaries is None:
-        raise Gap("bins that the configuration does not have")
+        raise Unsupported("bins that the configuration does not have")
     bounds = np.asarray(_numbers(bin_boundaries), np.float32).astype(np.float64)
     wide = op.unsqueeze(op.cast(x, "float64"), [x.rank])
     # TensorFlow's bins begin with their lower bound; no number is in the last one.
@@ -121,7 +121,7 @@ def category_encoding(
 def dense(sparse: bool) -> None:
     """Refuse sparse tensors, which ONNX's operators do not take."""
     if sparse:
-        raise Gap("sparse output")
+        raise Unsupported("sparse output")
 
 
 def encoded(
@@ -151,7 +151,7 @@ def encoded(
     if mode in ("multi_hot", "binary"):
         return op.cast(op.reduce("ReduceMax", op.cast(hits, "float32"), [axis]), dtype)
     if mode != "count":
-        raise Gap(f"output_mode {mode!r}")
+        raise Unsupported(f"output_mode {mode!r}")
     if weights is None:
         return op.cast(op.reduce("ReduceSum", op.cast(hits, "float32"), [axis]), dtype)
     counted = op.mul(op.cast(hits, weights.dtype), op.unsqueeze(weights, [weights.rank]))

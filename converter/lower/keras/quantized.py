@@ -15,7 +15,7 @@ from converter.lower.keras.activations import activate
 from converter.lower.keras.core import einsum_shape
 from converter.lower.keras.model import Layer
 from converter.lower.keras.rules import Age, rule
-from converter.lower.keras.table import Gap, Masked, Roles, keras_layer
+from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value, total
 from formats.keras.variable_names import quantization
 
@@ -48,7 +48,7 @@ def input_range(config: Any, default: Range | None) -> Range | None:
     """Return what a layer quantises its inputs to, None where it does not.
 
     Raises:
-        Gap: By anything but their largest size.
+        Unsupported: By anything but their largest size.
     """
     if not isinstance(config, Mapping):
         return default
@@ -56,7 +56,7 @@ def input_range(config: Any, default: Range | None) -> Range | None:
     if quantizer is None:
         return None
     if quantizer.get("class_name") != "AbsMaxQuantizer":
-        raise Gap(f"quantizer {quantizer.get('class_name')}")
+        raise Unsupported(f"quantizer {quantizer.get('class_name')}")
     given = quantizer["config"]
     low, high = given.get("value_range", (-127, 127))
     return Range(low, high, given.get("epsilon", 1e-7))
@@ -183,7 +183,7 @@ def dense_int4(
     """activation(x @ kernel + bias), of two weights a byte, scaled by channel or in groups."""
     packed = w.exact("kernel")
     if packed.shape[-1] != (units + 1) // 2:
-        raise Gap("a kernel that an older Keras packed")
+        raise Unsupported("a kernel that an older Keras packed")
     kernel = unpacked(op, packed, -1, units)
     if "kernel_zero" in w:
         result = op.matmul(x, op.cast(in_groups(op, w, kernel, 0), x.dtype))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap as Gap
 from converter.lower.table import H, OpTable, Variant
 from converter.lower.table import Row as OpRow
+from converter.lower.unsupported import Unsupported as Unsupported
 from converter.lower.values import Value
 
 # What says nothing about inference: names, training, and what the dispatcher uses itself.
@@ -199,7 +199,7 @@ class Roles:
         """Return a weight in the layer's dtype.
 
         Raises:
-            Gap: The layer has none of that name.
+            Unsupported: The layer has none of that name.
         """
         value = self._op.weight(self._tensor(role))
         return self._op.cast(value, self.dtype) if self.dtype and value.is_float else value
@@ -231,7 +231,7 @@ class Roles:
         found = self._found(role)
         if found is None:
             have = ", ".join(self.tensors) or "none"
-            raise Gap(f"has no weight {role!r} (it has {have})")
+            raise Unsupported(f"has no weight {role!r} (it has {have})")
         return found
 
     def _found(self, role: str) -> str | None:

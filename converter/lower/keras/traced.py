@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from converter.lower.keras.model import Model
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 from formats.core.weights import Tensor
 
 
@@ -62,7 +62,7 @@ def matched(
         tensors: All there are.
 
     Raises:
-        Gap: They are not the layer's.
+        Unsupported: They are not the layer's.
     """
     by_name = [own.get(w.path, "") for w in weights]
     ways = [
@@ -79,7 +79,7 @@ def matched(
             return found
     have = ", ".join(f"{role} {list(tensors[n].shape)}" for role, n in own.items()) or "none"
     want = ", ".join(f"{w.path} {list(w.shape)}" for w in weights) or "none"
-    raise Gap(f"its class has the weights {want}, and the source {have}")
+    raise Unsupported(f"its class has the weights {want}, and the source {have}")
 
 
 def _by_place(

@@ -26,7 +26,14 @@ from converter.lower.builder import Builder
 from converter.lower.graph import Shape
 from converter.lower.keras.model import Layer, parse
 from converter.lower.keras.rules import normalised
-from converter.lower.keras.table import Gap, Roles, Row, is_authors, is_without_meaning, row_of
+from converter.lower.keras.table import (
+    Roles,
+    Row,
+    Unsupported,
+    is_authors,
+    is_without_meaning,
+    row_of,
+)
 from converter.lower.keras.traced import Traced, TracedWeight
 from converter.lower.keras.trusted_nodes import spliced
 from converter.lower.values import Value
@@ -212,7 +219,7 @@ class Modules:
                 return [told(inner) for inner in part]
             if part is None or isinstance(part, bool | int | float | str):
                 return part
-            raise Gap(f"an argument of type {type(part).__name__} for a trusted lowering")
+            raise Unsupported(f"an argument of type {type(part).__name__} for a trusted lowering")
 
         question = {
             "task": "lower",
@@ -231,7 +238,7 @@ class Modules:
         question["values"] = [[v.dtype, list(v.shape)] for v in values]
         answer = self._asked(supply, question)
         if answer.get("status") == "gap":
-            raise Gap(f"{answer.get('gap')!s:.400}")
+            raise Unsupported(f"{answer.get('gap')!s:.400}")
         what = f"the lowering of {name} in {supply.trusted.module}"
         if answer.get("status") != "done":
             raise UsageError(f"{what} failed: {answer.get('error')!s:.400}", where=w.layer)
@@ -254,7 +261,7 @@ class Modules:
             values: Those tensors, with their masks.
 
         Raises:
-            Gap: It does what cannot be traced.
+            Unsupported: It does what cannot be traced.
         """
         question = {
             "task": "trace",
@@ -268,7 +275,7 @@ class Modules:
         }
         answer = self._asked(subject.supply, question)
         if answer.get("status") != "done":
-            raise Gap(f"cannot be traced: {answer.get('gap')!s:.400}")
+            raise Unsupported(f"cannot be traced: {answer.get('gap')!s:.400}")
         try:
             model = parse(answer["model"], subject.where)
             weights = tuple(TracedWeight(**w) for w in answer["weights"])
@@ -287,11 +294,11 @@ class Modules:
         """Return the shapes of a cell's states, which begin as zeros, without the batch.
 
         Raises:
-            Gap: It has none, or begins otherwise.
+            Unsupported: It has none, or begins otherwise.
         """
         answer = self._asked(subject.supply, {"task": "states", **self._about(subject)})
         if answer.get("status") != "done":
-            raise Gap(f"cell {subject.name}: {answer.get('gap')!s:.400}")
+            raise Unsupported(f"cell {subject.name}: {answer.get('gap')!s:.400}")
         return [tuple(int(n) for n in shape) for shape in answer["shapes"]]
 
     def _about(self, subject: Subject) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from converter.lower.keras.activations import FUNCTIONS
 from converter.lower.keras.cells import Cell
 from converter.lower.keras.model import Layer, Model, Reference, references
 from converter.lower.keras.table import (
-    Gap,
     Masked,
     Roles,
     Row,
+    Unsupported,
     is_authors,
 )
 from converter.lower.keras.traced import matched
@@ -89,7 +89,7 @@ class Calls:
             What it returns, and the mask of each.
 
         Raises:
-            Gap: It cannot be traced, has other weights, or does what we do not.
+            Unsupported: It cannot be traced, has other weights, or does what we do not.
         """
         traced = self.modules.traced(subject, structure, given)
         names = matched(traced.weights, own, op.weights)
@@ -139,14 +139,16 @@ class Calls:
     def _lowered_cell(self, op: Builder, w: Roles, layer: Layer, states: Sequence[str]) -> Cell:
         row = self.modules.row(layer)
         if row is None or not states:
-            raise Gap(f"cell {layer.class_name}, whose lowering does not name its states")
+            raise Unsupported(f"cell {layer.class_name}, whose lowering does not name its states")
         if unknown := row.unknown(layer.config):
-            raise Gap(f"argument {', '.join(unknown)} of {layer.class_name} inside it")
+            raise Unsupported(f"argument {', '.join(unknown)} of {layer.class_name} inside it")
         shapes = []
         for name in states:
             size = layer.config.get(name)
             if not isinstance(size, int):
-                raise Gap(f"{name}={size!r} of {layer.class_name}, which is to size a state")
+                raise Unsupported(
+                    f"{name}={size!r} of {layer.class_name}, which is to size a state"
+                )
             shapes.append((size,))
         settings = row.known(layer.config)
 
@@ -168,7 +170,7 @@ class Calls:
         """Apply an activation that a module has; return None where none has it, or it is Keras's.
 
         Raises:
-            Gap: It cannot be told whose it is; or what it does, we do not.
+            Unsupported: It cannot be told whose it is; or what it does, we do not.
         """
         name, config = _named(spec)
         found = None if name is None else self._subject(name, config, spec)
@@ -177,7 +179,7 @@ class Calls:
         if isinstance(found, Row):
             settings = found.known(config or {})
             if unknown := found.unknown(config or {}):
-                raise Gap(f"argument {', '.join(unknown)} of activation {name}")
+                raise Unsupported(f"argument {', '.join(unknown)} of activation {name}")
             result = found.handler(op, Roles(op, f"activation {name}", {}), x, **settings)
             values = list(result.value) if isinstance(result, Masked) else [result]
         else:
@@ -185,7 +187,7 @@ class Calls:
             structure: Structure = ([{"__value__": 0}], {})
             values, _ = self.traced(op, found, path, {}, structure, [(x, None)])
         if len(values) != 1 or not isinstance(values[0], Value):
-            raise Gap(f"activation {name}, which returns several tensors")
+            raise Unsupported(f"activation {name}, which returns several tensors")
         return values[0]
 
     def _subject(self, name: str, config: Any, spec: Any) -> "Row | Subject | None":
@@ -197,7 +199,7 @@ class Calls:
             found = self.modules.function(name, name)
             row = self.modules.lowering(f"Activation:{name}")
             if row is None and found is not None and not self.modules.is_registered(name):
-                raise Gap(
+                raise Unsupported(
                     f"activation {name!r}, which Keras has and {found.supply.trusted.module} too:"
                     " register it with Keras there, or call it otherwise"
                 )
@@ -252,5 +254,5 @@ def _after(layer: Layer, values: Any, count: int) -> list[Value]:
     """Return a cell's new states, then its output, from its output and new states."""
     flat = list(values) if isinstance(values, list | tuple) else [values]
     if len(flat) != count + 1 or any(isinstance(v, np.ndarray) for v in flat):
-        raise Gap(f"cell {layer.class_name} returns {len(flat)} tensors, not {count + 1}")
+        raise Unsupported(f"cell {layer.class_name} returns {len(flat)} tensors, not {count + 1}")
     return [*flat[1:], flat[0]]

@@ -142,7 +142,7 @@ def lowered(question: Mapping[str, Any]) -> dict[str, Any]:
     from converter.lower import plain_graph
     from converter.lower.builder import Builder
     from converter.lower.graph import Graph, needed
-    from converter.lower.keras.table import Gap, Masked, Roles
+    from converter.lower.keras.table import Masked, Roles, Unsupported
     from converter.lower.values import Value
 
     graph = Graph("lowering", question["opset"])
@@ -177,7 +177,7 @@ def lowered(question: Mapping[str, Any]) -> dict[str, Any]:
                 return {"status": "raised", "error": f"it returned {value!r:.100}, no Value"}
         flat = [op.plain(v) for v in flat]
         masks = [None if m is None else op.plain(m) for m in masks]
-    except Gap as gap:
+    except Unsupported as gap:
         return {"status": "gap", "gap": str(gap)}
     except BaseException as e:  # noqa: BLE001 - the answer
         return {"status": "raised", "error": describe_error(e)}

@@ -8,7 +8,7 @@ in a dtype that depends on it: those are gaps.
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.keras.table import Gap, Row
+from converter.lower.keras.table import Row, Unsupported
 from converter.lower.values import Value
 
 # Modules whose layers take whole numbers as they are, but for EXCEPTED; and single layers.
@@ -52,7 +52,7 @@ def as_taken(
         dtype: What the layer computes in.
 
     Raises:
-        Gap: Whole numbers are not what this layer takes.
+        Unsupported: Whole numbers are not what this layer takes.
     """
     if not isinstance(value, Value) or not value.dtype.startswith(("int", "uint")):
         return value
@@ -69,4 +69,4 @@ def as_taken(
     kept = named in AS_IT_IS and settings.get("interpolation", "nearest") == "nearest"
     if value.dtype in (taken or ()) and kept:
         return value
-    raise Gap(f"whole numbers, {value.dtype}, as its input")
+    raise Unsupported(f"whole numbers, {value.dtype}, as its input")

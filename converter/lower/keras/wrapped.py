@@ -5,9 +5,9 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.keras.table import (
-    Gap,
     Masked,
     Roles,
+    Unsupported,
     compute_dtype,
     policy_dtype,
     row_of,
@@ -32,10 +32,10 @@ def call_layer(
         What its handler returns: a `Masked` where it decides about the mask itself.
 
     Raises:
-        Gap: We do not have it, or an argument of it.
+        Unsupported: We do not have it, or an argument of it.
     """
     if not isinstance(entry, Mapping) or not isinstance(entry.get("config"), Mapping):
-        raise Gap("a wrapped layer without a configuration")
+        raise Unsupported("a wrapped layer without a configuration")
     name, config = str(entry.get("class_name")).rpartition(">")[2], entry["config"]
     row = row_of(entry.get("module"), name)
     if op.supplies is not None:
@@ -45,9 +45,9 @@ def call_layer(
             if found is not None:
                 return found
     if row is None or not row.is_layer:
-        raise Gap(f"layer class {name} inside it")
+        raise Unsupported(f"layer class {name} inside it")
     if unknown := row.unknown(config):
-        raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
+        raise Unsupported(f"argument {', '.join(unknown)} of {name} inside it")
     dtype = compute_dtype(config) or w.dtype
     roles = Roles(op, f"{w.layer}/{name}", w.tensors, dtype, policy_dtype(config))
     values = [op.cast(v, dtype) if dtype and v.is_float else v for v in tensors]

@@ -23,9 +23,9 @@ from converter.lower.keras.recurrent import (
 from converter.lower.keras.steps import folded, unfolded
 from converter.lower.keras.table import (
     LAYERS,
-    Gap,
     Masked,
     Roles,
+    Unsupported,
     compute_dtype,
     is_authors,
     keras_layer,
@@ -88,22 +88,22 @@ def _merged(op: Builder, outputs: list[Value], mode: str | None) -> list[Value]:
     if mode in ("sum", "ave"):
         both = op.add(forth, back)
         return [both if mode == "sum" else op.mul(both, 0.5)]
-    raise Gap(f"merge_mode {mode!r}")
+    raise Unsupported(f"merge_mode {mode!r}")
 
 
 def _recurrent(op: Builder, w: Roles, entry: Mapping[str, Any]) -> tuple[Cell, Loop]:
     """Return the cell of a wrapped layer, and how it goes over the steps.
 
     Raises:
-        Gap: It is not one of Keras's recurrent layers, or has an argument we do not know.
+        Unsupported: It is not one of Keras's recurrent layers, or has an argument we do not know.
     """
     name, config = str(entry.get("class_name")).rpartition(">")[2], entry["config"]
     row = LAYERS.get(name)
     authors = is_authors(entry.get("module"))
     if name not in CELLS or row is None or not row.takes_mask or authors:
-        raise Gap(f"layer class {name} inside it")
+        raise Unsupported(f"layer class {name} inside it")
     if unknown := row.unknown(config):
-        raise Gap(f"argument {', '.join(unknown)} of {name} inside it")
+        raise Unsupported(f"argument {', '.join(unknown)} of {name} inside it")
     dtype = _one_dtype(w, entry)
     arguments = {k: v for k, v in config.items() if k in row.arguments}
     roles = Roles(op, w.layer, w.tensors, dtype)
@@ -118,11 +118,13 @@ def _one_dtype(w: Roles, entry: Mapping[str, Any]) -> str | None:
     """Return what a wrapper and its layer compute in.
 
     Raises:
-        Gap: They differ; which of both the outputs are in depends on the wrapper and the Keras.
+        Unsupported: They differ; which one the outputs are in depends on the wrapper and the Keras.
     """
     dtype = compute_dtype(entry["config"]) or w.dtype
     if w.dtype is not None and dtype != w.dtype:
-        raise Gap(f"computes in {w.dtype}, and {entry.get('class_name')} inside it in {dtype}")
+        raise Unsupported(
+            f"computes in {w.dtype}, and {entry.get('class_name')} inside it in {dtype}"
+        )
     return dtype
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -75,7 +75,7 @@ def convolve(
     if is_known:
         attributes["kernel_shape"] = sizes
     elif padding in ("causal", "half") or (padding == "same" and any(d > 1 for d in spread)):
-        raise Gap("a kernel whose size depends on the inputs, with this padding")
+        raise Unsupported("a kernel whose size depends on the inputs, with this padding")
     spatial = image.shape[2:]
     if isinstance(padding, tuple):
         attributes["pads"] = [*padding[0], *padding[1]]
@@ -102,7 +102,7 @@ def convolve(
         pads_of = [2 * n for n in half]
         out = [_windows(*axis) for axis in zip(spatial, sizes, steps, spread, pads_of, strict=True)]
     else:
-        raise Gap(f"padding {padding!r}")
+        raise Unsupported(f"padding {padding!r}")
     shape = (image.shape[0], kernel.shape[-1], *out)
     result = op.emit("Conv", image, weight, bias, dtype=x.dtype, shape=shape, **attributes)
     if padding == "half":
@@ -118,7 +118,7 @@ def _first_windows(op: Builder, x: Value, counts: Sequence[Dim]) -> Value:
         if n == count and n is not None:
             continue
         if not isinstance(count, int):
-            raise Gap("padding 'half' of an image of unknown size")
+            raise Unsupported("padding 'half' of an image of unknown size")
         x = op.slice(x, [axis], [0], [count])
     return x
 

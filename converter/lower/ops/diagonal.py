@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.known_values import count, size
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -27,7 +27,7 @@ def take_diagonal(op: Builder, x: Value, offset: int = 0) -> Value:
     if 0 in x.shape:  # a zero in a Reshape would stand for the size that was there
         shape = [n for n in lead if isinstance(n, int)]
         if len(shape) < len(lead):
-            raise Gap("diagonals of matrices without elements, of unknown number")
+            raise Unsupported("diagonals of matrices without elements, of unknown number")
         return op.constant(np.zeros((*shape, int(length.known or 0))), x.dtype)
     line = op.emit("Reshape", x, op.constant(target, "int64"), dtype=x.dtype, shape=(*lead, flat))
     dim = None if length.known is None else int(length.known)

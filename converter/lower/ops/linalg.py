@@ -8,10 +8,10 @@ Literature: Golub and Van Loan, Matrix Computations, 4th edition, chapters 3 to 
 """
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.graph import Shape
 from converter.lower.known_values import count, size, whole
 from converter.lower.repeat import repeat
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 # -- rows and columns ------------------------------------------------------------------------------
@@ -55,12 +55,12 @@ def as_matrices(op: Builder, x: Value) -> Value:
     """Return matrices in the dtype to compute in.
 
     Raises:
-        Gap: They are no floating point matrices.
+        Unsupported: They are no floating point matrices.
     """
     if not x.is_float:
-        raise Gap(f"matrices of {x.dtype}")
+        raise Unsupported(f"matrices of {x.dtype}")
     if x.rank < 2:
-        raise Gap(f"matrices of {x.rank} axes")
+        raise Unsupported(f"matrices of {x.rank} axes")
     return op.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
 
 

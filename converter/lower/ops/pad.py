@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from converter.lower.builder import END, Builder
-from converter.lower.gap import Gap
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -23,7 +23,7 @@ def padded(
     if mode == "symmetric":
         return _mirrored(op, x, widths)
     if mode not in ("constant", "reflect"):
-        raise Gap(f"padding mode {mode!r}")
+        raise Unsupported(f"padding mode {mode!r}")
     if x.dtype in ("bool", "int16", "uint16"):  # not padded by onnxruntime
         filled = None if number is None else int(number)
         return op.cast(op.pad(op.cast(x, "int32"), before, after, mode=mode, value=filled), x.dtype)

@@ -9,10 +9,10 @@ from math import inf
 from typing import Any
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.known_values import Numbers, count
 from converter.lower.ops.conv import as_given, channels_first, numbers, same_padding
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MOST = 1 << 22  # numbers of a constant that says which elements are whose
@@ -22,11 +22,11 @@ def window_edges(op: Builder, size: Numbers, windows: Numbers) -> tuple[Numbers,
     """Return where each window of an axis begins, and where it ends (exclusive).
 
     Raises:
-        Gap: They would take a constant of too many numbers.
+        Unsupported: They would take a constant of too many numbers.
     """
     n, m = (1 if v.known is None else int(v.known) for v in (size, windows))
     if n * m > MOST:
-        raise Gap(f"adaptive pooling of {n} to {m}")
+        raise Unsupported(f"adaptive pooling of {n} to {m}")
     number = count(op, windows)
     return number * size // windows, ((number + 1) * size + windows - 1) // windows
 
@@ -102,7 +102,7 @@ def pool(
     steps = sizes if strides is None else numbers(strides, rank)
     image = channels_first(op, x, data_format)
     if padding not in ("same", "valid"):
-        raise Gap(f"padding {padding!r}")
+        raise Unsupported(f"padding {padding!r}")
     out: list[Dim] = []
     for n, k, s in zip(image.shape[2:], sizes, steps, strict=True):
         whole = n - k + 1 if isinstance(n, int) and padding == "valid" else n
@@ -142,5 +142,5 @@ def _pads(
 ) -> tuple[list[int], list[int]]:
     pads = same_padding(spatial, sizes, steps, [1] * len(sizes))
     if pads is None:
-        raise Gap("steps larger than windows, and padding same, of an unknown size")
+        raise Unsupported("steps larger than windows, and padding same, of an unknown size")
     return pads

@@ -13,10 +13,10 @@ from math import ceil, floor, log2
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
 from converter.lower.ops import resize_computed as computed
 from converter.lower.ops.resize_computed import Size
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Kernel = Callable[[float], float]
@@ -37,7 +37,7 @@ def scaled(op: Builder, image: Value, factors: Sequence[int], method: str) -> Va
     """Make each spatial axis larger by a whole factor.
 
     Raises:
-        Gap: We do not have the method.
+        Unsupported: We do not have the method.
     """
     if method in ("nearest", "bilinear"):
         return by_scales(op, image, factors, REPEAT if method == "nearest" else LINEAR)
@@ -58,7 +58,7 @@ def resized(
     """Give the spatial axes these sizes.
 
     Raises:
-        Gap: We do not have the method.
+        Unsupported: We do not have the method.
     """
     if list(image.shape[2:]) == list(sizes) and method not in BLURRING:
         return image
@@ -121,14 +121,14 @@ def weights(size: int, wanted: int, method: str, *, antialias: bool = False) -> 
     """Return the matrix that resizes an axis.
 
     Raises:
-        Gap: We do not have the method.
+        Unsupported: We do not have the method.
     """
     if method == "area":
         return area(size, wanted)
     if method == "bicubic" and not antialias:
         return cubic_by_table(size, wanted)
     if method not in KERNELS:
-        raise Gap(f"interpolation {method!r}")
+        raise Unsupported(f"interpolation {method!r}")
     radius, kernel = KERNELS[method]
     return spans(size, wanted, radius, kernel, antialias=antialias)
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Size: TypeAlias = "int | Value"  # a value is an integer, of any integer dtype
@@ -134,7 +134,7 @@ def weights(
         translation: By how much the result is moved.
 
     Raises:
-        Gap: We do not have the method.
+        Unsupported: We do not have the method.
     """
     rows = op.unsqueeze(_count(op, wanted), [1])
     columns = op.unsqueeze(_count(op, size), [0])
@@ -149,7 +149,7 @@ def weights(
         away = op.sub(op.sub(columns, first), op.div(offset, 1024.0))
         return _normalised(op, _keys(op, op.unary("Abs", away)))
     if method not in KERNELS:
-        raise Gap(f"interpolation {method!r}")
+        raise Unsupported(f"interpolation {method!r}")
     inverse = op.div(op.constant(1.0), op.div(m, n) if scale is None else scale)
     at = op.mul(op.add(rows, 0.5), inverse)
     if translation is not None:

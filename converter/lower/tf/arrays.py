@@ -12,7 +12,7 @@ from converter.lower.graph import Dim, Shape
 from converter.lower.tf import contents, extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Thing, Unranked, Variable
 from converter.lower.tf.unranked import of_any_rank
 from converter.lower.values import Value
@@ -252,7 +252,7 @@ def split(op: Context, split_dim: Value, value: Value, /, *, num_split: int) -> 
     size = value.shape[axis]
     if isinstance(size, int):
         if size % count:
-            raise Gap(f"{size} elements in {count} equal parts")
+            raise Unsupported(f"{size} elements in {count} equal parts")
         parts = op.split(value, axis, [size // count] * count)
         known = op.elements(value)
         return parts if known is None else _told(op, parts, np.split(known, count, axis))

@@ -5,7 +5,7 @@ from typing import Any
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.state import texts
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 from formats.core.strings import Strings
@@ -24,7 +24,7 @@ def const(op: Context, *, value: Any) -> Value:
     if isinstance(found, Strings):
         return op.constant(texts(found.values(), found.shape))
     if found.nbytes > MOST_BYTES:
-        raise Gap(f"a constant of {found.nbytes} bytes that is no weight of the model")
+        raise Unsupported(f"a constant of {found.nbytes} bytes that is no weight of the model")
     return op.constant(found.numpy(), found.dtype.name)
 
 
@@ -39,7 +39,7 @@ def placeholder_with_default(op: Context, input: Thing, /, *, shape: Any = None)
 def placeholder(_: Context, *, shape: Any = None) -> Value:
     """An input; those that a signature does not name have no value."""
     del shape
-    raise Gap("an input that the signature does not name")
+    raise Unsupported("an input that the signature does not name")
 
 
 @tf_op(

@@ -14,7 +14,7 @@ import numpy as np
 from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 
@@ -138,7 +138,7 @@ def _width(dtype: str) -> int:
     if dtype in FORMATS:
         return FORMATS[dtype].bits
     if dtype not in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"):
-        raise Gap(f"the bits of {dtype}")
+        raise Unsupported(f"the bits of {dtype}")
     return _bits(dtype)
 
 

@@ -11,7 +11,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.padding import padded
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 # -- the batch -------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def depth_to_space(
 
 def _blocks(op: Context, x: Value, size: int, data_format: str, *, to_space: bool) -> Value:
     if data_format not in ("NHWC", "NCHW"):
-        raise Gap(f"data format {data_format}")
+        raise Unsupported(f"data format {data_format}")
     last = data_format == "NHWC"
     image = op.transpose(x, [0, 3, 1, 2]) if last else x
     n, c, h, w = extents.of_all(op, image)
@@ -184,7 +184,7 @@ def _patches(
 ) -> Value:  # fmt: skip
     """Gather windows axis by axis: [N, out, k, W, C], then [N, out, k, out, k, C]."""
     if padding not in ("SAME", "VALID"):
-        raise Gap(f"padding {padding}")
+        raise Unsupported(f"padding {padding}")
     count = x.rank - 2
     made, rows = x, []
     for axis in range(1, 1 + count):
@@ -193,7 +193,7 @@ def _patches(
         if padding == "SAME":
             rows.append(_same(op, extents.of(op, x, axis), reach, strides[axis]))
         elif isinstance(size, int) and size < reach:
-            raise Gap(f"windows of {reach} in {size}")
+            raise Unsupported(f"windows of {reach} in {size}")
     if rows:
         zero = extents.number(op, 0)
         pairs = [zero, zero, *(one for row in rows for one in row), zero, zero]

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from converter.lower.bodies import outputs_of
-from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
 from converter.lower.tf.context import Context
 from converter.lower.tf.things import (
@@ -17,6 +16,7 @@ from converter.lower.tf.things import (
     Unknown,
     Variable,
 )
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Branch = Callable[[], Sequence[Thing]]
@@ -36,7 +36,7 @@ def conditional(
         read: Numbers of what anything reads of that; all, by default.
 
     Raises:
-        Gap: They yield different kinds of things.
+        Unsupported: They yield different kinds of things.
     """
     bodies: list[Graph] = []
     yielded: list[tuple[list[Thing], list[Value | None]]] = []
@@ -55,10 +55,12 @@ def conditional(
         yielded.append((things, values))
     (things, first), (others, second) = yielded
     if len(first) != len(second):
-        raise Gap("branches that yield different numbers of tensors")
+        raise Unsupported("branches that yield different numbers of tensors")
     for thing, other, a, b in zip(things, others, first, second, strict=True):
         if (a is None or b is None) and thing != other:
-            raise Gap(f"branches that yield different things, a {type(thing).__name__.lower()}")
+            raise Unsupported(
+                f"branches that yield different things, a {type(thing).__name__.lower()}"
+            )
     pairs = zip(first, second, strict=True)
     specs = [_joined(a, b) for a, b in pairs if a is not None and b is not None]
     # What the branches see from outside may vary where the condition does not.
@@ -95,7 +97,7 @@ def _value(op: Context, thing: Thing) -> Value:
     if isinstance(thing, Stack):
         return whole(op, thing)
     if not isinstance(thing, Value):
-        raise Gap(f"a branch that yields a {type(thing).__name__.lower()}")
+        raise Unsupported(f"a branch that yields a {type(thing).__name__.lower()}")
     return thing
 
 
@@ -107,7 +109,7 @@ def _like(made: Value, thing: Thing, other: Thing) -> Thing:
 
 def _joined(a: Value, b: Value) -> tuple[str, tuple[int | str | None, ...]]:
     if a.dtype != b.dtype:
-        raise Gap(f"branches that yield {a.dtype} and {b.dtype}")
+        raise Unsupported(f"branches that yield {a.dtype} and {b.dtype}")
     if a.rank != b.rank:
-        raise Gap(f"branches that yield {a.rank} and {b.rank} axes")
+        raise Unsupported(f"branches that yield {a.rank} and {b.rank} axes")
     return a.dtype, tuple(m if m == n else None for m, n in zip(a.shape, b.shape, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 from converter.lower.tf import branches, loops
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node, Reference
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import DEAD, Thing, Variable
 from converter.lower.values import Value
 
@@ -46,9 +46,9 @@ def _condition(op: Context, value: Thing) -> Value:
     if isinstance(value, Variable):
         value = op.state.read(value)
     if not isinstance(value, Value):
-        raise Gap(f"a {type(value).__name__.lower()} for a condition")
+        raise Unsupported(f"a {type(value).__name__.lower()} for a condition")
     if value.dtype == "string":
-        raise Gap("a string for a condition")
+        raise Unsupported("a string for a condition")
     if value.rank:
         size = op.emit("Size", value, dtype="int64", shape=())
         return op.elementwise("Greater", size, 0)

@@ -21,7 +21,7 @@ from converter.lower.ops.complex import (
 from converter.lower.ops.elementwise import atan2
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import OPS, Gap, Row, tf_op
+from converter.lower.tf.table import OPS, Row, Unsupported, tf_op
 from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value
 
@@ -64,7 +64,7 @@ def lowered(
         call: What calls a row's handler.
 
     Raises:
-        Gap: We do not have it for complex numbers.
+        Unsupported: We do not have it for complex numbers.
     """
     given = [_pair(op, v) if isinstance(v, Value) and v.dtype in PARTS else v for v in inputs]
     if node.op in FUNCTIONS:
@@ -75,7 +75,7 @@ def lowered(
     if node.op in OF_SHAPE:
         return call(row, node, real)
     if node.op not in BY_PARTS:
-        raise Gap("of complex numbers")
+        raise Unsupported("of complex numbers")
     imaginary = [v.imaginary if isinstance(v, Complex) else v for v in given]
     halves = [call(row, node, part) for part in (real, imaginary)]
     if isinstance(halves[0], list):
@@ -87,11 +87,11 @@ def _pair(op: Context, x: Value) -> Complex:
     """Return a complex tensor of the file as a pair.
 
     Raises:
-        Gap: It is none: an input.
+        Unsupported: It is none: an input.
     """
     array = op.weights[x.name].numpy() if x.name in op.weights else None
     if array is None:
-        raise Gap("an input of complex numbers")
+        raise Unsupported("an input of complex numbers")
     return _constant(op, array)
 
 
@@ -105,10 +105,10 @@ def pair(thing: Thing) -> Complex:
     """Return a complex number.
 
     Raises:
-        Gap: It is none.
+        Unsupported: It is none.
     """
     if not isinstance(thing, Complex):
-        raise Gap(f"of a {type(thing).__name__.lower()} and a complex number")
+        raise Unsupported(f"of a {type(thing).__name__.lower()} and a complex number")
     return thing
 
 
@@ -131,7 +131,7 @@ def _const(op: Context, node: Node) -> Complex:
     found = const(op, value=node.attribute("value"))
     array = Context.elements(op, found)
     if array is None:
-        raise Gap("a constant of complex numbers that is not small")
+        raise Unsupported("a constant of complex numbers that is not small")
     return _constant(op, array)
 
 
@@ -292,5 +292,5 @@ def _einsum(op: Context, node: Node, *inputs: Thing) -> Complex:
     if len(sides) == 1:
         return both(op, real, sides[0])
     if len(sides) > 2:
-        raise Gap("of more than two complex tensors")
+        raise Unsupported("of more than two complex tensors")
     return multiply(op, sides[0], sides[1], real)

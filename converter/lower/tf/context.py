@@ -8,10 +8,10 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.builder import ELEMENT_TYPES, Builder
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Spec, Weight
 from converter.lower.node_checks import check_sizes
 from converter.lower.tf import contents
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.core.weights import Tensor
 
@@ -72,10 +72,10 @@ class Context(Builder):
         """Add an input to the graph as a whole, wherever what is built stands; return its name.
 
         Raises:
-            Gap: ONNX has no such dtype.
+            Unsupported: ONNX has no such dtype.
         """
         if dtype not in ELEMENT_TYPES:
-            raise Gap(f"an input of dtype {dtype!r}")
+            raise Unsupported(f"an input of dtype {dtype!r}")
         found = self._fresh(name)
         self._outermost.inputs.append(found)
         self._outermost.specs[found] = self.graph.specs[found] = Spec(dtype, shape)
@@ -84,7 +84,7 @@ class Context(Builder):
     def check(
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
     ) -> None:
-        """Raise Gap where onnxruntime would refuse a node."""
+        """Raise Unsupported where onnxruntime would refuse a node."""
         specs = [self.graph.specs.get(v.name) for v in inputs if v is not None]
         if not any(spec is None or spec.unranked for spec in specs):
             check_sizes(op_type, inputs, attributes, self.static)
@@ -130,49 +130,51 @@ class Context(Builder):
             what: It says, for the message.
 
         Raises:
-            Gap: They are computed from the inputs.
+            Unsupported: They are computed from the inputs.
         """
         found = self.static(value)
         if found is None or found.dtype.kind not in "iub":
-            raise Gap(f"{what} that {'is' if value.rank == 0 else 'are'} computed from the inputs")
+            raise Unsupported(
+                f"{what} that {'is' if value.rank == 0 else 'are'} computed from the inputs"
+            )
         return [int(n) for n in found.reshape(-1)]
 
     def int(self, value: Value, what: str) -> int:
         """Return a scalar.
 
         Raises:
-            Gap: It is computed from the inputs.
+            Unsupported: It is computed from the inputs.
         """
         found = self.ints(value, what)
         if len(found) != 1:
-            raise Gap(f"{what} of {len(found)} numbers")
+            raise Unsupported(f"{what} of {len(found)} numbers")
         return found[0]
 
     def number(self, value: Value, what: str) -> Any:
         """Return a scalar of any dtype.
 
         Raises:
-            Gap: It is computed from the inputs.
+            Unsupported: It is computed from the inputs.
         """
         found = self.static(value)
         if found is None or found.size != 1:
-            raise Gap(f"{what} that is computed from the inputs")
+            raise Unsupported(f"{what} that is computed from the inputs")
         return found.reshape(-1)[0].item()
 
     def dims(self, value: Value) -> list[Dim]:
         """Return what is known of the sizes in a vector (or the one in a scalar).
 
         Raises:
-            Gap: Not even how many there are is known.
+            Unsupported: Not even how many there are is known.
         """
         found = self.elements(value)
         if found is not None:
             return [n if n is None or isinstance(n, str) else int(n) for n in found.reshape(-1)]
         length = 1 if value.rank == 0 else value.shape[0]
         if not isinstance(length, int):
-            raise Gap("a shape whose number of axes is computed from the inputs")
+            raise Unsupported("a shape whose number of axes is computed from the inputs")
         if length > MOST_AXES:
-            raise Gap(f"a shape of {length} axes")
+            raise Unsupported(f"a shape of {length} axes")
         return [None] * length
 
     def array(self, value: Value) -> "np.ndarray | None":
@@ -208,7 +210,7 @@ class Context(Builder):
         """
         negative = [n for n in sizes if isinstance(n, int) and n < 0]
         if negative not in ([], [-1]):
-            raise Gap(f"a reshape to {list(sizes)}")
+            raise Unsupported(f"a reshape to {list(sizes)}")
         sizes = [None if isinstance(n, int) and n < 0 else n for n in sizes]
         unknown = [i for i, n in enumerate(sizes) if n is None]
         if len(unknown) == 1:
@@ -216,7 +218,7 @@ class Context(Builder):
             whole = dims.product(x.shape)
             sizes[unknown[0]] = dims.divided(whole, known) if known != 0 else None
             if isinstance(whole, int) and isinstance(known, int) and known and whole % known:
-                raise Gap(f"{list(x.shape)} cannot be reshaped to {sizes}")
+                raise Unsupported(f"{list(x.shape)} cannot be reshaped to {sizes}")
         target = tuple(sizes)
         if target == x.shape and all(n is not None for n in target):
             return self.plain(x)

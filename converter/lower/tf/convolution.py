@@ -14,7 +14,7 @@ from converter.lower.graph import Dim
 from converter.lower.ops.conv import convolve
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import OPS, Gap, tf_op
+from converter.lower.tf.table import OPS, Unsupported, tf_op
 from converter.lower.tf.windows import (
     Windows,
     as_first,
@@ -56,7 +56,7 @@ def convolved(
         known = isinstance(channels, int) and isinstance(each, int)
         groups = int(channels or 0) // int(each or 1) if known else 1
         if known and (groups < 1 or groups * int(each or 0) != channels):
-            raise Gap(f"{channels} channels, and a kernel of {each}")
+            raise Unsupported(f"{channels} channels, and a kernel of {each}")
     count = windows.counts(image.shape[2:])
     shape = (image.shape[0], kernel.shape[-1], *count)
     if image.dtype in PRODUCTS:
@@ -85,11 +85,11 @@ def _by_products(op: Context, image: Value, kernel: Value, windows: Windows, gro
     each, filters = kernel.shape[-2:]
     length = total(kernel.shape[:-1])
     if not isinstance(each, int) or not isinstance(filters, int) or length is None:
-        raise Gap(f"a kernel of unknown size, of {image.dtype}")
+        raise Unsupported(f"a kernel of unknown size, of {image.dtype}")
     if groups == 1:
         rows = op.concat(parts, -1)
         if rows.rank == 1:
-            raise Gap("an image without axes")
+            raise Unsupported("an image without axes")
         result = op.matmul(rows, op.reshape(kernel, (length, filters)))
         return op.transpose(result, [0, result.rank - 1, *range(1, result.rank - 1)])
     # A row for each group: [N, *counts, groups, 1, elements] times [groups, elements, filters].
@@ -183,7 +183,7 @@ def grouped_kernel(op: Context, kernel: Value) -> tuple[Value, int]:
     """Return a kernel of [*spatial, in, multiplier] as one of as many groups, and their number."""
     *spatial, channels, multiplier = kernel.shape
     if not isinstance(channels, int) or not isinstance(multiplier, int):
-        raise Gap("a kernel of unknown shape")
+        raise Unsupported("a kernel of unknown shape")
     return op.reshape(kernel, (*spatial, 1, channels * multiplier)), channels
 
 
@@ -244,7 +244,7 @@ def transposed(
         groups: Where it is not said by the kernel's channels.
     """
     if "float" not in x.dtype:
-        raise Gap(f"a transposed convolution of {x.dtype}")
+        raise Unsupported(f"a transposed convolution of {x.dtype}")
     rank = kernel.rank - 2
     image = as_first(op, x, data_format)
     wanted, start = op.dims(input_sizes), 0
@@ -263,7 +263,7 @@ def transposed(
     weight = op.transpose(kernel, [rank + 1, rank, *range(rank)])
     lengths = [k for k in windows.sizes if k is not None]
     if len(lengths) < rank:
-        raise Gap("a transposed convolution with a kernel of unknown size")
+        raise Unsupported("a transposed convolution with a kernel of unknown size")
     cuts = [
         _cut(n, size, i, windows) for i, (n, size) in enumerate(
             zip(image.shape[2:], spatial, strict=True)
@@ -351,7 +351,7 @@ def dilation2d(
 ) -> Value:  # fmt: skip
     """The largest of each window, a number added to each of its elements: grey-scale dilation."""
     if not input.is_float:
-        raise Gap(f"of {input.dtype}")
+        raise Unsupported(f"of {input.dtype}")
     lengths = tuple(n if isinstance(n, int) else None for n in filter.shape[:2])
     steps, spreads = spatial_of(strides, "NHWC", "strides"), spatial_of(rates, "NHWC", "rates")
     windows = Windows(lengths, steps, spreads, padding)
@@ -392,7 +392,7 @@ def finished(
         elif name in FUSED:
             x = OPS[name].handler(op, x)
         else:
-            raise Gap(f"{name} behind it")
+            raise Unsupported(f"{name} behind it")
     return x
 
 
@@ -408,7 +408,7 @@ def fused_conv2d(
     """A convolution, and what a grappler fused behind it."""
     del use_cudnn_on_gpu, num_args
     if filter_format != "HWIO" or num_host_args:
-        raise Gap(f"filter_format {filter_format}")
+        raise Unsupported(f"filter_format {filter_format}")
     windows = windows_of(filter, strides, padding, explicit_paddings, data_format, dilations)
     made = convolved(op, input, filter, windows, data_format)
     return finished(op, made, args, fused_ops, data_format, epsilon, leakyrelu_alpha)
@@ -437,7 +437,7 @@ def fused_pad_conv2d(
     """A convolution of images that are mirrored at their edges, one image at a time."""
     if isinstance(input.shape[0], int) and input.shape[0] > 1:
         # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/conv_ops_fused_image_transform.cc
-        raise Gap("several images, of which TensorFlow's kernel gets only the first right")
+        raise Unsupported("several images, of which TensorFlow's kernel gets only the first right")
     from converter.lower.ops.pad import padded
 
     pairs = op.ints(paddings, "paddings")

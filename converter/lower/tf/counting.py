@@ -10,7 +10,7 @@ from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 # -- ranges ----------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _has_weights(weights: Value) -> bool:
         return False
     if all(isinstance(n, int) for n in weights.shape):
         return True
-    raise Gap("weights of which it is not known whether there are any")
+    raise Unsupported("weights of which it is not known whether there are any")
 
 
 @tf_op("HistogramFixedWidth")

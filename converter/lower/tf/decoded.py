@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from converter.lower import encoded
 from converter.lower.encoded import FINGERPRINT, PICTURE, TEXT, Encoded, Part
-from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Node, Shape, free_names, needed
 from converter.lower.tf.context import Context
 from converter.lower.tf.hashed import COPIES, Fingerprints
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 from formats.errors import UnsupportedError
 
@@ -68,7 +68,7 @@ class Decoded:
         """Return which input a text is.
 
         Raises:
-            Gap: None: ONNX has no operator that could do ``what`` to it.
+            Unsupported: None: ONNX has no operator that could do ``what`` to it.
         """
         op, name, index = self._op, text.name, None
         shape = text.shape
@@ -89,18 +89,18 @@ class Decoded:
                 break
             name = node.inputs[0]
         if name not in inputs or op.graph.specs[name].dtype != "string":
-            raise Gap(f"{what} of what is no input: ONNX cannot express it")
+            raise Unsupported(f"{what} of what is no input: ONNX cannot express it")
         return Origin(name, self._named(name, shape), index)
 
     def whole(self, origin: Origin) -> Origin:
         """Return an input in its own shape, whatever shape the texts are in.
 
         Raises:
-            Gap: They are not in a row.
+            Unsupported: They are not in a row.
         """
         spec = self._op.graph.specs[origin.name]
         if spec.unranked or len(spec.shape) > 1:
-            raise Gap(f"texts in {len(spec.shape)} axes")
+            raise Unsupported(f"texts in {len(spec.shape)} axes")
         return Origin(origin.name, self._named(origin.name, spec.shape), None)
 
     def _inputs(self) -> set[str]:
@@ -113,11 +113,11 @@ class Decoded:
         """Return which nodes make what can be seen from here.
 
         Raises:
-            Gap: It was looked for too often.
+            Unsupported: It was looked for too often.
         """
         self._searches += 1
         if self._searches > MOST_SEARCHES:
-            raise Gap(f"more than {MOST_SEARCHES} copies of inputs, decoded")
+            raise Unsupported(f"more than {MOST_SEARCHES} copies of inputs, decoded")
         graphs = self._op.enclosing[::-1]
         return {out: node for graph in graphs for node in graph.nodes for out in node.outputs}
 
@@ -135,10 +135,10 @@ class Decoded:
         Whether it is a picture is known in the end (`settle`).
 
         Raises:
-            Gap: It is not the beginning of an input that is asked for.
+            Unsupported: It is not the beginning of an input that is asked for.
         """
         if text.rank or first or not 0 < count <= len(PNG):
-            raise Gap("a part of a text that is no constant")
+            raise Unsupported("a part of a text that is no constant")
         self._asked.add(self.origin(text, "a part").name)
         return PNG[:count]
 
@@ -146,14 +146,14 @@ class Decoded:
         """Return the fingerprints of texts that are an input, or some of one.
 
         Raises:
-            Gap: They are computed.
+            Unsupported: They are computed.
         """
         return replace(text, name=self._fingerprints.of(text.name), dtype="int64")
 
     def _fingerprint(self, name: str) -> str:
         spec = self._op.graph.specs[name]
         if spec.unranked:
-            raise Gap("hashes of texts of unknown rank")
+            raise Unsupported("hashes of texts of unknown rank")
         shape = self._named(name, spec.shape)
         part = Part(FINGERPRINT, "", "uint64", shape)
         origin = Origin(name, shape, None)
@@ -179,7 +179,7 @@ class Decoded:
             called: What its name shall be, if that is free.
 
         Raises:
-            Gap: The same bytes are decoded in two ways.
+            Unsupported: The same bytes are decoded in two ways.
         """
         spec = self._op.graph.specs[origin.name]
         shape = origin.shape if spec.unranked else self._named(origin.name, spec.shape)
@@ -187,18 +187,18 @@ class Decoded:
         record = self._records.setdefault(origin.name, new)
         same = (record.kind, record.several, record.settings)
         if same != (new.kind, new.several, new.settings):
-            raise Gap(f"an input that is decoded in two ways: {record.kind}, {kind}")
+            raise Unsupported(f"an input that is decoded in two ways: {record.kind}, {kind}")
         found = record.parts.get((part.key, part.role))
         if found is None:
             for role in record.roles.setdefault(part.key, set()) if part.key else ():
                 if {role, part.role} != TOGETHER:
-                    raise Gap(f"feature {part.key!r}, parsed as {role} and as {part.role}")
+                    raise Unsupported(f"feature {part.key!r}, parsed as {role} and as {part.role}")
             name = self._op.late_input(called or part.key, part.dtype, part.shape)
             found = record.parts[part.key, part.role] = replace(part, name=name)
             record.roles.setdefault(part.key, set()).add(part.role)
         elif (found.dtype, found.shape) != (part.dtype, part.shape):
             which = f"feature {part.key!r}" if part.key else f"a {kind}"
-            raise Gap(f"{which} in two types or shapes: {found.dtype} and {part.dtype}")
+            raise Unsupported(f"{which} in two types or shapes: {found.dtype} and {part.dtype}")
         whole = Value(found.name, found.dtype, found.shape, identity(len(found.shape)))
         return whole if origin.index is None else self._op.gather(whole, origin.index)
 

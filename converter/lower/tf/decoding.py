@@ -22,7 +22,7 @@ from converter.lower.graph import Dim
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 # -- pictures --------------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ def _picture(
 ) -> Value:
     """Return the levels of a picture, [height, width, channels]; of a GIF each frame's."""
     if contents.rank:
-        raise Gap("several pictures at once")
+        raise Unsupported("several pictures at once")
     origin = op.decoded.origin(contents, "decoding")
     name = origin.name
     sides: list[Dim] = [f"{name}/height", f"{name}/width", channels or f"{name}/channels"]
@@ -92,7 +92,7 @@ def decode_wav(
 ) -> list[Value]:
     """A sound that is an input of the graph: its samples (-1 to 1) and their rate are, instead."""
     if contents.rank:
-        raise Gap("several sounds at once")
+        raise Unsupported("several sounds at once")
     origin = op.decoded.origin(contents, "decoding")
     name = origin.name
     samples: Dim = desired_samples if desired_samples >= 0 else f"{name}/samples"

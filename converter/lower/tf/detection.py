@@ -12,7 +12,7 @@ from math import inf
 
 from converter.lower.graph import Dim, needed
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 SCORES = ("selected_indices", "selected_scores", "valid_outputs")
@@ -225,7 +225,7 @@ def combined_non_max_suppression(
     classes = scores.shape[2]
     shared = boxes.shape[2]
     if not isinstance(classes, int) or not isinstance(shared, int):
-        raise Gap("a number of classes that is not known")
+        raise Unsupported("a number of classes that is not known")
     each = op.int(max_output_size_per_class, "max_output_size_per_class")
     total = op.int(max_total_size, "max_total_size")
     size = min(total, each * classes) if pad_per_class else total

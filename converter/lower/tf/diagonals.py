@@ -10,7 +10,7 @@ from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.known_values import Numbers, count, shape_of, size, vector, whole
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 ALIGNED = ("LEFT_LEFT", "LEFT_RIGHT", "RIGHT_LEFT", "RIGHT_RIGHT")
@@ -25,7 +25,7 @@ def bounds(op: Context, k: Value, *, several: bool | None = None) -> tuple[Numbe
         several: Whether there are several where both are given and computed, if anything tells.
 
     Raises:
-        Gap: It is computed whether there is but one.
+        Unsupported: It is computed whether there is but one.
     """
     if k.rank == 0 or k.shape == (1,):
         only = whole(op, k if k.rank == 0 else op.squeeze(k, [0]))
@@ -49,7 +49,7 @@ def _lengths(rows: Numbers, columns: Numbers, number: Numbers) -> Numbers:
 def _offset(length: Numbers, longest: Numbers, number: Numbers, align: str) -> Numbers:
     """Return how far the elements of a diagonal are moved to the right."""
     if align not in ALIGNED:
-        raise Gap(f"align {align!r}")
+        raise Unsupported(f"align {align!r}")
     above, below = align.split("_")
     away = longest - length
     if above == below:

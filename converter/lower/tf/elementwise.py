@@ -14,7 +14,7 @@ from converter.lower.ops import elementwise, special
 from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value, broadcast
 
@@ -47,7 +47,7 @@ def unary(op: Context, x: Value, /, *, op_type: str) -> Value:
 def round_to_even(op: Context, x: Value, /) -> Value:
     """The nearest whole number, of two the even one."""
     if not x.is_float:
-        raise Gap("of integers, of which TensorFlow 2.21 makes zeros")
+        raise Unsupported("of integers, of which TensorFlow 2.21 makes zeros")
     return op.unary("Round", x)
 
 
@@ -92,7 +92,7 @@ def add(op: Context, x: Value, y: Value, /) -> Value:
     if x.dtype != "string":
         return op.add(x, y)
     if op.graph.opset < 20:
-        raise Gap("the joining of texts, which ONNX has from opset 20")
+        raise Unsupported("the joining of texts, which ONNX has from opset 20")
     return op.elementwise("StringConcat", x, y)
 
 
@@ -263,7 +263,7 @@ def _whole_power(op: Context, x: Value, exponent: int) -> Value:
 def approximate_equal(op: Context, x: Value, y: Value, /, *, tolerance: float = 1e-5) -> Value:
     """Whether x and y are nearer to each other than a tolerance."""
     if not x.is_float:
-        raise Gap(f"of {x.dtype}")
+        raise Unsupported(f"of {x.dtype}")
     return op.elementwise("Less", op.unary("Abs", op.sub(x, y)), tolerance)
 
 
@@ -312,7 +312,7 @@ def same(op: Context, x: Value, y: Value) -> Value:
     the texts are numbered, equal ones alike.
     """
     if x.dtype != y.dtype:
-        raise Gap(f"{x.dtype} compared with {y.dtype}")
+        raise Unsupported(f"{x.dtype} compared with {y.dtype}")
     if x.dtype == "string" and (equal := _same_texts(op.static(x), op.static(y))) is not None:
         return op.constant(equal)
     if x.dtype != "string" or op.graph.opset >= 19:
@@ -386,7 +386,7 @@ def cast(op: Context, x: Thing, /, *, node: Node, Truncate: bool = False) -> Thi
             part = "float64" if wanted == "complex128" else "float32"
             return Complex(op.cast(x.real, part), op.cast(x.imaginary, part), wanted)
         if wanted == "bool":
-            raise Gap("complex numbers as booleans")
+            raise Unsupported("complex numbers as booleans")
         return convert(op, x.real, wanted)
     tensor = op.walker.tensor(x)
     assert isinstance(tensor, Value)
@@ -394,7 +394,7 @@ def cast(op: Context, x: Thing, /, *, node: Node, Truncate: bool = False) -> Thi
         real = op.cast(tensor, "float64" if wanted == "complex128" else "float32")
         return Complex(real, op.sub(real, real), wanted)
     if Truncate and tensor.is_float and wanted in ("float16", "bfloat16", "float32"):
-        raise Gap("a cast that cuts digits off")
+        raise Unsupported("a cast that cuts digits off")
     return convert(op, tensor, wanted)
 
 
@@ -402,13 +402,13 @@ def convert(op: Context, x: Value, dtype: str) -> Value:
     """Return a value in another dtype, as TensorFlow's CPU kernels convert.
 
     Raises:
-        Gap: From or to texts, or what ONNX has no such dtype for.
+        Unsupported: From or to texts, or what ONNX has no such dtype for.
     """
     dtype = QUANTISED.get(dtype, dtype)
     if "string" in (x.dtype, dtype) and x.dtype != dtype:
-        raise Gap(f"a cast from {x.dtype} to {dtype}")
+        raise Unsupported(f"a cast from {x.dtype} to {dtype}")
     if dtype not in FROM_AND_TO:
-        raise Gap(f"a cast to {dtype}")
+        raise Unsupported(f"a cast to {dtype}")
     return op.cast(x, dtype)
 
 

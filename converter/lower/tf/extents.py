@@ -57,7 +57,7 @@ def elements(op: Context, vector: Value) -> list[Extent]:
     """Return the elements of a tensor, a vector's or more, as sizes.
 
     Raises:
-        Gap: Not even how many there are is known.
+        Unsupported: Not even how many there are is known.
     """
     count = total(vector.shape)
     dims = op.dims(vector) if vector.rank < 2 or count is None else [None] * count

@@ -12,9 +12,9 @@ import numpy as np
 
 from converter.lower.builder import element_type
 from converter.lower.fingerprints import fingerprint
-from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Node, Spec
 from converter.lower.tf.context import Context
+from converter.lower.unsupported import Unsupported
 
 COPIES = frozenset(("Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"))
 # What moves texts about -> which of its inputs these are; None for all.
@@ -44,15 +44,15 @@ class Fingerprints:
         """Return the name of the fingerprints of texts that are an input, or some of one.
 
         Raises:
-            Gap: They are computed.
+            Unsupported: They are computed.
         """
         op, graph = self._op, self._op.graph
         if not op.is_outermost:
-            raise Gap("hashes of texts in a loop or a branch")
+            raise Unsupported("hashes of texts in a loop or a branch")
         if name in self.names:
             return self.names[name]
         if len(self.names) >= MOST:
-            raise Gap(f"more than {MOST} texts, hashed")
+            raise Unsupported(f"more than {MOST} texts, hashed")
         known = graph.initializers.get(name)
         node = next((n for n in graph.nodes if name in n.outputs), None)
         made = op.unique("fingerprints")
@@ -63,7 +63,7 @@ class Fingerprints:
             cast = Node("Cast", [self._of_input(name)], [made], dict(attributes), made)
             graph.nodes.insert(0, cast)
         elif node is None or node.op_type not in MOVES:
-            raise Gap("hashes of texts that are no input")
+            raise Unsupported("hashes of texts that are no input")
         else:
             which = MOVES[node.op_type] or range(len(node.inputs))
             inputs = [self.of(n) if i in which else n for i, n in enumerate(node.inputs)]
@@ -78,7 +78,7 @@ class Fingerprints:
         """Have what looks at texts look at their fingerprints.
 
         Raises:
-            Gap: It knows a word whose fingerprint we do not compute.
+            Unsupported: It knows a word whose fingerprint we do not compute.
         """
         if self.names:
             graph.nodes = [made for node in graph.nodes for made in self._replaced(graph, node)]
@@ -116,6 +116,6 @@ class Fingerprints:
         try:
             found = fingerprint(text)
         except ValueError as e:
-            raise Gap(f"op StringToHashBucketFast: {e}") from e
+            raise Unsupported(f"op StringToHashBucketFast: {e}") from e
         self.words.add(text.decode(errors="replace"))
         return found - (1 << 64) if found >> 63 else found

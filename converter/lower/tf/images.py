@@ -16,7 +16,7 @@ from converter.lower.ops.conv import as_given, channels_first
 from converter.lower.ops.resize import by_scales, by_sizes, weighted
 from converter.lower.ops.resize_computed import Size
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 F = np.float32
@@ -28,11 +28,11 @@ def _sizes(op: Context, size: Value) -> tuple[list[Size], list[Dim]]:
     """Return height and width, as numbers where they are known, and what is known of them.
 
     Raises:
-        Gap: These are not two.
+        Unsupported: These are not two.
     """
     dims: list[Dim] = op.dims(size) if isinstance(size.shape[0], int) else [None, None]
     if len(dims) != 2:
-        raise Gap(f"a size of {len(dims)} numbers")
+        raise Unsupported(f"a size of {len(dims)} numbers")
     found: list[Size] = []
     for i, n in enumerate(dims):
         if isinstance(n, int):
@@ -44,7 +44,7 @@ def _sizes(op: Context, size: Value) -> tuple[list[Size], list[Dim]]:
 
 def _how(*, align_corners: bool, half_pixel_centers: bool) -> str:
     if align_corners and half_pixel_centers:
-        raise Gap("align_corners and half_pixel_centers at once")
+        raise Unsupported("align_corners and half_pixel_centers at once")
     if align_corners:
         return "align_corners"
     return "half_pixel" if half_pixel_centers else "asymmetric"
@@ -157,11 +157,11 @@ def resize_area(
 
     def matrix(n: Size, m: Size) -> Value:
         if align_corners and n == 1:
-            raise Gap("align_corners of an image of one row or column")
+            raise Unsupported("align_corners of an image of one row or column")
         if isinstance(n, int) and isinstance(m, int):
             return op.constant(resize.area(n, m, by_corners=align_corners).astype(F))
         if align_corners:
-            raise Gap("align_corners of an unknown size")
+            raise Unsupported("align_corners of an unknown size")
         return resize_computed.weights(op, n, m, "area", antialias=False)
 
     return _by_matrices(op, images, size, [matrix, matrix])
@@ -181,7 +181,7 @@ def scale_and_translate(
 ) -> Value:  # fmt: skip
     """Images scaled and moved, each pixel a sum of those around, weighted by a kernel."""
     if kernel_type not in KERNELS:
-        raise Gap(f"kernel_type {kernel_type}")
+        raise Unsupported(f"kernel_type {kernel_type}")
     method = KERNELS[kernel_type]
     scales, moves = op.static(scale), op.static(translation)
 
@@ -308,7 +308,7 @@ def crop_and_resize(
     elif method == "bilinear":
         found = _between(op, pixels, number, row, column)
     else:
-        raise Gap(f"method {method}")
+        raise Unsupported(f"method {method}")
     valid = op.elementwise("And", inside(row, pixels.height), inside(column, pixels.width))
     found = op.where(op.unsqueeze(valid, [3]), found, float(extrapolation_value))
     return replace(found, shape=(boxes.shape[0], *dims, image.shape[3]))
@@ -349,9 +349,9 @@ def image_projective_transform(
     """Images as they are seen from elsewhere, and something around them."""
     wanted, dims = _sizes(op, output_shape)
     if fill_mode not in ("CONSTANT", "NEAREST"):
-        raise Gap(f"fill_mode {fill_mode}")
+        raise Unsupported(f"fill_mode {fill_mode}")
     if interpolation == "BILINEAR" and images.dtype != "float32":
-        raise Gap(f"images of {images.dtype}")
+        raise Unsupported(f"images of {images.dtype}")
     pixels = _Pixels(op, images)
     column = op.unsqueeze(_counted(op, wanted[1]), [0, 1])
     row = op.unsqueeze(_counted(op, wanted[0]), [0, 2])
@@ -398,7 +398,7 @@ def image_projective_transform(
 
         found = op.add(op.mul(above, along(top)), op.mul(below, along(bottom)))
     else:
-        raise Gap(f"interpolation {interpolation}")
+        raise Unsupported(f"interpolation {interpolation}")
     found = op.where(op.unsqueeze(nowhere, [3]), fill, found)
     return replace(found, shape=(images.shape[0], *dims, images.shape[3]))
 

@@ -2,7 +2,7 @@
 
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 
@@ -20,7 +20,7 @@ def gathered(
     if not batch:
         return op.gather(params, numbers(op, indices), axis)
     if axis < batch:
-        raise Gap(f"axis {axis} of a gathering of {batch} axes of batches")
+        raise Unsupported(f"axis {axis} of a gathering of {batch} axes of batches")
     # The axis comes right behind the batch, and what is gathered goes back to where it was.
     between = list(range(batch, axis))
     rest = list(range(axis + 1, params.rank))
@@ -39,11 +39,11 @@ def gather_nd(op: Context, params: Value, indices: Value) -> Value:
     """Return elements, or slices, by their places.
 
     Raises:
-        Gap: How many numbers make a place is not known.
+        Unsupported: How many numbers make a place is not known.
     """
     depth = indices.shape[-1]
     if not isinstance(depth, int):
-        raise Gap("places of which the number of axes is not known")
+        raise Unsupported("places of which the number of axes is not known")
     shape = (*indices.shape[:-1], *params.shape[depth:])
     if depth == 0:  # each place is all of it
         sides = [*extents.of_all(op, indices)[:-1], *extents.of_all(op, params)]
@@ -55,7 +55,7 @@ def gather_nd(op: Context, params: Value, indices: Value) -> Value:
 
 def _policy(policy: str) -> None:
     if policy not in ("", "DEFAULT", "ERROR"):
-        raise Gap(f"bad_indices_policy {policy}")
+        raise Unsupported(f"bad_indices_policy {policy}")
 
 
 @tf_op("Gather")
@@ -80,7 +80,7 @@ def _along(op: Context, params: Value, indices: Value, axis: Value) -> Value:
     if indices.rank != 1 or params.rank < 2:
         if params.rank == 1:
             return gathered(op, params, indices)
-        raise Gap("an axis that is computed from the inputs")
+        raise Unsupported("an axis that is computed from the inputs")
     from converter.lower.tf.arrays import transpose_by
 
     # The axis and the first one change places, there and back.

@@ -8,7 +8,7 @@ from converter.lower.ops import linalg
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.products import turned
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 
@@ -71,7 +71,7 @@ def svd(
     """The singular values of matrices, without vectors."""
     del full_matrices
     if compute_uv:
-        raise Gap("singular vectors, whose signs are TensorFlow's own choice")
+        raise Unsupported("singular vectors, whose signs are TensorFlow's own choice")
     none = op.constant([], input.dtype)
     return [linalg.singular_values(op, input), none, none]
 
@@ -80,7 +80,7 @@ def svd(
 def self_adjoint_eig(op: Context, input: Value, /, *, compute_v: bool = True) -> list[Value]:
     """The eigenvalues of symmetric matrices (of the lower triangle), without vectors."""
     if compute_v:
-        raise Gap("eigenvectors, whose signs are TensorFlow's own choice")
+        raise Unsupported("eigenvectors, whose signs are TensorFlow's own choice")
     return [linalg.eigenvalues(op, input), op.constant([], input.dtype)]
 
 
@@ -90,11 +90,11 @@ def matrix_solve_ls(
 ) -> Value:
     """The x for which matrix @ x is nearest to the right-hand side, by the normal equations."""
     if not fast:
-        raise Gap("without the normal equations: matrices may be of any rank")
+        raise Unsupported("without the normal equations: matrices may be of any rank")
     x, right = linalg.as_matrices(op, matrix), linalg.as_matrices(op, rhs)
     rows, columns = x.shape[-2:]
     if not isinstance(rows, int) or not isinstance(columns, int):
-        raise Gap("matrices of unknown sizes")
+        raise Unsupported("matrices of unknown sizes")
     across = linalg.transposed(op, x)
     is_tall = rows >= columns
     square = op.matmul(across, x) if is_tall else op.matmul(x, across)
@@ -136,7 +136,7 @@ def tridiagonal_solve(
     """The x for which a matrix of three diagonals @ x is the right-hand side, by elimination."""
     del partial_pivoting  # without, TensorFlow's answer is the same but for rounding
     if perturb_singular:
-        raise Gap("matrices that are made regular")
+        raise Unsupported("matrices that are made regular")
     wide = linalg.as_matrices(op, diagonals)
     above, main, below = (op.gather(wide, op.constant(i, "int64"), -2) for i in range(3))
     numbers = count(op, size(op, wide, -1)).value

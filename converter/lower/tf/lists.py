@@ -11,30 +11,30 @@ from converter.lower.graph import Shape
 from converter.lower.tf import stacks
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Handle, Stack, Thing
 from converter.lower.values import Value
 
 
 def _list(thing: Thing) -> Stack:
     if not isinstance(thing, Stack):
-        raise Gap(f"a {type(thing).__name__.lower()} where a list stands")
+        raise Unsupported(f"a {type(thing).__name__.lower()} where a list stands")
     if thing.dtype == "variant":
-        raise Gap("a list of lists")
+        raise Unsupported("a list of lists")
     return thing
 
 
 def _tensor(op: Context, thing: Thing) -> Value:
     found = op.walker.tensor(thing)
     if not isinstance(found, Value):
-        raise Gap(f"a list of what is a {type(found).__name__.lower()}")
+        raise Unsupported(f"a list of what is a {type(found).__name__.lower()}")
     return found
 
 
 def _dtype(node: Node) -> str:
     dtype = str(node.attribute("element_dtype"))
     if dtype == "resource" or dtype.startswith("complex"):
-        raise Gap(f"a list of {dtype}")
+        raise Unsupported(f"a list of {dtype}")
     return dtype
 
 
@@ -141,7 +141,7 @@ def list_concat_v2(
     """The elements one behind the other, and how long each is."""
     found = _list(input_handle)
     if leading_dims.shape != (0,) and found.items is not None and None in found.items:
-        raise Gap("sizes for elements that are not set")
+        raise Unsupported("sizes for elements that are not set")
     element = stacks.element_shape(op, element_shape)
     rest = None if element is None else element[1:]
     return [*stacks.end_to_end(op, found, rest)]
@@ -229,7 +229,7 @@ def _flow(op: Context, handle: Thing, flow: Thing) -> Stack:
         return flow
     if isinstance(handle, Handle) and handle.length is not None:
         return stacks.new(op, handle.dtype, handle.element, handle.length, grows=handle.grows)
-    raise Gap("a TensorArray whose content is not followed")
+    raise Unsupported("a TensorArray whose content is not followed")
 
 
 @tf_op("TensorArrayWriteV3", "TensorArrayWriteV2", "TensorArrayWrite", any_input=True)
@@ -294,7 +294,7 @@ def pack(
 def unpack(op: Context, handle: Thing, value: Thing, flow_in: Thing, /) -> Stack:
     """A TensorArray of the parts of a tensor along its first axis."""
     if not isinstance(value, Value):
-        raise Gap(f"a TensorArray of a {type(value).__name__.lower()}")
+        raise Unsupported(f"a TensorArray of a {type(value).__name__.lower()}")
     return _flow(op, handle, flow_in).filled(value)
 
 

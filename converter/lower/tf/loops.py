@@ -14,12 +14,12 @@ import numpy as np
 
 from converter.lower.bodies import outputs_of
 from converter.lower.builder import numpy_type
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Node, Shape, needed
 from converter.lower.tf import graphdef, recurrence
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Body, Port
 from converter.lower.tf.things import UNKNOWN, Handle, Record, Stack, Thing, Unknown, Variable
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Condition = Callable[[list[Thing]], Thing]
@@ -70,7 +70,7 @@ def loop(
             elements. All, by default.
 
     Raises:
-        Gap: A variable changes its dtype or rank, or is of a kind that cannot be one.
+        Unsupported: A variable changes its dtype or rank, or is of a kind that cannot be one.
     """
     from converter.lower.tf import stacks
 
@@ -89,11 +89,11 @@ def loop(
                 read_inside(thing)  # of a loop that this one is in
             start[i] = thing if thing.loop is not None else stacks.dense(op, thing)
         elif i not in fixed and not isinstance(thing, Value):
-            raise Gap(f"a loop over a {type(thing).__name__.lower()}")
+            raise Unsupported(f"a loop over a {type(thing).__name__.lower()}")
     lists = {i for i, t in enumerate(start) if isinstance(t, Stack) and t.tensor is None}
     lists -= fixed
     plan = _Plan(start, fixed, lists, set() if read is None else lists - set(read))
-    gaps = len(op.walker.gaps)
+    before = len(op.walker.findings)
     for _ in range(TRIES * (len(plan.lists) + 1)):
         try:
             made = _built(op, plan, condition, body)
@@ -108,8 +108,8 @@ def loop(
             made = None
         if made is not None:
             return made
-        del op.walker.gaps[gaps:]  # of a body that is built again
-    raise Gap("a loop whose variables change their shapes again and again")
+        del op.walker.findings[before:]  # of a body that is built again
+    raise Unsupported("a loop whose variables change their shapes again and again")
 
 
 @dataclass(slots=True, eq=False)
@@ -247,7 +247,7 @@ def _is_safe(op: Context, node: Node) -> bool:
 def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]) -> Value:
     """Return what a round sets of a list at the number of the round."""
     if not isinstance(thing, Stack):
-        raise Gap("a list that becomes something else")
+        raise Unsupported("a list that becomes something else")
     start = plan.start[number]
     assert isinstance(start, Stack)
     if thing.loop is None or thing.loop != (plan, number) or thing.written is None:
@@ -263,7 +263,7 @@ def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]
 
 def _look(op: Context, plan: _Plan, body: Round) -> None:
     """Learn what the elements of lists are like: walk a round, and throw away what it builds."""
-    gaps = len(op.walker.gaps)
+    before = len(op.walker.findings)
     things: list[Thing] = []
     for _ in range(len(plan.start)):
         try:
@@ -287,7 +287,7 @@ def _look(op: Context, plan: _Plan, body: Round) -> None:
         else:
             break
         finally:
-            del op.walker.gaps[gaps:]
+            del op.walker.findings[before:]
 
 
 def _looked_at(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
@@ -375,7 +375,7 @@ def _scalar(op: Context, thing: Thing) -> Value | None:
     if isinstance(thing, Unknown):
         return None
     if not isinstance(thing, Value):
-        raise Gap(f"a {type(thing).__name__.lower()} for a condition")
+        raise Unsupported(f"a {type(thing).__name__.lower()} for a condition")
     value = op.plain(thing)
     return value if value.rank == 0 else op.reshape(value, ())
 
@@ -384,9 +384,9 @@ def _after(op: Context, thing: Thing, like: Value) -> Value:
     if isinstance(thing, Stack) and thing.tensor is not None:
         thing = thing.tensor
     if not isinstance(thing, Value):
-        raise Gap(f"a loop whose variable becomes a {type(thing).__name__.lower()}")
+        raise Unsupported(f"a loop whose variable becomes a {type(thing).__name__.lower()}")
     if thing.dtype != like.dtype:
-        raise Gap(f"a loop whose variable of {like.dtype} becomes {thing.dtype}")
+        raise Unsupported(f"a loop whose variable of {like.dtype} becomes {thing.dtype}")
     return op.plain(thing)
 
 
@@ -402,7 +402,7 @@ def _settled(
             continue
         before = inner[i].shape
         if value.rank != len(before):
-            raise Gap(f"a loop whose variable of {len(before)} axes gets {value.rank}")
+            raise Unsupported(f"a loop whose variable of {len(before)} axes gets {value.rank}")
         joined = tuple(m if m == n else None for m, n in zip(before, value.shape, strict=True))
         if joined != before:
             plan.shapes[i] = joined

@@ -4,7 +4,6 @@ The names of inputs and outputs are the signature's; a GraphDef has none, so its
 the inputs, and what nothing reads are the outputs.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,6 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.common_subexpressions import eliminate_common_subexpressions
-from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.legalize import LETTERS
@@ -34,7 +32,8 @@ from converter.lower.tf.things import (
     Unranked,
     Variable,
 )
-from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
+from converter.lower.tf.walk import SKIPPED, Activation, Walker
+from converter.lower.unsupported import Finding, Unsupported, describe, report
 from converter.lower.values import Value
 from formats.containers.protobuf.messages import Message, decode_bytes
 from formats.core.bundle import Bundle, Signature, TensorSpec
@@ -88,7 +87,7 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
         # What is computed beforehand may overflow, as it would in TensorFlow.
         with np.errstate(all="ignore"):
             return model.lowered(graph, plan)
-    except Gap as gap:  # of no node: an output that cannot be handed out
+    except Unsupported as gap:  # of no node: an output that cannot be handed out
         raise UnsupportedError(str(gap)) from gap
 
 
@@ -224,12 +223,10 @@ class _Model:
                 self._spare(op, walker, main, name, port)
             else:
                 self._outputs(op, walker, main, name, port, is_whole=not plan.name)
-        if walker.gaps:
-            met = {gap.op for gap in walker.gaps}
-            behind = [gap for gap in self._missing(known, wanted) if gap.op not in met]
-            found = [*walker.gaps, *behind]
-            kinds = Counter(gap.what for gap in found)
-            raise UnsupportedError(_message(found), gaps=tuple(kinds.items()))
+        if walker.findings:
+            met = {finding.subject for finding in walker.findings}
+            behind = [f for f in self._missing(known, wanted) if f.subject not in met]
+            report([*walker.findings, *behind])
         if not graph.outputs:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
@@ -280,12 +277,12 @@ class _Model:
 
     def _spare(self, op: Context, walker: Walker, main: Activation, name: str, port: Port) -> None:
         """Make what depends on no input an output, if it can be lowered."""
-        before = len(walker.gaps)
+        before = len(walker.findings)
         walker.run(main, [port])
         self._outputs(op, walker, main, name, port, is_whole=True)
-        if len(walker.gaps) > before:
-            op.graph.left_out[name] = _message(walker.gaps[before:])
-            del walker.gaps[before:]
+        if len(walker.findings) > before:
+            op.graph.left_out[name] = describe(walker.findings[before:])
+            del walker.findings[before:]
 
     def _output(self, op: Context, walker: Walker, name: str, port: Port, thing: Thing) -> None:
         where = f"{port.node}:{port.number}"
@@ -295,12 +292,14 @@ class _Model:
         if not op.graph.signature and isinstance(thing, Stack | Handle | Variable | Dead):
             return  # nothing says that it is wanted: lists are left where they were read last
         if isinstance(thing, Dead):
-            walker.gaps.append(Found("Merge", where, "an output that is never computed"))
+            walker.findings.append(
+                Finding("TensorFlow op Merge", where, "an output that is never computed")
+            )
             return
         try:
             value = walker.tensor(thing)
-        except Gap as e:
-            walker.gaps.append(Found(type(thing).__name__, where, f"an output: {e}"))
+        except Unsupported as e:
+            walker.findings.append(Finding("output", where, str(e)))
             return
         if isinstance(value, Unranked):
             op.graph.nodes.append(Made("Identity", [value.name], [name], {}, f"output/{name}"))
@@ -332,13 +331,13 @@ class _Model:
         for asset in self._files():
             name = np.array(f"assets/{asset.filename}", object)
             main.values[in_graph(asset.tensor_info.name).node] = [walker.op.constant(name)]
-        gaps = walker.gaps
-        walker.gaps = []
+        findings = walker.findings
+        walker.findings = []
         before, walker.current = walker.current, None
         try:
             walker.run(main, [], [n for n in names if n in self.library.main.nodes])
         finally:
-            walker.gaps, walker.current = gaps, before
+            walker.findings, walker.current = findings, before
 
     def _files(self) -> Iterator[Message]:
         """Yield which tensors are names of files that the model brings."""
@@ -362,7 +361,7 @@ class _Model:
             if collection is not None:
                 yield from (in_graph(n).node for n in collection.node_list.value)
 
-    def _missing(self, given: set[str], wanted: Sequence[Port]) -> Iterator[Found]:
+    def _missing(self, given: set[str], wanted: Sequence[Port]) -> Iterator[Finding]:
         """Yield the nodes, of all functions that may be called, whose ops we do not have.
 
         More than the walk has met: behind a gap, it goes no further.
@@ -383,7 +382,7 @@ class _Model:
                         or node.op in BUILT_IN
                     )
                 if not known[node.op]:
-                    yield Found(node.op, f"{path}/{name}" if path else name, "not in the table")
+                    yield Finding(f"TensorFlow op {node.op}", f"{path}/{name}" if path else name)
                 if isinstance(node, frames.LoopNode):
                     frame = frames.frame_of(node)
                     ends = [frame.condition.node, *(p.node for p in frame.results)]
@@ -514,22 +513,6 @@ def _free(name: str, used: set[str]) -> str:
         found, number = f"{base}_{number}", number + 1
     used.add(found)
     return found
-
-
-def _message(gaps: Sequence[Found]) -> str:
-    """Return all gaps in one sentence: each op, how often, and where."""
-    by_reason: dict[tuple[str, str], list[str]] = {}
-    for gap in gaps:
-        by_reason.setdefault((gap.op, gap.reason), []).append(gap.where)
-    count = Counter({key: len(places) for key, places in by_reason.items()})
-    parts = []
-    for (op, reason), _ in count.most_common():
-        places = by_reason[op, reason]
-        shown = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
-        text = f"op {op}" if reason == "not in the table" else f"op {op}: {reason}"
-        parts.append(f"{text} ({shown})")
-    rest = f"; and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
-    return f"{len(parts)} gaps: " + "; ".join(parts[:MOST_NAMED]) + rest
 
 
 def _parsed(bundle: Bundle, limits: Limits) -> tuple[list[Message], list[Message]]:

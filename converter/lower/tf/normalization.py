@@ -10,7 +10,7 @@ from converter.lower import dims
 from converter.lower.ops.conv import as_given, channels_first
 from converter.lower.ops.norm import along, by_channel, moments, wide
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.windows import is_first
 from converter.lower.values import Value, broadcast
 
@@ -111,7 +111,7 @@ def batch_norm_with_global_normalization(
     if not scale_after_normalization:
         count = next((n for n in (m.shape[0], t.shape[-1]) if isinstance(n, int)), None)
         if count is None:
-            raise Gap("channels of unknown number")
+            raise Unsupported("channels of unknown number")
         gamma = op.constant([1.0] * count, t.dtype)
     return by_statistics(op, t, gamma, beta, m, v, variance_epsilon, "NHWC")
 

@@ -8,7 +8,7 @@ from converter.lower.graph import Shape
 from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 
@@ -78,7 +78,7 @@ def mirror_pad(op: Context, input: Value, paddings: Value, /, *, mode: str) -> V
     if known is not None and not known.any():
         return input
     if mode not in ("REFLECT", "SYMMETRIC"):
-        raise Gap(f"padding mode {mode}")
+        raise Unsupported(f"padding mode {mode}")
     shape = _shape(op, input, paddings)
     made = input
     for axis in range(input.rank):

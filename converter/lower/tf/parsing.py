@@ -27,7 +27,7 @@ from converter.lower.tf import extents, ragged
 from converter.lower.tf.context import Context
 from converter.lower.tf.coordinates import stacked
 from converter.lower.tf.decoded import Origin
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 KINDS = ("float32", "int64", "string")  # that a feature may have
@@ -37,17 +37,17 @@ def _keys(op: Context, value: Value) -> list[str]:
     """Return the keys that a tensor holds.
 
     Raises:
-        Gap: They are computed.
+        Unsupported: They are computed.
     """
     found = op.static(value)
     if found is None:
-        raise Gap("keys of features that are computed")
+        raise Unsupported("keys of features that are computed")
     return [str(k.decode() if isinstance(k, bytes) else k) for k in found.reshape(-1)]
 
 
 def _check(key: str, dtype: str) -> None:
     if dtype not in KINDS:
-        raise Gap(f"feature {key!r} of {dtype}")
+        raise Unsupported(f"feature {key!r} of {dtype}")
 
 
 def _said(op: Context, default: Value) -> "Default | None":
@@ -64,7 +64,7 @@ def _dense(
     """Return a feature of a fixed shape, or of steps of one that are filled up."""
     _check(key, dtype)
     if shape is None or None in shape[1:]:
-        raise Gap(f"feature {key!r} of unknown shape")
+        raise Unsupported(f"feature {key!r} of unknown shape")
     said = _said(op, default)
     if not shape or shape[0] is not None:
         part = Part(DENSE, key, dtype, (*origin.shape, *shape), default=said)
@@ -80,7 +80,7 @@ def _listed(op: Context, origin: Origin, key: str, dtype: str) -> tuple[Value, V
     """Return the values of a feature of any length, and the lengths; None for one example."""
     _check(key, dtype)
     if origin.index is not None:
-        raise Gap(f"feature {key!r} of any length, of examples that are parsed one by one")
+        raise Unsupported(f"feature {key!r} of any length, of examples that are parsed one by one")
     several = bool(origin.shape)
     part = Part(VALUES, key, dtype, (op.decoded.axis(origin, key, "count"),))
     values = op.decoded.part(origin, EXAMPLE, part, called=f"{key}/values" if several else key)
@@ -118,10 +118,10 @@ def _parsed(
 ) -> list[Value]:  # fmt: skip
     """Return sparse tensors by their parts, and then dense ones."""
     if serialized.rank > 1:
-        raise Gap(f"examples in {serialized.rank} axes")
+        raise Unsupported(f"examples in {serialized.rank} axes")
     origin = op.decoded.origin(serialized, "parsing")
     if not (len(sparse) == len(kinds) and len(dense) == len(types) == len(shapes) == len(defaults)):
-        raise Gap("keys of features that go with no types or shapes")
+        raise Unsupported("keys of features that go with no types or shapes")
     found = [_sparse(op, origin, k, t) for k, t in zip(sparse, kinds, strict=True)]
     made = [values for i in range(3) for values in (one[i] for one in found)]
     rows = zip(dense, types, shapes, defaults, strict=True)
@@ -207,7 +207,7 @@ def decode_csv(
     """Lines of CSV that are an input of the graph: their fields are, instead."""
     origin = op.decoded.origin(records, "parsing")
     if origin.index is not None or len(origin.shape) > 2:
-        raise Gap("lines of CSV in a loop, or in many axes")
+        raise Unsupported("lines of CSV in a loop, or in many axes")
     origin = op.decoded.whole(origin)
     columns = [*select_cols] or [*range(len(OUT_TYPE))]
     settings: dict[str, str | int | bool] = {

@@ -10,7 +10,7 @@ from converter.lower.graph import Attribute
 from converter.lower.ops.pool import pool
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.windows import (
     Windows,
     as_first,
@@ -90,7 +90,7 @@ def _largest_of_channels(
     rest = [n for i, n in enumerate(ksize) if i != channel]
     count, size = x.shape[channel], ksize[channel]
     if any(n != 1 for n in rest) or strides[channel] != size or not isinstance(count, int):
-        raise Gap("windows of channels and of space at once")
+        raise Unsupported("windows of channels and of space at once")
     groups = (*x.shape[:channel], count // size, size, *x.shape[channel + 1 :])
     cut = op.emit("Reshape", x, op.sizes_of(x, groups), dtype=x.dtype, shape=groups)
     return op.reduce("ReduceMax", cut, [channel + 1])
@@ -170,7 +170,7 @@ def max_pool_with_argmax(
     image = as_first(op, input, "NHWC")
     kind = input.dtype
     if kind in ("int64", "uint64"):
-        raise Gap(f"places of {kind}")
+        raise Unsupported(f"places of {kind}")
     if kind not in POOLED:
         image = op.cast(image, "float64")
     pads = windows.pads(image.shape[2:])
@@ -179,7 +179,7 @@ def max_pool_with_argmax(
     before = [0, 0]
     if padding == "SAME" and not windows.are_named:
         if pads is None:
-            raise Gap("steps larger than windows of an unknown size")
+            raise Unsupported("steps larger than windows of an unknown size")
         image, _ = surrounded(op, image, windows, lowest(image.dtype))
         how, before = {"auto_pad": "VALID"}, pads[0]
     values, places = op.node(

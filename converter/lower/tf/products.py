@@ -10,7 +10,7 @@ from string import ascii_letters
 from converter.lower.graph import Dim, Shape
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value, broadcast
 
 # -- matrices --------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def fused_matmul(
         elif name in ("Relu", "Elu", "Tanh", "Sigmoid"):
             result = op.unary(name, result)
         else:
-            raise Gap(f"fused with {name}")
+            raise Unsupported(f"fused with {name}")
     return result
 
 
@@ -97,13 +97,15 @@ def einsum(op: Context, *inputs: Value, equation: str) -> Value:
         letters = sorted({c for c in left if c.isalpha() and left.count(c) == 1})
         right = ("..." if "..." in left else "") + "".join(letters)
     if len(terms) != len(inputs):
-        raise Gap(f"the equation {equation!r} of {len(inputs)} tensors")
+        raise Unsupported(f"the equation {equation!r} of {len(inputs)} tensors")
     values = list(inputs)
     for i, term in enumerate(terms):
         terms[i], values[i] = _without_repeats(op, term, values[i])
     single = "".join(dict.fromkeys(right.replace("...", "")))
     if len(single) < len(right.replace("...", "")):
-        raise Gap(f"the equation {equation!r}, whose result has elements on diagonals alone")
+        raise Unsupported(
+            f"the equation {equation!r}, whose result has elements on diagonals alone"
+        )
     terms, values, right = _spelled_out(op, terms, values, right)
     shape = _einsum_shape(terms, values, right)
     return op.einsum(f"{','.join(terms)}->{right}", *values, shape=shape)
@@ -172,7 +174,7 @@ def _einsum_shape(terms: Sequence[str], values: Sequence[Value], right: str) -> 
         before, dots, after = term.partition("...")
         count = value.rank - len(before) - len(after)
         if count and not dots:
-            raise Gap(f"a term {term!r} of {value.rank} axes")
+            raise Unsupported(f"a term {term!r} of {value.rank} axes")
         axes = value.shape
         middle = axes[len(before) : len(before) + count]
         wide = broadcast(wide, middle)

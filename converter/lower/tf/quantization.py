@@ -13,7 +13,7 @@ import numpy as np
 from converter.lower.known_values import Numbers, real
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 MOST = float(np.finfo(np.float32).max)
@@ -86,7 +86,7 @@ def _there_and_back(
     round_mode: str, narrow_range: bool, axis: int,
 ) -> Value:  # fmt: skip
     if axis < -1:
-        raise Gap(f"axis {axis}")
+        raise Unsupported(f"axis {axis}")
     if bounds is None:
         axes = [i for i in range(x.rank) if i != axis]
         found = [op.reduce(f"Reduce{m}", x, axes, keepdims=axis >= 0) for m in ("Min", "Max")]
@@ -115,7 +115,7 @@ def _there_and_back(
     elif round_mode == "HALF_UP":
         rounded = op.unary("Floor", op.add(scaled, 0.5))
     else:
-        raise Gap(f"round_mode {round_mode!r}")
+        raise Unsupported(f"round_mode {round_mode!r}")
     return op.mul(rounded, inverse.value)
 
 
@@ -208,7 +208,7 @@ def quantize_v2(
         scaled = op.mul(held(op, input, bottom, top), scale.value)
         steps = op.unary("Round", scaled) if round_mode == "HALF_TO_EVEN" else away(op, scaled)
     else:
-        raise Gap(f"mode {mode!r}")
+        raise Unsupported(f"mode {mode!r}")
     bounds = [_flat(op, v, axis) for v in (bottom, top)]
     return [op.cast(op.cast(steps, "int32"), dtype), *bounds]
 
@@ -251,7 +251,7 @@ def dequantize(
         if first:
             scale = (low / float(first + int(narrow_range))).most(scale)
         return op.cast(op.mul(x, scale.value), kind)
-    raise Gap(f"mode {mode!r}")
+    raise Unsupported(f"mode {mode!r}")
 
 
 def unstepped(op: Context, x: Value, low: Numbers, high: Numbers, dtype: str) -> Value:

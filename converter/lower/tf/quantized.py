@@ -15,7 +15,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import QUANTISED, Node
 from converter.lower.tf.products import turned
 from converter.lower.tf.quantization import limits, stepped, unstepped
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 BOUNDED = ("output", "min_output", "max_output")
@@ -83,7 +83,7 @@ def _less_zero(op: Context, x: Value, low: Value, high: Value) -> Value:
 
 def _out_is_int32(node: Node, name: str) -> None:
     if node.attribute(name, "qint32") != "qint32":
-        raise Gap(f"{name} {node.attribute(name)}")
+        raise Unsupported(f"{name} {node.attribute(name)}")
 
 
 @tf_op("QuantizedMatMul", outputs=("out", "min_out", "max_out"))
@@ -158,7 +158,7 @@ def _narrowed(
 ) -> Value:
     """Return int32 of two bounds as uint8 of two others."""
     if dtype != "uint8" or x.dtype != "int32":
-        raise Gap(f"from {x.dtype} to {dtype}")
+        raise Unsupported(f"from {x.dtype} to {dtype}")
     own, wanted = (high - low).to("float64"), (most - least).to("float64")
     apart = wanted > 0.0
     one = float(1 << SHIFT)

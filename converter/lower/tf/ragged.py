@@ -9,7 +9,7 @@ from converter.lower.tf.coordinates import stacked
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.scatter import put
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 
@@ -130,7 +130,7 @@ def _level(
         ones = extents.filled(op, op.constant(1, "int64"), [extents.of(op, partition, 0)])
         lengths = put(op, zeros, op.unsqueeze(partition, [1]), ones, "add")
         return partition, summed(op, lengths), above
-    raise Gap(f"rows by {kind}")
+    raise Unsupported(f"rows by {kind}")
 
 
 def _nested(
@@ -168,7 +168,7 @@ def to_sparse(op: Context, *inputs: Value, RAGGED_RANK: int) -> list[Value]:  # 
     del RAGGED_RANK  # there are as many inputs
     *splits, values = inputs
     if values.rank != 1:
-        raise Gap("ragged rows of rows that are not")
+        raise Unsupported("ragged rows of rows that are not")
     count = extents.of(op, values, 0)
     columns, sides = _nested(op, splits, ["ROW_SPLITS"] * len(splits), count, None)
     return [stacked(op, columns), values, extents.vector(op, sides)]
@@ -237,7 +237,7 @@ def gather(
         inputs[:PARAMS_RAGGED_RANK], inputs[PARAMS_RAGGED_RANK], inputs[PARAMS_RAGGED_RANK + 1],
     )  # fmt: skip
     if not indices.rank or PARAMS_RAGGED_RANK + indices.rank - 1 != OUTPUT_RAGGED_RANK:
-        raise Gap("one row of a ragged tensor")
+        raise Unsupported("one row of a ragged tensor")
     dtype = splits[0].dtype
     found = []
     sides = extents.of_all(op, indices)

@@ -19,7 +19,7 @@ from converter.lower.table import Variant
 from converter.lower.tf import philox
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 MOST = 1 << 22  # numbers that are drawn while a graph is lowered
@@ -145,7 +145,7 @@ def _constant(
     sizes = op.ints(shape, "a shape of random numbers")
     count = prod(sizes)
     if count > MOST:
-        raise Gap(f"{count} random numbers")
+        raise Unsupported(f"{count} random numbers")
     found = draw(key, counter, count, dtype)
     return op.constant(found.astype(dtype).reshape(sizes))
 
@@ -156,13 +156,13 @@ def _uniform(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.n
 
 def _normal(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
     if dtype not in ("float32", "float16"):
-        raise Gap(f"normal numbers of {dtype}")
+        raise Unsupported(f"normal numbers of {dtype}")
     return philox.normal(key, counter, count)
 
 
 def _truncated(key: int, counter: tuple[int, int], count: int, dtype: str) -> np.ndarray:
     if dtype not in ("float32", "float16"):
-        raise Gap(f"normal numbers of {dtype}")
+        raise Unsupported(f"normal numbers of {dtype}")
     return philox.truncated_normal(key, counter, count)
 
 
@@ -180,16 +180,16 @@ def _between(low: int, high: int) -> Draw:
 def _of_seed(op: Context, seed: Value) -> tuple[int, tuple[int, int]]:
     found = op.static(seed)
     if found is None:
-        raise Gap("a seed that is computed from the inputs")
+        raise Unsupported("a seed that is computed from the inputs")
     return philox.key_and_counter(found)
 
 
 def _of_key(op: Context, key: Value, counter: Value, alg: Value) -> tuple[int, tuple[int, int]]:
     keys, counters = op.static(key), op.static(counter)
     if keys is None or counters is None:
-        raise Gap("a key that is computed from the inputs")
+        raise Unsupported("a key that is computed from the inputs")
     if op.int(alg, "an algorithm") not in (PHILOX, AUTO):
-        raise Gap("numbers by ThreeFry")
+        raise Unsupported("numbers by ThreeFry")
     return int(keys[0]), (int(counters[0]), int(counters[1]))
 
 

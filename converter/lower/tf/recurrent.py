@@ -16,7 +16,7 @@ import numpy as np
 from converter.lower.scan import scan
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Record, Thing
 from converter.lower.values import Value
 
@@ -48,7 +48,7 @@ def _step(op: Context, block: Block, x: Value, cs: Value, h: Value) -> list[Valu
     """Return i, cs, f, o, ci, co, h of one step."""
     units = cs.shape[1]
     if not isinstance(units, int):
-        raise Gap("a cell whose number of units is not known")
+        raise Unsupported("a cell whose number of units is not known")
     product = op.add(op.matmul(op.concat([x, h], 1), block.w), block.b)
     gates = op.split(product, 1, [units] * 4)
     i, ci, f, o = (gates[place] for place in block.order)
@@ -144,7 +144,7 @@ def _native(op: Context, block: Block, x: Value, cs: Value, h: Value) -> Value:
     """Return the outputs of all steps, by ONNX's own LSTM."""
     units, features = cs.shape[1], x.shape[2]
     if not isinstance(units, int) or not isinstance(features, int):
-        raise Gap("a cell whose number of units is not known")
+        raise Unsupported("a cell whose number of units is not known")
     i, c, f, o = block.order
     order = op.constant([i, o, f, c], "int64")
     rows = features + units
@@ -179,7 +179,7 @@ def gru_block_cell(
     """One step of a GRU, the reset gate before the product."""
     units = h_prev.shape[1]
     if not isinstance(units, int):
-        raise Gap("a cell whose number of units is not known")
+        raise Unsupported("a cell whose number of units is not known")
     gates = op.add(op.matmul(op.concat([x, h_prev], 1), w_ru), b_ru)
     r, u = op.split(op.unary("Sigmoid", gates), 1, [units] * 2)
     inner = op.concat([x, op.mul(h_prev, r)], 1)
@@ -199,9 +199,9 @@ MODES: dict[str, tuple[str, tuple[int, ...], str]] = {
 
 def _checked(input_mode: str, features: int, units: int) -> None:
     if input_mode == "skip_input" or (input_mode == "auto_select" and features == units):
-        raise Gap("cuDNN's layers that take their input without a product")
+        raise Unsupported("cuDNN's layers that take their input without a product")
     if input_mode not in ("linear_input", "auto_select"):
-        raise Gap(f"input_mode {input_mode}")
+        raise Unsupported(f"input_mode {input_mode}")
 
 
 @tf_op("CudnnRNN", outputs=("output", "output_h", "output_c", "reserve_space"))
@@ -213,7 +213,7 @@ def cudnn_rnn(
     """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
     del seed, seed2
     if dropout and is_training:
-        raise Gap("dropout")
+        raise Unsupported("dropout")
     layers = _Layers(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
     return [*layers.run(None), Record("what only gradients read")]
 
@@ -229,7 +229,7 @@ def cudnn_rnn_v2(
     """Recurrent layers of cuDNN's, one on another, over the steps in the first axis."""
     del seed, seed2
     if dropout and is_training:
-        raise Gap("dropout")
+        raise Unsupported("dropout")
     layers = _Layers(op, input, input_h, input_c, params, rnn_mode, direction, input_mode)
     return [*layers.run(None), *[Record("what only gradients read")] * 2]
 
@@ -246,9 +246,9 @@ def cudnn_rnn_v3(
     """Recurrent layers of cuDNN's over sequences of several lengths."""
     del seed, seed2
     if dropout and is_training:
-        raise Gap("dropout")
+        raise Unsupported("dropout")
     if num_proj:
-        raise Gap("num_proj")
+        raise Unsupported("num_proj")
     x, h, c = input, input_h, input_c
     if not time_major:
         x, h, c = (v.transposed((1, 0, 2)) for v in (x, h, c))
@@ -263,7 +263,7 @@ class _Layers:
     """Layers that cuDNN runs at once.
 
     Raises:
-        Gap: A size is not known, or is none that the weights have.
+        Unsupported: A size is not known, or is none that the weights have.
     """
 
     def __init__(
@@ -271,9 +271,9 @@ class _Layers:
         input_mode: str,
     ) -> None:  # fmt: skip
         if mode not in MODES:
-            raise Gap(f"rnn_mode {mode}")
+            raise Unsupported(f"rnn_mode {mode}")
         if direction not in ("unidirectional", "bidirectional"):
-            raise Gap(f"direction {direction}")
+            raise Unsupported(f"direction {direction}")
         self._op = op
         self._states = [h, c] if mode == "lstm" else [h]
         self._unused = c
@@ -282,7 +282,7 @@ class _Layers:
         self._ways = 2 if direction == "bidirectional" else 1
         count, units, features = h.shape[0], h.shape[2], x.shape[2]
         if not (isinstance(count, int) and isinstance(units, int) and isinstance(features, int)):
-            raise Gap("cuDNN's layers of sizes that are not known")
+            raise Unsupported("cuDNN's layers of sizes that are not known")
         _checked(input_mode, features, units)
         self._layers, self._units = count // self._ways, units
         self._gates = len(MODES[mode][1])
@@ -291,7 +291,7 @@ class _Layers:
         self._total = params_size(mode, self._ways, self._layers, units, features)
         size = params.shape[0]
         if isinstance(size, int) and size != self._total:
-            raise Gap(f"{size} weights where {self._total} are expected")
+            raise Unsupported(f"{size} weights where {self._total} are expected")
 
     def run(self, lengths: Value | None) -> list[Value]:
         """Return the outputs, and the states after them; without a second one what came in."""
@@ -394,7 +394,7 @@ def cudnn_params_size(
     """How many numbers the weights of cuDNN's layers are."""
     del dropout, seed, seed2
     if num_proj:
-        raise Gap("num_proj")
+        raise Unsupported("num_proj")
     layers, units, features = (op.int(v, "a size") for v in (num_layers, num_units, input_size))
     _checked(input_mode, features, units)
     ways = 2 if direction == "bidirectional" else 1
@@ -413,12 +413,12 @@ def cudnn_canonical_to_params(
     del num_layers, num_units, input_size, dropout, seed, seed2, rnn_mode, direction
     del num_params, num_params_weights, num_params_biases
     if num_proj or input_mode == "skip_input":
-        raise Gap("num_proj" if num_proj else f"input_mode {input_mode}")
+        raise Unsupported("num_proj" if num_proj else f"input_mode {input_mode}")
     return op.concat([op.reshape(v, (_total(v),)) for v in parts], 0)
 
 
 def _total(value: Value) -> int:
     sizes = [n for n in value.shape if isinstance(n, int)]
     if len(sizes) != value.rank:
-        raise Gap("weights of sizes that are not known")
+        raise Unsupported("weights of sizes that are not known")
     return int(np.prod(sizes, dtype=np.int64))

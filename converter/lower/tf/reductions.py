@@ -18,7 +18,7 @@ from converter.lower.scan import scan
 from converter.lower.table import Variant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 # -- over axes -------------------------------------------------------------------------------------
@@ -28,7 +28,7 @@ def reduced(op: Context, op_type: str, x: Value, axis: Value, keep_dims: bool) -
     """Return a value reduced over axes that a tensor says, by an operator of any dtype.
 
     Raises:
-        Gap: The axes are computed, and not even how many there are is known.
+        Unsupported: The axes are computed, and not even how many there are is known.
     """
     known = op.static(axis)
     if known is not None:
@@ -38,7 +38,7 @@ def reduced(op: Context, op_type: str, x: Value, axis: Value, keep_dims: bool) -
         return op.reduce(op_type, x, axes, keepdims=keep_dims)
     count = 0 if keep_dims else 1 if axis.rank == 0 else axis.shape[0]
     if not isinstance(count, int):
-        raise Gap("a number of axes that is computed from the inputs")
+        raise Unsupported("a number of axes that is computed from the inputs")
     shape: tuple[Dim, ...] = (None,) * (x.rank - count)
     places = op.cast(op.reshape(axis, (1,)) if axis.rank == 0 else axis, "int64")
     return op.emit(op_type, x, places, dtype=x.dtype, shape=shape,

@@ -2,7 +2,7 @@
 
 from converter.lower.legalize import LACKING
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 SETS = ("result_indices", "result_values", "result_shape")
@@ -47,13 +47,13 @@ def set_operation(
     """Differences, intersections and unions of rows as sets, in rising order."""
     del validate_indices
     if set1.dtype == "string":
-        raise Gap("sets of texts, which ONNX does not sort")
+        raise Unsupported("sets of texts, which ONNX does not sort")
     kind = LACKING["TopK"].get(set1.dtype, set1.dtype)
     a, b = op.cast(set1, kind), op.cast(set2, kind)
     if set_operation == "b-a":
         a, b = b, a
     if a.rank != b.rank:
-        raise Gap("sets of different ranks")
+        raise Unsupported("sets of different ranks")
     if set_operation == "union":
         a = op.concat([a, b], a.rank - 1)
     rows = _sorted(op, a)
@@ -62,7 +62,7 @@ def set_operation(
         among = _among(op, rows, b)
         is_wanted = among if set_operation == "intersection" else op.unary("Not", among)
         if set_operation not in ("intersection", "a-b", "b-a"):
-            raise Gap(f"set operation {set_operation!r}")
+            raise Unsupported(f"set operation {set_operation!r}")
         keep = op.elementwise("And", keep, is_wanted)
     indices, values, shape = kept(op, rows, keep)
     return [indices, op.cast(values, set1.dtype), shape]
@@ -107,7 +107,7 @@ def ctc_greedy_decoder(
     """The likeliest label of each step, without blanks and, if asked, repetitions."""
     classes = inputs.shape[2]
     if not isinstance(classes, int):
-        raise Gap("labels of which it is not known how many there are")
+        raise Unsupported("labels of which it is not known how many there are")
     blank = blank_index + classes if blank_index < 0 else blank_index
     steps = op.transpose(inputs, [1, 0, 2])  # [batch, time, classes]
     shape = steps.shape[:2]

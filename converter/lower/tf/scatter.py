@@ -14,7 +14,7 @@ from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 
@@ -32,18 +32,18 @@ def put(op: Context, x: Value, indices: Value, updates: Value, reduction: str = 
         reduction: What is done with what was there before: none, add, sub, mul, max or min.
 
     Raises:
-        Gap: How many numbers make a place is not known.
+        Unsupported: How many numbers make a place is not known.
     """
     depth = indices.shape[-1]
     if not isinstance(depth, int) or depth < 1:
-        raise Gap("places of which the number of axes is not known, or zero")
+        raise Unsupported("places of which the number of axes is not known, or zero")
     places = op.cast(indices, "int64")
     if reduction == "sub":
         updates, reduction = negative(op, updates), "add"
     how = {} if reduction == "none" else {"reduction": reduction}
     kind = "float32" if how and x.dtype in NARROW else x.dtype
     if how and x.dtype in ("bool", "string"):
-        raise Gap(f"{reduction} of {x.dtype}")
+        raise Unsupported(f"{reduction} of {x.dtype}")
     made = op.emit(
         "ScatterND", op.cast(x, kind), places, op.cast(updates, kind), dtype=kind, shape=x.shape,
         **how,
@@ -60,7 +60,7 @@ def negative(op: Context, x: Value) -> Value:
 
 def _policy(policy: str) -> None:
     if policy not in ("", "DEFAULT", "ERROR"):
-        raise Gap(f"bad_indices_policy {policy}")
+        raise Unsupported(f"bad_indices_policy {policy}")
 
 
 # -- into tensors ----------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def _added(op: Context, x: Value, indices: Value, updates: Value) -> Value:
         if known is None or len({tuple(p) for p in known.reshape(-1, known.shape[-1])}) != (
             known.size // known.shape[-1]
         ):
-            raise Gap("texts at places that may be the same")
+            raise Unsupported("texts at places that may be the same")
         return put(op, x, indices, updates)
     return put(op, x, indices, updates, "add")
 
@@ -170,10 +170,10 @@ def divide_rows(op: Context, x: Value, indices: Value, updates: Value) -> Value:
     """Return a tensor with rows divided by others.
 
     Raises:
-        Gap: They are integers.
+        Unsupported: They are integers.
     """
     if not x.is_float:
-        raise Gap(f"a division of {x.dtype}")
+        raise Unsupported(f"a division of {x.dtype}")
     ones = extents.filled(op, op.constant(1, x.dtype), extents.of_all(op, x))
     return op.div(x, rows(op, ones, indices, updates, "mul"))
 
@@ -196,7 +196,7 @@ def _change(op: Context, thing: Thing, indices: Value, updates: Value, change: C
     if isinstance(thing, Value):  # a variable of a frozen graph
         return change(op, thing, indices, updates)
     if not isinstance(thing, Variable):
-        raise Gap(f"a {type(thing).__name__.lower()} where a variable stands")
+        raise Unsupported(f"a {type(thing).__name__.lower()} where a variable stands")
     before = op.state.read(thing)
     op.state.assign(thing, change(op, before, indices, updates))
     return thing

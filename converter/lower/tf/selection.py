@@ -8,7 +8,7 @@ from converter.lower.tf import extents
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 # -- in order --------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _in_top(op: Context, predictions: Value, targets: Value, k: Value) -> Value:
 def bound(op: Context, sorted_inputs: Value, values: Value, /, *, upper: bool, node: Node) -> Value:
     """How many of a rising sequence stand before a value."""
     if sorted_inputs.dtype == "string":
-        raise Gap("the order of texts")
+        raise Unsupported("the order of texts")
     before = "LessOrEqual" if upper else "Less"
     rows, columns = op.unsqueeze(sorted_inputs, [1]), op.unsqueeze(values, [2])
     passed = op.cast(op.elementwise(before, rows, columns), "int32")
@@ -140,9 +140,9 @@ def _unique(op: Context, x: Value, axis: int | None, node: Node, count: int) -> 
 def _axis(op: Context, x: Value, axis: Value) -> int | None:
     found = op.ints(axis, "an axis")
     if len(found) > 1:
-        raise Gap(f"{len(found)} axes")
+        raise Unsupported(f"{len(found)} axes")
     if not found and x.rank != 1:
-        raise Gap("a tensor of several axes without one")
+        raise Unsupported("a tensor of several axes without one")
     return None if not found or x.rank == 1 else found[0]
 
 

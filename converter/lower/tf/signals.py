@@ -21,7 +21,7 @@ from converter.lower.ops.fourier import (
 from converter.lower.table import Variant
 from converter.lower.tf.complexes import pair
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Complex, Thing
 from converter.lower.values import Value
 
@@ -50,7 +50,7 @@ def fft(op: Context, input: Thing, /, *, axes: int, inverse: bool = False) -> Co
 def _lengths(op: Context, fft_length: Value, axes: int) -> list[Dim]:
     dims = op.dims(fft_length)
     if len(dims) != axes:
-        raise Gap(f"{len(dims)} lengths for {axes} axes")
+        raise Unsupported(f"{len(dims)} lengths for {axes} axes")
     return dims
 
 
@@ -120,7 +120,7 @@ def audio_spectrogram(
     """How loud each frequency is in each piece of a signal: [channels, pieces, frequencies]."""
     length = 1 << (window_size - 1).bit_length() if window_size > 1 else 1
     if window_size * length > 2 * MOST_OF_PRIME:
-        raise Gap(f"a window of {window_size}")
+        raise Unsupported(f"a window of {window_size}")
     steps = np.arange(window_size)
     window = 0.5 - 0.5 * np.cos(2 * pi * steps / window_size)
     signal = op.transpose(input, [1, 0])  # [channels, samples]
@@ -155,7 +155,7 @@ def mfcc(
     """The shape of a spectrum on the mel scale, as a few waves: [channels, pieces, waves]."""
     bins = spectrogram.shape[-1]
     if not isinstance(bins, int):
-        raise Gap("a spectrum of unknown size")
+        raise Unsupported("a spectrum of unknown size")
     rate = op.static(sample_rate)
     limits = filterbank_channel_count, lower_frequency_limit, upper_frequency_limit
     if rate is None:

@@ -8,7 +8,7 @@ from converter.lower.builder import END
 from converter.lower.graph import Dim, Shape
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 
@@ -43,7 +43,7 @@ def strided_slice(
     has_ellipsis = any(ellipsis_mask >> i & 1 for i in range(count))
     skipped = input.rank - (count - new - int(has_ellipsis))
     if skipped < 0:
-        raise Gap(f"{count} cuts of {input.rank} axes")
+        raise Unsupported(f"{count} cuts of {input.rank} axes")
     x, axis, place = input, 0, 0
     cuts: list[Cut] = []
     added: list[int] = []  # places of new axes in the result
@@ -286,7 +286,7 @@ def strided_slice_assign(
 ) -> Thing:  # fmt: skip
     """A variable of which a part gets a value."""
     if not isinstance(ref, Variable):
-        raise Gap(f"a {type(ref).__name__.lower()} where a variable stands")
+        raise Unsupported(f"a {type(ref).__name__.lower()} where a variable stands")
     op.state.assign(ref, strided_slice_update(
         op, op.state.read(ref), begin, end, strides, value, begin_mask=begin_mask,
         end_mask=end_mask, ellipsis_mask=ellipsis_mask, new_axis_mask=new_axis_mask,

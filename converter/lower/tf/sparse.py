@@ -15,7 +15,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.coordinates import numbered, sorted_by, stacked
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.scatter import put
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
 
@@ -415,7 +415,7 @@ def softmax(op: Context, sp_indices: Value, sp_values: Value, sp_shape: Value, /
     sides = _sides(op, sp_shape, sp_indices)
     rows = sides[:-1]
     if not rows:
-        raise Gap("a softmax of a vector")
+        raise Unsupported("a softmax of a vector")
     ids = numbered(op, _columns(op, sp_indices, range(len(rows))), rows)
     count = extents.product(op, rows)
     largest = segments.reduced(op, "Max", sp_values, ids, count)
@@ -443,10 +443,10 @@ def bins(
         binary: Whether it is told only which numbers are there.
 
     Raises:
-        Gap: It is not known whether there are weights.
+        Unsupported: It is not known whether there are weights.
     """
     if not all(isinstance(n, int) for n in weights.shape):
-        raise Gap("weights of which it is not known whether there are any")
+        raise Unsupported("weights of which it is not known whether there are any")
     limit = extents.elements(op, size)[0]
     wide = extents.add(op, limit, extents.number(op, 1))
     # What is too large goes to a column more, which is cut off.

@@ -13,7 +13,7 @@ from converter.lower import dims
 from converter.lower.graph import Dim, Node, Shape
 from converter.lower.tf import contents, loops
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap
+from converter.lower.tf.table import Unsupported
 from converter.lower.tf.things import Stack
 from converter.lower.values import Value
 
@@ -96,7 +96,7 @@ def whole(op: Context, stack: Stack, element: Shape | None = None) -> Value:
         element: What else is known of an element's shape.
 
     Raises:
-        Gap: Nothing is set, and what is known of the shape is too little for zeros.
+        Unsupported: Nothing is set, and what is known of the shape is too little for zeros.
     """
     loops.read_inside(stack, element)
     if stack.tensor is not None:
@@ -109,7 +109,7 @@ def whole(op: Context, stack: Stack, element: Shape | None = None) -> Value:
     if like is None:
         return zeros(op, stack.dtype, length(op, stack), element)
     if any(v is not None and v.rank != like.rank for v in items):
-        raise Gap("a list of elements of several ranks, as one tensor")
+        raise Unsupported("a list of elements of several ranks, as one tensor")
     filler = None
     if None in items:
         shape = joined(like.shape, element)
@@ -129,10 +129,10 @@ def zeros(op: Context, dtype: str, count: Value, element: Shape | None) -> Value
     """Return so many elements of zeros.
 
     Raises:
-        Gap: An element's shape is not known well enough.
+        Unsupported: An element's shape is not known well enough.
     """
     if element is None:
-        raise Gap("a list of which no element's shape is known")
+        raise Unsupported("a list of which no element's shape is known")
     zero = op.constant(np.array("", object)) if dtype == "string" else op.constant(0, dtype)
     n = size_of(op, count)
     if isinstance(n, int):
@@ -147,7 +147,7 @@ def sizes_vector(op: Context, dims: Sequence[Dim]) -> Value:
     """Return sizes as a vector of int64; a name is looked up where a tensor has it.
 
     Raises:
-        Gap: A size is not known, or no tensor has it.
+        Unsupported: A size is not known, or no tensor has it.
     """
     if all(isinstance(n, int) for n in dims):
         return op.constant(list(dims), "int64")
@@ -162,7 +162,7 @@ def sizes_vector(op: Context, dims: Sequence[Dim]) -> Value:
 
 def _size_named(op: Context, name: str | None) -> Value:
     if name is None:
-        raise Gap("a list whose elements' sizes are known only once there are some")
+        raise Unsupported("a list whose elements' sizes are known only once there are some")
     graphs = op.enclosing[::-1]
     seen = [value for graph in graphs for value in graph.inputs]
     seen += [out for graph in graphs for node in graph.nodes for out in node.outputs]
@@ -172,7 +172,7 @@ def _size_named(op: Context, name: str | None) -> Value:
             axis = spec.shape.index(name)
             there = Value(value, spec.dtype, spec.shape, tuple(range(len(spec.shape))))
             return op.size(there, axis)
-    raise Gap(f"a size {name} that no tensor has")
+    raise Unsupported(f"a size {name} that no tensor has")
 
 
 # -- one element -----------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def read(op: Context, stack: Stack, index: Value, element: Shape | None = None) 
     if stack.items is not None and known is not None:
         place = int(known)
         if not 0 <= place < len(stack.items):
-            raise Gap(f"element {place} of a list of {len(stack.items)}")
+            raise Unsupported(f"element {place} of a list of {len(stack.items)}")
         found = stack.items[place]
         if found is not None:
             return found
@@ -207,7 +207,7 @@ def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
         if place >= len(items) and stack.grows:
             items += [None] * (place + 1 - len(items))
         if not 0 <= place < len(items):
-            raise Gap(f"element {place} of a list of {len(items)}")
+            raise Unsupported(f"element {place} of a list of {len(items)}")
         items[place] = item
         return replace(stack, items=tuple(items), element=element)
     tensor = whole(op, stack, item.shape)
@@ -276,12 +276,12 @@ def popped(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Val
     """Return a list without its last element, and that.
 
     Raises:
-        Gap: It has none.
+        Unsupported: It has none.
     """
     loops.read_inside(stack, element)
     if stack.items is not None:
         if not stack.items:
-            raise Gap("the last element of an empty list")
+            raise Unsupported("the last element of an empty list")
         last = stack.items[-1]
         if last is None:
             last = op.squeeze(
@@ -420,7 +420,7 @@ def end_to_end(op: Context, stack: Stack, rest: Shape | None) -> tuple[Value, Va
         return op.concat(rows, 0), lengths
     tensor = whole(op, stack, None if rest is None else (None, *rest))
     if tensor.rank < 2:
-        raise Gap("scalars, one behind the other")
+        raise Unsupported("scalars, one behind the other")
     count, each = tensor.shape[:2]
     vector = op.concat([op.constant([-1], "int64"), _sizes_behind(op, tensor, 2)], 0)
     shape = (dims.mul(count, each), *tensor.shape[2:])
@@ -444,7 +444,7 @@ def cut(op: Context, stack: Stack, value: Value, lengths: Value) -> Stack:
     """Return a list of parts of a tensor, of these lengths along its first axis."""
     known = op.static(lengths)
     if known is None:
-        raise Gap("parts of a list whose lengths are computed")
+        raise Unsupported("parts of a list whose lengths are computed")
     parts = op.split(value, 0, [int(n) for n in known]) if known.size else []
     return replace(stack, items=tuple(parts), tensor=None, length=None, loop=None, written=None)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.tf.context import Context
 from converter.lower.tf.things import Entries, Table, Variable
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.core.bundle import Bundle
 from formats.core.strings import Strings
@@ -78,7 +78,7 @@ class State:
             part: What a RestoreV2 says of slices: empty, or ``10 4 0,5:-``.
 
         Raises:
-            Gap: It is not there.
+            Unsupported: It is not there.
         """
         name = self._keys.get(key)
         value = self._small(key) if name is None else self._weight(name)
@@ -107,9 +107,9 @@ class State:
     def _small(self, key: str) -> Value:
         tensor = self._others.get(key)
         if tensor is None:
-            raise Gap(f"the checkpoint has no {key!r}")
+            raise Unsupported(f"the checkpoint has no {key!r}")
         if tensor.nbytes > INLINE:
-            raise Gap(f"{key!r} counts as training state, and has {tensor.nbytes} bytes")
+            raise Unsupported(f"{key!r} counts as training state, and has {tensor.nbytes} bytes")
         return self._op.constant(tensor.numpy())
 
     # -- variables -----------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class State:
         """Return a variable's value.
 
         Raises:
-            Gap: Nothing gives it one.
+            Unsupported: Nothing gives it one.
         """
         found = self._variables.get(_resource(variable))
         if found is None:
@@ -130,14 +130,14 @@ class State:
             if found is None and name in self._weights:
                 found = self._weight(name)
         if found is None:
-            raise Gap("a variable without a value: checkpoint=PREFIX gives it one")
+            raise Unsupported("a variable without a value: checkpoint=PREFIX gives it one")
         return found
 
     def assign(self, variable: Variable, value: Value) -> None:
         """Give a variable a value."""
         if not self._loading:
             if not self._op.is_outermost:
-                raise Gap("a variable that a loop or a branch assigns to")
+                raise Unsupported("a variable that a loop or a branch assigns to")
             self._load("variables")
             self.changed.add(_resource(variable))
         self._variables[_resource(variable)] = value
@@ -148,7 +148,7 @@ class State:
         """Return what a table holds.
 
         Raises:
-            Gap: Nothing fills it.
+            Unsupported: Nothing fills it.
         """
         name = _resource(table)
         if name not in self._tables:
@@ -157,29 +157,29 @@ class State:
             self._load("variables")
         found = self._tables.get(name)
         if found is None:
-            raise Gap(f"table {table.shared or table.key!r} is filled by nothing")
+            raise Unsupported(f"table {table.shared or table.key!r} is filled by nothing")
         return found
 
     def fill(self, table: Table, entries: Entries) -> None:
         """Give a table its entries.
 
         Raises:
-            Gap: The model itself changes it, beyond being loaded.
+            Unsupported: The model itself changes it, beyond being loaded.
         """
         if not self._loading:
-            raise Gap("a table that the model itself changes")
+            raise Unsupported("a table that the model itself changes")
         self._tables[_resource(table)] = entries
 
     def asset(self, name: str) -> bytes:
         """Return the content of a file that the model brings.
 
         Raises:
-            Gap: It is not there.
+            Unsupported: It is not there.
         """
         tail = name.rpartition("assets/")[2]
         span = self._assets.get(tail) or self._assets.get(name)
         if span is None:
-            raise Gap(f"a file {name!r} that the model does not bring")
+            raise Unsupported(f"a file {name!r} that the model does not bring")
         return span.read()
 
 

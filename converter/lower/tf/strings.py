@@ -18,7 +18,7 @@ from converter.lower.tf.arrays import filled_like
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.state import texts
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.tables import ML
 from converter.lower.values import Value
 
@@ -29,10 +29,10 @@ def _newer(op: Context, what: str) -> None:
     """Raise where the opset has no operators for texts.
 
     Raises:
-        Gap: It has none.
+        Unsupported: It has none.
     """
     if op.graph.opset < NEWER:
-        raise Gap(f"{what} takes opset={NEWER}")
+        raise Unsupported(f"{what} takes opset={NEWER}")
 
 
 def _bytes(array: np.ndarray) -> list[bytes]:
@@ -59,11 +59,13 @@ def as_string(
     if input.dtype == "string":
         return input
     if width > 0:
-        raise Gap(f"numbers of {width} letters, filled with {fill!r}")
+        raise Unsupported(f"numbers of {width} letters, filled with {fill!r}")
     if input.is_float:
         # onnxruntime writes as C's "%.8g", with other words for what is not finite.
         if input.dtype != "float32" or not shortest or scientific or precision != 8:
-            raise Gap(f"{input.dtype} as text, but float32 with shortest=True and precision=8")
+            raise Unsupported(
+                f"{input.dtype} as text, but float32 with shortest=True and precision=8"
+            )
         made = op.cast(input, "string")
         for bad, word in ((math.inf, "inf"), (-math.inf, "-inf")):
             is_so = op.elementwise("Equal", input, op.constant(bad, input.dtype))
@@ -91,7 +93,7 @@ def hash_bucket_fast(op: Context, input: Value, /, *, num_buckets: int) -> Value
         try:
             found = [fingerprint(text) % num_buckets for text in _bytes(known)]
         except ValueError as e:
-            raise Gap(str(e)) from e
+            raise Unsupported(str(e)) from e
         return op.constant(np.array(found, np.int64).reshape(known.shape))
     numbers = op.cast(op.decoded.fingerprint(op.plain(input)), "uint64")
     return op.cast(op.elementwise("Mod", numbers, op.constant(num_buckets, "uint64")), "int64")
@@ -101,7 +103,7 @@ def hash_bucket_fast(op: Context, input: Value, /, *, num_buckets: int) -> Value
 def hash_bucket(op: Context, input: Value, /, *, num_buckets: int) -> Value:
     """The bucket of each text: of one bucket, that."""
     if num_buckets != 1:
-        raise Gap(f"hashes of texts, in {num_buckets} buckets")
+        raise Unsupported(f"hashes of texts, in {num_buckets} buckets")
     return filled_like(op, input, op.constant(0, "int64"))
 
 
@@ -138,7 +140,9 @@ def change_case(op: Context, input: Value, /, *, upper: bool, encoding: str = ""
     if found is not None:
         return found
     if encoding:
-        raise Gap("the case of letters beyond ASCII's, which depends on where the file runs")
+        raise Unsupported(
+            "the case of letters beyond ASCII's, which depends on where the file runs"
+        )
     count = extents.product(op, extents.of_all(op, input))
     made = op.emit(
         "StringNormalizer", extents.reshaped(op, input, [count]), dtype="string",
@@ -152,7 +156,7 @@ def string_strip(op: Context, input: Value, /) -> Value:
     """Texts without white space at their ends."""
     found = _folded(op, input, bytes.strip)
     if found is None:
-        raise Gap("white space of texts that are no constants")
+        raise Unsupported("white space of texts that are no constants")
     return found
 
 
@@ -161,7 +165,7 @@ def string_length(op: Context, input: Value, /, *, unit: str = "BYTE") -> Value:
     """How many bytes or letters texts have."""
     known = op.static(input)
     if known is None:
-        raise Gap("the length of texts that are no constants")
+        raise Unsupported("the length of texts that are no constants")
     sizes = [len(t.decode(errors="replace") if unit == "UTF8_CHAR" else t) for t in _bytes(known)]
     return op.constant(np.array(sizes, np.int32).reshape(known.shape))
 
@@ -171,13 +175,13 @@ def substr(op: Context, input: Value, pos: Value, len: Value, /, *, unit: str = 
     """A part of each text; of an encoded picture what a PNG file begins with."""
     first, count = op.static(pos), op.static(len)
     if first is None or count is None or first.size != 1 or count.size != 1:
-        raise Gap("parts of texts from places that are computed")
+        raise Unsupported("parts of texts from places that are computed")
     begin, many = int(first.reshape(-1)[0]), int(count.reshape(-1)[0])
     if op.static(input) is None:
         # Who asks how bytes begin asks which decoder to take.
         return op.constant(texts([op.decoded.begins(input, begin, many)], ()))
     if begin < 0 or many < 0:
-        raise Gap(f"a part of a text from {begin}, {many} long")
+        raise Unsupported(f"a part of a text from {begin}, {many} long")
 
     def cut(text: bytes) -> bytes:
         if unit == "UTF8_CHAR":
@@ -227,10 +231,10 @@ def reduce_join(
     for axis in axes:
         size = inputs.shape[axis]
         if not isinstance(size, int):
-            raise Gap("a number of texts that is not known, as one")
+            raise Unsupported("a number of texts that is not known, as one")
         count *= size
     if not count:
-        raise Gap("no texts as one")
+        raise Unsupported("no texts as one")
     kept = [i for i in range(inputs.rank) if i not in axes]
     sides = [extents.of(op, inputs, i) for i in kept]
     flat = extents.reshaped(op, op.transpose(inputs, order), [*sides, extents.number(op, count)])
@@ -314,10 +318,10 @@ def string_split_v2(op: Context, input: Value, sep: Value, /, *, maxsplit: int =
     _newer(op, "splitting texts")
     found = op.static(sep)
     if found is None:
-        raise Gap("a separator that is computed")
+        raise Unsupported("a separator that is computed")
     text = str(found.reshape(-1)[0])
     if maxsplit == 0 or (maxsplit > 0 and not text):
-        raise Gap(f"maxsplit {maxsplit}{'' if text else ' at white space'}")
+        raise Unsupported(f"maxsplit {maxsplit}{'' if text else ' at white space'}")
     return _split(op, input, text or None, maxsplit, of_nothing=int(bool(text)))
 
 
@@ -329,7 +333,7 @@ def string_split(
     _newer(op, "splitting texts")
     found = op.static(delimiter)
     if found is None or len(str(found.reshape(-1)[0])) != 1:
-        raise Gap("cutting texts at several letters, or at each")
+        raise Unsupported("cutting texts at several letters, or at each")
     return _split(op, input, str(found.reshape(-1)[0]), -1, skipped=skip_empty)
 
 
@@ -348,7 +352,7 @@ def full_match(op: Context, input: Value, pattern: Value, /) -> Value:
     """Whether texts match a pattern as a whole."""
     found = op.static(pattern)
     if found is None:
-        raise Gap("a pattern that is computed")
+        raise Unsupported("a pattern that is computed")
     return static_full_match(op, input, pattern=str(found.reshape(-1)[0]))
 
 
@@ -361,13 +365,13 @@ def static_replace(
 ) -> Value:
     """Texts with what matches a pattern replaced."""
     if not PLAIN.fullmatch(pattern) or "\\" in rewrite or not pattern:
-        raise Gap(f"the pattern {pattern!r}, replaced")
+        raise Unsupported(f"the pattern {pattern!r}, replaced")
     found = _folded(
         op, input,
         lambda t: t.replace(pattern.encode(), rewrite.encode(), -1 if replace_global else 1),
     )  # fmt: skip
     if found is None:
-        raise Gap("a pattern replaced in texts that are no constants")
+        raise Unsupported("a pattern replaced in texts that are no constants")
     return found
 
 
@@ -378,7 +382,7 @@ def regex_replace(
     """Texts with what matches a pattern replaced."""
     known = [op.static(v) for v in (pattern, rewrite)]
     if known[0] is None or known[1] is None:
-        raise Gap("a pattern that is computed")
+        raise Unsupported("a pattern that is computed")
     return static_replace(
         op, input, pattern=str(known[0].reshape(-1)[0]), rewrite=str(known[1].reshape(-1)[0]),
         replace_global=replace_global,

@@ -10,9 +10,9 @@ Spec: https://github.com/tensorflow/tensorflow/tree/v2.21.0/tensorflow/core/api_
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from converter.lower.gap import Gap as Gap
 from converter.lower.table import H, OpTable, Variant
 from converter.lower.table import Row as OpRow
+from converter.lower.unsupported import Unsupported as Unsupported
 
 # Attributes that say nothing about what is computed: names and places of things, hints.
 IGNORED = frozenset((

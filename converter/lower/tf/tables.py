@@ -15,7 +15,7 @@ from converter.lower.graph import Attribute, Shape
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.state import as_text
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Entries, Table, Thing
 from converter.lower.values import Value
 
@@ -77,7 +77,7 @@ def dense_table(
 
 def _table(thing: Thing) -> Table:
     if not isinstance(thing, Table):
-        raise Gap(f"a {type(thing).__name__.lower()} where a table stands")
+        raise Unsupported(f"a {type(thing).__name__.lower()} where a table stands")
     return thing
 
 
@@ -107,7 +107,7 @@ def insert(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> l
     new_values = new_values.reshape(len(new_keys), *new_values.shape[1:])
     try:
         before = op.state.entries(table)
-    except Gap:
+    except Unsupported:
         before = Entries(new_keys[:0], new_values[:0])
     op.state.fill(table, Entries(
         np.concatenate([before.keys, new_keys]), np.concatenate([before.values, new_values]),
@@ -130,10 +130,10 @@ def _whole(op: Context, thing: Thing) -> np.ndarray:
     """Return all elements of a tensor, however many there are.
 
     Raises:
-        Gap: They are computed of something else than constants.
+        Unsupported: They are computed of something else than constants.
     """
     if not isinstance(thing, Value):
-        raise Gap(f"entries of a {type(thing).__name__.lower()}")
+        raise Unsupported(f"entries of a {type(thing).__name__.lower()}")
     found = op.static(thing)
     if found is not None:
         return found
@@ -150,7 +150,7 @@ def _whole(op: Context, thing: Thing) -> np.ndarray:
             before = Value(node.inputs[0], spec.dtype, spec.shape, tuple(range(len(spec.shape))))
             kind = object if thing.dtype == "string" else thing.dtype
             return _whole(op, before).astype(kind).reshape(-1)
-    raise Gap("entries that are computed")
+    raise Unsupported("entries that are computed")
 
 
 @tf_op("InitializeTableFromTextFile", "InitializeTableFromTextFileV2", any_input=True)
@@ -162,14 +162,14 @@ def initialize_from_file(
     table = _table(table_handle)
     name = op.static(filename) if isinstance(filename, Value) else None
     if name is None or name.size != 1:
-        raise Gap("a file whose name is computed")
+        raise Unsupported("a file whose name is computed")
     content = op.state.asset(str(name.reshape(-1)[0]))
     if len(content) > MOST_FILE:
-        raise Gap(f"a file of {len(content)} bytes")
+        raise Unsupported(f"a file of {len(content)} bytes")
     lines = _lines(content)
     if vocab_size >= 0:
         if len(lines) < vocab_size:
-            raise Gap(f"{vocab_size} lines of a file of {len(lines)}")
+            raise Unsupported(f"{vocab_size} lines of a file of {len(lines)}")
         lines = lines[:vocab_size]
     keys = _column(lines, key_index, delimiter, table.key_dtype, offset)
     values = _column(lines, value_index, delimiter, table.value_dtype, offset)
@@ -233,7 +233,7 @@ def find(op: Context, table_handle: Thing, keys: Thing, default_value: Thing, /)
     table = _table(table_handle)
     held = content(op, table_handle)
     if not isinstance(keys, Value) or not isinstance(default_value, Value):
-        raise Gap("keys that are no tensor")
+        raise Unsupported("keys that are no tensor")
     if not len(held.keys):
         shape = op.emit("Shape", keys, dtype="int64", shape=(keys.rank,))
         only = op.reshape(default_value, (1,) * keys.rank)
@@ -259,7 +259,7 @@ def find(op: Context, table_handle: Thing, keys: Thing, default_value: Thing, /)
 
 def _numbers(shape: Shape) -> list[int]:
     if not all(isinstance(n, int) for n in shape):
-        raise Gap("a default value whose shape is not known")
+        raise Unsupported("a default value whose shape is not known")
     return [int(str(n)) for n in shape]
 
 
@@ -285,7 +285,7 @@ def _encoded(
 ) -> Value:
     kind = KEYS.get(x.dtype)
     if kind is None:
-        raise Gap(f"keys of {x.dtype}")
+        raise Unsupported(f"keys of {x.dtype}")
     given = op.cast(x, "int64") if kind == "int64" else x
     made = ENCODED[dtype]
     attributes: dict[str, Attribute] = {

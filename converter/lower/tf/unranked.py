@@ -8,7 +8,6 @@ or reshaped, a tensor of any rank is taken.
 from collections.abc import Sequence
 
 from converter.lower.builder import END, element_type
-from converter.lower.gap import Gap
 from converter.lower.graph import Node as Made
 from converter.lower.graph import Shape, Spec
 from converter.lower.legalize import check_dtypes
@@ -17,6 +16,7 @@ from converter.lower.tf.frames import Frame, LoopNode, frame_of
 from converter.lower.tf.graphdef import Body, Node, Port
 from converter.lower.tf.table import OPS
 from converter.lower.tf.things import Thing, Unranked
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
 # Op -> the number of axes that its first inputs have.
@@ -148,14 +148,14 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
     Then they are replaced, in ``inputs``, by tensors of that rank.
 
     Raises:
-        Gap: It cannot be done without knowing the rank.
+        Unsupported: It cannot be done without knowing the rank.
     """
     things = list(inputs)
     if node.op in HANDED_ON:
         return things[:1]
     if node.op in ("Add", "AddV2") and things[0].dtype == "string":  # type: ignore[union-attr]
         if op.graph.opset < TEXTS:
-            raise Gap(f"a text of several takes opset={TEXTS}")
+            raise Unsupported(f"a text of several takes opset={TEXTS}")
         return [of_any_rank(op, "StringConcat", things, "string")]
     if node.op in SAME:
         kind = "bool" if SAME[node.op] in BOOLEAN else things[0].dtype  # type: ignore[union-attr]
@@ -169,7 +169,7 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
         return [of_any_rank(op, node.op[:3], things, things[0].dtype)]  # type: ignore[union-attr]
     x = things[0]
     if not isinstance(x, Unranked):
-        raise Gap("tensors of unknown rank")
+        raise Unsupported("tensors of unknown rank")
     if node.op == "Shape":
         return [op.cast(_shape(op, x), node.attribute("out_type", "int32"))]
     if node.op == "Rank":
@@ -193,12 +193,12 @@ def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | N
         return [_by_rows(op, node, x, [t for t in things[1:] if isinstance(t, Value)])]
     if node.op in REDUCED and isinstance(things[1], Value) and _is_every(op, things[1], x):
         if x.dtype not in ("float32", "float64"):
-            raise Gap(f"{x.dtype} of unknown rank")
+            raise Unsupported(f"{x.dtype} of unknown rank")
         if node.attribute("keep_dims"):
             return [of_any_rank(op, REDUCED[node.op], [x], x.dtype, keepdims=1)]
         found = op.node(REDUCED[node.op], [_as(x, ())], [(x.dtype, ())], attributes={"keepdims": 0})
         return [found[0]]
-    raise Gap("tensors of unknown rank")
+    raise Unsupported("tensors of unknown rank")
 
 
 def _by_rows(op: Context, node: Node, x: Unranked, others: Sequence[Value]) -> Unranked:
@@ -262,14 +262,14 @@ def of_any_rank(
     """Add a node whose result has a number of axes that only running the graph tells.
 
     Raises:
-        Gap: An input is no tensor, or its dtype is not one that the operator takes.
+        Unsupported: An input is no tensor, or its dtype is not one that the operator takes.
     """
     names, dtypes = [], []
     for thing in inputs:
         if isinstance(thing, Value):
             thing = op.plain(thing)
         elif not isinstance(thing, Unranked):
-            raise Gap(f"a {type(thing).__name__.lower()}")
+            raise Unsupported(f"a {type(thing).__name__.lower()}")
         names.append(thing.name)
         dtypes.append(thing.dtype)
     check_dtypes(op_type, dtypes)

@@ -4,7 +4,7 @@ from typing import Any
 
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.table import Gap, tf_op
+from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
 
@@ -33,7 +33,7 @@ def variable(op: Context, *, shape: Any, var_name: str = "", node: Node) -> Vari
 
 def _variable(thing: Thing) -> Variable:
     if not isinstance(thing, Variable):
-        raise Gap(f"a {type(thing).__name__.lower()} where a variable stands")
+        raise Unsupported(f"a {type(thing).__name__.lower()} where a variable stands")
     return thing
 
 
@@ -132,7 +132,7 @@ def assign_sub(op: Context, ref: Thing, value: Value, /) -> Thing:
 def _texts(op: Context, value: Value, what: str) -> list[str]:
     found = op.static(value)
     if found is None:
-        raise Gap(f"{what} that are computed")
+        raise Unsupported(f"{what} that are computed")
     return [
         t.decode("utf-8", "surrogateescape") if isinstance(t, bytes) else str(t)
         for t in found.reshape(-1)
@@ -169,5 +169,5 @@ def _stored(op: Context, name: str, part: str) -> Thing:
 
     try:
         return op.state.stored(name, part)
-    except Gap:
+    except Unsupported:
         return UNKNOWN

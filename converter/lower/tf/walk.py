@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.graph import Trace
 from converter.lower.tf import contents
 from converter.lower.tf.context import Context
@@ -34,6 +33,7 @@ from converter.lower.tf.things import (
     Unranked,
     Variable,
 )
+from converter.lower.unsupported import Finding, Unsupported
 from converter.lower.values import Value
 from formats.errors import CorruptError, LimitError
 
@@ -88,34 +88,19 @@ class Activation:
     read: set[Port] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One gap: the op that has it, the node, and what it is."""
-
-    op: str
-    where: str
-    reason: str
-
-    @property
-    def what(self) -> str:
-        """The gap by the same words in every model."""
-        why = "" if self.reason == "not in the table" else f": {self.reason}"
-        return f"TensorFlow op {self.op}{why}"
-
-
 class Walker:
     """Lowers the nodes of a model.
 
     Attributes:
         op: The builder.
         library: Graph and functions.
-        gaps: What could not be lowered, of all that was walked.
+        findings: What is not supported, of all that was walked.
     """
 
     def __init__(self, op: Context, library: Library) -> None:
         self.op = op
         self.library = library
-        self.gaps: list[Found] = []
+        self.findings: list[Finding] = []
         self.current: Activation | None = None
         self._with_effects: dict[str, bool] = {}
         self._conditions: dict[str, Value] = {}  # of Switches, by name
@@ -266,8 +251,8 @@ class Walker:
         where = "/".join((*activation.path, node.name))
         try:
             made = self._lower(activation, node, where)
-        except Gap as gap:
-            self.gaps.append(Found(node.op, where, str(gap)))
+        except Unsupported as gap:
+            self.findings.append(Finding(f"TensorFlow op {node.op}", where, str(gap)))
             made = UNKNOWN
         except (
             ValueError,
@@ -279,7 +264,8 @@ class Walker:
             RuntimeError,
         ) as e:
             # Arguments that do not go together: a damaged file, or TensorFlow knows better.
-            self.gaps.append(Found(node.op, where, f"does not add up: {e!r:.200}"))
+            reason = f"its inputs and attributes do not go together ({e!r:.200})"
+            self.findings.append(Finding(f"TensorFlow op {node.op}", where, reason))
             made = UNKNOWN
         activation.values[node.name] = made
 
@@ -300,7 +286,7 @@ class Walker:
             return self.call(node.op, inputs, node.name)
         row = OPS.get(node.op)
         if row is None:
-            raise Gap("not in the table")
+            raise Unsupported
         body = activation.body.name
         self.op.at, self.op.place = where, f"{body}/{node.name}" if body else node.name
         with self.op.scope(node.name):
@@ -336,12 +322,12 @@ class Walker:
         """Return a tensor; a reference to a variable reads as one.
 
         Raises:
-            Gap: It is none.
+            Unsupported: It is none.
         """
         if isinstance(thing, Variable) and thing.is_reference:
             return self.op.state.read(thing)
         if not isinstance(thing, Value | Unranked):
-            raise Gap(f"of a {type(thing).__name__.lower()}")
+            raise Unsupported(f"of a {type(thing).__name__.lower()}")
         return thing
 
     def _call(self, row: Row, node: Node, inputs: Sequence[Thing]) -> Any:
@@ -437,7 +423,7 @@ class Walker:
             index, only = alive[0]
             return [only, self.op.constant(index, "int32")]
         if len(alive) > 2:
-            raise Gap("joins more than two branches")
+            raise Unsupported("joins more than two branches")
         sides = [self._port_gates(activation, node.inputs[i]) for i, _ in alive]
         alone = sides[0] ^ sides[1]
         if not (sides[0] and sides[1]) and len(alone) == 1:
@@ -455,7 +441,7 @@ class Walker:
                     second = self.op.unary("Not", condition) if holds else condition
                     which = self.op.cast(second, "int32")
                 return [chosen, which]
-        raise Gap("joins branches of which no condition is known")
+        raise Unsupported("joins branches of which no condition is known")
 
     def _port_gates(self, activation: Activation, port: Port) -> Gates:
         gates = activation.gates
@@ -472,7 +458,7 @@ def _check_shapes(node: Node, results: Sequence[Thing]) -> None:
     """Hold what was inferred against what the file records of a node's outputs, if it does.
 
     Raises:
-        Gap: They contradict each other: one of them is wrong, and it may be ours.
+        Unsupported: They contradict each other: one of them is wrong, and it may be ours.
     """
     if "_output_shapes" not in node.raw:
         return
@@ -484,7 +470,9 @@ def _check_shapes(node: Node, results: Sequence[Thing]) -> None:
             for m, n in zip(recorded, thing.shape, strict=True)
         )
         if differs:
-            raise Gap(f"the file records the shape {list(recorded)}, and not {list(thing.shape)}")
+            raise Unsupported(
+                f"the file records the shape {list(recorded)}, and not {list(thing.shape)}"
+            )
 
 
 def _number(port: Port, node: Node) -> int:
@@ -520,7 +508,7 @@ def arguments_of(node: Node, row: Row) -> dict[str, Any]:
     """Return a node's attributes as its handler takes them.
 
     Raises:
-        Gap: It has one that the handler does not take.
+        Unsupported: It has one that the handler does not take.
     """
     found = {}
     for name, proto in node.raw.items():
@@ -528,7 +516,7 @@ def arguments_of(node: Node, row: Row) -> dict[str, Any]:
             value = found[name] = attribute(proto)
             is_count = name.startswith("num") and name != "num_buckets"  # which says how large
             if is_count and isinstance(value, int) and value > MOST_OUTPUTS:
-                raise Gap(f"{name} = {value}")
+                raise Unsupported(f"{name} = {value}")
         elif not row.is_ignored(name) and not is_type(proto):
-            raise Gap(f"attribute {name}")
+            raise Unsupported(f"attribute {name}")
     return found

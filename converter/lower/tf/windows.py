@@ -14,7 +14,7 @@ from converter.lower.builder import END
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops.conv import as_given, channels_first, same_padding
 from converter.lower.tf.context import Context
-from converter.lower.tf.table import Gap
+from converter.lower.tf.table import Unsupported
 from converter.lower.values import Value
 
 
@@ -84,10 +84,10 @@ def is_first(data_format: str) -> bool:
     """Tell whether channels stand before the spatial axes.
 
     Raises:
-        Gap: They are cut in pieces of four, as on some devices.
+        Unsupported: They are cut in pieces of four, as on some devices.
     """
     if "VECT" in data_format:
-        raise Gap(f"data_format {data_format}")
+        raise Unsupported(f"data_format {data_format}")
     return data_format.startswith("NC") or data_format == "CHANNELS_FIRST"
 
 
@@ -100,12 +100,12 @@ def spatial_of(numbers: Sequence[int], data_format: str, what: str) -> tuple[int
     """Return what is said of each axis of an image for the spatial ones.
 
     Raises:
-        Gap: Something is said of batches or channels.
+        Unsupported: Something is said of batches or channels.
     """
     first = is_first(data_format)
     rest = [numbers[0], numbers[1] if first else numbers[-1]]
     if any(n != 1 for n in rest):
-        raise Gap(f"{what} along batches or channels")
+        raise Unsupported(f"{what} along batches or channels")
     return tuple(numbers[2:] if first else numbers[1:-1])
 
 
@@ -115,14 +115,14 @@ def explicit_of(
     """Return explicit paddings before and behind the spatial axes; nothing where there are none.
 
     Raises:
-        Gap: Batches or channels are padded.
+        Unsupported: Batches or channels are padded.
     """
     if padding != "EXPLICIT":
         return (), ()
     first = is_first(data_format)
     pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     if any(pairs[0]) or any(pairs[1] if first else pairs[-1]):
-        raise Gap("paddings of batches or channels")
+        raise Unsupported("paddings of batches or channels")
     inner = pairs[2:] if first else pairs[1:-1]
     return tuple(a for a, _ in inner), tuple(b for _, b in inner)
 
@@ -158,7 +158,7 @@ def surrounded(
     before, after = [op.constant([0, 0], "int64")], [op.constant([0, 0], "int64")]
     for axis, (reach, step) in enumerate(zip(windows.reaches, windows.steps, strict=True), 2):
         if reach is None:
-            raise Gap("padding SAME with a spread kernel of unknown size")
+            raise Unsupported("padding SAME with a spread kernel of unknown size")
         size = op.size(image, axis)
         steps = op.constant([step], "int64")
         covered = op.mul(op.div(op.sub(size, one), steps), steps)
@@ -188,7 +188,7 @@ def taps(op: Context, image: Value, windows: Windows) -> Iterator[tuple[tuple[in
     """
     lengths = [k for k in windows.sizes if k is not None]
     if len(lengths) < len(windows.sizes):
-        raise Gap("windows of unknown size")
+        raise Unsupported("windows of unknown size")
     count = windows.counts(image.shape[2:])
     axes = list(range(2, image.rank))
     for place in product(*map(range, lengths)):

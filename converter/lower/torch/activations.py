@@ -5,11 +5,11 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.functional.html#non-linear-activatio
 
 import math
 
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Scalar
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 ALPHA = 1.6732632423543772848170429916717
@@ -85,7 +85,7 @@ def gelu(op: Context, self: Value, approximate: str = "none") -> Value:
         inner = op.add(op.unary("Erf", op.div(self, root)), 1.0)
         return op.mul(op.mul(self, inner), 0.5)
     if approximate != "tanh":
-        raise Gap(f"approximate = {approximate!r}")
+        raise Unsupported(f"approximate = {approximate!r}")
     cube = op.mul(op.mul(self, self), self)
     inner = op.mul(op.add(self, op.mul(cube, 0.044715)), math.sqrt(2 / math.pi))
     return op.mul(op.mul(self, 0.5), op.add(op.unary("Tanh", inner), 1.0))
@@ -95,7 +95,7 @@ def gelu(op: Context, self: Value, approximate: str = "none") -> Value:
 def softplus(op: Context, self: Value, beta: Scalar = 1, threshold: Scalar = 20) -> Value:
     """log(1 + exp(beta * x)) / beta, and x where beta * x is over the threshold."""
     if not isinstance(beta, int | float) or not isinstance(threshold, int | float):
-        raise Gap("bounds that are computed from the inputs")
+        raise Unsupported("bounds that are computed from the inputs")
     x = self if beta == 1 else op.mul(self, float(beta))
     found = op.unary("Softplus", x)
     found = found if beta == 1 else op.div(found, float(beta))
@@ -225,7 +225,7 @@ def _softmax(
     if dtype is not None:
         x = op.cast(x, dtype)
     if kind(x.dtype) < 2:
-        raise Gap(f"of {x.dtype}")
+        raise Unsupported(f"of {x.dtype}")
     if x.rank == 0:
         return op.reshape(op.softmax(op.reshape(x, (1,)), 0, op_type), ())
     return op.softmax(x, dim, op_type)

@@ -1,6 +1,5 @@
 """Arithmetic and comparison, in the dtype that torch would choose."""
 
-from converter.lower.gap import Gap
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import (
@@ -12,6 +11,7 @@ from converter.lower.torch.promotion import (
 )
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Scalar
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -80,7 +80,7 @@ def div_mode(op: Context, self: Value, other: Value | Scalar, rounding_mode: str
     if rounding_mode == "floor":
         return floor_divide(op, self, other)
     if rounding_mode != "trunc":
-        raise Gap(f"rounding_mode = {rounding_mode!r}")
+        raise Unsupported(f"rounding_mode = {rounding_mode!r}")
     dtype = result_type(self, other)
     found = apply(op, "Div", self, other, dtype=dtype)
     return found if kind(dtype) < 2 else truncated(op, found)

@@ -6,12 +6,12 @@ Spec: https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.scaled_do
 import math
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.torch.activations import safe_softmax
 from converter.lower.torch.context import Context
 from converter.lower.torch.shaping import repeat_interleave, swapped
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import integer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -22,7 +22,7 @@ def attend(
     """Return what queries [..., L, E] get of values [..., S, Ev], by keys [..., S, E].
 
     Raises:
-        Gap: The scale depends on a size that is not known.
+        Unsupported: The scale depends on a size that is not known.
     """
     query, key, value = (op.named(x) for x in (query, key, value))
     if grouped:
@@ -30,7 +30,7 @@ def attend(
     if scale is None:
         width = query.shape[-1]
         if not isinstance(width, int):
-            raise Gap("attention over an axis of a dynamic size, without a scale")
+            raise Unsupported("attention over an axis of a dynamic size, without a scale")
         scale = 1 / math.sqrt(width)
     scores = op.matmul(op.mul(query, scale), swapped(key, -2, -1))
     held = _causal(op, query, key) if causal else None
@@ -53,7 +53,7 @@ def _repeated(op: Context, x: Value, query: Value) -> Value:
     """Return keys or values with each head as often as queries share it."""
     times = dims.divided(query.shape[-3], x.shape[-3])
     if times is None:
-        raise Gap(f"{query.shape[-3]} heads of queries for {x.shape[-3]} of keys")
+        raise Unsupported(f"{query.shape[-3]} heads of queries for {x.shape[-3]} of keys")
     return x if times == 1 else repeat_interleave(op, x, integer(times), -3)
 
 
@@ -72,7 +72,7 @@ def scaled_dot_product_attention(
 ) -> Value:  # fmt: skip
     """softmax(q @ k.T * scale + mask) @ v."""
     if dropout_p:
-        raise Gap("dropout in attention")
+        raise Unsupported("dropout in attention")
     return attend(
         op, query, key, value, attn_mask, causal=is_causal, scale=scale, grouped=enable_gqa
     )
@@ -120,7 +120,7 @@ def attention_math(
 ) -> list[Value]:  # fmt: skip
     """softmax(q @ k.T * scale + mask) @ v; what only training reads is left out."""
     if dropout_mask is not None:
-        raise Gap("dropout in attention")
+        raise Unsupported("dropout in attention")
     if attn_mask is not None:  # truth values are ones and zeros to this op, and are added
         attn_mask = op.cast(attn_mask, query.dtype)
     return [

@@ -1,11 +1,11 @@
 """What leaves elements as they are: copies, casts, and training's ops when nothing is trained."""
 
-from converter.lower.gap import Gap
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import FLOATS, kind
 from converter.lower.torch.random import dropped
 from converter.lower.torch.table import aten
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -69,7 +69,7 @@ def converted(op: Context, x: Value, dtype: str) -> Value:
     """Return a tensor in another dtype, cut off towards zero where it loses a fraction.
 
     Raises:
-        Gap: ONNX has no such dtype.
+        Unsupported: ONNX has no such dtype.
     """
     kind(dtype)
     if x.dtype in FLOATS and dtype in ("int8", "int16", "uint8", "uint16", "uint32", "uint64"):
@@ -101,7 +101,7 @@ def alpha_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
     """The tensor itself, when not training."""
     del op
     if train and p:
-        raise Gap("alpha dropout in training")
+        raise Unsupported("alpha dropout in training")
     return input
 
 
@@ -109,7 +109,7 @@ def alpha_dropout(op: Context, input: Value, p: float, train: bool) -> Value:
 def native_dropout(op: Context, input: Value, p: float, train: bool | None) -> list[Value]:
     """The tensor itself when not training, and a mask that keeps all."""
     if train is not False and p:
-        raise Gap("dropout in training")
+        raise Unsupported("dropout in training")
     return [input, op.filled(op.named(input).shape, number=True, dtype="bool")]
 
 
@@ -119,7 +119,7 @@ def rrelu(
 ) -> Value:
     """X if x > 0, else x times the mean of the bounds, when not training."""
     if training:
-        raise Gap("rrelu in training")
+        raise Unsupported("rrelu in training")
     return op.unary("LeakyRelu", self, alpha=(lower + upper) / 2)
 
 

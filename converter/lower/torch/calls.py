@@ -6,7 +6,6 @@ TorchScript, which does not. Ops that write in place (``add_``) are those that d
 
 from collections.abc import Mapping, Sequence
 
-from converter.lower.gap import Gap
 from converter.lower.torch import complexes, quantised, sequences, writing
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair, is_complex
@@ -15,6 +14,7 @@ from converter.lower.torch.quanta import is_quantised
 from converter.lower.torch.references import Reference
 from converter.lower.torch.table import Row, handler_of, plain_name, resolve
 from converter.lower.torch.things import Thing
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 # What the program says of itself, and computes nothing.
@@ -44,7 +44,7 @@ def call(
         References for tensors, and Python's own numbers, sizes and lists.
 
     Raises:
-        Gap: The op is not in the table, or asks for what it does not do.
+        Unsupported: The op is not in the table, or asks for what it does not do.
     """
     named = dict(kwargs or {})
     plain = plain_name(name)
@@ -58,7 +58,7 @@ def call(
         return _called(op, row, args, named)
     base = _in_place_of(plain)
     if base is None:
-        raise Gap("not in the table")
+        raise Unsupported
     return _in_place(op, base, args, named, is_exact=exact)
 
 
@@ -88,7 +88,7 @@ def _called(op: Context, row: Row, args: Sequence[Thing], kwargs: Mapping[str, T
     dtype = bound.get("dtype")
     if isinstance(dtype, int):
         if dtype not in SCALAR_TYPES:
-            raise Gap(f"dtype {dtype}")
+            raise Unsupported(f"dtype {dtype}")
         bound["dtype"] = SCALAR_TYPES[dtype]
     given = {name: _values(thing) for name, thing in bound.items()}
     with op.scope(row.name.replace(".", "_")):
@@ -171,18 +171,18 @@ def _in_place(
     """Write what an op yields into its first argument, and return that."""
     row = _row(plain, args, kwargs, is_exact=is_exact)
     if row is None:
-        raise Gap("not in the table")
+        raise Unsupported
     bound = row.bound(args, kwargs)
     target = bound[row.parameters[0]]
     if not isinstance(target, Reference):
-        raise Gap("an operation in place, on no tensor")
+        raise Unsupported("an operation in place, on no tensor")
     if plain.partition(".")[0] in RESHAPING:  # its elements stay where they are
         before = target.copied()
         target.become(_called(op, row, (), {**bound, row.parameters[0]: before}))
         return target
     made = _called(op, row, (), bound)
     if not isinstance(made, Reference):
-        raise Gap("an operation in place that yields no tensor")
+        raise Unsupported("an operation in place that yields no tensor")
     old = target.read()
     value = op.cast(made.read(), old.dtype)
     if value.shape != old.shape:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from converter.lower.gap import Gap
 from converter.lower.ops import complex as complexes
 from converter.lower.ops import complex_functions
 from converter.lower.ops.elementwise import atan2
@@ -19,6 +18,7 @@ from converter.lower.torch.pairs import Pair, is_complex
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import Row, aten
 from converter.lower.torch.things import Int, Number, Scalar, Size, Thing
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Function = Callable[..., Any]
@@ -55,13 +55,13 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
     """Return what an op yields, of which any argument is complex.
 
     Raises:
-        Gap: We do not have it for complex numbers.
+        Unsupported: We do not have it for complex numbers.
     """
     base = row.name.partition(".")[0]
     if base in FUNCTIONS:
         return FUNCTIONS[base](op, **given)
     if base not in BY_PARTS or given.get("dtype") in DTYPES:
-        raise Gap("of complex numbers")
+        raise Unsupported("of complex numbers")
     halves = [
         row.handler(op, **{name: _part(op, thing, i) for name, thing in given.items()})
         for i in (0, 1)
@@ -78,7 +78,7 @@ def _part(op: Context, thing: Thing, which: int) -> Thing:
     if isinstance(thing, list | tuple):
         return [_part(op, one, which) for one in thing]
     if isinstance(thing, complex):
-        raise Gap("a complex number in place of a tensor")
+        raise Unsupported("a complex number in place of a tensor")
     if isinstance(thing, Value) and thing.is_float:
         return thing if which == 0 else complexes.zeros_like(op, thing)
     return thing
@@ -93,7 +93,7 @@ def pair(op: Context, thing: Thing, dtype: str = "float32") -> Pair:
     if isinstance(thing, int | float | Size | Number):
         return Pair.of(op.scalar(thing, dtype), op.constant(0.0, dtype))
     if not isinstance(thing, Value):
-        raise Gap("what is no number in place of a complex one")
+        raise Unsupported("what is no number in place of a complex one")
     real = op.cast(thing, dtype)
     return Pair.of(real, complexes.zeros_like(op, real))
 
@@ -338,7 +338,7 @@ def _einsum(op: Context, equation: str, tensors: Sequence[Thing], path: Thing = 
     if len(tensors) == 1:
         return pair(op, tensors[0]).each(real)
     if len(tensors) != 2:
-        raise Gap("of more than two complex tensors")
+        raise Unsupported("of more than two complex tensors")
     a, b = both(op, tensors[0], tensors[1])
     return Pair.joined(complexes.multiply(op, a.split, b.split, real))
 
@@ -350,7 +350,7 @@ def _pad(
     from converter.lower.torch.padding import constant_pad_nd
 
     if mode != "constant" or value not in (None, 0):
-        raise Gap("padding of complex numbers with others than zeros")
+        raise Unsupported("padding of complex numbers with others than zeros")
     return self.each(lambda part: constant_pad_nd(op, part, pad))
 
 
@@ -360,7 +360,7 @@ def _copy(op: Context, self: Thing, src: Thing, non_blocking: bool = False) -> V
 
     del non_blocking
     if not isinstance(self, Pair):
-        raise Gap("complex numbers that are put among real ones")
+        raise Unsupported("complex numbers that are put among real ones")
     parts = zip(self.parts, pair(op, src, self.real.dtype).parts, strict=True)
     return Pair.of(*(copy(op, a, b) for a, b in parts))
 

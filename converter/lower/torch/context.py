@@ -13,11 +13,11 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim, Graph, Shape, Weight
 from converter.lower.node_checks import check_sizes
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.things import Number, Scalar, Size
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Permutation, Value, identity
 from formats.core.weights import Tensor
 
@@ -71,10 +71,10 @@ class Context(Builder):
         """Add a node as `Builder.node` does.
 
         Raises:
-            Gap: No kernel takes the dtypes, or an input is complex or quantised.
+            Unsupported: No kernel takes the dtypes, or an input is complex or quantised.
         """
         if any(isinstance(v, Compound) for v in inputs):
-            raise Gap(OF_COMPOUNDS)
+            raise Unsupported(OF_COMPOUNDS)
         return super().node(
             op_type, inputs, outputs, attributes=attributes, stored=stored, domain=domain
         )
@@ -82,7 +82,7 @@ class Context(Builder):
     def check(
         self, op_type: str, inputs: Sequence[Value | None], attributes: Mapping[str, Attribute]
     ) -> None:
-        """Raise Gap where onnxruntime would refuse a node."""
+        """Raise Unsupported where onnxruntime would refuse a node."""
         check_sizes(op_type, inputs, attributes, self.array)
 
     # -- numbers and tensors -------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Context(Builder):
         """Return sizes as a vector of int64.
 
         Raises:
-            Gap: Nothing says what one of them is.
+            Unsupported: Nothing says what one of them is.
         """
         parts: list[Value] = []
         run: list[int] = []
@@ -179,7 +179,7 @@ class Context(Builder):
     def _made(self, name: Dim) -> Value:
         """Return a named size as a vector of one."""
         if not isinstance(name, str):
-            raise Gap("a size that nothing says")
+            raise Unsupported("a size that nothing says")
         key = ("dim", str(name))
         if key not in self._cache:
             total: Value | None = None
@@ -200,7 +200,7 @@ class Context(Builder):
         key = ("atom", name)
         if key not in self._cache:
             if name not in self._atoms:
-                raise Gap(f"size {name}, which no input says")
+                raise Unsupported(f"size {name}, which no input says")
             self._cache[key] = self._atoms[name]()
         return self._cache[key]
 
@@ -245,7 +245,7 @@ class Context(Builder):
         """X in another shape, all of whose sizes are known or have names."""
         shape = tuple(shape)
         if len(shape) > MOST_AXES:
-            raise Gap(f"a shape of {len(shape)} axes")
+            raise Unsupported(f"a shape of {len(shape)} axes")
         x = self.plain(x)
         if shape == x.shape and None not in shape:
             return x
@@ -332,10 +332,10 @@ class Context(Builder):
         """Return a value that stands in the graph with its axes in this order.
 
         Raises:
-            Gap: It is complex or quantised: then it does not stand there.
+            Unsupported: It is complex or quantised: then it does not stand there.
         """
         if isinstance(value, Compound):
-            raise Gap(
+            raise Unsupported(
                 "complex or quantised numbers that go into a branch or a loop, or are an output"
             )
         return super().kept(value, stored)

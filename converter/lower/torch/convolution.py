@@ -6,12 +6,12 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.functional.html#convolution-function
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Ints, numbers
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Around = Sequence[int]  # before each spatial axis, then behind each
@@ -49,7 +49,7 @@ def convolve(
     """Cross-correlate images [N, C, *spatial], or one of them, with a kernel [M, C / groups, ...].
 
     Raises:
-        Gap: Sizes of the kernel are not known, or the padding is none.
+        Unsupported: Sizes of the kernel are not known, or the padding is none.
     """
     if x.rank == rank + 1:
         batch = op.unsqueeze(x, [0])
@@ -61,7 +61,7 @@ def convolve(
     steps, spread = numbers(stride, rank, "a stride"), numbers(dilation, rank, "a dilation")
     kernel = weight.shape[2:]
     if not isinstance(groups, int):
-        raise Gap("as many groups as the inputs say")
+        raise Unsupported("as many groups as the inputs say")
     pads = _pads(padding, kernel, spread, steps, rank)
     spatial = [
         windows(op, n, k, s, d, pads[i] + pads[i + rank])
@@ -89,10 +89,10 @@ def _pads(
         if padding == "valid":
             return [0] * (2 * rank)
         if padding != "same" or any(s != 1 for s in steps):
-            raise Gap(f"padding = {padding!r}")
+            raise Unsupported(f"padding = {padding!r}")
         known = [k for k in kernel if isinstance(k, int)]
         if len(known) < rank:
-            raise Gap("padding = 'same' with a kernel whose size depends on the inputs")
+            raise Unsupported("padding = 'same' with a kernel whose size depends on the inputs")
         whole = [(k - 1) * d for k, d in zip(known, spread, strict=True)]
         return [n // 2 for n in whole] + [n - n // 2 for n in whole]
     return numbers(padding, rank, "padding") * 2

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.torch.context import MOST_STORED, Context
 from converter.lower.torch.promotion import DEFAULT, kind, number_type
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Number, Scalar, Size
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MOST = 1 << 22  # elements of what is computed beforehand
@@ -159,7 +159,7 @@ def linspace(
     """So many numbers at equal distances, both bounds included."""
     to = dtype or DEFAULT
     if not isinstance(start, int | float) or not isinstance(end, int | float):
-        raise Gap("bounds that are computed from the inputs")
+        raise Unsupported("bounds that are computed from the inputs")
     if isinstance(steps, int) and steps <= MOST_STORED:
         # As torch has it: the second half is counted from the end.
         step = (end - start) / (steps - 1) if steps > 1 else 0.0
@@ -182,7 +182,7 @@ def logspace(
 ) -> Value:
     """Powers of a base at equal distances of their exponents."""
     if not 0 <= steps <= MOST_STORED:
-        raise Gap(f"{steps} powers")
+        raise Unsupported(f"{steps} powers")
     found = np.power(float(base), np.linspace(start, end, steps))
     return op.constant(found, dtype or DEFAULT)
 
@@ -219,7 +219,7 @@ def _triangle(op: Context, x: Value, diagonal: Int, *, upper: int) -> Value:
 
 def _check_matrix(rows: int, columns: int) -> None:
     if rows * columns > MOST:
-        raise Gap(f"places in a matrix of {rows} by {columns}")
+        raise Unsupported(f"places in a matrix of {rows} by {columns}")
 
 
 @aten("tril_indices")
@@ -256,7 +256,7 @@ def shape_as_tensor(op: Context, self: Value) -> Value:
 def one_hot(op: Context, self: Value, num_classes: Int = -1) -> Value:
     """A one at each number's place, and zeros."""
     if isinstance(num_classes, int) and num_classes < 0:
-        raise Gap("as many classes as the input has")
+        raise Unsupported("as many classes as the input has")
     places = op.range(num_classes)
     return op.cast(op.elementwise("Equal", op.unsqueeze(self, [-1]), places), "int64")
 
@@ -269,7 +269,7 @@ def tensor(op: Context, data: Scalar | Sequence[object], dtype: str | None = Non
     found = np.asarray(data)
     usual = {"f": DEFAULT, "i": "int64", "b": "bool"}.get(found.dtype.kind)
     if usual is None:
-        raise Gap("a tensor of what are no numbers")
+        raise Unsupported("a tensor of what are no numbers")
     return op.constant(found, dtype or (usual if found.size else DEFAULT))
 
 

@@ -5,10 +5,10 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/ao/quantization/fx/_
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 BOUNDS = {"uint8": (0, 255), "int8": (-128, 127)}
@@ -20,7 +20,7 @@ def _integers(
 ) -> Value:  # fmt: skip
     """Return the integers that stand for numbers, between two of them."""
     if dtype not in BOUNDS:
-        raise Gap(f"numbers quantised to {dtype}")
+        raise Unsupported(f"numbers quantised to {dtype}")
     op._outermost.rounded = True
     attributes: dict[str, Attribute] = {} if axis is None else {"axis": x.axis(axis)}
     inputs = [op.outer(op.cast(x, "float32")), op.cast(scale, "float32"), op.cast(zero, dtype)]
@@ -37,7 +37,7 @@ def _numbers(
 ) -> Value:  # fmt: skip
     """Return the numbers that integers stand for."""
     if out_dtype not in (None, "float32"):
-        raise Gap(f"numbers of {out_dtype}")
+        raise Unsupported(f"numbers of {out_dtype}")
     attributes: dict[str, Attribute] = {} if axis is None else {"axis": x.axis(axis)}
     inputs = [op.outer(x), op.cast(scale, "float32"), op.cast(zero, x.dtype)]
     return op.node("DequantizeLinear", inputs, [("float32", x.shape)], attributes=attributes)[0]
@@ -60,7 +60,7 @@ def quantize_per_tensor(
 ) -> Value:  # fmt: skip
     """The integers that stand for numbers at equal distances."""
     if not isinstance(quant_min, int) or not isinstance(quant_max, int):
-        raise Gap("bounds that tensors say")
+        raise Unsupported("bounds that tensors say")
     sides = _one(op, scale, "float32"), _one(op, zero_point, "int64")
     return _integers(op, input, *sides, quant_min, quant_max, dtype)
 

@@ -2,7 +2,6 @@
 
 import math
 
-from converter.lower.gap import Gap
 from converter.lower.ops import elementwise
 from converter.lower.table import Variant
 from converter.lower.torch.arithmetic import truncated
@@ -10,6 +9,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import floating, kind, result_type, together
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Scalar
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -127,7 +127,7 @@ def rounding(op: Context, self: Value, *, op_type: str) -> Value:
 def round_decimals(op: Context, self: Value, decimals: int) -> Value:
     """The nearest number of so many decimals."""
     if kind(self.dtype) < 2:
-        raise Gap("decimals of integers")
+        raise Unsupported("decimals of integers")
     factor = 10.0 ** abs(decimals)
     if decimals < 0:
         return op.mul(op.unary("Round", op.div(self, factor)), factor)
@@ -199,7 +199,7 @@ def nan_to_num(
     import numpy as np
 
     if self.dtype == "bfloat16":
-        raise Gap("the largest number of bfloat16")
+        raise Unsupported("the largest number of bfloat16")
     most = float(np.finfo(self.dtype).max)
     x = op.where(op.unary("IsNaN", self), op.constant(nan or 0.0, self.dtype), self)
     high = op.elementwise("Equal", self, op.constant(math.inf, self.dtype))

@@ -1,8 +1,8 @@
 """Rows of tables, and sums of them."""
 
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 SUM, MEAN, MAX = 0, 1, 2
@@ -35,7 +35,7 @@ def _bags(
         has_end: Whether the last offset is where the last bag ends.
     """
     if offsets is None:
-        raise Gap("bags without offsets")
+        raise Unsupported("bags without offsets")
     indices, offsets = op.named(indices), op.cast(op.named(offsets), "int64")
     count, bags = indices.shape[0], offsets.shape[0]
     if has_end:

@@ -6,9 +6,7 @@ against ours: where they differ, one of them is wrong, and that is a gap.
 Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/serde/schema.py
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from math import inf, nan
 from typing import Any
@@ -17,7 +15,6 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.common_subexpressions import eliminate_common_subexpressions
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.torch import calls, higher_order, pairs
 from converter.lower.torch.compound import Compound
@@ -26,6 +23,7 @@ from converter.lower.torch.expressions import parsed
 from converter.lower.torch.references import Reference
 from converter.lower.torch.table import plain_name
 from converter.lower.torch.things import Number, Scalar, Size, Thing
+from converter.lower.unsupported import Finding, Unsupported, report
 from converter.lower.values import Value
 from formats.containers import jsontext
 from formats.core.bundle import Bundle, TensorSpec
@@ -45,34 +43,6 @@ WEIGHTS = {
 }  # fmt: skip
 
 Object = dict[str, Any]
-
-
-@dataclass(slots=True)
-class Gaps:
-    """What could not be lowered: op and reason, and where."""
-
-    found: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-
-    def add(self, op: str, reason: str, where: str) -> None:
-        """Note one."""
-        self.found.setdefault((op, reason), []).append(where)
-
-    def kinds(self) -> tuple[tuple[str, int], ...]:
-        """Return all of them, by the same words in every model, each with its count."""
-        return tuple(
-            (f"torch {op}" + ("" if reason == "not in the table" else f": {reason}"), len(places))
-            for (op, reason), places in self.found.items()
-        )
-
-    def message(self) -> str:
-        """Return all of them, the most frequent first."""
-        counts = Counter({key: len(places) for key, places in self.found.items()})
-        parts = []
-        for (op, reason), count in counts.most_common(MOST_NAMED):
-            times = f" ({count} times)" if count > 1 else ""
-            parts.append(f"{op}: {reason}, at {self.found[op, reason][0]}{times}")
-        more = len(counts) - MOST_NAMED
-        return "not supported: " + "; ".join(parts) + (f"; and {more} more" if more > 0 else "")
 
 
 def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = ()) -> Graph:
@@ -146,14 +116,14 @@ class _Lowering:
         self.unknown: set[str] = set()  # names that a gap left without a value
         self.read: set[str] = set()  # names of values that anything reads
         self.absent: set[str] = set()  # outputs that handlers do not make
-        self.gaps = Gaps()
+        self.findings: list[Finding] = []
         self.origins = {t.origin: name for name, t in bundle.weights.items()}
 
     def lowered(self) -> Graph:
         """Return the graph.
 
         Raises:
-            UnsupportedError: There were gaps.
+            UnsupportedError: Something is not supported.
         """
         outputs = [(name, arg) for name, arg in self._outputs() if name]
         self.op.reserve([name for name, _ in outputs])
@@ -163,8 +133,7 @@ class _Lowering:
         used = set(self.op.graph.inputs)
         for name, arg in outputs:
             self._output(name, arg, used)
-        if self.gaps.found:
-            raise UnsupportedError(self.gaps.message(), gaps=self.gaps.kinds())
+        report(self.findings)
         if not self.op.graph.outputs:
             raise UnsupportedError("the program yields no tensor")
         graph = needed(self.op.graph)
@@ -192,7 +161,7 @@ class _Lowering:
                 self.values[str(token.get("name"))] = None
             elif kind != "constant_input":
                 name = entry_name(entry.get("arg")) or kind
-                self.gaps.add("input", kind.replace("_", " "), name)
+                self.findings.append(Finding("input", name, kind.replace("_", " ")))
                 self.unknown.add(name)
         if not specs:  # torch 2.1
             given = self._old_inputs()
@@ -220,7 +189,9 @@ class _Lowering:
         found = tensor if tensor in self.bundle.weights else self.origins.get(tensor)
         if found is None:
             if tensor in self.bundle.encodings:
-                self.gaps.add("weight", f"{self.bundle.encodings[tensor].kind} tensors", tensor)
+                self.findings.append(
+                    Finding("weight", tensor, f"{self.bundle.encodings[tensor].kind} tensors")
+                )
                 self.unknown.add(name)
                 return None
             raise CorruptError(f"the program takes {tensor!r}, which is not among the weights")
@@ -314,7 +285,7 @@ class _Lowering:
         """Return what an inner graph yields of these things.
 
         Raises:
-            Gap: It holds what is not supported; that is noted where it is.
+            Unsupported: It holds what is not supported; that is noted where it is.
         """
         before = self.graph, self.metas, self.values, self.read, self.unknown, self.absent
         self.graph = _object(graph, "an inner graph that is no object")
@@ -328,7 +299,7 @@ class _Lowering:
         try:
             self._walk(outputs)
             if any(name in self.unknown for arg in outputs for name in _names(arg)):
-                raise Gap("holds what is not supported")
+                raise Unsupported("holds what is not supported")
             return [self.argument(arg) for arg in outputs]
         finally:
             self.graph, self.metas, self.values, self.read, self.unknown, self.absent = before
@@ -349,19 +320,19 @@ class _Lowering:
                 return
             self._bind(outputs, self._made(target, args))
             self._trace(_called(short(target), node.get("metadata")), outputs)
-        except Gap as gap:
-            self.gaps.add(short(target), str(gap), where)
+        except Unsupported as gap:
+            self.findings.append(Finding(f"torch {short(target)}", where, str(gap)))
             self.unknown.update(_all_names(outputs))
 
     def _effect(self, args: Sequence[Object], outputs: Sequence[Any]) -> None:
         """Take an op that is kept for what it does beside: a token says which comes next.
 
         Raises:
-            Gap: It does more than check something.
+            Unsupported: It does more than check something.
         """
         called = _object(args[1].get("arg"), "an effect of no op").get("as_operator")
         if not isinstance(called, str) or plain_name(called) not in calls.DROPPED:
-            raise Gap(f"of {short(str(called))}")
+            raise Unsupported(f"of {short(str(called))}")
         self.values.update(dict.fromkeys(_all_names(outputs)))
 
     def _trace(self, called: str, outputs: Sequence[Any]) -> None:
@@ -390,21 +361,21 @@ class _Lowering:
         return calls.call(self.op, target, positional, named, overload=_overload(target))
 
     def _check_order(self, args: Sequence[Object]) -> None:
-        """Raise Gap unless torch records that the elements of a node's tensor lie in order."""
+        """Raise Unsupported unless torch records that a tensor's elements lie in order."""
         meta = self.metas.get(next(_names(args[0].get("arg")), "")) if args else None
         shape = self._shape(meta) if isinstance(meta, dict) else ()
         strides = [self._dim(n) for n in _list(meta.get("strides"))] if meta else []
         apart: Dim = 1
         for n, step in zip(reversed(shape), reversed(strides), strict=True):
             if n != 1 and step != apart:
-                raise Gap("a view of memory in which the elements do not lie in order")
+                raise Unsupported("a view of memory in which the elements do not lie in order")
             apart = dims.mul(apart, n)
 
     def argument(self, arg: Any) -> Thing:
         """Return an argument of a node.
 
         Raises:
-            Gap: It is of a kind that we do not know.
+            Unsupported: It is of a kind that we do not know.
         """
         if not isinstance(arg, dict) or len(arg) != 1:
             raise CorruptError("an argument that says nothing")
@@ -421,7 +392,7 @@ class _Lowering:
             return [_real(n) for n in _list(content)]
         if kind == "as_scalar_type":
             if content not in SCALAR_TYPES:
-                raise Gap(f"dtype {content}")
+                raise Unsupported(f"dtype {content}")
             return SCALAR_TYPES[content]
         if kind in ("as_tensor", "as_optional_tensor"):
             return self._named(content) if "name" in content else self.argument(content)
@@ -431,12 +402,12 @@ class _Lowering:
             return self._symbol(content)
         if kind in ("as_sym_ints", "as_sym_floats", "as_sym_bools"):
             return [self._symbol(c) for c in _list(content)]
-        raise Gap(f"an argument {kind.removeprefix('as_').replace('_', ' ')}")
+        raise Unsupported(f"an argument {kind.removeprefix('as_').replace('_', ' ')}")
 
     def _named(self, content: Any) -> Thing:
         name = content.get("name") if isinstance(content, dict) else None
         if name in self.absent:
-            raise Gap("an output that only training reads")
+            raise Unsupported("an output that only training reads")
         if name not in self.values:
             raise CorruptError(f"a node reads {name!r}, which is not there")
         return self.values[name]
@@ -456,7 +427,7 @@ class _Lowering:
         if not outputs:
             return
         if not isinstance(made, list):
-            raise Gap(f"{len(outputs)} outputs")
+            raise Unsupported(f"{len(outputs)} outputs")
         for output, thing in zip(outputs, made, strict=False):
             self._name(_object(output, "an output that is no object"), thing)
         # What only training reads is not made.
@@ -466,16 +437,16 @@ class _Lowering:
         ((kind, content),) = output.items()
         if kind == "as_tensors":
             if not isinstance(thing, list) or len(thing) != len(_list(content)):
-                raise Gap("another number of outputs")
+                raise Unsupported("another number of outputs")
             for one, part in zip(_list(content), thing, strict=True):
                 self._name({"as_tensor": one}, part)
         elif kind == "as_tensor":
             if content["name"] not in self.read:
                 return
-            if isinstance(thing, Gap):  # an output that no handler makes, and that is read
+            if isinstance(thing, Unsupported):  # an output that no handler makes, and that is read
                 raise thing
             if not isinstance(thing, Reference):
-                raise Gap("an output that is no tensor")
+                raise Unsupported("an output that is no tensor")
             self.values[content["name"]] = self._checked(content["name"], thing)
         elif kind in SYMBOLS and isinstance(content, dict) and "as_name" in content:
             self.values[content["as_name"]] = thing
@@ -484,7 +455,7 @@ class _Lowering:
         """Hold a tensor against what torch recorded of it, and learn sizes that we did not see.
 
         Raises:
-            Gap: They contradict each other.
+            Unsupported: They contradict each other.
         """
         meta = self.metas.get(name)
         if not isinstance(meta, dict):
@@ -492,13 +463,15 @@ class _Lowering:
         value = tensor.read()
         dtype = SCALAR_TYPES.get(meta.get("dtype", 0))
         if dtype != value.dtype:
-            raise Gap(f"torch records {dtype}, and not {value.dtype}")
+            raise Unsupported(f"torch records {dtype}, and not {value.dtype}")
         shape = self._shape(meta)
         if len(shape) != value.rank:
-            raise Gap(f"torch records {len(shape)} axes, and not {value.rank}")
+            raise Unsupported(f"torch records {len(shape)} axes, and not {value.rank}")
         for ours, theirs in zip(value.shape, shape, strict=True):
             if isinstance(ours, int) and isinstance(theirs, int) and ours != theirs:
-                raise Gap(f"torch records the shape {list(shape)}, and not {list(value.shape)}")
+                raise Unsupported(
+                    f"torch records the shape {list(shape)}, and not {list(value.shape)}"
+                )
         told = tuple(
             self._told(value, i, ours, theirs)
             for i, (ours, theirs) in enumerate(zip(value.shape, shape, strict=True))
@@ -551,7 +524,7 @@ class _Lowering:
                 name = entry.get("parameter_name", entry.get("user_input_name"))
                 self.op.graph.unkept.append(str(name))
             elif kind != "token":
-                self.gaps.add("output", kind.replace("_", " "), kind)
+                self.findings.append(Finding("output", kind, kind.replace("_", " ")))
         return found
 
     def _output(self, name: str, arg: Any, used: set[str]) -> None:
@@ -559,18 +532,18 @@ class _Lowering:
             return
         try:
             thing = calls.values(self.argument(arg))
-        except Gap as gap:
-            self.gaps.add("output", str(gap), name)
+        except Unsupported as gap:
+            self.findings.append(Finding("output", name, str(gap)))
             return
         if isinstance(thing, bool | int | float) and name not in self.values:
             return  # the same at all times: torch's own signature gives it no name
         if isinstance(thing, bool | int | float | Size | Number):
             thing = self.op.scalar(thing, _dtype_of(thing))
         if isinstance(thing, Compound):
-            self.gaps.add("output", "complex numbers", name)
+            self.findings.append(Finding("output", name, "complex numbers"))
             return
         if not isinstance(thing, Value):
-            self.gaps.add("output", "what is no tensor", name)
+            self.findings.append(Finding("output", name, "what is no tensor"))
             return
         free = name
         while free in used:

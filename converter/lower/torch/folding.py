@@ -8,12 +8,12 @@ from math import prod
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Ints, numbers
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MOST = 1 << 20  # places that are computed beforehand
@@ -31,7 +31,7 @@ def unfold(op: Context, self: Value, dimension: int, size: int, step: int) -> Va
     """Windows of an axis, along a last one."""
     x = op.named(self)
     if x.rank == 0:
-        raise Gap("windows of a scalar")
+        raise Unsupported("windows of a scalar")
     axis = x.axis(dimension)
     count = windows(op, x.shape[axis], size, step, 1, 0)
     made = op.gather(op.outer(x), _places(op, count, size, step), axis)
@@ -70,7 +70,7 @@ def col2im(
     x = op.named(op.unsqueeze(self, [0]) if self.rank == 2 else self)
     channels = dims.divided(x.shape[1], size[0] * size[1])
     if channels is None:
-        raise Gap(f"{x.shape[1]} channels of windows of {size}")
+        raise Unsupported(f"{x.shape[1]} channels of windows of {size}")
     attributes: dict[str, Attribute] = {
         "dilations": numbers(dilation, 2, "a dilation"), "pads": around * 2,
         "strides": numbers(stride, 2, "a step"),
@@ -98,7 +98,7 @@ def as_strided(
     known = numbers(size, len(size), "a shape")
     steps = numbers(stride, len(size), "a stride")
     if prod(known) > MOST:
-        raise Gap(f"a view of {prod(known)} elements")
+        raise Unsupported(f"a view of {prod(known)} elements")
     places = np.full(known, storage_offset or 0, np.int64)
     for axis, (n, step) in enumerate(zip(known, steps, strict=True)):
         places += np.arange(n).reshape([-1 if i == axis else 1 for i in range(len(known))]) * step

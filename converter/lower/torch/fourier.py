@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.ops import fourier
 from converter.lower.torch.complexes import of_complex, pair
@@ -18,6 +17,7 @@ from converter.lower.torch.pairs import Pair
 from converter.lower.torch.promotion import DEFAULT, floating
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Size, integer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MOST = 1 << 20  # elements along an axis that is transformed
@@ -54,7 +54,7 @@ def fitted_of(op: Context, x: Value, axis: int, length: Int) -> Value:
 def _scale(op: Context, x: Value, count: Dim, norm: Norm, *, inverse: bool) -> Value:
     """Return a transform of so many elements, which by itself divides where it is inverse."""
     if norm not in POWERS:
-        raise Gap(f"norm = {norm!r}")
+        raise Unsupported(f"norm = {norm!r}")
     power = -POWERS[norm] if inverse else POWERS[norm]
     if power == 0:
         return x
@@ -85,7 +85,7 @@ def along(op: Context, x: Pair, axis: int, *, inverse: bool) -> Pair:
 def whole_of(op: Context, x: Pair, axis: int, length: Int) -> Value:
     """Return the real numbers of a length that the first half of a transform is of."""
     if not isinstance(length, int):
-        raise Gap("an inverse transform of a length that depends on the inputs")
+        raise Unsupported("an inverse transform of a length that depends on the inputs")
     half = fitted_of(op, x, axis, length // 2 + 1)
     assert isinstance(half, Pair)
     moved = half.each(lambda part: _swapped(part, axis))
@@ -105,14 +105,14 @@ def transform(
     x = op.named(_real(op, x))
     places = [x.axis(axis) for axis in axes]
     if any(not 0 <= axis < x.rank for axis in places) or not places:
-        raise Gap(f"a transform along axes {list(axes)}")
+        raise Unsupported(f"a transform along axes {list(axes)}")
     counts: list[Dim] = [x.shape[axis] for axis in places]
     if lengths is not None:
         counts = [x.shape[a] if n == -1 else n for a, n in zip(places, lengths, strict=True)]
     elif kind == "c2r":
         counts[-1] = dims.mul(dims.sub(counts[-1], 1), 2)
     if any(isinstance(n, int) and n > MOST for n in counts):
-        raise Gap(f"a transform of more than {MOST} elements")
+        raise Unsupported(f"a transform of more than {MOST} elements")
     if kind == "c2r":
         found = pair(op, x, "float64" if x.dtype == "float64" else "float32")
         for axis, n in zip(places[:-1], counts[:-1], strict=True):
@@ -120,7 +120,7 @@ def transform(
         made: Value = whole_of(op, found, places[-1], integer(counts[-1]))
     elif kind == "r2c":
         if isinstance(x, Pair):
-            raise Gap("of complex numbers")
+            raise Unsupported("of complex numbers")
         for axis, n in zip(places, counts, strict=True):
             x = fitted_of(op, x, axis, integer(n))
         half = halved(op, x, places[-1])
@@ -185,7 +185,7 @@ for _name, _kind, _inverse in (
 def _numbered(op: Context, made: Value, counts: Sequence[Dim], normalization: int) -> Value:
     """Scale what divides by nothing, as core ATen says."""
     if not 0 <= normalization <= 2:
-        raise Gap(f"normalization = {normalization}")
+        raise Unsupported(f"normalization = {normalization}")
     norm = NUMBERED[normalization]
     return _scale(op, made, dims.product(tuple(counts)), norm, inverse=False)
 
@@ -252,7 +252,7 @@ _rolled("fft_ifftshift", lambda n: n, "Frequencies with zero moved from the midd
 def fftfreq(op: Context, n: int, d: float = 1.0, dtype: str | None = None) -> Value:
     """Frequencies of a Fourier transform of n elements, d apart."""
     if n > MOST:
-        raise Gap(f"{n} frequencies")
+        raise Unsupported(f"{n} frequencies")
     return op.constant(np.fft.fftfreq(n, d), dtype or DEFAULT)
 
 
@@ -260,5 +260,5 @@ def fftfreq(op: Context, n: int, d: float = 1.0, dtype: str | None = None) -> Va
 def rfftfreq(op: Context, n: int, d: float = 1.0, dtype: str | None = None) -> Value:
     """Frequencies of the first half of a Fourier transform of n elements, d apart."""
     if n > MOST:
-        raise Gap(f"{n} frequencies")
+        raise Unsupported(f"{n} frequencies")
     return op.constant(np.fft.rfftfreq(n, d), dtype or DEFAULT)

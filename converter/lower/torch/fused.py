@@ -6,7 +6,6 @@ and attention.cpp beside it; WeightNorm.cpp in the folder above.
 
 import math
 
-from converter.lower.gap import Gap
 from converter.lower.torch.activations import gelu, relu
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
@@ -14,6 +13,7 @@ from converter.lower.torch.normalization import layer_norm
 from converter.lower.torch.reductions import norm_of
 from converter.lower.torch.shaping import chunk, swapped
 from converter.lower.torch.table import aten
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 # What a mask says: of which keys each query sees; of which keys there are; or of both, by heads.
@@ -76,7 +76,7 @@ def _masked(op: Context, scores: Value, mask: Value | None, mask_type: int | Non
     if mask_type == BY_KEY:
         mask = op.unsqueeze(mask, [1, 2])
     elif mask_type not in (None, BY_QUERY, BY_HEAD):
-        raise Gap(f"a mask of type {mask_type}")
+        raise Unsupported(f"a mask of type {mask_type}")
     hidden = op.where(mask, op.constant(-math.inf, scores.dtype), scores)
     return op.softmax(hidden)
 

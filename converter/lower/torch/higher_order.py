@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from converter.lower.bodies import outputs_of
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, needed
 from converter.lower.scan import scan
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.references import Reference
 from converter.lower.torch.things import Number, Thing
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 PREFIX = "torch.ops.higher_order."
@@ -36,7 +36,7 @@ def lowered(program: Program, target: str, args: Sequence[Any]) -> list[Thing]:
     """Return what an op yields that is given graphs.
 
     Raises:
-        Gap: There is no such op here, or its graphs hold what is not supported.
+        Unsupported: There is no such op here, or its graphs hold what is not supported.
     """
     name = target.removeprefix(PREFIX)
     graphs = [a["as_graph"]["graph"] for a in args if "as_graph" in a]
@@ -45,7 +45,7 @@ def lowered(program: Program, target: str, args: Sequence[Any]) -> list[Thing]:
         return program.inner(graphs[0], rest[1:])
     if name == "wrap_with_autocast" and len(graphs) == 1:
         if rest[2] is not False:
-            raise Gap("casts that depend on the op")
+            raise Unsupported("casts that depend on the op")
         return program.inner(graphs[0], rest[4:])
     if name == "cond" and len(graphs) == 2 and len(rest) == 2:
         return _cond(program, rest[0], graphs, rest[1])
@@ -53,13 +53,13 @@ def lowered(program: Program, target: str, args: Sequence[Any]) -> list[Thing]:
         return _while(program, graphs[0], graphs[1], rest[0], rest[1])
     if name == "scan" and len(graphs) == 1 and len(rest) == 3:
         return _scan(program, graphs[0], *rest)
-    raise Gap("not in the table")
+    raise Unsupported
 
 
 def _tensors(found: Sequence[Thing]) -> list[Value]:
     values = calls.values(list(found))
     if not all(isinstance(v, Value) for v in values):
-        raise Gap("a graph that yields what is no tensor")
+        raise Unsupported("a graph that yields what is no tensor")
     return list(values)
 
 
@@ -74,13 +74,13 @@ def _cond(
     if isinstance(condition, Number):
         condition = condition.value
     if not isinstance(condition, Value) or condition.dtype != "bool":
-        raise Gap("a condition that is no truth value")
+        raise Unsupported("a condition that is no truth value")
     built = [_built(program, graph, given) for graph in graphs]
     (first, taken), (second, other) = built
     if len(taken) != len(other) or any(
         a.dtype != b.dtype or a.rank != b.rank for a, b in zip(taken, other, strict=True)
     ):
-        raise Gap("branches that yield different kinds of tensors")
+        raise Unsupported("branches that yield different kinds of tensors")
     kinds = [
         (a.dtype, tuple(_same(op, m, n) for m, n in zip(a.shape, b.shape, strict=True)))
         for a, b in zip(taken, other, strict=True)
@@ -136,7 +136,7 @@ def _scan(
     states = [op.plain(op.named(v)) for v in _tensors(first)]
     sequences = [op.plain(op.named(v)) for v in _tensors(rows)]
     if not sequences or any(v.rank == 0 for v in sequences):
-        raise Gap("a loop over nothing")
+        raise Unsupported("a loop over nothing")
 
     def step(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
         inner = [Reference.to(v) for v in (*before, *parts)]
@@ -152,17 +152,17 @@ def _scan(
 def _asked(program: Program, asks: Any, states: Sequence[Thing], given: Sequence[Thing]) -> Value:
     (found,) = _tensors(program.inner(asks, [*states, *given]))
     if found.dtype != "bool":
-        raise Gap("a condition that is no truth value")
+        raise Unsupported("a condition that is no truth value")
     return program.op.reshape(found, ()) if found.rank else found
 
 
 def _check(states: Sequence[Value], after: Sequence[Value]) -> None:
-    """Raise Gap where a round changes the kind of a state."""
+    """Raise Unsupported where a round changes the kind of a state."""
     same = len(states) == len(after) and all(
         a.dtype == b.dtype and _fits(a.shape, b.shape) for a, b in zip(states, after, strict=True)
     )
     if not same:
-        raise Gap("a loop that changes the shapes of its states")
+        raise Unsupported("a loop that changes the shapes of its states")
 
 
 def _fits(a: Shape, b: Shape) -> bool:

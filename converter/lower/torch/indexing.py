@@ -6,10 +6,10 @@ Spec: numpy's advanced indexing, https://numpy.org/doc/2.3/user/basics.indexing.
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, broadcast
 
 MASKS = ("bool", "uint8")
@@ -144,7 +144,7 @@ def index(op: Context, self: Value, indices: Sequence[Value | None]) -> Value:
     if not axes:
         return self
     if axes[-1] >= self.rank:
-        raise Gap(f"{len(spread)} indices of {self.rank} axes")
+        raise Unsupported(f"{len(spread)} indices of {self.rank} axes")
     if len(axes) == 1:
         return op.gather(op.outer(self), chosen[0], axes[0])
     rest = [i for i in range(self.rank) if i not in axes]

@@ -8,11 +8,11 @@ Spec: https://github.com/pytorch/pytorch/tree/v2.13.0/torch/nn/modules
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from converter.lower.gap import Gap
 from converter.lower.table import OpTable, Row, Variant
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_ops import NUMBERS
 from converter.lower.torch.script_things import Items, Thing, Unknown
+from converter.lower.unsupported import Unsupported
 
 # What every layer has: whether it trains, and what torch computes of it anew.
 IGNORED = frozenset((
@@ -46,7 +46,7 @@ def _padded(call: Call, x: Thing, padding: Sequence[Any], mode: str, value: floa
         return call("constant_pad_nd", x, list(padding), value)
     kinds = {"reflect": "reflection", "replicate": "replication"}
     if mode not in kinds:
-        raise Gap(f"padding mode {mode!r}")
+        raise Unsupported(f"padding mode {mode!r}")
     return call(f"{kinds[mode]}_pad{rank}d", x, list(padding))
 
 
@@ -61,7 +61,7 @@ def convolution(
     weight, bias = own["weight"], own.get("bias")
     if transposed:
         if padding_mode != "zeros":
-            raise Gap(f"padding mode {padding_mode!r} of a transposed convolution")
+            raise Unsupported(f"padding mode {padding_mode!r} of a transposed convolution")
         return call(
             f"conv_transpose{rank}d", x, weight, bias, _tuple(stride, rank),
             _tuple(padding, rank), _tuple(output_padding, rank), groups,
@@ -70,7 +70,7 @@ def convolution(
     amounts = padding if isinstance(padding, str) else _tuple(padding, rank)
     if padding_mode != "zeros":
         if isinstance(amounts, str):
-            raise Gap(f"padding {amounts!r} of mode {padding_mode!r}")
+            raise Unsupported(f"padding {amounts!r} of mode {padding_mode!r}")
         both = [n for n in reversed(amounts) for _ in range(2)]
         x, amounts = _padded(call, x, both, padding_mode), [0] * rank
     return call(
@@ -95,7 +95,7 @@ def embedding(
     """Rows of the weights."""
     del num_embeddings, embedding_dim, padding_idx, norm_type, scale_grad_by_freq, sparse
     if max_norm is not None:
-        raise Gap("max_norm")
+        raise Unsupported("max_norm")
     return call("embedding", own["weight"], x)
 
 
@@ -258,13 +258,13 @@ def upsample(
     kinds = {"nearest": "nearest", "linear": "linear", "bilinear": "bilinear",
              "trilinear": "trilinear", "bicubic": "bicubic"}  # fmt: skip
     if mode not in kinds or not 1 <= spatial <= 3:
-        raise Gap(f"mode {mode!r}")
+        raise Unsupported(f"mode {mode!r}")
     factors = None if scale_factor is None else [float(n) for n in _tuple(scale_factor, spatial)]
     sizes = None if size is None else _tuple(size, spatial)
     if factors is not None and recompute_scale_factor:
         shape = x.read().shape[2:]
         if not all(isinstance(n, int) for n in shape):
-            raise Gap("a scale factor that is computed anew from a size that varies")
+            raise Unsupported("a scale factor that is computed anew from a size that varies")
         known = [n for n in shape if isinstance(n, int)]
         sizes = [int(n * f) for n, f in zip(known, factors, strict=True)]
         factors = None
@@ -302,7 +302,7 @@ def local_response_norm(
     del own
     rank = x.read().rank
     if rank < 3:
-        raise Gap(f"{rank} axes")
+        raise Unsupported(f"{rank} axes")
     squares = call("unsqueeze", call("mul", x, x), 1)
     before, after = size // 2, (size - 1) // 2
     if rank == 3:
@@ -312,7 +312,7 @@ def local_response_norm(
         padded = call("constant_pad_nd", squares, [0, 0, 0, 0, before, after], 0.0)
         mean = call("avg_pool3d", padded, [size, 1, 1], [1, 1, 1])
     else:
-        raise Gap(f"{rank} axes")
+        raise Unsupported(f"{rank} axes")
     total = call("add", call("mul", call("squeeze", mean, 1), alpha), k)
     return call("div", x, call("pow", total, beta))
 
@@ -354,7 +354,7 @@ def relu(
     """The larger of x and 0; before torch 1.0 it was a threshold."""
     del own, inplace
     if threshold or value:
-        raise Gap(f"threshold {threshold}, value {value}")
+        raise Unsupported(f"threshold {threshold}, value {value}")
     return call("relu", x)
 
 
@@ -512,7 +512,7 @@ def recurrent(
     del input_size, dropout, dropout_state, nonlinearity  # `mode` says the last
     names = {"LSTM": "lstm", "GRU": "gru", "RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu"}
     if mode not in names:
-        raise Gap(f"mode {mode!r}")
+        raise Unsupported(f"mode {mode!r}")
     ways = 2 if bidirectional else 1
     weights = []
     for n in range(num_layers):

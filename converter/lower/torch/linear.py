@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from string import ascii_lowercase, ascii_uppercase
 
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.torch.arithmetic import scaled
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind, result_type
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Scalar, Tensors
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, broadcast
 
 
@@ -40,12 +40,12 @@ def product(op: Context, a: Value, b: Value) -> Value:
     """Return the product of matrices, vectors, or batches of them, as numpy's matmul.
 
     Raises:
-        Gap: One has no axes, or they are not of one dtype.
+        Unsupported: One has no axes, or they are not of one dtype.
     """
     if not a.rank or not b.rank:
-        raise Gap("a product of a scalar")
+        raise Unsupported("a product of a scalar")
     if a.dtype != b.dtype:
-        raise Gap(f"a product of {a.dtype} and {b.dtype}")
+        raise Unsupported(f"a product of {a.dtype} and {b.dtype}")
     left = op.unsqueeze(a, [0]) if a.rank == 1 else a
     right = op.unsqueeze(b, [1]) if b.rank == 1 else b
     made = op.matmul(left, right)
@@ -190,7 +190,7 @@ def einsum(
         for term, x in zip(terms, values, strict=True)
         for letter, n in zip(term, x.shape, strict=True)
     ):
-        raise Gap("einsum that broadcasts axes of one element")
+        raise Unsupported("einsum that broadcasts axes of one element")
     return op.einsum(f"{','.join(terms)}->{out}", *values, shape=shape)
 
 
@@ -199,20 +199,20 @@ def _spelled(text: str, tensors: Tensors) -> tuple[list[str], str]:
     left, arrow, out = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(tensors):
-        raise Gap(f"einsum {text!r} of {len(tensors)} tensors")
+        raise Unsupported(f"einsum {text!r} of {len(tensors)} tensors")
     free = [c for c in ascii_lowercase + ascii_uppercase if c not in text]
     spelled = []
     most = 0
     for term, x in zip(terms, tensors, strict=True):
         count = x.rank - len(term.replace("...", "")) if "..." in term else 0
         if count < 0 or count > len(free):
-            raise Gap(f"einsum {text!r} of {x.rank} axes")
+            raise Unsupported(f"einsum {text!r} of {x.rank} axes")
         most = max(most, count)
         spelled.append((term, count))
     dots = "".join(free[:most])
     found = [term.replace("...", dots[most - n :]) for term, n in spelled]
     if any(len(t) != x.rank for t, x in zip(found, tensors, strict=True)):
-        raise Gap(f"einsum {text!r}")
+        raise Unsupported(f"einsum {text!r}")
     if arrow:
         return found, out.replace("...", dots)
     letters = "".join(t for t in found)

@@ -4,7 +4,6 @@ Spec: https://docs.pytorch.org/docs/2.13/linalg.html
 """
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.ops import linalg
 from converter.lower.torch.context import Context
 from converter.lower.torch.creation import diag_embed
@@ -13,6 +12,7 @@ from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Tensors
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 SMALLEST = 3  # rows of what has formulas
@@ -43,7 +43,7 @@ def block_diag(op: Context, tensors: Tensors) -> Value:
     parts = together(op, [op.reshape(t, (1,) * (2 - t.rank) + t.shape) for t in tensors])
     widths = [p.shape[1] for p in parts]
     if not all(isinstance(n, int) for n in widths):
-        raise Gap("blocks of sizes that depend on the inputs")
+        raise Unsupported("blocks of sizes that depend on the inputs")
     known = [int(n) for n in widths if isinstance(n, int)]
     rows = []
     for i, part in enumerate(parts):
@@ -117,11 +117,11 @@ def _rows(x: Value) -> int:
     """Return how many rows square matrices have; 0 where that is not known.
 
     Raises:
-        Gap: They are not square.
+        Unsupported: They are not square.
     """
     rows, columns = (x.shape[-2], x.shape[-1]) if x.rank > 1 else (1, 0)
     if isinstance(rows, int) and isinstance(columns, int) and rows != columns:
-        raise Gap(f"matrices of {rows} by {columns}")
+        raise Unsupported(f"matrices of {rows} by {columns}")
     return rows if isinstance(rows, int) else 0
 
 
@@ -224,11 +224,11 @@ def solve_ex(
     """What matrices have to be multiplied by to be others."""
     del check_errors
     if not left:
-        raise Gap("a solution for what stands to the left")
+        raise Unsupported("a solution for what stands to the left")
     is_vector = B.rank == 1 or (A.rank == B.rank + 1 and A.shape[:-1] == B.shape)
     right = op.unsqueeze(B, [-1]) if is_vector else B
     if A.rank != right.rank:
-        raise Gap("a solution for matrices that are broadcast")
+        raise Unsupported("a solution for matrices that are broadcast")
     made = linalg.solve(op, A, right)
     return [op.squeeze(made, [-1]) if is_vector else made]
 
@@ -292,7 +292,7 @@ def solve_triangular(
 ) -> Value:  # fmt: skip
     """The x for which triangular matrices @ x are others."""
     if unitriangular:
-        raise Gap("triangles whose diagonals are taken as ones")
+        raise Unsupported("triangles whose diagonals are taken as ones")
     if left:
         return linalg.solve_triangular(op, self, B, lower=not upper)
     across = [linalg.transposed(op, x) for x in (self, B)]
@@ -316,7 +316,7 @@ def triangular_solve(
 def qr(op: Context, A: Value, mode: str = "reduced") -> list[Value]:  # noqa: N803
     """Orthogonal matrices and upper triangles whose products the matrices are."""
     if mode == "r":
-        raise Gap("mode = 'r'")
+        raise Unsupported("mode = 'r'")
     return list(linalg.qr(op, A, full=mode == "complete"))
 
 
@@ -331,10 +331,10 @@ def svdvals(op: Context, A: Value, driver: str | None = None) -> Value:  # noqa:
 def svd(
     op: Context, A: Value, full_matrices: bool = False, compute_uv: bool = True,  # noqa: N803
     driver: str | None = None,
-) -> list[Value | Gap]:  # fmt: skip
+) -> list[Value | Unsupported]:  # fmt: skip
     """The singular values of matrices, without vectors."""
     del full_matrices, compute_uv, driver
-    vectors = Gap("singular vectors, whose signs differ between implementations")
+    vectors = Unsupported("singular vectors, whose signs differ between implementations")
     return [vectors, linalg.singular_values(op, A), vectors]
 
 
@@ -347,14 +347,14 @@ def eigvalsh(op: Context, self: Value, UPLO: str = "L") -> Value:  # noqa: N803
 @aten("_linalg_eigh")
 def eigh(
     op: Context, A: Value, UPLO: str = "L", compute_v: bool = True,  # noqa: N803
-) -> list[Value | Gap]:  # fmt: skip
+) -> list[Value | Unsupported]:  # fmt: skip
     """The eigenvalues of symmetric matrices, without vectors."""
     del compute_v
-    vectors = Gap("eigenvectors, whose signs differ between implementations")
+    vectors = Unsupported("eigenvectors, whose signs differ between implementations")
     return [eigvalsh(op, A, UPLO), vectors]
 
 
 @aten("linalg_eigh")
-def eigh_of(op: Context, self: Value, UPLO: str = "L") -> list[Value | Gap]:  # noqa: N803
+def eigh_of(op: Context, self: Value, UPLO: str = "L") -> list[Value | Unsupported]:  # noqa: N803
     """The eigenvalues of symmetric matrices, without vectors."""
     return eigh(op, self, UPLO)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Trace
 from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
@@ -21,6 +20,7 @@ from converter.lower.torch.script_inputs import Arguments, Met, Probe
 from converter.lower.torch.script_source import Function, Parameter, Source
 from converter.lower.torch.script_things import UNKNOWN, Thing, Unknown
 from converter.lower.torch.script_walk import Walker
+from converter.lower.unsupported import Unsupported
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.torch.script_objects import Instance, Objects
@@ -138,7 +138,7 @@ def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = 
         walker = Walker(op, Source({}), objects, {}, NEWEST)
         (given,) = arguments.made(walker, forward)
         made = _Chain(walker, modules).module(root, given)
-        if not walker.gaps:
+        if not walker.findings:
             arguments.unanswered([given])
         return finished(walker, made, arguments, "")
 
@@ -205,7 +205,7 @@ class _Chain:
             if kind in SEQUENCES or kind in WRAPPERS:
                 return self._inside(path, entry, kind, x, depth)
             made = self._layer(path, entry, kind, x)
-        except Gap as gap:
+        except Unsupported as gap:
             self.walker.found(kind, str(gap))
             return UNKNOWN
         self._trace(path, kind, made)
@@ -217,13 +217,13 @@ class _Chain:
         names = self.modules.children[path]
         if kind in WRAPPERS:
             if len(names) != 1 or names[0] not in INNER:
-                raise Gap(f"a wrapper around {len(names)} modules")
+                raise Unsupported(f"a wrapper around {len(names)} modules")
             allowed = WRAPPED
         else:
             allowed = frozenset()
         unknown = sorted(set(entry) - IGNORED - allowed)
         if unknown and kind not in WRAPPERS:
-            raise Gap(f"attribute {unknown[0]}")
+            raise Unsupported(f"attribute {unknown[0]}")
         for name in names:
             inside = _joined(path, name)
             if kind in WRAPPERS and path == self.base:
@@ -245,7 +245,7 @@ class _Chain:
             if entry.get(hook) or any(
                 p == start or p.startswith(f"{start}.") for p in self.modules.opaque
             ):
-                raise Gap(f"what hooks do ({hook})")
+                raise Unsupported(f"what hooks do ({hook})")
 
     def _opaque(self, path: str) -> list[str]:
         """Return attributes of a layer that are neither plain nor tensors."""
@@ -258,7 +258,7 @@ class _Chain:
         row = LAYERS[kind]
         unknown = [*row.unknown(entry), *self._opaque(path)]
         if unknown:
-            raise Gap(f"attribute {unknown[0]}")
+            raise Unsupported(f"attribute {unknown[0]}")
         own = {
             name: Reference.to(self.walker.op.weight(tensor))
             for name, tensor in self.modules.tensors.get(path, {}).items()
@@ -273,4 +273,4 @@ class _Chain:
             except DAMAGE as e:
                 if isinstance(x, Probe):
                     raise Met(x.name, kind) from e
-                raise Gap(f"does not add up: {e!r:.200}") from e
+                raise Unsupported(f"does not add up: {e!r:.200}") from e

@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MOST_CHANNELS = 1 << 20  # of which constants are made
@@ -18,7 +18,7 @@ MOST_CHANNELS = 1 << 20  # of which constants are made
 
 def _constant_vector(op: Context, number: float, channels: object, dtype: str) -> Value:
     if not isinstance(channels, int) or channels > MOST_CHANNELS:
-        raise Gap("a number of channels that is not known")
+        raise Unsupported("a number of channels that is not known")
     return op.constant([number] * channels, dtype)
 
 
@@ -28,9 +28,9 @@ def normalised(
 ) -> Value:  # fmt: skip
     """Return a batch normalisation by known statistics, of [N, C, ...]."""
     if mean is None or variance is None:
-        raise Gap("a batch normalisation without statistics")
+        raise Unsupported("a batch normalisation without statistics")
     if x.rank < 2:
-        raise Gap(f"a batch normalisation of {x.rank} axes")
+        raise Unsupported(f"a batch normalisation of {x.rank} axes")
     kind = mean.dtype
     given = op.cast(x, kind)
     scale = weight if weight is not None else _constant_vector(op, 1.0, mean.shape[0], kind)
@@ -142,7 +142,7 @@ def _layer(
     if weight is None:
         sides = [n for n in shape if isinstance(n, int)]
         if len(sides) != len(shape) or math.prod(sides) > MOST_CHANNELS:
-            raise Gap("a layer normalisation of a shape that is not known")
+            raise Unsupported("a layer normalisation of a shape that is not known")
         import numpy as np
 
         weight = op.constant(np.ones(sides, x.dtype if x.dtype != "bfloat16" else "float32"))
@@ -217,7 +217,7 @@ def _groups(
 ) -> tuple[Value, Value, Value]:
     """Return a group normalisation of [N, C, ...], the means, and 1 / the deviations."""
     if groups < 1 or not isinstance(x.shape[1], int) or x.shape[1] % groups:
-        raise Gap(f"{x.shape[1]} channels in {groups} groups")
+        raise Unsupported(f"{x.shape[1]} channels in {groups} groups")
     named = op.named(x)
     inside = dims.product([x.shape[1] // groups, *named.shape[2:]])
     rows = op.reshape(named, (named.shape[0], groups, inside))

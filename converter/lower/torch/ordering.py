@@ -3,7 +3,6 @@
 import math
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops.cumulative import accumulate
 from converter.lower.ops.elementwise import logaddexp
@@ -12,6 +11,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind, together
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Scalar, integer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MOST_STEPS = 256  # of what has an operator for each step
@@ -114,7 +114,7 @@ def quantile(
     if shares is None:
         known = op.array(q) if isinstance(q, Value) and q.rank <= 1 else None
         if known is None:
-            raise Gap("shares that are computed from the inputs")
+            raise Unsupported("shares that are computed from the inputs")
         shares = [float(n) for n in known.reshape(-1)]
     x = op.named(self)
     if dim is None:
@@ -122,7 +122,7 @@ def quantile(
     axis = x.axis(dim if dim is not None else 0)
     count = x.shape[axis]
     if not isinstance(count, int):
-        raise Gap("shares of a number of elements that depends on the inputs")
+        raise Unsupported("shares of a number of elements that depends on the inputs")
     ordered = _top(op, x, count, axis, largest=False, in_order=True)[0]
     made = [_at_share(op, ordered, axis, n * (count - 1), interpolation) for n in shares]
     if keepdim and dim is None:
@@ -145,7 +145,7 @@ def _at_share(op: Context, ordered: Value, axis: int, place: float, how: str) ->
     elif how == "midpoint":
         part = 0.5 if part else 0.0
     elif how != "linear":
-        raise Gap(f"interpolation = {how!r}")
+        raise Unsupported(f"interpolation = {how!r}")
     first = op.cut(ordered, axis, low, low + 1)
     if not part:
         return first
@@ -175,7 +175,7 @@ def cumprod(op: Context, self: Value, dim: int, dtype: str | None = None) -> Val
     if not isinstance(n, int):
         return _product_by_steps(op, x, axis)
     if not 0 < n <= MOST_STEPS:
-        raise Gap(f"running products along an axis of {n}")
+        raise Unsupported(f"running products along an axis of {n}")
     parts = op.split(x, axis, [1] * n) if n > 1 else [x]
     found = [parts[0]]
     for part in parts[1:]:
@@ -204,7 +204,7 @@ def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:
     axis = x.axis(dim)
     n = x.shape[axis]
     if not isinstance(n, int) or not 0 < n <= MOST_STEPS:
-        raise Gap(f"running extremes along an axis of {n}")
+        raise Unsupported(f"running extremes along an axis of {n}")
     found = op.split(x, axis, [1] * n) if n > 1 else [x]
     for i in range(1, n):
         found[i] = op.elementwise(which, found[i - 1], found[i])
@@ -238,7 +238,7 @@ def diff(
 ) -> Value:  # fmt: skip
     """Differences of neighbours."""
     if prepend is not None or append is not None:
-        raise Gap("differences with more at the ends")
+        raise Unsupported("differences with more at the ends")
     x = op.named(self)
     axis = x.axis(dim)
     for _ in range(n):
@@ -265,7 +265,7 @@ def searchsorted(
 ) -> Value:  # fmt: skip
     """Where numbers would stand among sorted ones."""
     if sorter is not None:
-        raise Gap("a sequence that is sorted by another")
+        raise Unsupported("a sequence that is sorted by another")
     if side is not None:
         right = side == "right"
     return _below(op, self, sorted_sequence, out_int32=out_int32, right=right)
@@ -302,7 +302,7 @@ def unique_consecutive(
     """Elements that differ from the one before them, which one each belongs to, and how often."""
     del return_inverse, return_counts
     if dim is not None and self.rank != 1:
-        raise Gap("runs of slices")
+        raise Unsupported("runs of slices")
     x = op.named(self)
     count = dims.product(x.shape)
     flat = op.reshape(x, (count,))

@@ -6,11 +6,11 @@ torch names both ends of the last axis first. A negative number takes away.
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Scalar
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MODES = {"reflect": "reflect", "replicate": "edge"}
@@ -20,11 +20,11 @@ def _ends(x: Value, pad: Ints) -> tuple[list[int], list[int]]:
     """Return padding before and behind each axis."""
     before, behind = [0] * x.rank, [0] * x.rank
     if len(pad) % 2 or len(pad) // 2 > x.rank:
-        raise Gap(f"padding of {len(pad)} numbers")
+        raise Unsupported(f"padding of {len(pad)} numbers")
     for i in range(len(pad) // 2):
         one, other = pad[2 * i], pad[2 * i + 1]
         if not isinstance(one, int) or not isinstance(other, int):
-            raise Gap("padding that depends on the inputs' shapes")
+            raise Unsupported("padding that depends on the inputs' shapes")
         before[-1 - i], behind[-1 - i] = one, other
     return before, behind
 
@@ -33,7 +33,7 @@ def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> 
     """Return a tensor with more, or less, at both ends of its last axes.
 
     Raises:
-        Gap: There is no such mode.
+        Unsupported: There is no such mode.
     """
     x = op.named(x)
     if mode == "constant" and any(not isinstance(n, int) for n in pad):
@@ -51,7 +51,7 @@ def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> 
         fill = op.constant(value or 0, x.dtype)
         return op.shaped(_emitted(op, x, more, "constant", fill), shape)
     if mode not in MODES:
-        raise Gap(f"mode = {mode!r}")
+        raise Unsupported(f"mode = {mode!r}")
     return op.shaped(_emitted(op, x, more, MODES[mode], None), shape)
 
 
@@ -68,7 +68,7 @@ def _emitted(
 def _padded_by_sizes(op: Context, x: Value, pad: Ints, value: float) -> Value:
     """Return a tensor padded by sizes that have names; none of them may be negative."""
     if len(pad) % 2 or any(isinstance(n, int) and n < 0 for n in pad):
-        raise Gap("padding that depends on the inputs' shapes, and takes away")
+        raise Unsupported("padding that depends on the inputs' shapes, and takes away")
     count = len(pad) // 2
     ends: list[list[Int]] = [
         [*[0] * (x.rank - count), *(pad[2 * i + k] for i in reversed(range(count)))] for k in (0, 1)
@@ -97,7 +97,7 @@ def _around(op: Context, x: Value, before: Sequence[int], behind: Sequence[int])
 def constant_pad_nd(op: Context, self: Value, pad: Ints, value: Scalar = 0) -> Value:
     """A number at both ends of the last axes."""
     if not isinstance(value, int | float):
-        raise Gap("padding by a number that is computed from the inputs")
+        raise Unsupported("padding by a number that is computed from the inputs")
     return padded(op, self, pad, "constant", value)
 
 

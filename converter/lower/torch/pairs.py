@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
-from converter.lower.gap import Gap
 from converter.lower.graph import Folded, Spec
 from converter.lower.ops.complex import PARTS, WHOLES, Complex
 from converter.lower.torch.compound import Compound
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
 
@@ -26,7 +26,7 @@ class Pair(Compound):
         """Return the tensor real + i * imaginary."""
         kind = WHOLES.get(real.dtype)
         if kind is None or imaginary.dtype != real.dtype:
-            raise Gap(f"complex numbers of {real.dtype} and {imaginary.dtype}")
+            raise Unsupported(f"complex numbers of {real.dtype} and {imaginary.dtype}")
         constant = real.is_constant and imaginary.is_constant
         order = identity(real.rank)
         return cls("a pair", kind, real.shape, order, constant, parts=(real, imaginary))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import prod
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.known_values import Numbers, whole
 from converter.lower.ops import pool
@@ -20,6 +19,7 @@ from converter.lower.torch.convolution import windows
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, numbers
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 RANKS = (1, 2, 3)
@@ -58,7 +58,7 @@ def windows_of(
     """Return the windows of images with these spatial axes.
 
     Raises:
-        Gap: Rounding up matters, and the size of an axis is not known.
+        Unsupported: Rounding up matters, and the size of an axis is not known.
     """
     rank = len(spatial)
     kernel = numbers(size, rank, "a window's size")
@@ -70,7 +70,7 @@ def windows_of(
         count = windows(op, n, kernel[i], steps[i], spreads[i], 2 * pads[i], up=up)
         if up and steps[i] > 1:
             if not isinstance(n, int) or not isinstance(count, int):
-                raise Gap("ceil_mode on an axis of a dynamic size")
+                raise Unsupported("ceil_mode on an axis of a dynamic size")
             if (count - 1) * steps[i] >= n + pads[i]:
                 count -= 1
             more[i] = max((count - 1) * steps[i] + reach - n - 2 * pads[i], 0)
@@ -98,7 +98,7 @@ def _max_pool(
     wide = given if kind(given.dtype) == 2 or given.dtype in ("int8", "uint8") else None
     if wide is None:
         if places or given.dtype == "int64":
-            raise Gap(f"windows of {given.dtype}")
+            raise Unsupported(f"windows of {given.dtype}")
         wide = op.cast(given, "float64")
     outputs = [(wide.dtype, shape), *([("int64", shape)] if places else [])]
     made = op.node("MaxPool", [wide], outputs, attributes=attributes)

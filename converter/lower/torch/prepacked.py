@@ -6,12 +6,12 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/xnnpa
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, transposed
 from converter.lower.torch.linear import linear
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Ints, Thing, numbers
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -40,7 +40,7 @@ class Layer:
 
 def _layer(thing: Thing) -> Layer:
     if not isinstance(thing, Layer):
-        raise Gap("weights that are not packed")
+        raise Unsupported("weights that are not packed")
     return thing
 
 
@@ -54,7 +54,7 @@ def _bound(number: object) -> float | None:
     if number is None:
         return None
     if not isinstance(number, int | float):
-        raise Gap("a bound that is no number")
+        raise Unsupported("a bound that is no number")
     return float(number)
 
 

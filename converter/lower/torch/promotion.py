@@ -6,9 +6,9 @@ Spec: https://docs.pytorch.org/docs/2.13/tensor_attributes.html#type-promotion-d
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.things import Number, Scalar, Size
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Operand: TypeAlias = Value | Scalar
@@ -31,7 +31,7 @@ def kind(dtype: str) -> int:
     """Return 0 for booleans, 1 for integers, 2 for floating point numbers.
 
     Raises:
-        Gap: It is another one.
+        Unsupported: It is another one.
     """
     if dtype == "bool":
         return 0
@@ -39,14 +39,14 @@ def kind(dtype: str) -> int:
         return 1
     if dtype in FLOATS:
         return 2
-    raise Gap(f"arithmetic of {dtype}")
+    raise Unsupported(f"arithmetic of {dtype}")
 
 
 def joined(a: str, b: str) -> str:
     """Return the dtype of two tensors alike in rank.
 
     Raises:
-        Gap: torch itself has none for them.
+        Unsupported: torch itself has none for them.
     """
     if a == b:
         return a
@@ -59,7 +59,7 @@ def joined(a: str, b: str) -> str:
         return max(a, b, key=_bits)
     unsigned, signed = (a, b) if a[0] == "u" else (b, a)
     if unsigned != "uint8":
-        raise Gap(f"{a} together with {b}")
+        raise Unsupported(f"{a} together with {b}")
     return _SIGNED[max(_bits(signed), 16)]
 
 
@@ -91,7 +91,7 @@ def result_type(*things: Operand) -> str:
         groups[place] = dtype if before is None else joined(before, dtype)
     found = _over(groups[0], _over(groups[1], groups[2]))
     if found is None:
-        raise Gap("an operation of nothing")
+        raise Unsupported("an operation of nothing")
     return found
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 from formats.core.bundle import Encoding
 
@@ -92,16 +92,16 @@ def of_numbers(real: Value, scale: float, zero_point: int, dtype: str) -> Quanti
 def integers(op: Context, x: Quantised) -> Value:
     """Return the integers of a quantised tensor."""
     if not x.scale:
-        raise Gap("integers of a tensor with a scale for each channel")
+        raise Unsupported("integers of a tensor with a scale for each channel")
     return _quantise(op, x.real, x.scale, x.zero_point, x.dtype)
 
 
 def _quantise(op: Context, x: Value, scale: float, zero_point: int, dtype: str) -> Value:
     if dtype not in BOUNDS:
-        raise Gap(f"numbers quantised to {dtype}")
+        raise Unsupported(f"numbers quantised to {dtype}")
     low, high = BOUNDS[dtype]
     if not low <= zero_point <= high or not scale > 0:
-        raise Gap(f"numbers quantised by {scale} about {zero_point}")
+        raise Unsupported(f"numbers quantised by {scale} about {zero_point}")
     op._outermost.rounded = True
     inputs = [x, op.constant(scale, "float32"), op.constant(zero_point, INTEGERS[dtype])]
     kinds = [(INTEGERS[dtype], x.shape)]
@@ -125,20 +125,20 @@ def stored(op: Context, name: str, encoding: Encoding) -> Quantised:
         encoding: How tensors of the bundle make it up.
 
     Raises:
-        Gap: They do so in a way that we do not know.
+        Unsupported: They do so in a way that we do not know.
     """
     parts, dtype = encoding.parts, encoding.dtype
     if dtype not in INTEGERS or set(parts) != {"values", "scale", "zero_point"}:
-        raise Gap(f"a tensor {name} of {dtype}")
+        raise Unsupported(f"a tensor {name} of {dtype}")
     value = op.weight(parts["values"])
     scale, zero = (op.weights[parts[role]].numpy() for role in ("scale", "zero_point"))
     axis = encoding.parameters.get("axis", 0)
     if value.dtype != INTEGERS[dtype] or scale.shape != zero.shape or not isinstance(axis, int):
-        raise Gap(f"a tensor {name} of {dtype}")
+        raise Unsupported(f"a tensor {name} of {dtype}")
     if scale.ndim and (not 0 <= axis < value.rank or scale.shape != (value.shape[axis],)):
-        raise Gap(f"a tensor {name} of {scale.size} scales")
+        raise Unsupported(f"a tensor {name} of {scale.size} scales")
     if not np.array_equal(zero, np.round(zero)):
-        raise Gap("zeros that are no integers")
+        raise Unsupported("zeros that are no integers")
     inputs = [value, op.constant(scale, "float32"), op.constant(zero, value.dtype)]
     attributes = {"axis": axis} if scale.ndim else {}
     kinds = [("float32", value.shape)]

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.table import Variant
 from converter.lower.torch import activations
 from converter.lower.torch.context import OF_COMPOUNDS, Context
@@ -27,6 +26,7 @@ from converter.lower.torch.quanta import (
 )
 from converter.lower.torch.table import Row, aten
 from converter.lower.torch.things import Ints, Scalar, Tensors, Thing
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +67,7 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
     """Return what an op yields, of which any argument is quantised.
 
     Raises:
-        Gap: We do not have it for quantised tensors.
+        Unsupported: We do not have it for quantised tensors.
     """
     base = row.name.partition(".")[0]
     if base == "quantized":
@@ -76,7 +76,7 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
         return OWN[base](op, **given)
     x = next(one for one in given.values() if isinstance(one, Quantised | list | tuple))
     if not isinstance(x, Quantised):
-        raise Gap(OF_COMPOUNDS)
+        raise Unsupported(OF_COMPOUNDS)
     plain = {name: numbers(one) if isinstance(one, Value) else one for name, one in given.items()}
     if base in KEEPING:
         return _again(x, row.handler(op, **plain))
@@ -84,7 +84,7 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
         return _requantised(op, row.handler(op, **plain), x)
     if base in BOUNDED and x.dtype == "quint8":
         return quantised(op, row.handler(op, **plain), *BOUNDED[base], x.dtype)
-    raise Gap(OF_COMPOUNDS)
+    raise Unsupported(OF_COMPOUNDS)
 
 
 def _again(x: Quantised, made: Thing) -> Thing:
@@ -95,7 +95,7 @@ def _again(x: Quantised, made: Thing) -> Thing:
 
 def _requantised(op: Context, made: Thing, like: Quantised) -> Quantised:
     if not isinstance(made, Value) or not like.scale:
-        raise Gap(OF_COMPOUNDS)
+        raise Unsupported(OF_COMPOUNDS)
     return quantised(op, made, like.scale, like.zero_point, like.dtype)
 
 
@@ -117,7 +117,7 @@ def quantize_by_tensors(
     """The nearest of numbers at equal distances, which tensors say."""
     known = [op.array(x) for x in (scale, zero_point)]
     if known[0] is None or known[1] is None:
-        raise Gap("a scale that is computed from the inputs")
+        raise Unsupported("a scale that is computed from the inputs")
     return quantised(op, self, float(known[0].item()), int(known[1].item()), dtype)
 
 
@@ -134,7 +134,7 @@ def dequantize(op: Context, self: Value) -> Value:
 def int_repr(op: Context, self: Value) -> Value:
     """The integers of a quantised tensor."""
     if not isinstance(self, Quantised):
-        raise Gap("integers of what is not quantised")
+        raise Unsupported("integers of what is not quantised")
     return integers(op, self)
 
 
@@ -144,7 +144,7 @@ def q_scale(op: Context, self: Value) -> float:
     """The distance between two numbers of a quantised tensor."""
     del op
     if not isinstance(self, Quantised) or not self.scale:
-        raise Gap("the scale of what has none, or several")
+        raise Unsupported("the scale of what has none, or several")
     return self.scale
 
 
@@ -154,7 +154,7 @@ def q_zero_point(op: Context, self: Value) -> int:
     """The integer that stands for zero in a quantised tensor."""
     del op
     if not isinstance(self, Quantised) or not self.scale:
-        raise Gap("the zero of what has none, or several")
+        raise Unsupported("the zero of what has none, or several")
     return self.zero_point
 
 
@@ -171,7 +171,7 @@ def _clamped(
 
 def _nearest(x: Quantised, number: Scalar) -> float:
     if not isinstance(number, int | float) or x.dtype not in BOUNDS or not x.scale:
-        raise Gap("a bound that is computed from the inputs")
+        raise Unsupported("a bound that is computed from the inputs")
     low, high = BOUNDS[x.dtype]
     found = min(max(np.rint(number / x.scale) + x.zero_point, low), high)
     return float((found - x.zero_point) * x.scale)
@@ -184,7 +184,7 @@ RANKS = (1, 2, 3)
 
 def _packed(thing: Thing) -> Packed:
     if not isinstance(thing, Packed):
-        raise Gap("weights that are not packed")
+        raise Unsupported("weights that are not packed")
     return thing
 
 
@@ -248,7 +248,7 @@ def linear_unpack(op: Context, weights: Thing) -> list[Thing]:
 def _known(values: Ints) -> tuple[int, ...]:
     found = tuple(n for n in values if isinstance(n, int))
     if len(found) != len(values):
-        raise Gap("a convolution that depends on the inputs")
+        raise Unsupported("a convolution that depends on the inputs")
     return found
 
 
@@ -299,7 +299,7 @@ def combine(
 def mul_scalar(op: Context, qa: Value, b: float) -> Value:
     """A quantised tensor times a number: the same integers, at other distances."""
     if not isinstance(qa, Quantised) or not b > 0:
-        raise Gap(f"a quantised tensor times {b!r:.40}")
+        raise Unsupported(f"a quantised tensor times {b!r:.40}")
     real = op.mul(qa.real, float(b))
     return of_numbers(real, qa.scale * b, qa.zero_point, qa.dtype)
 
@@ -308,11 +308,11 @@ def mul_scalar(op: Context, qa: Value, b: float) -> Value:
 def add_scalar(op: Context, qa: Value, b: float) -> Value:
     """A quantised tensor and a number: the same integers, about another zero."""
     if not isinstance(qa, Quantised) or not qa.scale:
-        raise Gap(f"a quantised tensor and {b!r:.40}")
+        raise Unsupported(f"a quantised tensor and {b!r:.40}")
     steps = round(b / qa.scale)
     low, high = BOUNDS[qa.dtype]
     if not low <= qa.zero_point - steps <= high:
-        raise Gap("a number that leaves no integer for zero")
+        raise Unsupported("a number that leaves no integer for zero")
     real = op.add(qa.real, steps * qa.scale)
     return of_numbers(real, qa.scale, qa.zero_point - steps, qa.dtype)
 
@@ -324,7 +324,7 @@ def cat(
     """Quantised tensors one after another."""
     first = qx[0]
     if not isinstance(first, Quantised):
-        raise Gap("tensors that are not quantised")
+        raise Unsupported("tensors that are not quantised")
     made = op.concat([numbers(x) for x in qx], dim)
     if scale is None or zero_point is None:
         scale, zero_point = first.scale, first.zero_point
@@ -364,7 +364,7 @@ def relu6(op: Context, qx: Value, inplace: bool = False) -> Value:
     """X of a quantised tensor, between zero and six."""
     del inplace
     if not isinstance(qx, Quantised):
-        raise Gap("a tensor that is not quantised")
+        raise Unsupported("a tensor that is not quantised")
     return _clamped(op, qx, 0.0, 6.0)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from converter.lower.builder import element_type
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import DEFAULT, kind
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Number, Scalar
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 DRAWN = ("float32", "float64")  # what onnxruntime draws
@@ -169,7 +169,7 @@ def exponential(op: Context, self: Value, lambd: float = 1.0) -> Value:
 def multinomial(op: Context, self: Value, num_samples: int, replacement: bool = False) -> Value:
     """Numbers of classes, drawn by their shares: others than torch's."""
     if num_samples != 1 and not replacement:
-        raise Gap("several draws without replacement")
+        raise Unsupported("several draws without replacement")
     x = op.unsqueeze(self, [0]) if self.rank == 1 else self
     outermost = op._outermost
     outermost.random[f"multinomial {len(outermost.random)}"] = "multinomial"
@@ -184,7 +184,7 @@ def multinomial(op: Context, self: Value, num_samples: int, replacement: bool = 
 def dropped(op: Context, what: str, x: Value, p: float, shape: Sequence[Dim]) -> Value:
     """Return x with a share of it set to zero, and the rest larger by as much."""
     if kind(x.dtype) < 2:
-        raise Gap("dropout of integers")
+        raise Unsupported("dropout of integers")
     shares = uniform_of(op, what, shape, "float32")
     kept = op.cast(op.elementwise("GreaterOrEqual", shares, op.constant(p, "float32")), x.dtype)
     return op.mul(op.mul(x, kept), 1 / (1 - p) if p < 1 else 0.0)
@@ -192,5 +192,5 @@ def dropped(op: Context, what: str, x: Value, p: float, shape: Sequence[Dim]) ->
 
 def _plain(number: Scalar) -> float:
     if isinstance(number, Number) or not isinstance(number, int | float):
-        raise Gap("a bound that is computed from the inputs")
+        raise Unsupported("a bound that is computed from the inputs")
     return float(number)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Tensors
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -55,7 +55,7 @@ def _in_order(op: Context, x: Value, kind: Kind) -> Value:
 
 def _whole(n: object) -> int:
     if not isinstance(n, int):
-        raise Gap("weights of sizes that are not known")
+        raise Unsupported("weights of sizes that are not known")
     return n
 
 
@@ -83,14 +83,14 @@ def layers(
         lengths: Of the sequences; None where they are as long as there are steps.
 
     Raises:
-        Gap: There are other weights than these need.
+        Unsupported: There are other weights than these need.
     """
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
     if kind is LSTM and len(params) == (each + 1) * directions * count:
         each += 1  # a projection
     if len(params) != each * directions * count:
-        raise Gap(f"{len(params)} weights of {count} recurrent layers")
+        raise Unsupported(f"{len(params)} weights of {count} recurrent layers")
     if batch_first:
         x = x.transposed([1, 0, *range(2, x.rank)])
     has_batch = x.rank == 3
@@ -108,7 +108,7 @@ def layers(
         ]
         if each % 2:
             if lengths is not None:
-                raise Gap("an LSTM with projections, of packed sequences")
+                raise Unsupported("an LSTM with projections, of packed sequences")
             x, ends = _projected(op, x, states, sides, has_biases=has_biases)
         else:
             x, ends = _layer(op, x, states, sides, kind, lengths, has_biases=has_biases)
@@ -231,9 +231,9 @@ def rnn(
 
 
 def check(dropout: float, *, train: bool) -> None:
-    """Raise Gap where a program trains."""
+    """Raise Unsupported where a program trains."""
     if train and dropout:
-        raise Gap("dropout in training")
+        raise Unsupported("dropout in training")
 
 
 # -- single steps ----------------------------------------------------------------------------------

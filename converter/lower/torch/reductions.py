@@ -7,11 +7,11 @@ import math
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import floating, kind
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Scalar
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Axes = int | Sequence[int] | None
@@ -213,7 +213,7 @@ def variance(
 def _correction(unbiased: bool | None, correction: Scalar | None) -> float:
     if correction is not None:
         if not isinstance(correction, int | float):
-            raise Gap("a correction that is computed from the inputs")
+            raise Unsupported("a correction that is computed from the inputs")
         return float(correction)
     return 1.0 if unbiased is None or unbiased else 0.0
 
@@ -323,7 +323,7 @@ def _power(p: Scalar | None) -> float:
     if p is None:
         return 2.0
     if not isinstance(p, int | float):
-        raise Gap("a norm that is computed from the inputs")
+        raise Unsupported("a norm that is computed from the inputs")
     return float(p)
 
 
@@ -361,7 +361,7 @@ def linalg_norm(
     """The p-norm of vectors, or the root of the sum of a matrix's squares."""
     axes = axes_of(self, dim)
     if ord is not None and len(axes) != 1:
-        raise Gap(f"a matrix's norm of {ord!r}")
+        raise Unsupported(f"a matrix's norm of {ord!r}")
     return vector_norm(op, self, 2 if ord is None else ord, dim, keepdim, dtype)
 
 
@@ -372,7 +372,7 @@ def linalg_norm_by_name(
 ) -> Value:  # fmt: skip
     """The root of the sum of a matrix's squares."""
     if ord != "fro":
-        raise Gap(f"a matrix's norm of {ord!r}")
+        raise Unsupported(f"a matrix's norm of {ord!r}")
     return vector_norm(op, self, 2, dim, keepdim, dtype)
 
 

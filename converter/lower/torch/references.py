@@ -9,7 +9,7 @@ into its base (`converter.lower.torch.writing`).
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 
-from converter.lower.gap import Gap
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 Write = Callable[[Value, Value], Value]  # base, what its view is now -> base as it is then
@@ -70,16 +70,16 @@ class Reference:
         """Return the tensor's value at present.
 
         Raises:
-            Gap: Whether torch shows here what was written elsewhere is not known.
+            Unsupported: Whether torch shows here what was written elsewhere is not known.
         """
         if self.storage.is_in_doubt:
-            raise Gap("a tensor that may share memory with one that was changed")
+            raise Unsupported("a tensor that may share memory with one that was changed")
         if self.base is None or self.view is None:
             return self.storage.value
         if self._seen is not None and self._seen[0] == self.storage.version:
             return self._seen[1]
         if self.is_doubtful:
-            raise Gap("a tensor that may share memory with one that was changed")
+            raise Unsupported("a tensor that may share memory with one that was changed")
         made = self.view(self.base.read())
         self._seen = (self.storage.version, made)
         return made
@@ -110,12 +110,12 @@ class Reference:
         """Write the tensor's elements, all of them.
 
         Raises:
-            Gap: It is a view that cannot be written through.
+            Unsupported: It is a view that cannot be written through.
         """
         if self.base is None:
             self.storage.value = value
             self.storage.version += 1
             return
         if self.is_doubtful or self.write is None:
-            raise Gap("an operation in place, on a view that cannot be written through")
+            raise Unsupported("an operation in place, on a view that cannot be written through")
         self.base.assign(self.write(self.base.read(), value))

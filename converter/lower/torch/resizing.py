@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops import resize_computed as resize
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Floats, Int, Ints, integer, several
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 CUBIC = -0.75
@@ -56,7 +56,7 @@ def resized(
     attributes = _modes(how, align=align)
     if antialias:
         if align:
-            raise Gap("averages of images whose corners are at the same points")
+            raise Unsupported("averages of images whose corners are at the same points")
         attributes |= {"antialias": 1, "exclude_outside": 1}
         if how == "cubic":
             attributes["cubic_coeff_a"] = SMOOTH
@@ -70,7 +70,7 @@ def resized(
             s is not None and not _is_quotient(n, s, t)
             for n, s, t in zip(spatial, given, target, strict=True)
         ):
-            raise Gap("a scale that is not the quotient of the sizes")
+            raise Unsupported("a scale that is not the quotient of the sizes")
         vectors = [None, op.vector(shape)]
     inputs = [op.outer(x), None, *vectors]
     return op.node("Resize", inputs, [(x.dtype, shape)], attributes=attributes)[0]
@@ -98,14 +98,14 @@ def _take_nearest(
 
 def _grown(op: Context, n: Dim, scale: float | None) -> Dim:
     if scale is None:
-        raise Gap("an image without a size")
+        raise Unsupported("an image without a size")
     if isinstance(n, int):
         return math.floor(n * scale)
     if float(scale).is_integer():
         return dims.mul(n, int(scale))
     if float(1 / scale).is_integer():
         return op.floordiv(n, int(1 / scale))
-    raise Gap("an axis of a dynamic size times a fraction")
+    raise Unsupported("an axis of a dynamic size times a fraction")
 
 
 def _says(n: Dim, scale: float | None, target: Dim) -> float | None:
@@ -298,7 +298,7 @@ def interpolate(
 ) -> Value:  # fmt: skip
     """Images of another size, by any kind of interpolation."""
     if mode not in HOW:
-        raise Gap(f"mode = {mode!r}")
+        raise Unsupported(f"mode = {mode!r}")
     rank = input.rank - 2
     target = None if size is None else several(size, rank)
     scales: Sequence[float | None] | None = None
@@ -354,7 +354,7 @@ def grid_sampler(
     """Images sampled at points between -1 and 1."""
     newer = op.graph.opset >= 20
     if input.rank != 4 and not newer:
-        raise Gap("volumes sampled at points, which takes opset=20")
+        raise Unsupported("volumes sampled at points, which takes opset=20")
     modes = ("linear", "nearest", "cubic") if newer else ("bilinear", "nearest", "bicubic")
     attributes: dict[str, Attribute] = {
         "mode": modes[interpolation_mode],
@@ -370,7 +370,7 @@ def grid_sampler(
 def affine_grid_generator(op: Context, theta: Value, size: Ints, align_corners: bool) -> Value:
     """The points of images that were moved, turned and stretched."""
     if len(size) != 4:
-        raise Gap(f"a grid of {len(size) - 2} axes")
+        raise Unsupported(f"a grid of {len(size) - 2} axes")
     height, width = size[2], size[3]
     rows, columns = (_points(op, n, theta.dtype, align=align_corners) for n in (height, width))
     x = op.expand(op.unsqueeze(columns, [0]), (height, width))

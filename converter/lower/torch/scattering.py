@@ -6,7 +6,6 @@ from math import inf
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
@@ -15,6 +14,7 @@ from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import END, bound
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Scalar
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, inverse
 
 REDUCTIONS = {
@@ -140,7 +140,7 @@ def index_put(
     axes = [i for i, index in enumerate(spread) if index is not None]
     chosen = [index for index in spread if index is not None]
     if not axes or axes[-1] >= x.rank:
-        raise Gap(f"{len(spread)} indices of {x.rank} axes")
+        raise Unsupported(f"{len(spread)} indices of {x.rank} axes")
     rest = [i for i in range(x.rank) if i not in axes]
     order = [*axes, *rest]
     turned = op.plain(x.transposed(order))
@@ -239,11 +239,11 @@ def _of_others(op: Context, x: Value, dim: int, index: Value, src: Value, reduce
     if reduce == "mean":
         total = _of_others(op, x, dim, index, src, "sum")
         if not x.is_float:
-            raise Gap("means of integers")
+            raise Unsupported("means of integers")
         under = op.elementwise("Max", count, op.constant(1.0, "float32"))
         return op.where(there, op.div(total, op.cast(under, x.dtype)), x)
     if reduce not in ("sum", "prod", "amax", "amin"):
-        raise Gap(f"reduce = {reduce!r}")
+        raise Unsupported(f"reduce = {reduce!r}")
     least, most = _bounds(x.dtype)
     neutral = {"sum": 0, "prod": 1, "amax": least, "amin": most}[reduce]
     begin = op.where(there, op.constant(neutral, x.dtype), x)
@@ -255,14 +255,14 @@ def _bounds(dtype: str) -> tuple[float, float]:
     if "float" in dtype:
         return -inf, inf
     if dtype == "bool":
-        raise Gap("extremes of booleans")
+        raise Unsupported("extremes of booleans")
     found = np.iinfo(dtype)
     return int(found.min), int(found.max)
 
 
 def _reduction(name: str) -> str:
     if name not in REDUCTIONS:
-        raise Gap(f"reduce = {name!r}")
+        raise Unsupported(f"reduce = {name!r}")
     return REDUCTIONS[name]
 
 

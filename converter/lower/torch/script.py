@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 
 from converter.lower import dims
 from converter.lower.common_subexpressions import eliminate_common_subexpressions
-from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
-from converter.lower.torch.exported import Gaps
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_fixing import Fixed
 from converter.lower.torch.script_inputs import Arguments, Learned, Met, flattened
@@ -16,6 +14,7 @@ from converter.lower.torch.script_numbers import tensor_of
 from converter.lower.torch.script_source import Source
 from converter.lower.torch.script_things import Callee, Raised, Stop, Thing, Unknown, leaves
 from converter.lower.torch.script_walk import Walker
+from converter.lower.unsupported import Unsupported, report
 from converter.lower.values import Value
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.storage import Span
@@ -95,14 +94,14 @@ def _walked(
     try:
         made = walker.call(Callee(forward, objects.root), given, {})
     except Stop:
-        if not walker.gaps:
+        if not walker.findings:
             arguments.unanswered(given)
             walker.found("forward", "a branch that nothing decides")
     except Raised as raised:
         walker.found("raise", f"the program raises {str(raised)[:200]!r} for these inputs")
-    except Gap as gap:
+    except Unsupported as gap:
         walker.found("forward", str(gap))
-    if not walker.gaps:
+    if not walker.findings:
         arguments.unanswered(given)
     return finished(walker, made, arguments, forward.returns)
 
@@ -111,7 +110,7 @@ def finished(walker: Walker, made: Thing, arguments: Arguments, returns: str) ->
     """Return the graph of what a program returned.
 
     Raises:
-        UnsupportedError: There were gaps.
+        UnsupportedError: Something is not supported.
     """
     if any(storage.version != version for storage, version in walker.doubts):
         walker.at = "forward"
@@ -130,17 +129,14 @@ def version_of(bundle: Bundle) -> int:
 
 
 def _tell(walker: Walker, arguments: Arguments) -> None:
-    """Raise all gaps as one error."""
-    if not walker.gaps:
+    """Raise all findings as one error."""
+    if not walker.findings:
         return
-    gaps = Gaps()
-    for found in walker.gaps:
-        gaps.add(found.op, found.reason, found.where)
     hint = None
     if arguments.learned:
         said = [_spelled(t.spec) for t in arguments.learned.values()]
         hint = f"Sizes that are known may help: inputs={said}, with numbers for words"
-    raise UnsupportedError(gaps.message(), hint=hint, gaps=gaps.kinds())
+    report(walker.findings, hint)
 
 
 def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:

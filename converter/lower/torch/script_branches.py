@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from converter.lower.bodies import outputs_of
-from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script_numbers import tensor_of
@@ -31,6 +30,7 @@ from converter.lower.torch.script_things import (
     words,
 )
 from converter.lower.torch.things import Number
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def branch(walker: "Walker", condition: Value, node: ast.If) -> "Result | None":
     """Walk both branches of an ``if``.
 
     Raises:
-        Gap: What they yield does not go together.
+        Unsupported: What they yield does not go together.
         Raised: Both raise.
     """
     outcomes = []
@@ -126,7 +126,7 @@ def built(walker: "Walker", walk: "Callable[[], Result | None]") -> Outcome | No
     frame = walker.activations[-1]
     before = frame.names
     storages = {ref.storage: ref.storage.value for ref in walker.tensors()}
-    gaps = len(walker.gaps)
+    findings = len(walker.findings)
     frame.names = dict(before)
     try:
         with inside(walker, "branch") as body:
@@ -139,7 +139,7 @@ def built(walker: "Walker", walk: "Callable[[], Result | None]") -> Outcome | No
                 if storage.value is not value:
                     outcome.written[storage] = walker.op.plain(storage.value)
     except Raised:
-        del walker.gaps[gaps:]
+        del walker.findings[findings:]
         return None
     finally:
         frame.names = before
@@ -218,7 +218,7 @@ class _Merge:
     def value(self, a: Value, b: Value) -> int:
         """Enter a pair, and return its place."""
         if a.dtype != b.dtype or a.rank != b.rank:
-            raise Gap(
+            raise Unsupported(
                 f"branches that yield {a.dtype} of {a.rank} axes, and {b.dtype} of {b.rank} axes"
             )
         self.pairs.append((a, b))
@@ -239,9 +239,9 @@ class _Merge:
     def _number(self, a: Value, b: Value) -> Make:
         op = self.walker.op
         if a.dtype != b.dtype and a.is_float and b.is_float:
-            raise Gap(f"branches that yield {a.dtype} and {b.dtype}")
+            raise Unsupported(f"branches that yield {a.dtype} and {b.dtype}")
         if a.dtype != b.dtype:
-            raise Gap(f"branches that yield numbers of {a.dtype} and {b.dtype}")
+            raise Unsupported(f"branches that yield numbers of {a.dtype} and {b.dtype}")
         place = self.value(op.plain(a), op.plain(b))
         return lambda made: Number(made[place])
 
@@ -290,7 +290,7 @@ def _merged(walker: "Walker", condition: Value, outcomes: Sequence[Outcome]) -> 
     result = None
     if first.result is not None or second.result is not None:
         if first.result is None or second.result is None:
-            raise Gap("a return from one of two branches")
+            raise Unsupported("a return from one of two branches")
         with inside(walker, "result"):
             sides = [settled(walker, o.result.thing) for o in outcomes if o.result is not None]
         result = merge.thing(*sides)

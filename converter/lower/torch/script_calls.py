@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from converter.lower.gap import Gap
 from converter.lower.torch import calls
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.references import Reference
@@ -36,6 +35,7 @@ from converter.lower.torch.script_things import (
 )
 from converter.lower.torch.table import IGNORED, OPS, handler_of
 from converter.lower.torch.things import Number, Size
+from converter.lower.unsupported import Unsupported
 from formats.torch.script_objects import DeviceName
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
         return UNKNOWN
     try:
         return _called(walker, short, args, kwargs)
-    except Gap as gap:
+    except Unsupported as gap:
         walker.found(short, str(gap))
     except DAMAGE as e:
         walker.found(short, f"does not add up: {e!r:.200}")
@@ -133,7 +133,7 @@ def is_instance(args: Sequence[Thing]) -> bool:
     """Tell whether a thing is of a type that the text names.
 
     Raises:
-        Gap: We do not know the type.
+        Unsupported: We do not know the type.
     """
     kinds = {
         "Tensor": Reference, "int": int | Size, "float": float, "bool": bool, "str": str,
@@ -144,7 +144,7 @@ def is_instance(args: Sequence[Thing]) -> bool:
         base = one.name.partition("[")[0] if isinstance(one, Named) else ""
         base = {"List": "list", "Tuple": "tuple", "Dict": "dict"}.get(base, base)
         if base not in kinds or isinstance(args[0], Number):
-            raise Gap(f"isinstance of {words(one)}")
+            raise Unsupported(f"isinstance of {words(one)}")
         if isinstance(args[0], kinds[base]) and not (base == "int" and args[0] is True):
             return True
     return False
@@ -157,7 +157,7 @@ def tensor_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, 
     """Return what an op of the table yields.
 
     Raises:
-        Gap: It is not in the table, or not for these arguments.
+        Unsupported: It is not in the table, or not for these arguments.
     """
     if name in ("div", "div_") and walker.version < TRUE_DIVISION and _of_integers(args):
         kwargs = {**kwargs, "rounding_mode": "trunc"}
@@ -176,7 +176,7 @@ def tensor_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, 
         if not schemas(name):
             return _plain(walker, calls.call(walker.op, name, args, kwargs))
         given = ", ".join(words(a) for a in args)
-        raise Gap(f"no overload for {given:.200}")
+        raise Unsupported(f"no overload for {given:.200}")
     schema, named = found
     check(walker.op, schema.name, named)
     return _plain(walker, _by_schema(walker, schema, named))
@@ -239,7 +239,7 @@ def _argument(walker: "Walker", thing: Thing, kind: str) -> Thing:
     if isinstance(thing, Number) and kind.startswith("SymInt["):
         return _as_size(walker, thing)
     if isinstance(thing, Items) and thing.grown is not None:
-        raise Gap("a list of as many elements as a loop has rounds")
+        raise Unsupported("a list of as many elements as a loop has rounds")
     if isinstance(thing, list | tuple):
         return [_argument(walker, one, kind) for one in thing]
     if isinstance(thing, DeviceName):

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from converter.lower.gap import Gap
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_things import MOST_ITEMS, Items, Raised, Thing, has_tensors, words
 from converter.lower.torch.things import Number, Size, integer
+from converter.lower.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from converter.lower.torch.script_walk import Walker
@@ -34,10 +34,10 @@ def place(index: Thing, what: str = "an index") -> int:
     """Return a known index.
 
     Raises:
-        Gap: It depends on the inputs.
+        Unsupported: It depends on the inputs.
     """
     if isinstance(index, bool) or not isinstance(index, int):
-        raise Gap(f"{what} of a list that depends on the inputs")
+        raise Unsupported(f"{what} of a list that depends on the inputs")
     return index
 
 
@@ -45,24 +45,24 @@ def known(items: Thing) -> Sequence[Any]:
     """Return the elements of a list whose length is known.
 
     Raises:
-        Gap: It is not.
+        Unsupported: It is not.
     """
     if isinstance(items, Items) and items.grown is not None:
-        raise Gap("a list of as many elements as a loop has rounds")
+        raise Unsupported("a list of as many elements as a loop has rounds")
     if not isinstance(items, list | tuple):
-        raise Gap(f"{words(items)} in place of a list")
+        raise Unsupported(f"{words(items)} in place of a list")
     return items
 
 
 def _same(a: Thing, b: Thing) -> bool:
     if isinstance(a, Reference) or isinstance(b, Reference):
-        raise Gap("a comparison of lists of tensors")
+        raise Unsupported("a comparison of lists of tensors")
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, Number | Size) or isinstance(b, Number | Size):
         if isinstance(a, Size) and isinstance(b, Size) and a == b:
             return True
-        raise Gap("a comparison of lists of numbers that depend on the inputs")
+        raise Unsupported("a comparison of lists of numbers that depend on the inputs")
     return bool(a == b)
 
 
@@ -86,7 +86,7 @@ def append(walker: "Walker", items: Items, item: Thing) -> Items:
     if not walker.appended(items, item):
         _changed(walker, items).append(item)
         if len(items) > MOST_ITEMS:
-            raise Gap(f"a list of {len(items)} elements")
+            raise Unsupported(f"a list of {len(items)} elements")
     return items
 
 
@@ -94,18 +94,18 @@ def _changed(walker: "Walker", items: Thing) -> Any:
     """Return a list that is about to change.
 
     Raises:
-        Gap: Whether it does depends on the inputs.
+        Unsupported: Whether it does depends on the inputs.
     """
     if isinstance(items, Items):
         known(items)
         if items.depth < walker.depth:
-            raise Gap("a list that changes where only the inputs say whether")
+            raise Unsupported("a list that changes where only the inputs say whether")
         return items
     if isinstance(items, dict):
         if walker.depth:
-            raise Gap("a dict that changes where only the inputs say whether")
+            raise Unsupported("a dict that changes where only the inputs say whether")
         return items
-    raise Gap(f"{words(items)} that changes")
+    raise Unsupported(f"{words(items)} that changes")
 
 
 @on_lists("insert")
@@ -119,7 +119,7 @@ def extend(walker: "Walker", items: Items, more: Thing) -> None:
     """Append all of another list."""
     _changed(walker, items).extend(known(more))
     if len(items) > MOST_ITEMS:
-        raise Gap(f"a list of {len(items)} elements")
+        raise Unsupported(f"a list of {len(items)} elements")
 
 
 @on_lists("pop")
@@ -155,7 +155,7 @@ def sort(walker: "Walker", items: Items, reverse: bool = False) -> None:
     """Sort a list of known numbers or texts."""
     found = _changed(walker, items)
     if not all(isinstance(n, int | float | str) and not isinstance(n, Size) for n in found):
-        raise Gap("sorting what depends on the inputs")
+        raise Unsupported("sorting what depends on the inputs")
     found.sort(reverse=reverse)
 
 
@@ -180,7 +180,7 @@ def set_item(walker: "Walker", items: Thing, index: Thing, item: Thing) -> Thing
 
 def _key(key: Thing) -> Any:
     if isinstance(key, Size | Number) or not isinstance(key, int | float | str):
-        raise Gap(f"a dict's key that is {words(key)}")
+        raise Unsupported(f"a dict's key that is {words(key)}")
     return key
 
 
@@ -253,7 +253,7 @@ def repeated(walker: "Walker", a: Thing, b: Thing) -> Items:
     items, times = (b, a) if isinstance(a, int) else (a, b)
     count = place(times, "a length")
     if len(known(items)) * max(count, 0) > MOST_ITEMS:
-        raise Gap(f"a list {count} times after itself")
+        raise Unsupported(f"a list {count} times after itself")
     return Items(list(known(items)) * count, walker.depth)
 
 
@@ -378,7 +378,7 @@ def join(walker: "Walker", between: str, parts: Thing) -> str:
 
 def _check_length(count: int) -> None:
     if count > MOST_ITEMS:
-        raise Gap("a text that grows without end")
+        raise Unsupported("a text that grows without end")
 
 
 @on_lists("replace")

@@ -16,7 +16,6 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.bodies import outputs_of
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script_branches import inside
@@ -24,6 +23,7 @@ from converter.lower.torch.script_names import needed_from_before
 from converter.lower.torch.script_numbers import tensor_of, truth
 from converter.lower.torch.script_things import Fields, Items, Raised, Thing, is_number, leaves
 from converter.lower.torch.things import Number, Size
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
 if TYPE_CHECKING:
@@ -81,16 +81,16 @@ def loop(
         body: Statements of a round.
 
     Raises:
-        Gap: What goes from round to round is no tensor or number.
+        Unsupported: What goes from round to round is no tensor or number.
     """
     frame = walker.activations[-1]
     wanted = needed_from_before(body, test, frame.function.body)
     kept = {n: t for n, t in frame.names.items() if n in wanted}
     carried = Carried(kept)
     carried.shapes = [v.shape for v in _values(walker, carried)]
-    gaps = len(walker.gaps)
+    before = len(walker.findings)
     for _ in range(MOST_TRIES):
-        del walker.gaps[gaps:]
+        del walker.findings[before:]
         try:
             built = _built(walker, carried, target, test, body)
         except Pinned as pinned:
@@ -112,11 +112,11 @@ def loop(
             _finish(walker, carried, built, count, test)
             return
         carried.shapes = shapes
-    raise Gap("a loop whose tensors change their shapes in another way each round")
+    raise Unsupported("a loop whose tensors change their shapes in another way each round")
 
 
 def _other_rank(before: Shape, after: Value) -> Shape:
-    raise Gap(f"a loop that makes a tensor of {len(before)} axes one of {after.rank}")
+    raise Unsupported(f"a loop that makes a tensor of {len(before)} axes one of {after.rank}")
 
 
 def _values(walker: "Walker", carried: Carried) -> list[Value]:
@@ -189,14 +189,14 @@ def _built(
             walker.rounds.append(Round(walker.depth))
             try:
                 if walker.block(body) is not None:
-                    raise Gap("a return from a loop")
+                    raise Unsupported("a return from a loop")
             except Raised as raised:
-                raise Gap(f"a loop that raises {str(raised)[:80]!r}") from raised
+                raise Unsupported(f"a loop that raises {str(raised)[:80]!r}") from raised
             finally:
                 round_ = walker.rounds.pop()
                 appended = round_.appended
             if appended.keys() & round_.read.keys():
-                raise Gap("a list that a loop reads and appends to")
+                raise Unsupported("a list that a loop reads and appends to")
             _check_shared(carried, starts, storages, frame.names, appended)
             after = _after(walker, carried, given, frame.names)
             rows = [_row(walker, *entry) for entry in appended.values()]
@@ -229,7 +229,7 @@ def _check_shared(
     """Look whether rounds share memory that one of them writes to: here they pass on values.
 
     Raises:
-        Gap: They do.
+        Unsupported: They do.
     """
     changed = {storage for storage, value in starts.items() if storage.value is not value}
     for name, first in carried.names.items():
@@ -238,16 +238,16 @@ def _check_shared(
         if is_whole and isinstance(now, Reference) and now.storage in changed and now.base is None:
             raise Pinned(name)
     if changed:
-        raise Gap("a loop that writes in place to a tensor that it also assigns")
+        raise Unsupported("a loop that writes in place to a tensor that it also assigns")
     for name, storage in carried.pinned.items():
         now = names[name]
         if not isinstance(now, Reference) or now.storage is not storage or now.base is not None:
-            raise Gap("a loop that writes in place to a tensor that it also assigns")
+            raise Unsupported("a loop that writes in place to a tensor that it also assigns")
     written = {s for s, value in before.items() if s.value is not value}
     passed = [one for name in carried.names for one in leaves(names[name])]
     passed += [one for _, things in appended.values() for thing in things for one in leaves(thing)]
     if any(isinstance(one, Reference) and one.storage in written for one in passed):
-        raise Gap("a loop that keeps a tensor of one round that later rounds write to")
+        raise Unsupported("a loop that keeps a tensor of one round that later rounds write to")
 
 
 def _after(
@@ -262,21 +262,21 @@ def _after(
         if len(values) != len(wanted) or any(n is None for n in made) != any(
             not isinstance(o, Reference) and not is_number(o) for o in leaves(thing)
         ):
-            raise Gap(f"{name}, which a loop makes something of another kind")
+            raise Unsupported(f"{name}, which a loop makes something of another kind")
         found += values
     found += [s.value for s in carried.storages]
     for before, value in zip(given, found, strict=True):
         if before.dtype != value.dtype:
-            raise Gap(f"a loop that makes {before.dtype} into {value.dtype}")
+            raise Unsupported(f"a loop that makes {before.dtype} into {value.dtype}")
     return [walker.op.plain(v) for v in found]
 
 
 def _row(walker: "Walker", items: Items, appended: Sequence[Thing]) -> tuple[Items, Value]:
     if len(appended) != 1 or not isinstance(appended[0], Reference):
-        raise Gap("a list that a loop appends something else to than one tensor each round")
+        raise Unsupported("a list that a loop appends something else to than one tensor each round")
     value = walker.op.plain(appended[0].read())
     if any(atom in walker.counters for n in value.shape for atom in _atoms(n)):
-        raise Gap("a list of tensors whose sizes change from round to round")
+        raise Unsupported("a list of tensors whose sizes change from round to round")
     return items, value
 
 
@@ -321,8 +321,8 @@ def _before(walker: "Walker", items: Items, value: Value) -> list[Value]:
         return [items.grown]
     op = walker.op
     if not all(isinstance(one, Reference) for one in items):
-        raise Gap("a list that a loop appends something else to than was in it")
+        raise Unsupported("a list that a loop appends something else to than was in it")
     made = [op.unsqueeze(op.plain(one.read()), [0]) for one in items]
     if any(one.dtype != value.dtype or one.rank != value.rank for one in made):
-        raise Gap("a list of tensors that do not go together")
+        raise Unsupported("a list of tensors that do not go together")
     return made

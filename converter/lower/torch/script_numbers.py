@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.script_things import Thing
 from converter.lower.torch.things import Number, Size, integer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 WIDEST = 1 << 63
@@ -24,9 +24,9 @@ WIDEST = 1 << 63
 
 def _checked(number: Thing) -> Thing:
     if isinstance(number, int) and not -WIDEST <= number < WIDEST:
-        raise Gap("an integer of more than 64 bits")
+        raise Unsupported("an integer of more than 64 bits")
     if isinstance(number, complex):
-        raise Gap("complex numbers")
+        raise Unsupported("complex numbers")
     return number
 
 
@@ -40,7 +40,7 @@ def _pow(a: Any, b: Any) -> Any:
         if b < 0:
             return float(a) ** b
         if abs(a) > 1 and b > 64:
-            raise Gap("an integer of more than 64 bits")
+            raise Unsupported("an integer of more than 64 bits")
     return a**b
 
 
@@ -53,7 +53,7 @@ def _floordiv(a: Any, b: Any) -> Any:
 def _shift(function: Callable[[int, int], int]) -> Callable[[int, int], int]:
     def apply(a: int, b: int) -> int:
         if not 0 <= b < 64:
-            raise Gap(f"a shift by {b} bits")
+            raise Unsupported(f"a shift by {b} bits")
         return function(a, b)
 
     return apply
@@ -99,13 +99,13 @@ def compute(op: Context, name: str, args: list[Thing]) -> Thing:
         args: Numbers of every kind.
 
     Raises:
-        Gap: There is no such number, or the graph cannot compute it.
+        Unsupported: There is no such number, or the graph cannot compute it.
     """
     if not any(isinstance(a, Size | Number) for a in args):
         try:
             return _checked(KNOWN[name](*args))
         except ArithmeticError as e:
-            raise Gap(f"{name} of {args}: {e!s:.60}") from e
+            raise Unsupported(f"{name} of {args}: {e!s:.60}") from e
     if not any(isinstance(a, Number | float) for a in args):
         found = _of_sizes(op, name, args)
         if found is not None:
@@ -151,7 +151,7 @@ def _computed(op: Context, name: str, args: list[Thing]) -> Thing:
     values = [tensor_of(op, a) for a in args]
     if name in ("__and__", "__or__", "__xor__", "__not__"):
         if any(v.dtype != "bool" for v in values):
-            raise Gap(f"{name} of integers that depend on the inputs")
+            raise Unsupported(f"{name} of integers that depend on the inputs")
         return Number(op.elementwise(OPERATORS[name], *values, dtype="bool"))
     is_real = name in FRACTIONS or any(v.is_float for v in values)
     values = [op.cast(v, "float64" if is_real else "int64") for v in values]
@@ -171,7 +171,7 @@ def _computed(op: Context, name: str, args: list[Thing]) -> Thing:
         found = op.unary(name.capitalize(), values[0])
         return Number(found if name == "round" else op.cast(found, "int64"))
     if name not in OPERATORS:
-        raise Gap(f"{name} of numbers that depend on the inputs")
+        raise Unsupported(f"{name} of numbers that depend on the inputs")
     return Number(
         op.elementwise(OPERATORS[name], *values, dtype="bool" if name in COMPARED else kind)
     )

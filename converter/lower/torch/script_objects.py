@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from converter.lower.gap import Gap
 from converter.lower.torch import calls
 from converter.lower.torch.prepacked import PACKING
 from converter.lower.torch.quanta import Packed
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_things import Callee, Missing, Thing
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.errors import CorruptError
 from formats.torch.script_objects import PACKED, Instance
@@ -73,7 +73,7 @@ def _weights(walker: "Walker", thing: Instance) -> tuple[Value, Value | None]:
         walker.stored(thing.attributes.get(name)) for name in ("weight", "bias")
     )  # fmt: skip
     if not isinstance(weight, Reference):
-        raise Gap(f"an object of class {thing.cls} without weights")
+        raise Unsupported(f"an object of class {thing.cls} without weights")
     return weight.read(), bias.read() if isinstance(bias, Reference) else None
 
 
@@ -87,7 +87,9 @@ def _convolution(walker: "Walker", thing: Instance) -> Packed:
     numbers = [n for n in config if isinstance(n, int)] if isinstance(config, tuple) else []
     rank = numbers[0] if numbers else 0
     if not 1 <= rank <= 3 or len(numbers) != 4 * rank + 3:
-        raise Gap(f"an object of class {thing.cls} that is packed in a way that we do not know")
+        raise Unsupported(
+            f"an object of class {thing.cls} that is packed in a way that we do not know"
+        )
     steps, around, spaces, more = (tuple(numbers[1 + i * rank :][:rank]) for i in range(4))
     weight, bias = _weights(walker, thing)
     groups, turned = numbers[-2:]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from converter.lower.gap import Gap
 from converter.lower.torch.promotion import (
     DEFAULT,
     FLOATS,
@@ -21,6 +20,7 @@ from converter.lower.torch.references import Reference
 from converter.lower.torch.script_numbers import tensor_of, truth
 from converter.lower.torch.script_things import Items, Missing, Thing, is_number, leaves, words
 from converter.lower.torch.things import Number, Size, integer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.torch.script_objects import DeviceName
 
@@ -59,7 +59,7 @@ def size(walker: "Walker", x: Reference, dim: Thing = None) -> Thing:
             [integer(walker.op.axis_of(value, i)) for i in range(value.rank)], walker.depth
         )
     if not isinstance(dim, int) or not -value.rank <= dim < value.rank:
-        raise Gap(f"the size of axis {words(dim)} of a tensor of {value.rank}")
+        raise Unsupported(f"the size of axis {words(dim)} of a tensor of {value.rank}")
     return integer(walker.op.axis_of(value, dim))
 
 
@@ -85,7 +85,7 @@ def dtype_of(walker: "Walker", x: Reference) -> int:
     del walker
     found = NUMBERS.get(x.read().dtype)
     if found is None:
-        raise Gap(f"dtype {x.read().dtype}")
+        raise Unsupported(f"dtype {x.read().dtype}")
     return found
 
 
@@ -178,10 +178,10 @@ def number_of(walker: "Walker", x: Reference) -> Thing:
     array = walker.op.array(value)
     if array is not None:
         if array.size != 1:
-            raise Gap(f"a number of {array.size} elements")
+            raise Unsupported(f"a number of {array.size} elements")
         return array.reshape(-1)[0].item()
     if any(n not in (1, None) and not isinstance(n, str) for n in value.shape):
-        raise Gap(f"a number of {list(value.shape)} elements")
+        raise Unsupported(f"a number of {list(value.shape)} elements")
     return Number(value if value.rank == 0 else walker.op.reshape(value, ()))
 
 
@@ -203,7 +203,7 @@ def to_int(walker: "Walker", x: Thing) -> Thing:
         return found
     if isinstance(found, int | float | str):
         return int(found)
-    raise Gap(f"an integer of {words(found)}")
+    raise Unsupported(f"an integer of {words(found)}")
 
 
 @special("Float", "float", "FloatImplicit", "prim.Float")
@@ -216,7 +216,7 @@ def to_float(walker: "Walker", x: Thing) -> Thing:
         return Number(walker.op.scalar(found, "float64"))
     if isinstance(found, int | float | str):
         return float(found)
-    raise Gap(f"a floating point number of {words(found)}")
+    raise Unsupported(f"a floating point number of {words(found)}")
 
 
 @special("Bool", "bool", "prim.Bool")
@@ -224,7 +224,7 @@ def to_bool(walker: "Walker", x: Thing) -> Thing:
     """Whether a tensor's element, or a number, is not zero."""
     found = item(walker, x)
     if not is_number(found):
-        raise Gap(f"the truth of {words(found)}")
+        raise Unsupported(f"the truth of {words(found)}")
     return truth(walker.op, found)
 
 
@@ -262,7 +262,7 @@ def tensor(walker: "Walker", data: Thing, **named: Thing) -> Reference:
         return data if to in (None, value.dtype) else walker.reference(walker.op.cast(value, to))
     found = list(leaves(data))
     if len(found) > MOST_NUMBERS or not all(is_number(one) for one in found):
-        raise Gap(f"a tensor of {words(data)}")
+        raise Unsupported(f"a tensor of {words(data)}")
     if any(isinstance(one, Size | Number) for one in found):
         return walker.reference(_gathered(walker, data, to))
     array = np.asarray(data)
@@ -336,7 +336,7 @@ def narrowed(walker: "Walker", x: Reference, dim: int, start: Thing, length: Thi
     if not any(isinstance(n, Number) for n in (start, length)):
         return walker.tensor_op("narrow", [x, dim, start, length], {})
     if isinstance(start, Number) or (isinstance(start, int) and start < 0):
-        raise Gap("a part of a tensor from a place that may count from its end")
+        raise Unsupported("a part of a tensor from a place that may count from its end")
     return part(walker, x, dim, start, walker.number("add", [start, length]))
 
 
@@ -344,7 +344,7 @@ def narrowed(walker: "Walker", x: Reference, dim: int, start: Thing, length: Thi
 def as_strided(walker: "Walker", x: Reference, *rest: Thing, **named: Thing) -> Thing:
     """Elements at regular distances in memory, where those of the tensor lie in order."""
     if not x.is_contiguous:
-        raise Gap("a view of memory in which the elements do not lie in order")
+        raise Unsupported("a view of memory in which the elements do not lie in order")
     return walker.tensor_op("as_strided", [x, *rest], named)
 
 
@@ -412,7 +412,7 @@ def range_length(walker: "Walker", low: Thing, high: Thing, step: Thing) -> Thin
     if all(isinstance(n, int) for n in (low, high, step)):
         return len(range(low, high, step))
     if not isinstance(step, int) or step == 0:
-        raise Gap("a range in steps that depend on the inputs")
+        raise Unsupported("a range in steps that depend on the inputs")
     bounds = [high, low] if step > 0 else [low, high]
     length = walker.number("sub", bounds)
     if abs(step) != 1:

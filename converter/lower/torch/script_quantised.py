@@ -6,7 +6,6 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/RNN.c
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from converter.lower.gap import Gap
 from converter.lower.scan import scan
 from converter.lower.torch.context import Context
 from converter.lower.torch.quantised import dynamic_linear
@@ -14,6 +13,7 @@ from converter.lower.torch.references import Reference
 from converter.lower.torch.script_objects import Cell
 from converter.lower.torch.script_ops import special
 from converter.lower.torch.script_things import Thing
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Step = Callable[[Context, Value, Value, Sequence[Value]], list[Value]]
 def _parts(op: Context, x: Value, count: int) -> list[Value]:
     width = x.shape[-1]
     if not isinstance(width, int) or width % count:
-        raise Gap(f"{width} gates")
+        raise Unsupported(f"{width} gates")
     return op.split(x, -1, [width // count] * count)
 
 
@@ -78,13 +78,13 @@ def _layers(
     """
     op = walker.op
     if not isinstance(input, Reference) or len(rest) != 6 or not isinstance(params, list):
-        raise Gap("packed sequences")
+        raise Unsupported("packed sequences")
     if not all(isinstance(cell, Cell) for cell in params):
-        raise Gap("weights that are packed in a way that we do not know")
+        raise Unsupported("weights that are packed in a way that we do not know")
     _, count, _, _, both, first = rest
     directions = 2 if both else 1
     if len(params) != count * directions:
-        raise Gap(f"{len(params)} weights of {count} layers")
+        raise Unsupported(f"{len(params)} weights of {count} layers")
     x = input.read()
     if first:
         x = x.transposed([1, 0, 2])
@@ -114,7 +114,7 @@ def quantized_lstm(
     """LSTM layers of quantised weights."""
     del named  # of what dtype the weights are, which they say
     if not isinstance(hx, list):
-        raise Gap("packed sequences")
+        raise Unsupported("packed sequences")
     return _layers(walker, input, hx, params, rest, _lstm)
 
 

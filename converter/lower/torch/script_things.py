@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from converter.lower.gap import Gap
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script_source import Function
 from converter.lower.torch.things import Number, Size
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.errors import LimitError
 from formats.torch.script_objects import DeviceName, Instance, Opaque
@@ -29,7 +29,7 @@ class Items(list[Any]):
     def __init__(self, items: Sequence[Any] = (), depth: int = 0) -> None:
         super().__init__(items)
         if len(self) > MOST_ITEMS:
-            raise Gap(f"a list of {len(self)} elements")
+            raise Unsupported(f"a list of {len(self)} elements")
         self.depth = depth
         self.grown: Value | None = None
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import weight
 from converter.lower.torch.quanta import stored
@@ -34,6 +33,7 @@ from converter.lower.torch.script_things import (
     words,
 )
 from converter.lower.torch.things import Number, Size
+from converter.lower.unsupported import Finding, Unsupported
 from converter.lower.values import Value
 from formats.core.bundle import Encoding
 from formats.errors import CorruptError, LimitError
@@ -51,15 +51,6 @@ OPERATORS: dict[type[ast.AST], str] = {
     ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Is: "__is__", ast.IsNot: "__isnot__",
     ast.USub: "neg", ast.Not: "__not__", ast.Invert: "bitwise_not",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One gap: the op that has it, the line, and what it is."""
-
-    op: str
-    where: str
-    reason: str
 
 
 @dataclass(slots=True)
@@ -112,7 +103,7 @@ class Walker:
         source: The archive's text.
         objects: Its module and constants.
         version: Of the ops, as the archive records it.
-        gaps: What could not be lowered, of all that was walked.
+        findings: What is not supported, of all that was walked.
         notes: What was assumed.
         numbers: Tensors that are known numbers.
         depth: Branches and loops of the graph's around what is being walked.
@@ -137,7 +128,7 @@ class Walker:
         self.source = source
         self.objects = objects
         self.version = version
-        self.gaps: list[Found] = []
+        self.findings: list[Finding] = []
         self.notes: dict[str, None] = {}
         self.numbers = Numbers()
         self.depth = 0
@@ -228,7 +219,7 @@ class Walker:
         self.at = f"{self.activations[-1].function.where}, line {node.lineno}"
         try:
             return self._statement(node)
-        except Gap as gap:
+        except Unsupported as gap:
             self.found(type(node).__name__, str(gap))
             self._forget(node)
             return None
@@ -262,7 +253,7 @@ class Walker:
                 if isinstance(target, ast.Name):
                     names.pop(target.id, None)
         elif not isinstance(node, ast.Pass | ast.AnnAssign | ast.Global):
-            raise Gap(f"a statement of kind {type(node).__name__}")
+            raise Unsupported(f"a statement of kind {type(node).__name__}")
         return None
 
     def _assign(self, target: ast.expr, value: Thing) -> None:
@@ -273,20 +264,20 @@ class Walker:
                 value = [UNKNOWN] * len(target.elts)
             self.seen(value)
             if not isinstance(value, list | tuple) or len(value) != len(target.elts):
-                raise Gap(f"{words(value)} in place of {len(target.elts)} things")
+                raise Unsupported(f"{words(value)} in place of {len(target.elts)} things")
             for one, thing in zip(target.elts, value, strict=True):
                 self._assign(one, thing)
         elif isinstance(target, ast.Attribute):
             owner = self.value(target.value)
             if not isinstance(owner, Instance):
-                raise Gap(f"an attribute of {words(owner)} that is set")
+                raise Unsupported(f"an attribute of {words(owner)} that is set")
             self.set_attribute(owner, target.attr, value)
         elif isinstance(target, ast.Subscript):
             call_op(
                 self, "_set_item", [self.value(target.value), self.value(target.slice), value], {}
             )
         else:
-            raise Gap(f"an assignment to a {type(target).__name__}")
+            raise Unsupported(f"an assignment to a {type(target).__name__}")
 
     def _forget(self, node: ast.stmt) -> None:
         """Say that what a statement assigns is not known."""
@@ -393,7 +384,7 @@ class Walker:
             from converter.lower.torch.script_branches import chosen
 
             return chosen(self, found.value, node.body, node.orelse)
-        raise Gap(f"an expression of kind {type(node).__name__}")
+        raise Unsupported(f"an expression of kind {type(node).__name__}")
 
     def _bool(self, node: ast.BoolOp) -> Thing:
         is_and = isinstance(node.op, ast.And)
@@ -447,11 +438,11 @@ class Walker:
         if isinstance(owner, Unknown):
             return UNKNOWN
         if isinstance(owner, Missing):
-            raise Gap(owner.reason)
+            raise Unsupported(owner.reason)
         if isinstance(owner, Fields) and name in owner.names:
             return owner[owner.names.index(name)]
         if not isinstance(owner, Instance):
-            raise Gap(f"attribute {name} of {words(owner)}")
+            raise Unsupported(f"attribute {name} of {words(owner)}")
         if owner.state is not None:
             restored(self, owner)
         if name == "training":
@@ -486,7 +477,7 @@ class Walker:
     def set_attribute(self, owner: Instance, name: str, thing: Thing) -> None:
         """Set an attribute: what a module keeps from one run to the next is lost, and named."""
         if self.depth:
-            raise Gap(f"attribute {name}, which is set where only the inputs say whether")
+            raise Unsupported(f"attribute {name}, which is set where only the inputs say whether")
         self.fields[owner, name] = thing
         if name in owner.attributes:
             self.unkept.setdefault(f"{owner.path}.{name}".lstrip("."))
@@ -538,7 +529,7 @@ class Walker:
             return self.call(callee, args, kwargs)
         if isinstance(callee, Named):
             return self._call_named(callee.name, args, kwargs)
-        raise Gap(f"a call of {words(callee)}")
+        raise Unsupported(f"a call of {words(callee)}")
 
     def _method(self, node: ast.Attribute) -> Thing:
         owner = self.value(node.value)
@@ -558,7 +549,7 @@ class Walker:
 
     def _annotated(self, node: ast.Call) -> Thing:
         if len(node.args) != 2:
-            raise Gap("an annotation without a type")
+            raise Unsupported("an annotation without a type")
         found = self.value(node.args[1])
         kind = node.args[0].id if isinstance(node.args[0], ast.Name) else ""
         if isinstance(found, Reference) and kind in ("int", "float", "bool"):
@@ -572,7 +563,7 @@ class Walker:
     def _call_named(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
         if name == "getattr":
             if len(args) != 2 or not is_text(args[1]):
-                raise Gap("getattr of no name")
+                raise Unsupported("getattr of no name")
             return self.attribute(args[0], args[1])
         if name == "hasattr":
             return isinstance(args[0], Instance) and args[1] in args[0].attributes
@@ -587,7 +578,7 @@ class Walker:
     def _call_thing(self, thing: Thing, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
         if isinstance(thing, Callee):
             return self.call(thing, args, kwargs)
-        raise Gap(f"a call of {words(thing)}")
+        raise Unsupported(f"a call of {words(thing)}")
 
     def _range(self, args: list[Thing]) -> Thing:
         if all(isinstance(n, int) for n in args):
@@ -595,7 +586,7 @@ class Walker:
         if any(isinstance(n, Unknown) for n in args):
             return UNKNOWN
         if len(args) != 1 or not isinstance(args[0], Number | Size):
-            raise Gap("a range whose bounds depend on the inputs")
+            raise Unsupported("a range whose bounds depend on the inputs")
         return args[0]
 
     def _made(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
@@ -604,7 +595,7 @@ class Walker:
             return Instance(name.removesuffix(".__new__"), {}, "")
         cls = self.source.cls(name)
         if cls is None:
-            raise Gap(f"a call of {name}, whose text is not there")
+            raise Unsupported(f"a call of {name}, whose text is not there")
         if cls.base == "NamedTuple":
             given = dict(zip(cls.kinds, args, strict=False)) | kwargs
             return Fields([given[n] for n in cls.kinds], tuple(cls.kinds))
@@ -635,7 +626,7 @@ class Walker:
         if not self.rounds or items.depth >= self.rounds[-1].depth:
             return False
         if self.depth != self.rounds[-1].depth:
-            raise Gap("a list that grows where only the inputs say whether")
+            raise Unsupported("a list that grows where only the inputs say whether")
         self.rounds[-1].appended.setdefault(id(items), (items, []))[1].append(item)
         return True
 
@@ -648,7 +639,7 @@ class Walker:
 
     def found(self, op: str, reason: str) -> None:
         """Note a gap."""
-        self.gaps.append(Found(op, self.at, reason))
+        self.findings.append(Finding(f"torch {op}", self.at, reason))
 
     def tensors(self) -> Iterator[Reference]:
         """Yield all tensors that the program may still read."""

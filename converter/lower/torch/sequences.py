@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.table import Variant
 from converter.lower.torch import fused, padding, recurrent
 from converter.lower.torch.compound import Compound
@@ -20,6 +19,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.recurrent import Kind
 from converter.lower.torch.table import Row, aten
 from converter.lower.torch.things import Int, Tensors, Thing, integer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
 # What does to each element of a sequence, or to each vector, what it does to others.
@@ -73,7 +73,7 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
     """Return what an op yields that is given sequences of several lengths.
 
     Raises:
-        Gap: We do not have it for those.
+        Unsupported: We do not have it for those.
     """
     if row.function in TAKING:
         return row.handler(op, **given)
@@ -82,7 +82,7 @@ def apply(op: Context, row: Row, given: Mapping[str, Thing]) -> Thing:
         return nested_layer(op, **given)
     others = [one for name, one in given.items() if name != row.parameters[0]]
     if row.name.partition(".")[0] not in EACH or any(map(has_sequences, others)):
-        raise Gap("of sequences of several lengths")
+        raise Unsupported("of sequences of several lengths")
     made = row.handler(op, **{**given, row.parameters[0]: first.real})
     return first.moved(made)
 
@@ -127,7 +127,7 @@ def pad_packed_sequence(
     """Packed sequences with a number behind their ends, and their lengths."""
     del batch_sizes
     if not isinstance(data, Packed) or data.lengths is None:
-        raise Gap("packed sequences that something else has packed")
+        raise Unsupported("packed sequences that something else has packed")
     x = data.real
     steps = integer(op.axis_of(x, 0))
     there = op.elementwise(
@@ -147,7 +147,7 @@ def _through(
     has_biases: bool, count: int, bidirectional: bool,
 ) -> list[Value]:  # fmt: skip
     if not isinstance(data, Packed):
-        raise Gap("packed sequences that something else has packed")
+        raise Unsupported("packed sequences that something else has packed")
     made, *lasts = recurrent.layers(
         op, data.real, hidden, params, kind, has_biases=has_biases, count=count,
         bidirectional=bidirectional, batch_first=False, lengths=data.lengths,
@@ -215,9 +215,9 @@ def to_padded_tensor(
 ) -> Value:
     """Nested sequences with a number behind their ends."""
     if not isinstance(self, Nested) or self.kept is None:
-        raise Gap("sequences that something else has nested")
+        raise Unsupported("sequences that something else has nested")
     if output_size is None or [*output_size] != [integer(n) for n in op.named(self).shape]:
-        raise Gap("another number of steps than there was before")
+        raise Unsupported("another number of steps than there was before")
     x = self.real
     return op.where(op.unsqueeze(self.kept, [-1]), x, op.constant(padding, x.dtype))
 
@@ -225,7 +225,7 @@ def to_padded_tensor(
 def nested_layer(op: Context, src: Nested, **more: Thing) -> Value:
     """Return what an encoder's layer yields of nested sequences: each sees its own steps."""
     if more.get("mask") is not None or src.kept is None:
-        raise Gap("nested sequences together with a mask")
+        raise Unsupported("nested sequences together with a mask")
     hidden = op.unary("Not", src.kept)
     given = {**more, "mask": hidden, "mask_type": fused.BY_KEY}
     return src.moved(fused.transformer_encoder_layer(op, src.real, **given))

@@ -6,7 +6,6 @@ Spec: https://docs.pytorch.org/docs/2.13/torch.html#indexing-slicing-joining-mut
 from collections.abc import Sequence
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.ops.diagonal import take_diagonal
 from converter.lower.ops.shape import drop_ones, roll_axis
@@ -14,6 +13,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import result_type
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Tensors, integer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 END = 1 << 62  # as the end of a slice: to the end
@@ -24,18 +24,18 @@ def filled_in(op: Context, x: Value, shape: Ints) -> list[Dim]:
     """Return a shape with what is left for -1.
 
     Raises:
-        Gap: That is not known, or there are several.
+        Unsupported: That is not known, or there are several.
     """
     free = [i for i, n in enumerate(shape) if isinstance(n, int) and n < 0]
     found: list[Dim] = list(shape)
     if len(free) > 1:
-        raise Gap(f"a reshape to {list(shape)}")
+        raise Unsupported(f"a reshape to {list(shape)}")
     if free:
         whole = dims.product(op.named(x).shape)
         rest = dims.product([n for i, n in enumerate(shape) if i != free[0]])
         left = dims.divided(whole, rest) if rest != 0 else None
         if left is None and isinstance(whole, int) and isinstance(rest, int):
-            raise Gap(f"{list(x.shape)} reshaped to {list(shape)}")
+            raise Unsupported(f"{list(x.shape)} reshaped to {list(shape)}")
         found[free[0]] = op.floordiv(whole, rest) if left is None else left
     return found
 
@@ -70,7 +70,7 @@ def view_dtype(op: Context, self: Value, dtype: str) -> Value:
     """The same bits as another type; a gap, but for the type that it is."""
     del op
     if dtype != self.dtype:
-        raise Gap(f"bits of {self.dtype} as {dtype}")
+        raise Unsupported(f"bits of {self.dtype} as {dtype}")
     return self
 
 
@@ -98,7 +98,7 @@ def unflatten(op: Context, self: Value, dim: int, sizes: Ints) -> Value:
 def squeeze(op: Context, self: Value) -> Value:
     """The elements without axes of one."""
     if None in self.shape:
-        raise Gap("axes of sizes that are not known, dropped where they are 1")
+        raise Unsupported("axes of sizes that are not known, dropped where they are 1")
     return drop_ones(op, self, may_be_one=not op.is_exported)
 
 
@@ -201,7 +201,7 @@ def expanded(op: Context, x: Value, size: Ints) -> Value:
     x = op.named(x)
     more = len(size) - x.rank
     if more < 0:
-        raise Gap(f"{list(x.shape)} broadcast to {list(size)}")
+        raise Unsupported(f"{list(x.shape)} broadcast to {list(size)}")
     shape = [
         x.shape[i - more] if isinstance(n, int) and n < 0 and i >= more else n
         for i, n in enumerate(size)
@@ -374,14 +374,14 @@ def unbind(op: Context, self: Value, dim: int = 0) -> list[Value]:
     """All elements of an axis."""
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
-        raise Gap("as many tensors as an axis of an unknown size has elements")
+        raise Unsupported("as many tensors as an axis of an unknown size has elements")
     _check_parts(n)
     return [select(op, self, dim, i) for i in range(n)]
 
 
 def _check_parts(count: int) -> None:
     if count > MOST_PARTS:
-        raise Gap(f"an axis cut into {count}")
+        raise Unsupported(f"an axis cut into {count}")
 
 
 @aten("split_with_sizes", "split.sizes", "split_with_sizes_copy")
@@ -405,12 +405,12 @@ def split(op: Context, self: Value, split_size: Int, dim: int = 0) -> list[Value
     if not isinstance(split_size, int) or not isinstance(n, int):
         count = dims.divided(n, split_size)
         if not isinstance(count, int) or not 0 < count <= MOST_PARTS:
-            raise Gap("as many parts as an axis of an unknown size has")
+            raise Unsupported("as many parts as an axis of an unknown size has")
         return split_with_sizes(op, self, [split_size] * count, dim)
     if split_size == n or n == 0:
         return [self]
     if split_size < 1:
-        raise Gap(f"parts of {split_size}")
+        raise Unsupported(f"parts of {split_size}")
     _check_parts(n // split_size)
     parts = [min(split_size, n - i) for i in range(0, n, split_size)]
     return split_with_sizes(op, self, parts, dim)
@@ -424,7 +424,7 @@ def chunk(op: Context, self: Value, chunks: int, dim: int = 0) -> list[Value]:
         _check_parts(chunks)
         part = dims.divided(n, chunks)
         if part is None:
-            raise Gap("parts of an axis of an unknown size")
+            raise Unsupported("parts of an axis of an unknown size")
         return split_with_sizes(op, self, [integer(part)] * chunks, dim)
     return split(op, self, max(-(-n // max(chunks, 1)), 1), dim)
 
@@ -434,7 +434,7 @@ def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[
     """An axis cut into so many parts, the first of them larger."""
     n = self.shape[self.axis(dim)]
     if not isinstance(n, int):
-        raise Gap("parts of an axis of an unknown size")
+        raise Unsupported("parts of an axis of an unknown size")
     _check_parts(sections)
     parts = [n // sections + (i < n % sections) for i in range(sections)]
     return split_with_sizes(op, self, parts, dim)
@@ -515,7 +515,7 @@ def pixel_shuffle(op: Context, self: Value, upscale_factor: int) -> Value:
     *batch, c, h, w = x.shape
     out = dims.divided(c, r * r)
     if out is None:
-        raise Gap(f"{c} channels as squares of {r}")
+        raise Unsupported(f"{c} channels as squares of {r}")
     k = len(batch)
     wide = op.reshape(x, (*batch, out, r, r, h, w))
     moved = wide.transposed([*range(k), k, k + 3, k + 1, k + 4, k + 2])
@@ -541,7 +541,7 @@ def channel_shuffle(op: Context, self: Value, groups: int) -> Value:
     x = op.named(self)
     part = dims.divided(x.shape[1], groups)
     if part is None:
-        raise Gap(f"{x.shape[1]} channels in {groups} groups")
+        raise Unsupported(f"{x.shape[1]} channels in {groups} groups")
     wide = op.reshape(x, (x.shape[0], groups, part, *x.shape[2:]))
     return op.reshape(swapped(wide, 1, 2), x.shape)
 

@@ -10,7 +10,6 @@ from math import sqrt
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.ops.fourier import angles
 from converter.lower.torch.complexes import of_complex, pair, view_as_complex, view_as_real
@@ -24,6 +23,7 @@ from converter.lower.torch.pairs import Pair
 from converter.lower.torch.promotion import DEFAULT
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, integer
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 MOST = 1 << 21  # elements of a convolution's kernel
@@ -35,7 +35,7 @@ MOST_WINDOW = 1 << 16  # elements of a window
 def _cosines(count: int, periodic: bool, *shares: float) -> np.ndarray:
     """Return shares of cosines of no turn, one turn, two turns, with signs by turns."""
     if not 0 <= count <= MOST_WINDOW:
-        raise Gap(f"a window of {count}")
+        raise Unsupported(f"a window of {count}")
     if count == 1:
         return np.ones(1)
     turn = 2 * np.pi * np.arange(count) / (count if periodic else max(count - 1, 1))
@@ -101,11 +101,11 @@ def kaiser_window(
 def _window(op: Context, window: Value | None, n_fft: int, win_length: int, kind: str) -> Value:
     """Return a window of n_fft elements: what is shorter stands in the middle."""
     if not 0 < win_length <= n_fft <= MOST_WINDOW:
-        raise Gap(f"windows of {win_length} in transforms of {n_fft}")
+        raise Unsupported(f"windows of {win_length} in transforms of {n_fft}")
     if window is None:
         window = op.constant(np.ones(win_length), kind)
     if isinstance(window, Pair) or window.shape != (win_length,):
-        raise Gap("a window that is complex, or of another length than is said")
+        raise Unsupported("a window that is complex, or of another length than is said")
     left = (n_fft - win_length) // 2
     found = op.pad(op.cast(window, kind), [left], [n_fft - win_length - left])
     known = op.array(window)
@@ -128,12 +128,12 @@ def _stft(
     align_to_window: bool | None,
 ) -> Value:  # fmt: skip
     if isinstance(self, Pair):
-        raise Gap("of complex numbers")
+        raise Unsupported("of complex numbers")
     if align_to_window:
-        raise Gap("align_to_window")
+        raise Unsupported("align_to_window")
     hop = hop_length if hop_length is not None else n_fft // 4
     if hop <= 0 or self.rank not in (1, 2):
-        raise Gap(f"windows {hop} apart of a signal of {self.rank} axes")
+        raise Unsupported(f"windows {hop} apart of a signal of {self.rank} axes")
     x = op.named(op.unsqueeze(self, [0]) if self.rank == 1 else self)  # [B, L]
     within = _window(op, window, n_fft, win_length or n_fft, x.dtype)
     bins = n_fft // 2 + 1 if onesided is not False else n_fft
@@ -204,13 +204,13 @@ def istft(
 ) -> Value:  # fmt: skip
     """The signal of whose windows these are the Fourier transforms."""
     if return_complex:
-        raise Gap("a signal of complex numbers")
+        raise Unsupported("a signal of complex numbers")
     given = self if isinstance(self, Pair) else view_as_complex(op, self)
     assert isinstance(given, Pair)
     hop = hop_length if hop_length is not None else n_fft // 4
     has_batch = given.rank == 3
     if hop <= 0 or given.rank not in (2, 3):
-        raise Gap(f"windows {hop} apart, of {given.rank} axes")
+        raise Unsupported(f"windows {hop} apart, of {given.rank} axes")
     x = given if has_batch else given.each(lambda part: op.unsqueeze(part, [0]))
     named = op.named(x)
     assert isinstance(named, Pair)
@@ -218,7 +218,7 @@ def istft(
     bins, count = x.shape[1], x.shape[2]
     half = onesided if onesided is not None else bins != n_fft
     if bins != (n_fft // 2 + 1 if half else n_fft):
-        raise Gap(f"{bins} frequencies of windows of {n_fft}")
+        raise Unsupported(f"{bins} frequencies of windows of {n_fft}")
     within = _window(op, window, n_fft, win_length or n_fft, x.real.dtype)
     if not half:  # torch takes the second half to be what makes the signal real
         x = x.each(lambda part: op.cut(part, 1, 0, n_fft // 2 + 1))

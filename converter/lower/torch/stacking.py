@@ -6,7 +6,6 @@ Spec: https://docs.pytorch.org/docs/2.13/torch.html#indexing-slicing-joining-mut
 from collections.abc import Callable, Sequence
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.table import Variant
 from converter.lower.torch.arithmetic import isclose
 from converter.lower.torch.context import Context
@@ -15,6 +14,7 @@ from converter.lower.torch.reductions import total
 from converter.lower.torch.shaping import tensor_split, tensor_split_indices
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Number, Tensors
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -86,7 +86,7 @@ def pad_sequence(
     lengths = [x.shape[0] for x in sequences]
     known = [n for n in lengths if isinstance(n, int)]
     if len(known) != len(lengths):
-        raise Gap("sequences of lengths that depend on the inputs")
+        raise Unsupported("sequences of lengths that depend on the inputs")
     rows = []
     for x, n in zip(sequences, known, strict=True):
         more, none = [max(known) - n] + [0] * (x.rank - 1), [0] * x.rank
@@ -107,7 +107,7 @@ def vecdot(op: Context, x: Value, y: Value, dim: int = -1) -> Value:
 def fill_diagonal(op: Context, self: Value, fill_value: float, wrap: bool = False) -> Value:
     """A matrix with a number on its diagonal."""
     if self.rank != 2 or wrap:
-        raise Gap("the diagonal of what is no matrix")
+        raise Unsupported("the diagonal of what is no matrix")
     rows, columns = op.named(self).shape
     here = op.elementwise(
         "Equal", op.unsqueeze(op.range(rows), [1]), op.unsqueeze(op.range(columns), [0])
@@ -132,7 +132,7 @@ def equal(op: Context, self: Value, other: Value) -> bool | Number:
     if shapes[0] != shapes[1]:
         if len(shapes[0]) != len(shapes[1]) or all(isinstance(n, int) for s in shapes for n in s):
             return False
-        raise Gap("tensors whose shapes may be equal")
+        raise Unsupported("tensors whose shapes may be equal")
     a, b = together(op, [self, other])
     return _all(op, op.elementwise("Equal", a, b))
 

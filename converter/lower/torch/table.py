@@ -15,10 +15,10 @@ from keyword import iskeyword
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from converter.lower.gap import Gap
 from converter.lower.table import OpTable
 from converter.lower.table import Row as OpRow
 from converter.lower.torch.things import Size
+from converter.lower.unsupported import Unsupported
 
 # Arguments that say where and how a tensor is kept, or how it is to be computed, and never what.
 IGNORED = frozenset((
@@ -37,20 +37,20 @@ class Row(OpRow):
         """Return arguments by name, without those that say nothing of what is computed.
 
         Raises:
-            Gap: There are more, others or fewer than the handler takes.
+            Unsupported: There are more, others or fewer than the handler takes.
         """
         if len(args) > len(self.parameters):
-            raise Gap(f"{len(args)} arguments")
+            raise Unsupported(f"{len(args)} arguments")
         found = dict(zip(self.parameters, args, strict=False))
         for word, value in kwargs.items():
             name = f"{word}_" if iskeyword(word) else word
             if name in self.arguments:
                 found[name] = value
             elif not self.is_ignored(name):
-                raise Gap(f"argument {name}")
+                raise Unsupported(f"argument {name}")
         missing = [p for p in self.parameters[: self.required] if p not in found]
         if missing:
-            raise Gap(f"no argument {missing[0]}")
+            raise Unsupported(f"no argument {missing[0]}")
         return found
 
     def takes(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, exactly: bool) -> bool:
@@ -63,7 +63,7 @@ class Row(OpRow):
         """
         try:
             found = self.bound(args, kwargs)
-        except Gap:
+        except Unsupported:
             return False
         return all(
             fits(self.kinds.get(name, Any), value, exactly=exactly) for name, value in found.items()

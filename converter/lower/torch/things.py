@@ -62,14 +62,14 @@ def numbers(value: "Int | Ints", count: int, what: str) -> list[int]:
     """Return `several` numbers that must be known.
 
     Raises:
-        Gap: One is a symbolic size, or there is another number of them.
+        Unsupported: One is a symbolic size, or there is another number of them.
     """
-    from converter.lower.gap import Gap
+    from converter.lower.unsupported import Unsupported
 
     found = several(value, count)
     plain = [n for n in found if isinstance(n, int)]
     if len(plain) != len(found):
-        raise Gap(f"{what} that depends on the inputs' shapes")
+        raise Unsupported(f"{what} that depends on the inputs' shapes")
     if len(plain) != count:
-        raise Gap(f"{what} of {len(plain)} numbers for {count} axes")
+        raise Unsupported(f"{what} of {len(plain)} numbers for {count} axes")
     return plain

@@ -4,11 +4,11 @@ Spec: https://github.com/pytorch/vision/tree/v0.24.1/torchvision/csrc/ops/cpu
 """
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import convolve, windows
 from converter.lower.torch.table import aten
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 
 
@@ -73,7 +73,7 @@ def deform_conv2d(
     x = op.named(input)
     kernel = weight.shape[2:]
     if not all(isinstance(n, int) for n in (*kernel, x.shape[1])):
-        raise Gap("a kernel of unknown size")
+        raise Unsupported("a kernel of unknown size")
     rows, columns = (int(n) for n in kernel if isinstance(n, int))
     count = rows * columns
     around = ((stride_h, pad_h, dilation_h, rows, 0), (stride_w, pad_w, dilation_w, columns, 1))

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, inverse
 
 # Builder, base, what the view is now, the view's other arguments, which of several views.
@@ -49,7 +49,7 @@ def _swapped(
     del op, place
     names = [n for n in given if n not in ("dim0", "dim1", "axis0", "axis1")]
     if names:
-        raise Gap(f"argument {names[0]}")
+        raise Unsupported(f"argument {names[0]}")
     order = list(range(base.rank))
     one, other = [base.axis(int(n)) for n in given.values()] if given else (-2, -1)
     if base.rank > 1:

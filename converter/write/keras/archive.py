@@ -1,6 +1,5 @@
 """The target ``keras``: a `.keras` file that the current Keras loads."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from converter.byte_sizes import readable_size
 from converter.child.trust import Trusted
 from converter.events import Progress, Step
-from converter.lower.keras.gaps import Lack
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.owners import owned
+from converter.lower.unsupported import Finding, report
 from converter.options import Options
 from converter.version import VERSION
 from converter.write.keras import config_values
@@ -29,7 +28,7 @@ from formats.containers.hdf5 import writer as hdf5_writer
 from formats.core.bundle import Bundle
 from formats.core.storage import Blocks
 from formats.core.weights import Tensor
-from formats.errors import UnsupportedError, VerificationError
+from formats.errors import VerificationError
 from formats.keras import writer as keras_archive
 
 if TYPE_CHECKING:
@@ -76,18 +75,13 @@ def plan_file(bundle: Bundle, trust: Sequence[Trusted] = ()) -> KerasFile:
     store = Store(model, owned(model, bundle.weights), bundle.weights, own)
     placed = {name for made in store.places.values() for name in made.names}
     lost = [name for name in bundle.weights if name not in placed]
-    gaps = [*configuration.gaps, *store.gaps]
-    if lost and not gaps:
-        what = "weights that belong to no layer"
-        gaps.append(Lack(f"to='keras' {what}", f"{what}: {', '.join(lost)}"))
-    if gaps:
-        hint = None
-        if any(gap.text.startswith("layer class") for gap in gaps):
-            hint = "trust=['MODULE=PATH'] lets classes of Keras 3 stand in the file as they are"
-        text = f"{len(gaps)} gaps: {'; '.join(map(str, gaps))}"
-        raise UnsupportedError(
-            text, hint=hint, gaps=tuple(Counter(gap.what for gap in gaps).items())
-        )
+    findings = [*configuration.findings, *store.findings]
+    if lost and not findings:
+        findings.append(Finding("to='keras' weights that belong to no layer", ", ".join(lost)))
+    hint = None
+    if any("layer class" in finding.what for finding in findings):
+        hint = "trust=['MODULE=PATH'] lets classes of Keras 3 stand in the file as they are"
+    report(findings, hint)
     variables = {path: made.tensor(bundle.weights) for path, made in store.places.items()}
     changed = sum(made.compute is not None for made in store.places.values())
     needed = sorted({str(entry["module"]) for entry in own.values()})

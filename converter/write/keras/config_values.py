@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 
 PATH = Path(__file__).with_name("signatures.json")
 
@@ -75,7 +75,7 @@ def dtype_policy(value: Any) -> Any:
     if isinstance(value, Mapping):
         config = value.get("config")
         if not isinstance(config, Mapping):
-            raise Gap(f"dtype policy {value.get('class_name')}")
+            raise Unsupported(f"dtype policy {value.get('class_name')}")
         if value.get("class_name") in ("Policy", "PolicyV1", "DTypePolicy", "FloatDTypePolicy"):
             return dtype_policy(config.get("name"))
         return dict(value)  # of a quantized layer, which only the current Keras writes
@@ -93,7 +93,7 @@ def activation(value: Any, dtype: Any) -> Any:
         dtype: Of the layer, serialized.
 
     Raises:
-        Gap: It is unknown.
+        Unsupported: It is unknown.
     """
     if isinstance(value, Mapping):
         inner = value.get("config")
@@ -102,7 +102,7 @@ def activation(value: Any, dtype: Any) -> Any:
         name = str(value.get("class_name")).rpartition(">")[2]
         if name in load_signatures()["layers"] and isinstance(inner, Mapping):
             return keras_object("keras.layers", name, inner)
-        raise Gap(f"activation {name}")
+        raise Unsupported(f"activation {name}")
     if value is None:
         return None
     if value == "keras2_hard_sigmoid":  # clip(0.2 x + 0.5, 0, 1) has no name in Keras 3
@@ -113,5 +113,5 @@ def activation(value: Any, dtype: Any) -> Any:
         return keras_object("keras.layers", "Pipeline", {"layers": layers})
     name = str(value).removesuffix("_v2")  # TensorFlow's own functions, under their names inside
     if name not in load_signatures()["activations"]:
-        raise Gap(f"activation {value!r:.60}")
+        raise Unsupported(f"activation {value!r:.60}")
     return name

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from converter.lower.keras.gaps import Lack
 from converter.lower.keras.lowering import input_spec
 from converter.lower.keras.model import Call, Layer, Model, Reference, is_model, parse, references
 from converter.lower.keras.owners import Path
-from converter.lower.keras.table import LAYERS, Gap, table_of
+from converter.lower.keras.table import LAYERS, Unsupported, table_of
+from converter.lower.unsupported import Finding
 from converter.write.keras.layers import Context, translate_layer
 from converter.write.keras.masks import find_masked_layers
 from formats.keras.variable_names import safe
@@ -35,7 +35,7 @@ class Configuration:
     """The configuration of a model in the current Keras.
 
     Attributes:
-        gaps: What the current Keras cannot express, each with its layer.
+        findings: What the current Keras cannot express, each with its layer.
         notes: Small differences of the current Keras.
     """
 
@@ -46,7 +46,7 @@ class Configuration:
         lacking: Mapping[Path, str] | None = None,
         own: Mapping[Path, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.gaps: list[Lack] = []
+        self.findings: list[Finding] = []
         self._lacking = lacking or {}
         self._own = own or {}
         self.notes: list[str] = []
@@ -88,16 +88,17 @@ class Configuration:
             other = used.setdefault(safe(name), name)
             if other != name:
                 where = "/".join((*path, safe(name)))
-                text = f"layers {other} and {name}, of one name in Keras 3 ({where})"
-                self.gaps.append(Lack("names that are one name in Keras 3", text))
+                detail = f"layers {other} and {name}"
+                self.findings.append(Finding("names that are one in Keras 3", where, "", detail))
 
     def _serialize_layer(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
         path = (*path, layer.name)
         try:
             return self._serialize_entry(layer, path)
-        except Gap as gap:
-            what = f"to='keras' {layer.class_name}: {gap}"
-            self.gaps.append(Lack(what, f"{gap} ({'/'.join(path)})"))
+        except Unsupported as gap:
+            self.findings.append(
+                Finding(f"to='keras' {layer.class_name}", "/".join(path), str(gap))
+            )
             return _serialize("keras.layers", layer.class_name, {}, None)
 
     def _serialize_entry(self, layer: Layer, path: tuple[str, ...]) -> dict[str, Any]:
@@ -111,11 +112,13 @@ class Configuration:
             entry = dict(self._own[path])
             return entry | {"config": entry["config"] | {"name": safe(layer.name)}}
         if path in self._lacking:
-            raise Gap(f"{layer.module} {layer.class_name}, {self._lacking[path].strip(',')},")
+            raise Unsupported(
+                f"{layer.module} {layer.class_name}, {self._lacking[path].strip(',')},"
+            )
         if is_operation(layer):
             return _serialize_operation(layer)
         if not _is_keras(layer):
-            raise Gap(f"layer class {layer.class_name} of {layer.module}")
+            raise Unsupported(f"layer class {layer.class_name} of {layer.module}")
         name, config = self._translate(layer, layer.config, path)
         config["name"] = safe(layer.name)
         return _serialize("keras.layers", name, config, None)
@@ -133,7 +136,7 @@ class Configuration:
         self, layer: Layer, config: Mapping[str, Any], path: tuple[str, ...]
     ) -> tuple[str, dict[str, Any]]:
         if layer.class_name.startswith("ConvLSTM") and self.has_free_sizes:
-            raise Gap(f"{layer.class_name} of images of any size")
+            raise Unsupported(f"{layer.class_name} of images of any size")
         keywords = [call.keywords for call in layer.calls]
         several = any(len(list(references(call.arguments))) > 1 for call in layer.calls)
         states = several or any(k.get("initial_state") is not None for k in keywords)
@@ -170,8 +173,8 @@ class Configuration:
             # Before Keras 3, calls also recorded arguments that were None.
             keywords = {key: part for key, part in keywords.items() if part is not None}
             if "constants" in keywords:
-                text = f"constants of a call ({layer.class_name} {layer.name})"
-                self.gaps.append(Lack(f"to='keras' {layer.class_name}: constants of a call", text))
+                subject = f"to='keras' {layer.class_name}"
+                self.findings.append(Finding(subject, layer.name, "constants of a call"))
         return {
             "args": [_serialize_argument(model, part) for part in arguments],
             "kwargs": {key: _serialize_argument(model, part) for key, part in keywords.items()},
@@ -216,7 +219,7 @@ def _serialize_operation(layer: Layer) -> dict[str, Any]:
         module, name, make = OPERATIONS[layer.class_name]
         return _serialize(module, name, {**make(layer.config), "name": safe(layer.name)}, name)
     if layer.module is None or not layer.module.startswith("keras."):
-        raise Gap(f"{layer.module} {layer.class_name}")
+        raise Unsupported(f"{layer.module} {layer.class_name}")
     return _serialize(layer.module, layer.class_name, layer.config, layer.class_name)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from converter.child.trust import Trusted
 from converter.lower.keras.model import Model
 from converter.lower.keras.owners import Path, layers_of
-from converter.lower.keras.table import LAYERS, Gap, is_authors
+from converter.lower.keras.table import LAYERS, Unsupported, is_authors
 from converter.lower.keras.trusted import Modules
 from formats.core.bundle import Bundle
 from formats.core.weights import Tensor
@@ -73,7 +73,7 @@ def locate_weights(
         tensors: Of the bundle.
 
     Raises:
-        Gap: The source does not record it.
+        Unsupported: The source does not record it.
     """
     found: dict[str, str] = {}
     for number, (role, name) in enumerate(weights.items()):
@@ -84,5 +84,7 @@ def locate_weights(
         elif "/" not in role and parts[:1] != ["layers"]:
             found[name] = f"vars/{number}"
         else:
-            raise Gap(f"weight {role}, of which an .h5 file does not say which part has it,")
+            raise Unsupported(
+                f"weight {role}, of which an .h5 file does not say which part has it,"
+            )
     return found

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from converter.lower.keras.table import Gap, compute_dtype
+from converter.lower.keras.table import Unsupported, compute_dtype
 from converter.write.keras import config_values
 from formats.keras.variable_names import quantization
 
@@ -88,7 +88,7 @@ def translate_layer(
         states: Whether a call passes initial states.
 
     Raises:
-        Gap: The current Keras has no such layer, or not with this argument.
+        Unsupported: The current Keras has no such layer, or not with this argument.
     """
     class_name = class_name.removesuffix(f" {quantization(config.get('dtype'))}")
     special = SPECIAL.get(class_name)
@@ -96,15 +96,15 @@ def translate_layer(
     known = CLASSES.get(class_name, class_name)
     accepted = config_values.load_signatures()["layers"].get(known)
     if class_name == "Lambda":
-        raise Gap("Lambda, which is code of its author's")
+        raise Unsupported("Lambda, which is code of its author's")
     if accepted is None:
-        raise Gap(f"layer class {class_name}, which Keras 3 does not have,")
+        raise Unsupported(f"layer class {class_name}, which Keras 3 does not have")
     inner = config.get("layer")
     inner_name = str(inner.get("class_name")) if isinstance(inner, Mapping) else ""
     if class_name == "Bidirectional" and masked and inner_name.startswith("ConvLSTM"):
-        raise Gap(f"masks as Keras before 3 used them, in {inner_name}")
+        raise Unsupported(f"masks as Keras before 3 used them, in {inner_name}")
     if class_name == "Keras2TimeDistributed" and masked:
-        raise Gap("TimeDistributed that hands on the mask of its layer")
+        raise Unsupported("TimeDistributed that hands on the mask of its layer")
     found: dict[str, Any] = {}
     dtype = config_values.dtype_policy(config.get("dtype"))
     for name, value in config.items():
@@ -116,9 +116,9 @@ def translate_layer(
                 context.notes.append(f"{class_name} scales vectors shorter than 1e-6 otherwise")
         elif name in OF_MASKS or name == "masked_beside":
             if masked and (name != "masked_beside" or states):
-                raise Gap(f"masks as Keras before 3 used them, in {class_name}")
+                raise Unsupported(f"masks as Keras before 3 used them, in {class_name}")
         elif name not in DROPPED and not _is_default(class_name, name, value, config, context):
-            raise Gap(f"argument {name} of {class_name}, which Keras 3 does not have,")
+            raise Unsupported(f"argument {name} of {class_name}, which Keras 3 does not have")
     return known, found
 
 
@@ -144,9 +144,9 @@ def _translate_value(name: str, value: Any, dtype: Any, context: Context, class_
         return config_values.activation(value, dtype)
     images = class_name in ("UpSampling2D", "Resizing")
     if name == "interpolation" and images and value not in INTERPOLATIONS:
-        raise Gap(f"interpolation {value!r} of {class_name}")
+        raise Unsupported(f"interpolation {value!r} of {class_name}")
     if name == "padding" and isinstance(value, str) and value not in PADDINGS:
-        raise Gap(f"padding {value!r} of {class_name}")
+        raise Unsupported(f"padding {value!r} of {class_name}")
     if name in ("layer", "forward_layer", "backward_layer", "cell"):
         return context.entry(value)
     if name in ("cells", "layers"):
@@ -163,7 +163,7 @@ def _translate_batch_normalization(config: Mapping[str, Any]) -> Mapping[str, An
     axis = config.get("axis", -1)
     if isinstance(axis, list | tuple):
         if len(axis) != 1:
-            raise Gap("normalisation over several axes")
+            raise Unsupported("normalisation over several axes")
         axis = axis[0]
     fused = config.get("fused") is not False
     return {**config, "axis": axis, "epsilon": max(epsilon, least) if fused else epsilon}
@@ -178,7 +178,7 @@ def _translate_input(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if shape is None and config.get("input_shape") is not None:
         shape = [None, *config["input_shape"]]
     if shape is None:
-        raise Gap("input without a recorded shape")
+        raise Unsupported("input without a recorded shape")
     kept = {k: config[k] for k in ("name", "sparse", "ragged", "optional") if k in config}
     dtype = config.get("dtype") or config.get("input_dtype") or "float32"
     return {**kept, "dtype": dtype, "batch_shape": list(shape)}
@@ -186,7 +186,7 @@ def _translate_input(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _translate_spectral(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if str(config["layer"].get("class_name")) == "Embedding":
-        raise Gap("SpectralNormalization of an Embedding, which gives integers in Keras 3")
+        raise Unsupported("SpectralNormalization of an Embedding, which gives integers in Keras 3")
     return config
 
 

@@ -7,7 +7,7 @@ listed, so that a file always loads. The optimizer's state is not part of it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 from converter.write.keras import config_values
 
 RENAMED = {"lr": "learning_rate"}
@@ -33,13 +33,13 @@ def compile_config(training: Any) -> tuple[dict[str, Any] | None, list[str]]:
             training.get("optimizer_config", training.get("optimizer"))
         )
         found["loss"] = _map_nested(training.get("loss"), _translate_loss)
-    except Gap as gap:
+    except Unsupported as gap:
         return None, [f"how it was trained ({gap})"]
     found["loss_weights"] = training.get("loss_weights")
     for name in ("metrics", "weighted_metrics"):
         try:
             found[name] = _flatten_single(_map_nested(training.get(name), _translate_metric))
-        except Gap as gap:
+        except Unsupported as gap:
             left.append(f"{name} of training ({gap})")
     found |= {k: training[k] for k in AS_THEY_ARE if training.get(k) is not None}
     known = {*found, *AS_THEY_ARE, "metrics", "weighted_metrics", "optimizer_config"}
@@ -68,17 +68,17 @@ def _find_object(kind: str, value: Any) -> tuple[str, Mapping[str, Any]]:
     """Return the class and arguments of a Keras object.
 
     Raises:
-        Gap: It is not one of Keras's own.
+        Unsupported: It is not one of Keras's own.
     """
     if isinstance(value, str):
         value = {"class_name": value, "config": {}}
     if not isinstance(value, Mapping):
-        raise Gap(f"{kind} {value!r:.60}")
+        raise Unsupported(f"{kind} {value!r:.60}")
     module = str(value.get("module") or "keras").split(".")[0]
     config = value.get("config")
     name = config_values.find_class(kind, str(value.get("class_name")))
     if name is None or module not in ("keras", "tf_keras", "tensorflow"):
-        raise Gap(f"{kind} {value.get('class_name')}")
+        raise Unsupported(f"{kind} {value.get('class_name')}")
     return name, config if isinstance(config, Mapping) else {}
 
 
@@ -91,7 +91,7 @@ def _serialize(kind: str, module: str, value: Any) -> dict[str, Any]:
         if now in accepted:
             found[now] = _translate_argument(now, part)
         elif key not in DROPPED and part is not None and part not in NOTHING.get(key, ()):
-            raise Gap(f"argument {key} of {name}")
+            raise Unsupported(f"argument {key} of {name}")
     return config_values.keras_object(module, name, found)
 
 
@@ -103,13 +103,13 @@ def _translate_argument(name: str, value: Any) -> Any:
     if name == "dtype" and isinstance(value, Mapping):
         return config_values.dtype_policy(value)
     if isinstance(value, Mapping):
-        raise Gap(f"argument {name}")
+        raise Unsupported(f"argument {name}")
     return value
 
 
 def _translate_optimizer(value: Any) -> Any:
     if value is None:
-        raise Gap("no optimizer is recorded")
+        raise Unsupported("no optimizer is recorded")
     return _serialize("optimizers", "keras.optimizers", value)
 
 
@@ -131,5 +131,5 @@ def _translate_metric(value: Any) -> Any:
         known = config_values.find_class("metrics", function) if isinstance(function, str) else None
         if known is not None:
             return config_values.keras_object("keras.metrics", known, {"name": config.get("name")})
-        raise Gap(f"metric {function!r:.60}")
+        raise Unsupported(f"metric {function!r:.60}")
     return _serialize("metrics", "keras.metrics", value)

@@ -7,10 +7,10 @@ named after their class and counted. `formats.keras.variable_names` reads these 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
-from converter.lower.keras.gaps import Lack
 from converter.lower.keras.model import Layer, Model
 from converter.lower.keras.owners import Path
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
+from converter.lower.unsupported import Finding
 from converter.normalise.keras_kernels import (
     KERAS1_GATES,
     StoredWeight,
@@ -45,7 +45,7 @@ class Store:
     Attributes:
         places: Path of each variable → the weight stored there.
         names: Path of a layer's variables → name of the layer.
-        gaps: Weights without a path, and paths without weights.
+        findings: Weights without a path, and paths without weights.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Store:
     ) -> None:
         self.places: dict[str, StoredWeight] = {}
         self.names: dict[str, str] = {}
-        self.gaps: list[Lack] = []
+        self.findings: list[Finding] = []
         self._owned = owned
         self._tensors = tensors
         self._authors = own
@@ -89,16 +89,17 @@ class Store:
                 }
                 return
             found = dict(self._find_paths(kind, layer.config, weights, place))
-        except Gap as gap:
-            text = f"{gap} ({layer.class_name} {'/'.join(path)})"
-            self.gaps.append(Lack(f"to='keras' {layer.class_name}: {gap}", text))
+        except Unsupported as gap:
+            subject = f"to='keras' {layer.class_name}"
+            self.findings.append(Finding(subject, "/".join(path), str(gap)))
             return
         if unused := set(weights.values()) - {
             name for made in found.values() for name in made.names
         }:
-            text = f"weights without a place: {', '.join(sorted(unused))} "
-            text += f"({layer.class_name} {'/'.join(path)})"
-            self.gaps.append(Lack(f"to='keras' {layer.class_name}: weights without a place", text))
+            subject, detail = f"to='keras' {layer.class_name}", ", ".join(sorted(unused))
+            self.findings.append(
+                Finding(subject, "/".join(path), "weights without a place", detail)
+            )
         self.places |= found
 
     def _find_paths(
@@ -157,11 +158,11 @@ class Store:
     ) -> Paths:
         names = variables(Object("", kind, config), len(weights))
         if not names:
-            raise Gap(f"weights {', '.join(weights)}, which are not those of Keras 3,")
+            raise Unsupported(f"weights {', '.join(weights)}, which are not those of Keras 3,")
         if kind == "PReLU" and not config.get("shared_axes"):
             (name,) = weights.values()
             if 1 in self._tensors[name].shape:  # Keras 1 did not record them
-                raise Gap("shared axes, which are not recorded,")
+                raise Unsupported("shared axes, which are not recorded,")
         roles = _match_roles(names, weights) or dict(zip(names, weights.values(), strict=True))
         for i, role in enumerate(names):
             yield f"{place}vars/{i}", self._stored_kernel(kind, config, role, roles[role])

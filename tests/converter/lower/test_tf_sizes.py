@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from converter.lower import dims
-from converter.lower.gap import Gap
 from converter.lower.tf import contents, walk
 from converter.lower.tf.graphdef import Node
+from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value, identity
 
 NAMES = {"b": 3, "t": 8, "h": 12}
@@ -112,5 +112,5 @@ def test_shapes_that_the_file_records_are_held_against_ours(monkeypatch, recorde
     if fits:
         walk._check_shapes(node, results)
         return
-    with pytest.raises(Gap, match="records the shape"):
+    with pytest.raises(Unsupported, match="records the shape"):
         walk._check_shapes(node, results)

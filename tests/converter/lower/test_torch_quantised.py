@@ -9,12 +9,12 @@ import pytest
 from repository import ROOT
 
 from converter.lower import OPSET
-from converter.lower.gap import Gap
 from converter.lower.graph import Graph
 from converter.lower.torch import calls
 from converter.lower.torch.context import Context
 from converter.lower.torch.lowering import lower
 from converter.lower.torch.references import Reference
+from converter.lower.unsupported import Unsupported
 from formats.artifact import Artifact
 from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError
@@ -97,14 +97,14 @@ def test_a_scale_that_a_tensor_says(op):
 def test_what_is_not_known_of_quantised_tensors_is_a_gap(op, name, args):
     x = Reference.to(op.input("x", "float32", (3,)))
     q = calls.call(op, "aten.quantize_per_tensor.default", [x, 0.25, 3, 13])
-    with pytest.raises(Gap, match="quantised"):
+    with pytest.raises(Unsupported, match="quantised"):
         calls.call(op, name, [q, *args])
 
 
 def test_a_scale_that_is_none_is_a_gap(op):
     x = Reference.to(op.input("x", "float32", (3,)))
     for scale, zero in ((0.0, 3), (-1.0, 3), (1.0, 300)):
-        with pytest.raises(Gap, match="quantised by"):
+        with pytest.raises(Unsupported, match="quantised by"):
             calls.call(op, "aten.quantize_per_tensor.default", [x, scale, zero, 13])
 
 

@@ -90,9 +90,7 @@ def test_a_name_of_keras_is_keras_in_files_that_would_say_otherwise():
 @pytest.mark.parametrize("spec", ["mine", {**KERAS_3, "config": "my_package>mine"}])
 def test_an_activation_that_nobody_has_is_named(spec):
     for trust in ((), LOWERINGS):
-        with pytest.raises(
-            UnsupportedError, match=r"activation '.*mine' \(Activation a\)"
-        ) as found:
+        with pytest.raises(UnsupportedError, match=r"activation '.*mine', at a") as found:
             lower(bundle(entry("Activation", "a", activation=spec)), trust=trust)
         assert "trust=['MODULE=PATH']" in found.value.hint
 
@@ -110,7 +108,7 @@ def test_a_layer_in_time_distributed():
     (y,) = computed(bundle(layer, weights={"t/scale": scale}))
     np.testing.assert_allclose(y, X * scale * 0.5, rtol=1e-6)
     layer = entry("TimeDistributed", "t", layer=entry("Scaled", "s", alpha=-0.5))
-    with pytest.raises(UnsupportedError, match=r"alpha -0.5 \(.*TimeDistributed t\)"):
+    with pytest.raises(UnsupportedError, match=r"TimeDistributed: alpha -0.5, at t"):
         lower(bundle(layer), trust=LOWERINGS)
     layer = entry("TimeDistributed", "t", layer=entry("Scaled", "s", beta=1))
     with pytest.raises(UnsupportedError, match="argument beta of Scaled inside it"):
@@ -203,9 +201,9 @@ def test_weights_that_keras_does_not_use_say_that_a_class_is_anothers():
     weights = {"a/W": random(3), "a/b": random(5)}
     with pytest.raises(UnsupportedError) as caught:
         lower(bundle(entry("Flatten", "a"), entry("Flatten", "b"), weights=weights))
-    said = "layer class Flatten (a): Keras's own does not use its W [3], b [5]"
+    said = "that is not Keras's own, at a (Keras's own does not use its W [3], b [5])"
     assert said in str(caught.value)
-    assert "Flatten (b)" not in str(caught.value)
+    assert "at b" not in str(caught.value)
     assert "trust=['MODULE=PATH']" in caught.value.hint
 
 
@@ -214,7 +212,7 @@ def test_weights_more_than_keras_has():
     (y,) = computed(bundle(entry("Dense", "d", units=4), weights=w), trust=())
     np.testing.assert_allclose(y, X @ w["d/kernel"] + w["d/bias"], rtol=1e-4, atol=1e-5)
     more = w | {"d/temperature": random(1)}
-    with pytest.raises(UnsupportedError, match=r"Dense \(d\): .* temperature \[1\]"):
+    with pytest.raises(UnsupportedError, match=r"Dense .*at d .*temperature \[1\]"):
         lower(bundle(entry("Dense", "d", units=4), weights=more))
     with pytest.raises(UnsupportedError, match=r"Dense \(d\): .* bias \[4\]"):
         lower(bundle(entry("Dense", "d", units=4, use_bias=False), weights=w))

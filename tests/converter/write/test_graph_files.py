@@ -90,7 +90,7 @@ def test_a_gap_fails_onnx_and_is_named_in_a_bundle(source, tmp_path):
                 data = data.replace(b'"Conv2D"', b'"Konv2D"').replace(b'"keras.layers"', b'"mine"')
             new.writestr(name, data)
     with pytest.raises(
-        UnsupportedError, match=r"layer class Konv2D of mine \(conv2d\) with filters=6"
+        UnsupportedError, match=r"layer class Konv2D of mine, at conv2d \(filters=6"
     ):
         converter.convert(changed, to="onnx", out=tmp_path / "m.onnx")
     assert run(["SOURCE", str(changed), "--to", "onnx", "-o", str(tmp_path / "m.onnx"), "-q"]) == 4

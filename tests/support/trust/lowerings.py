@@ -1,6 +1,14 @@
 """A module that a user trusts: lowerings for layers of their own."""
 
-from converter.lower.keras.api import Builder, Gap, Masked, Roles, Value, activate, keras_layer
+from converter.lower.keras.api import (
+    Builder,
+    Masked,
+    Roles,
+    Unsupported,
+    Value,
+    activate,
+    keras_layer,
+)
 
 
 @keras_layer("Scaled", mask="pass")
@@ -8,7 +16,7 @@ def scaled(op: Builder, w: Roles, x: Value, /, *, alpha: float = 0.1, activation
     """activation(alpha * x * scale + 1)."""
     print("what a module prints goes nowhere")
     if alpha < 0:
-        raise Gap(f"alpha {alpha}")
+        raise Unsupported(f"alpha {alpha}")
     return activate(op, op.add(op.mul(op.mul(x, w["scale"]), alpha), 1.0), activation)
 
 

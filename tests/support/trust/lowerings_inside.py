@@ -1,6 +1,6 @@
 """A module that a user trusts: lowerings for what stands inside layers; it needs no Keras."""
 
-from converter.lower.keras.api import Gap, keras_layer
+from converter.lower.keras.api import Unsupported, keras_layer
 
 
 @keras_layer("Activation:my_swish")
@@ -18,7 +18,7 @@ def swish(op, w, x):
 @keras_layer("Scaled")
 def scaled(op, w, x, alpha=0.1):
     if alpha < 0:
-        raise Gap(f"alpha {alpha}")
+        raise Unsupported(f"alpha {alpha}")
     return op.mul(op.mul(x, w["scale"]), alpha)
 
 

@@ -16,7 +16,7 @@ from converter.lower.keras.operations.operands import (
     promoted,
     tensor,
 )
-from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops import special
 from converter.lower.ops.elementwise import atan2, floor_mod, hypot, logaddexp
 from converter.lower.table import Variant, direct
@@ -166,7 +166,7 @@ def clip(op: Builder, x: Any, *, x_min: Any, x_max: Any) -> Value:
     value = op.cast(value, "int32") if value.dtype == "bool" else value
     bounds = [None if n is None else tensor(op, n, value.dtype) for n in (x_min, x_max)]
     if any(b is not None and b.rank for b in bounds):
-        raise Gap("bounds that are no numbers")
+        raise Unsupported("bounds that are no numbers")
     return op.node("Clip", [value, *bounds], [(value.dtype, value.shape)], stored=value.stored)[0]
 
 
@@ -509,5 +509,5 @@ def convert_to_tensor(
 ) -> Value:
     """X, in another dtype where one is given."""
     if sparse or ragged:
-        raise Gap("sparse or ragged tensors")
+        raise Unsupported("sparse or ragged tensors")
     return tensor(op, x, dtype)

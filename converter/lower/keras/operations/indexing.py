@@ -17,7 +17,7 @@ from converter.lower.keras.operations.operands import (
     tensor,
 )
 from converter.lower.keras.operations.shaping import moved
-from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops.diagonal import make_diagonal, take_diagonal
 from converter.lower.values import Value, total
 
@@ -35,7 +35,7 @@ def item(op: Builder, x: Value, parts: Sequence[Any]) -> Value:
     """Return a part of a value, as ``x[parts]`` of Python has it.
 
     Raises:
-        Gap: It is indexed by booleans, or by several tensors.
+        Unsupported: It is indexed by booleans, or by several tensors.
     """
     parts = _spelled_out(x, parts)
     axes: list[int] = []
@@ -71,12 +71,12 @@ def item(op: Builder, x: Value, parts: Sequence[Any]) -> Value:
         else:
             index = tensor(op, part)
             if index.dtype == "bool":
-                raise Gap("an index of booleans")
+                raise Unsupported("an index of booleans")
             tensors.append((axis, index))
             place += index.rank
         axis += 1
     if len(tensors) > 1:
-        raise Gap("an index of several tensors")
+        raise Unsupported("an index of several tensors")
     result = op.slice(x, axes, starts, ends, steps) if axes else x
     for at, part in computed:
         result = _cut_at(op, result, at, part)
@@ -114,7 +114,7 @@ def _is_computed(part: slice) -> bool:
 def _cut_at(op: Builder, x: Value, axis: int, part: slice) -> Value:
     """Return a slice of an axis whose bounds are tensors."""
     if part.step not in (None, 1):
-        raise Gap("steps of a slice whose bounds are computed")
+        raise Unsupported("steps of a slice whose bounds are computed")
     bounds = [
         op.reshape(tensor(op, default if n is None else n, "int64"), (1,))
         for n, default in ((part.start, 0), (part.stop, END))
@@ -218,7 +218,7 @@ def _room(whole: Dim, part: Dim, start: int) -> tuple[int, int]:
         start = min(max(start, 0), whole - part)
         return start, whole - part - start
     if whole != part or start:
-        raise Gap("updating a part of an axis of unknown size")
+        raise Unsupported("updating a part of an axis of unknown size")
     return 0, 0
 
 
@@ -318,7 +318,7 @@ def one_hot(
 ) -> Value:  # fmt: skip
     """1 where a new axis has the number of x, else 0."""
     if sparse:
-        raise Gap("sparse tensors")
+        raise Unsupported("sparse tensors")
     return hot(op, x, num_classes, axis, dtype or "float32")
 
 
@@ -330,10 +330,10 @@ def multi_hot(
 ) -> Value:  # fmt: skip
     """1 for the numbers that are in a row of the inputs, else 0."""
     if sparse:
-        raise Gap("sparse tensors")
+        raise Unsupported("sparse tensors")
     classes = num_classes if num_classes is not None else num_tokens
     if classes is None:
-        raise Gap("num_classes")
+        raise Unsupported("num_classes")
     value = tensor(op, inputs)
     ones = hot(op, value, classes, axis, "int32")
     return op.cast(op.reduce("ReduceMax", ones, [1 if value.rank > 1 else 0]), dtype or "float32")
@@ -390,7 +390,7 @@ def bincount(
 ) -> Value:
     """How often each number from 0 on is in the last axis of x, or the sum of its weights there."""
     if sparse:
-        raise Gap("sparse tensors")
+        raise Unsupported("sparse tensors")
     value = op.cast(tensor(op, x), "int64")
     most = op.reduce("ReduceMax", value, list(range(value.rank)))
     count = op.elementwise("Max", op.add(most, 1), op.constant(minlength, "int64"))
@@ -415,7 +415,7 @@ def unique(
     """The different elements of x, or its different slices along an axis, and their places."""
     del fill_value
     if size is not None:
-        raise Gap("size")
+        raise Unsupported("size")
     given = tensor(op, x)
     value = op.plain(op.cast(given, "int64") if given.dtype in ("int32", "bool") else given)
     attributes: dict[str, Any] = {"sorted": int(sorted)}

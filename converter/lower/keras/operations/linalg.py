@@ -7,7 +7,7 @@ from typing import Any
 
 from converter.lower.builder import Builder
 from converter.lower.keras.operations.operands import floating, promoted
-from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops import linalg
 from converter.lower.values import Value
 
@@ -82,5 +82,5 @@ def svd(op: Builder, x: Any, *, full_matrices: bool = True, compute_uv: bool = T
     """The singular values of matrices, without vectors."""
     del full_matrices
     if compute_uv:
-        raise Gap("singular vectors, whose signs differ between implementations")
+        raise Unsupported("singular vectors, whose signs differ between implementations")
     return linalg.singular_values(op, floating(op, x))

@@ -16,7 +16,7 @@ from converter.lower.keras.operations.operands import Axes, all_axes, floating, 
 from converter.lower.keras.operations.products import norm
 from converter.lower.keras.operations.reductions import mean, variance
 from converter.lower.keras.pooling import adaptive_average_pooling, adaptive_max_pooling
-from converter.lower.keras.table import OPERATIONS, Gap, Roles, operation
+from converter.lower.keras.table import OPERATIONS, Roles, Unsupported, operation
 from converter.lower.ops.conv import as_given, channels_first, convolve, numbers
 from converter.lower.ops.norm import along, standardized
 from converter.lower.ops.pool import pool
@@ -410,7 +410,7 @@ def dot_product_attention(
     """softmax(query @ key * scale + bias) @ value, where the mask lets the query look."""
     del flash_attention  # another way to the same numbers
     if attn_logits_soft_cap is not None:
-        raise Gap("attn_logits_soft_cap")
+        raise Unsupported("attn_logits_soft_cap")
     q, k, v = (tensor(op, t) for t in (query, key, value))
     size = known_size(k, -1, "attention")
     return dot_product(

@@ -10,7 +10,7 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.graph import Dim, Shape
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 from converter.lower.values import Value, total
 
 Operand: TypeAlias = "Value | np.ndarray | bool | float | list[Any] | tuple[Any, ...]"
@@ -32,10 +32,10 @@ def result_type(*kinds: str) -> str:
     """Return the dtype that operands of these dtypes are promoted to.
 
     Raises:
-        Gap: There is none, as for strings.
+        Unsupported: There is none, as for strings.
     """
     if unknown := [kind for kind in kinds if kind not in ABOVE]:
-        raise Gap(f"arithmetic in {unknown[0]}")
+        raise Unsupported(f"arithmetic in {unknown[0]}")
     wanted = set(kinds)
     bounds = set.intersection(*(_bounds(kind) for kind in wanted))
     least = (bounds & wanted) or {kind for kind in bounds if bounds <= _bounds(kind)}
@@ -76,7 +76,7 @@ def tensor(op: Builder, operand: Any, dtype: str | None = None) -> Value:
     """Return an operand as a value: numbers become what Keras's convert_to_tensor makes of them.
 
     Raises:
-        Gap: It is neither a value nor numbers.
+        Unsupported: It is neither a value nor numbers.
     """
     if isinstance(operand, list | tuple) and any(isinstance(v, Value) for v in flat(operand)):
         parts = [op.unsqueeze(v, [0]) for v in promoted(op, *operand)]
@@ -85,7 +85,7 @@ def tensor(op: Builder, operand: Any, dtype: str | None = None) -> Value:
     if isinstance(operand, Value):
         return op.cast(operand, dtype) if dtype else operand
     if operand is None or isinstance(operand, str | dict | slice):
-        raise Gap(f"{operand!r} where a tensor stands")
+        raise Unsupported(f"{operand!r} where a tensor stands")
     array = operand if isinstance(operand, np.ndarray) else _array(operand)
     return op.constant(array, dtype or array.dtype.name)
 
@@ -154,9 +154,9 @@ def known_size(x: Value, axis: int, why: str) -> int:
     """Return the size of an axis.
 
     Raises:
-        Gap: It is not known.
+        Unsupported: It is not known.
     """
     size = x.shape[x.axis(axis)]
     if not isinstance(size, int):
-        raise Gap(f"{why} over an axis of unknown size")
+        raise Unsupported(f"{why} over an axis of unknown size")
     return size

@@ -11,7 +11,7 @@ from converter.lower.graph import Dim
 from converter.lower.keras.images import resizing
 from converter.lower.keras.operations.nn import windows
 from converter.lower.keras.operations.operands import known_size, tensor
-from converter.lower.keras.table import OPERATIONS, Gap, Roles, operation
+from converter.lower.keras.table import OPERATIONS, Roles, Unsupported, operation
 from converter.lower.ops.conv import as_given, channels_first, numbers, same_padding
 from converter.lower.values import Value, total
 
@@ -45,7 +45,7 @@ def edges(size: Dim, before: int | None, after: int | None, wanted: int | None, 
     if before is not None and after is not None:
         return before, after
     if not isinstance(size, int) or wanted is None:
-        raise Gap("a target size for images of unknown size")
+        raise Unsupported("a target size for images of unknown size")
     whole = sign * (wanted - size)
     if before is None:
         return whole - (after or 0), after or 0
@@ -120,7 +120,7 @@ def extract_patches(
     """The patches of images, each in the channels of one place."""
     value = tensor(op, images)
     if not isinstance(size, int) and len(size) == 3:
-        raise Gap("patches of three axes")
+        raise Unsupported("patches of three axes")
     batch = op.unsqueeze(value, [0]) if value.rank == 3 else value
     kernel, spread = numbers(size, 2), numbers(dilation_rate, 2)
     steps = numbers(strides, 2) if strides else kernel

@@ -21,7 +21,7 @@ from converter.lower.keras.operations.operands import (
 )
 from converter.lower.keras.operations.reductions import extreme, reduced
 from converter.lower.keras.operations.shaping import moved
-from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.values import Value
 
 # -- of two ----------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def norm(
         sums = op.reduce("ReduceSum", size, [inner], keepdims=True)
         result = op.reduce("ReduceMax" if order > 0 else "ReduceMin", sums, [outer_], keepdims=True)
         return result if keepdims else op.squeeze(result, axes)
-    raise Gap(f"ord {ord!r}, for which ONNX has no operator")
+    raise Unsupported(f"ord {ord!r}, for which ONNX has no operator")
 
 
 def _vector_norm(op: Builder, size: Value, order: float, axes: list[int], keepdims: bool) -> Value:

@@ -20,7 +20,7 @@ from converter.lower.keras.operations.operands import (
     reshaped,
     tensor,
 )
-from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops.pad import flipped, padded
 from converter.lower.ops.shape import drop_ones, roll_axis
 from converter.lower.values import Value, broadcast
@@ -290,7 +290,7 @@ def repeat(op: Builder, x: Any, *, repeats: int | Sequence[int], axis: int | Non
     if isinstance(size, int):
         return op.gather(value, op.constant(np.repeat(np.arange(size), counts), "int64"), axis)
     if len(counts) != 1:
-        raise Gap("repeats of an axis of unknown size")
+        raise Unsupported("repeats of an axis of unknown size")
     wide = op.unsqueeze(value, [axis + 1])
     many = [counts[0] if i == axis + 1 else 1 for i in range(wide.rank)]
     shape: tuple[Dim, ...] = (*value.shape[:axis], None, *value.shape[axis + 1 :])

@@ -10,7 +10,7 @@ import numpy as np
 
 from converter.lower.builder import Builder
 from converter.lower.keras.operations.operands import floating, known_size, tensor
-from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.ops.fourier import angles
 from converter.lower.ops.pad import padded
 from converter.lower.values import Value
@@ -143,6 +143,6 @@ def _window(window: Any, length: int) -> np.ndarray:
         return np.ones(length)
     if isinstance(window, str):
         if window not in ("hann", "hamming"):
-            raise Gap(f"window {window!r}")
+            raise Unsupported(f"window {window!r}")
         return 0.5 - 0.5 * wave if window == "hann" else 0.54 - 0.46 * wave
     return np.asarray(window, np.float64)

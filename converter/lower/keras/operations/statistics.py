@@ -26,7 +26,7 @@ from converter.lower.keras.operations.reductions import (
     reduced,
     total,
 )
-from converter.lower.keras.table import OPERATIONS, Gap, operation
+from converter.lower.keras.table import OPERATIONS, Unsupported, operation
 from converter.lower.known_values import Numbers, real, size, whole
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -66,7 +66,7 @@ def quantile_of(op: Builder, x: Any, q: Any, axis: Axes, method: str, keepdims: 
         nearest = exact.to_even().to("int64")
         result = at({"lower": low, "higher": high, "nearest": nearest}[method])
     else:
-        raise Gap(f"method {method!r}")
+        raise Unsupported(f"method {method!r}")
     if keepdims:
         result = op.unsqueeze(result, axes)  # before q's own axis is moved to the front
     return (
@@ -216,7 +216,7 @@ def segments(op: Builder, data: Any, segment_ids: Any, count: int | None, reduct
     """
     values, numbers = op.plain(tensor(op, data)), op.cast(tensor(op, segment_ids), "int64")
     if count is None:
-        raise Gap("num_segments that depends on the data")
+        raise Unsupported("num_segments that depends on the data")
     neutral: Any = {"add": 0, "mul": 1}.get(reduction)
     if neutral is None:
         info = np.finfo(values.dtype) if values.is_float else np.iinfo(values.dtype)

@@ -13,7 +13,7 @@ from converter.lower.keras.operations import indexing as i
 from converter.lower.keras.operations import products as p
 from converter.lower.keras.operations import reductions as r
 from converter.lower.keras.operations.operands import Axes, all_axes, tensor
-from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
+from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
 from converter.lower.ops import elementwise, special
 from converter.lower.table import Variant
 from converter.lower.values import Value
@@ -205,12 +205,12 @@ def axes_of(op: Builder, axis: Any) -> Axes:
     """Return an argument that names axes as numbers.
 
     Raises:
-        Gap: They are computed.
+        Unsupported: They are computed.
     """
     if isinstance(axis, Value):
         found = op.array(axis)
         if found is None:
-            raise Gap("axes that are computed")
+            raise Unsupported("axes that are computed")
         return [int(n) for n in found.reshape(-1)]
     return axis if axis is None or isinstance(axis, int) else [int(n) for n in axis]
 
@@ -223,7 +223,7 @@ def axis_of(op: Builder, axis: Any) -> int:
 
 def _mean(op: Builder, x: Value, axis: Axes, keepdims: bool) -> Value:
     if not x.is_float:
-        raise Gap("the mean of integers, which TensorFlow rounds")
+        raise Unsupported("the mean of integers, which TensorFlow rounds")
     return r.reduced(op, "ReduceMean", x, axis, keepdims)
 
 
@@ -308,7 +308,7 @@ def cumprod(
 ) -> Value:
     """The running product along an axis."""
     if exclusive or reverse:
-        raise Gap("a running product that is exclusive or from the end")
+        raise Unsupported("a running product that is exclusive or from the end")
     return r.cumprod(op, x, axis=axis)
 
 
@@ -319,7 +319,7 @@ def top_k(
     """The k largest along the last axis, and their numbers."""
     del sorted  # in order is also a legal answer where none is asked for
     if isinstance(k, Value):
-        raise Gap("a number of elements that is computed")
+        raise Unsupported("a number of elements that is computed")
     values, numbers = r.ordered(op, tensor(op, input), -1, int(k), largest=True)
     return [values, op.cast(numbers, index_type)]
 
@@ -404,7 +404,7 @@ def matmul(
 ) -> Value:  # fmt: skip
     """The matrix product, of either matrix transposed."""
     if a_is_sparse or b_is_sparse:
-        raise Gap("sparse matrices")
+        raise Unsupported("sparse matrices")
     left, right = alike(op, a, b)
     result = op.matmul(
         turned(op, left, transpose_a or adjoint_a), turned(op, right, transpose_b or adjoint_b)

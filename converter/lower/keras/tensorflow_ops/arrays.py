@@ -10,7 +10,7 @@ from converter.lower.graph import Dim, Shape
 from converter.lower.keras.operations import indexing as i
 from converter.lower.keras.operations import shaping as s
 from converter.lower.keras.operations.operands import flattened, known_size, rest, tensor
-from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
+from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of, axis_of
 from converter.lower.ops.pad import padded
 from converter.lower.table import Variant
@@ -69,7 +69,7 @@ def wanted(op: Builder, shape: Any) -> tuple[Value | None, list[Dim]]:
         found = sizes_in(op, shape)
         length = shape.shape[0] if shape.rank else 1
         if found is None and not isinstance(length, int):
-            raise Gap("a shape of unknown length")
+            raise Unsupported("a shape of unknown length")
         known = found if found is not None else [None] * int(str(length))
         constant = all(isinstance(n, int) for n in known)
         return None if constant else op.cast(flattened(op, shape), "int64"), _unknown(known)
@@ -250,7 +250,7 @@ def repeat(op: Builder, input: Any, repeats: Any, axis: int | None = None) -> Va
     """A tensor, each element again and again along an axis."""
     counts = axes_of(op, repeats)
     if counts is None:
-        raise Gap("repeats")
+        raise Unsupported("repeats")
     return s.repeat(op, input, repeats=counts, axis=axis)
 
 
@@ -262,7 +262,7 @@ def pad(
     value = tensor(op, tensor_)
     widths = op.array(paddings) if isinstance(paddings, Value) else np.asarray(paddings)
     if widths is None or isinstance(constant_values, Value):
-        raise Gap("padding that is computed")
+        raise Unsupported("padding that is computed")
     pairs = [(int(low), int(high)) for low, high in widths]
     number = None if mode.upper() != "CONSTANT" or not constant_values else constant_values
     return padded(op, value, pairs, mode, number)
@@ -366,7 +366,7 @@ def gather(
     if not batch:
         return i.take(op, value, numbers, axis=place)
     if place != batch:
-        raise Gap("an axis of a gathering behind those of the batch")
+        raise Unsupported("an axis of a gathering behind those of the batch")
     places = op.unsqueeze(op.cast(numbers, "int64"), [-1])
     shape = (*numbers.shape, *value.shape[place + 1 :])
     return op.emit("GatherND", value, places, dtype=value.dtype, shape=shape, batch_dims=batch)
@@ -392,7 +392,7 @@ def embedding_lookup(
     """Rows by number."""
     del partition_strategy, validate_indices
     if max_norm is not None:
-        raise Gap("max_norm")
+        raise Unsupported("max_norm")
     return i.take(op, params, ids, axis=0)
 
 
@@ -439,7 +439,7 @@ def one_hot(
     """One number where a new axis has the number of the index, else another: 1 and 0."""
     count = axes_of(op, depth)
     if not isinstance(count, int):
-        raise Gap("a depth that is computed")
+        raise Unsupported("a depth that is computed")
     place = -1 if axis is None else axis
     if on_value is None and off_value is None:
         return i.hot(op, indices, count, place, dtype or "float32")
@@ -501,7 +501,7 @@ def boolean_mask(op: Builder, tensor_: Any, mask: Any, axis: int | None = None) 
     count = where.rank
     if count > 1:
         if place:
-            raise Gap("a mask of several axes that are not the first")
+            raise Unsupported("a mask of several axes that are not the first")
         value = op.reshape(value, (None, *value.shape[count:]))
         where = op.reshape(where, (None,))
     shape = (*value.shape[:place], None, *value.shape[place + 1 :])
@@ -517,7 +517,7 @@ def band_part(op: Builder, input: Any, num_lower: Any, num_upper: Any) -> Value:
     value = tensor(op, input)
     low, high = axes_of(op, num_lower), axes_of(op, num_upper)
     if not isinstance(low, int) or not isinstance(high, int):
-        raise Gap("a band that is computed")
+        raise Unsupported("a band that is computed")
     value = i.triangle(op, value, -low, upper=True) if low >= 0 else value
     return i.triangle(op, value, high, upper=False) if high >= 0 else value
 

@@ -11,7 +11,7 @@ from converter.lower.keras.operations import nn
 from converter.lower.keras.operations import pictures as pic
 from converter.lower.keras.operations.elementwise import rsqrt
 from converter.lower.keras.operations.operands import known_size, tensor
-from converter.lower.keras.table import TF_FUNCTIONS, Gap, operation
+from converter.lower.keras.table import TF_FUNCTIONS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops.arithmetic import alike, axes_of
 from converter.lower.ops.conv import as_given, channels_first, convolve
 from converter.lower.ops.norm import along
@@ -107,10 +107,10 @@ def how(padding: Any) -> str:
     """Return a padding in Keras's words.
 
     Raises:
-        Gap: It is a number for each side.
+        Unsupported: It is a number for each side.
     """
     if not isinstance(padding, str):
-        raise Gap("padding by numbers")
+        raise Unsupported("padding by numbers")
     return padding.lower()
 
 
@@ -169,7 +169,7 @@ def conv_transpose(
     rank = image.rank - 2
     sizes: Any = axes_of(op, output_shape) if isinstance(output_shape, Value) else output_shape
     if sizes is not None and any(isinstance(n, Value) for n in list(sizes)[1:]):
-        raise Gap("an output shape that is computed")
+        raise Unsupported("an output shape that is computed")
     return convolve_transposed(
         op, image, kernel, None, strides=spatial(strides, rank, data_format), padding=how(padding),
         output_padding=None, data_format=first(data_format),
@@ -268,7 +268,7 @@ def pair(op: Builder, size: Any) -> list[Size]:
     """Return height and width, each a number where it is known.
 
     Raises:
-        Gap: These are not two.
+        Unsupported: These are not two.
     """
     found = op.array(size) if isinstance(size, Value) else None
     if found is not None:
@@ -276,7 +276,7 @@ def pair(op: Builder, size: Any) -> list[Size]:
     if isinstance(size, Value) and size.shape == (2,):
         size = [op.gather(size, op.constant(n, "int64")) for n in (0, 1)]
     if not isinstance(size, list | tuple) or len(size) != 2:
-        raise Gap("a size that is no pair")
+        raise Unsupported("a size that is no pair")
     arrays = [op.array(n) if isinstance(n, Value) else np.asarray(n) for n in size]
     return [n if a is None else int(a) for n, a in zip(size, arrays, strict=True)]
 
@@ -304,7 +304,7 @@ def resize(
 ) -> Value:  # fmt: skip
     """Images in another size."""
     if align_corners:
-        raise Gap("align_corners")
+        raise Unsupported("align_corners")
     return sized(
         op, images, size, str(method), antialias=antialias, keeps_aspect=preserve_aspect_ratio
     )
@@ -315,7 +315,7 @@ def rgb_to_grayscale(op: Builder, images: Any) -> Value:
     """0.2989 * red + 0.587 * green + 0.114 * blue."""
     value = tensor(op, images)
     if not value.is_float:
-        raise Gap("images of integers")
+        raise Unsupported("images of integers")
     return pic.rgb_to_grayscale(op, value)
 
 
@@ -391,7 +391,7 @@ def adjust_brightness(op: Builder, image: Any, delta: float) -> Value:
     """X + delta."""
     value = tensor(op, image)
     if not value.is_float:
-        raise Gap("images of integers")
+        raise Unsupported("images of integers")
     return op.add(value, delta)
 
 
@@ -406,4 +406,4 @@ def convert_image_dtype(op: Builder, image: Any, dtype: str, saturate: bool = Fa
         return op.cast(value, dtype)
     if not value.is_float and "float" in dtype:
         return op.mul(op.cast(value, dtype), 1 / float(np.iinfo(value.dtype).max))
-    raise Gap(f"images of {value.dtype} as {dtype}")
+    raise Unsupported(f"images of {value.dtype} as {dtype}")

@@ -11,7 +11,7 @@ from typing import Any
 from converter.lower.builder import Builder
 from converter.lower.keras.operations import products
 from converter.lower.keras.operations.operands import tensor
-from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Gap, operation
+from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Unsupported, operation
 from converter.lower.keras.tensorflow_ops import arithmetic as a
 from converter.lower.keras.tensorflow_ops import arrays as r
 from converter.lower.keras.tensorflow_ops import networks as n
@@ -311,7 +311,7 @@ def band_part(op: Builder, input: Any, num_lower: Any, num_upper: Any) -> Value:
 
 def _explicit(padding: str, explicit_paddings: Sequence[int]) -> str:
     if any(explicit_paddings):
-        raise Gap("explicit paddings")
+        raise Unsupported("explicit paddings")
     return padding
 
 
@@ -403,5 +403,5 @@ def resize(
 ) -> Value:  # fmt: skip
     """Images in another size."""
     if align_corners or not half_pixel_centers:
-        raise Gap("resizing by corners")
+        raise Unsupported("resizing by corners")
     return n.sized(op, images, size, method)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.keras.model import Reference
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 from converter.write.keras.tensorflow_ops.builder import KerasOps, as_int, as_list, function
 
 # fmt: off
@@ -67,7 +67,7 @@ WIDE = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"))
 def _unary(name: str, kind: str) -> None:
     def translate(op: KerasOps, x: Any) -> Any:
         if name not in OF_INTEGERS and not op.is_float(x):
-            raise Gap(f"{name} of {op.dtype(x)}")
+            raise Unsupported(f"{name} of {op.dtype(x)}")
         return op.call(kind, x)
 
     function(name)(translate)
@@ -88,7 +88,7 @@ def _of_floats(name: str, kind: str) -> None:
     def translate(op: KerasOps, x: Any, y: Any) -> Any:
         one, other = op.same_dtype(x, y)
         if not op.is_float(x if one is x and not isinstance(x, int | float) else y):
-            raise Gap(f"{name} of integers")
+            raise Unsupported(f"{name} of integers")
         return op.call(kind, one, other)
 
     function(name)(translate)
@@ -102,7 +102,7 @@ def _axis(axis: Any) -> Any:
     """Return axes to reduce: None for all, a number, or a list."""
     found = None if axis is None else as_int(axis)
     if found == []:
-        raise Gap("a reduction over no axis")
+        raise Unsupported("a reduction over no axis")
     return found
 
 
@@ -113,7 +113,7 @@ def _reduce(name: str, kind: str) -> None:
     ) -> Any:  # fmt: skip
         integers = ("int32", "int64") if name in WIDE else ("bool",)
         if not op.is_float(input_tensor) and op.dtype(input_tensor) not in integers:
-            raise Gap(f"{name} of {op.dtype(input_tensor)}")
+            raise Unsupported(f"{name} of {op.dtype(input_tensor)}")
         axes = _axis(reduction_indices if axis is None else axis)
         return op.call(kind, input_tensor, axis=axes, keepdims=bool(keepdims or keep_dims))
 
@@ -177,7 +177,7 @@ def check_numerics(op: KerasOps, tensor: Any, message: str) -> Any:
 def trace(op: KerasOps, x: Any) -> Any:
     """The sums of the diagonals of matrices."""
     if not op.is_float(x):
-        raise Gap(f"the trace of {op.dtype(x)}")
+        raise Unsupported(f"the trace of {op.dtype(x)}")
     return op.call("numpy.Trace", x, offset=0, axis1=-2, axis2=-1)
 
 
@@ -191,7 +191,7 @@ def count_nonzero(
 ) -> Any:
     """How many are not zero, over axes."""
     if keepdims:
-        raise Gap("a count that keeps its axes")
+        raise Unsupported("a count that keeps its axes")
     return op.cast(
         op.call("numpy.CountNonzero", input, axis=_axis(axis), dtype="int32"), str(dtype)
     )
@@ -261,9 +261,9 @@ def cast(op: KerasOps, x: Any, dtype: str) -> Any:
 def where(op: KerasOps, condition: Any, x: Any = None, y: Any = None) -> Any:
     """X where the condition holds, else y."""
     if x is None or y is None:
-        raise Gap("the places where a condition holds")
+        raise Unsupported("the places where a condition holds")
     if op.dtype(condition) != "bool":
-        raise Gap("a condition of numbers")
+        raise Unsupported("a condition of numbers")
     if all(isinstance(v, int | float) for v in (x, y)):
         return op.call("numpy.Where", condition, x, y, dtype="float32")
     one, other = op.same_dtype(x, y)
@@ -288,7 +288,7 @@ def norm(
 ) -> Any:  # fmt: skip
     """The Euclidean length of vectors."""
     if ord != "euclidean":
-        raise Gap(f"the norm {ord}")
+        raise Unsupported(f"the norm {ord}")
     return euclidean_norm(op, tensor, axis, keepdims or keep_dims)
 
 
@@ -339,7 +339,7 @@ def cumsum(
 ) -> Any:
     """The running sum along an axis, from either end."""
     if exclusive or op.dtype(x) not in ("float32", "float64", "float16", "int32", "int64"):
-        raise Gap("a running sum without the element itself, or of small integers")
+        raise Unsupported("a running sum without the element itself, or of small integers")
     place = as_int(axis)
     if not reverse:
         return op.call("numpy.Cumsum", x, axis=place)
@@ -353,7 +353,7 @@ def cumprod(
 ) -> Any:
     """The running product along an axis."""
     if exclusive or reverse or not op.is_float(x):
-        raise Gap("a running product that is exclusive or from the end")
+        raise Unsupported("a running product that is exclusive or from the end")
     return op.call("numpy.Cumprod", x, axis=as_int(axis))
 
 
@@ -363,7 +363,7 @@ def top_k(
 ) -> Any:
     """The k largest along the last axis, and their numbers."""
     if index_type != "int32":
-        raise Gap(f"numbers of {index_type}")
+        raise Unsupported(f"numbers of {index_type}")
     return op.call("math.TopK", input, k=as_int(k), sorted=sorted)
 
 
@@ -391,7 +391,7 @@ def argsort(
     """The numbers of values in order along an axis."""
     del stable  # of equal ones the first comes first in both
     if direction != "ASCENDING":
-        raise Gap("falling order")
+        raise Unsupported("falling order")
     return op.call("numpy.Argsort", values, axis=axis, dtype="int32")
 
 

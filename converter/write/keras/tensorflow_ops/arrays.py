@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.keras.model import Reference
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 from converter.write.keras.tensorflow_ops.builder import KerasOps, as_int, as_list, function
 
 # -- shapes ----------------------------------------------------------------------------------------
@@ -17,10 +17,10 @@ from converter.write.keras.tensorflow_ops.builder import KerasOps, as_int, as_li
 def reshape(op: KerasOps, tensor: Any, shape: Any) -> Any:
     """The same elements in another shape, of which one size may be computed: it follows."""
     if isinstance(shape, Reference):
-        raise Gap("a shape that is computed")
+        raise Unsupported("a shape that is computed")
     sizes = [-1 if isinstance(n, Reference) else int(n) for n in shape]
     if sizes.count(-1) > 1:
-        raise Gap("a shape that is computed")
+        raise Unsupported("a shape that is computed")
     return op.call("numpy.Reshape", tensor, newshape=sizes)
 
 
@@ -35,7 +35,7 @@ def squeeze(op: KerasOps, input: Any, axis: Any = None, squeeze_dims: Any = None
     """A tensor without axes of one element, which are named."""
     axes = squeeze_dims if axis is None else axis
     if axes is None or not as_list(axes):
-        raise Gap("all axes of one element")
+        raise Unsupported("all axes of one element")
     rank, found = op.rank(input), input
     for place in sorted((n % rank for n in as_list(axes)), reverse=True):
         found = op.call("numpy.Squeeze", found, axis=place)
@@ -60,7 +60,7 @@ def batch_flatten(op: KerasOps, x: Any) -> Any:
     """A tensor with one axis behind the batch, whose size is known."""
     sizes = [n for n in op.sizes(x)[1:] if n is not None]
     if len(sizes) + 1 < op.rank(x):
-        raise Gap("sizes that are not known")
+        raise Unsupported("sizes that are not known")
     return op.call("numpy.Reshape", x, newshape=[-1, prod(sizes)])
 
 
@@ -88,7 +88,7 @@ def stack(op: KerasOps, values: Any, axis: int = 0) -> Any:
     """Tensors one after another along a new axis."""
     parts = _several(values)
     if any(isinstance(part, int | float) for part in parts):
-        raise Gap("numbers in a stack")
+        raise Unsupported("numbers in a stack")
     return op.call("numpy.Stack", op.same_dtype(*parts), axis=axis)
 
 
@@ -107,7 +107,7 @@ def split(
     sizes = as_int(num_or_size_splits)
     if isinstance(sizes, list):
         if -1 in sizes[:-1]:
-            raise Gap("a size of what is left")
+            raise Unsupported("a size of what is left")
         sizes = np.cumsum(sizes[:-1]).tolist()
     return op.call("numpy.Split", value, indices_or_sections=sizes, axis=as_int(axis))
 
@@ -169,9 +169,9 @@ def _part(part: Any) -> Any:
     if isinstance(part, slice):
         bounds = (part.start, part.stop, part.step)
         if any(isinstance(n, Reference) for n in bounds):
-            raise Gap("bounds that are computed")
+            raise Unsupported("bounds that are computed")
     elif part is not None and part is not ... and not isinstance(part, int):
-        raise Gap("an index that is computed")
+        raise Unsupported("an index that is computed")
     return part
 
 
@@ -222,7 +222,7 @@ def gather(
     """Elements along an axis, by number."""
     del validate_indices
     if batch_dims:
-        raise Gap("gathering by each sample's own numbers")
+        raise Unsupported("gathering by each sample's own numbers")
     numbers = op.constant(indices, "int32")
     return op.call("numpy.Take", params, numbers, axis=0 if axis is None else as_int(axis))
 
@@ -235,7 +235,7 @@ def embedding_lookup(
     """Rows by number."""
     del partition_strategy, validate_indices  # of rows in several tensors
     if max_norm is not None or not isinstance(params, Reference):
-        raise Gap("max_norm, or rows that are constant")
+        raise Unsupported("max_norm, or rows that are constant")
     return op.call("numpy.Take", params, ids, axis=0)
 
 
@@ -246,9 +246,9 @@ def one_hot(
 ) -> Any:  # fmt: skip
     """One where a new axis has the number of the index, else zero."""
     if on_value not in (None, 1) or off_value not in (None, 0):
-        raise Gap("other values than one and zero")
+        raise Unsupported("other values than one and zero")
     if on_value is not None and not isinstance(on_value, float) and dtype is None:
-        raise Gap("ones of an unknown dtype")
+        raise Unsupported("ones of an unknown dtype")
     place = -1 if axis is None else axis
     found = op.call("nn.OneHot", indices, num_classes=as_int(depth), axis=place, dtype="float32")
     return found if dtype in (None, "float32") else op.cast(found, str(dtype))

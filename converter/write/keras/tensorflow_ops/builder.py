@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from converter.lower.keras.model import Call, Layer, Reference, references
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 
 Translator: TypeAlias = Callable[..., Any]
 T = TypeVar("T", bound=Translator)
@@ -112,18 +112,18 @@ class KerasOps:
         """Return the sizes of an input of the call; None where one is unknown.
 
         Raises:
-            Gap: It is not an input, or its rank is unknown.
+            Unsupported: It is not an input, or its rank is unknown.
         """
         found = self._lookup(x).sizes
         if not found:
-            raise Gap("a tensor of which no sizes are known")
+            raise Unsupported("a tensor of which no sizes are known")
         return found
 
     def _lookup(self, x: Any) -> Known:
         if not isinstance(x, Reference):
-            raise Gap("a constant in the place of a tensor")
+            raise Unsupported("a constant in the place of a tensor")
         if x not in self._known:
-            raise Gap("a tensor of which nothing is known")
+            raise Unsupported("a tensor of which nothing is known")
         return self._known[x]
 
     def is_float(self, x: Any) -> bool:
@@ -134,7 +134,7 @@ class KerasOps:
         """Return operands: tensors, numbers, and lists as arrays of the first tensor's dtype."""
         tensors = [v for v in values if isinstance(v, Reference)]
         if not tensors:
-            raise Gap("constants alone")
+            raise Unsupported("constants alone")
         return [self.constant(v, self.dtype(tensors[0])) for v in values]
 
     def constant(self, value: Any, dtype: str) -> Any:
@@ -142,13 +142,13 @@ class KerasOps:
         if isinstance(value, Reference | int | float):
             return value
         if dtype not in DTYPES or list(references(value)):
-            raise Gap(f"a constant of {dtype}, or one that is computed in part")
+            raise Unsupported(f"a constant of {dtype}, or one that is computed in part")
         return np.asarray(value, dtype)
 
     def finish(self, result: Any) -> list[Layer]:
         """Return the operations; the last one gets the name of the call."""
         if not self.layers or result != Reference(self.layers[-1].name, 0, 0):
-            raise Gap("a call that computes nothing")
+            raise Unsupported("a call that computes nothing")
         *others, last = self.layers
         return [*others, replace(last, name=self._name)]
 
@@ -157,13 +157,13 @@ def as_int(value: Any) -> Any:
     """Return an argument that must be static: an integer, or a list of integers.
 
     Raises:
-        Gap: It is computed, or not an integer.
+        Unsupported: It is computed, or not an integer.
     """
     if list(references(value)):
-        raise Gap("an argument that is computed")
+        raise Unsupported("an argument that is computed")
     array = np.asarray(value)
     if array.dtype.kind not in "iu":
-        raise Gap(f"an argument {value!r:.40} that is no integer")
+        raise Unsupported(f"an argument {value!r:.40} that is no integer")
     return array.tolist()
 
 

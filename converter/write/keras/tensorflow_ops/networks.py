@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.keras.model import references
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 from converter.write.keras.tensorflow_ops.arrays import item
 from converter.write.keras.tensorflow_ops.builder import KerasOps, as_list, function
 
@@ -68,7 +68,7 @@ def _spatial(value: Any, rank: int, data_format: str | None) -> list[int]:
 
 def _how(padding: Any) -> str:
     if not isinstance(padding, str):
-        raise Gap("padding by numbers")
+        raise Unsupported("padding by numbers")
     return padding.lower()
 
 
@@ -97,7 +97,7 @@ def depthwise_conv2d(
         len({*_spatial(strides, 2, data_format)}) > 1
         or len({*_spatial(spread, 2, data_format)}) > 1
     ):
-        raise Gap("strides that are not all the same")
+        raise Unsupported("strides that are not all the same")
     return _convolve(op, "nn.DepthwiseConv", input, filter, strides, padding, data_format, spread)
 
 
@@ -108,7 +108,7 @@ def _convolve(
     image, weight = op.same_dtype(input, kernel)
     rank = op.rank(input) - 2
     if np.ndim(weight) not in (0, rank + 2):
-        raise Gap("images with several axes of samples")
+        raise Unsupported("images with several axes of samples")
     return op.call(
         kind, image, weight, strides=_alike(_spatial(strides, rank, data_format)),
         padding=_how(padding), data_format=_first(data_format),
@@ -147,7 +147,7 @@ _pool(("avg_pool", "avg_pool1d", "avg_pool2d", "avg_pool3d"), "nn.AveragePool")
 def bias_add(op: KerasOps, value: Any, bias: Any, data_format: str | None = None) -> Any:
     """A number added to each channel, which is the last."""
     if _first(data_format) == "channels_first":
-        raise Gap("channels first")
+        raise Unsupported("channels first")
     return op.call("numpy.Add", *op.same_dtype(value, bias))
 
 
@@ -163,7 +163,7 @@ def batch_normalization(
 ) -> Any:
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, of constants."""
     if any(list(references(v)) for v in (mean, variance, offset, scale)):
-        raise Gap("statistics that are computed")
+        raise Unsupported("statistics that are computed")
     dtype = op.dtype(x)
     inverse = 1 / np.sqrt(np.asarray(variance, dtype) + variance_epsilon)
     if scale is not None:
@@ -197,9 +197,9 @@ def resize(
     """Images in another size."""
     if preserve_aspect_ratio or method not in ("bilinear", "nearest", "bicubic", "lanczos3",
                                                 "lanczos5", "area"):  # fmt: skip
-        raise Gap(f"preserve_aspect_ratio, or the method {method}")
+        raise Unsupported(f"preserve_aspect_ratio, or the method {method}")
     if op.dtype(images) != "float32" and method != "nearest":
-        raise Gap(f"images of {op.dtype(images)}")
+        raise Unsupported(f"images of {op.dtype(images)}")
     return op.call(
         "image.Resize", images, size=as_list(size), interpolation=str(method), antialias=antialias,
         data_format="channels_last",
@@ -210,7 +210,7 @@ def resize(
 def rgb_to_grayscale(op: KerasOps, images: Any) -> Any:
     """0.2989 * red + 0.587 * green + 0.114 * blue."""
     if not op.is_float(images):
-        raise Gap("images of integers")
+        raise Unsupported("images of integers")
     return op.call("image.RGBToGrayscale", images, data_format="channels_last")
 
 
@@ -250,7 +250,7 @@ def extract_patches(
     """The patches of images, each in the channels of one place."""
     steps, spread = (_spatial(value, 2, None) for value in (strides, rates))
     if spread != [1, 1]:
-        raise Gap("patches with holes")
+        raise Unsupported("patches with holes")
     return op.call(
         "image.ExtractPatches", images, size=_spatial(sizes, 2, None), strides=steps,
         dilation_rate=1, padding=_how(padding), data_format="channels_last",

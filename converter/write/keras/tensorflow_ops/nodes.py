@@ -6,7 +6,7 @@ Inputs are in the order of the op's definition, constants among them; attributes
 from collections.abc import Sequence
 from typing import Any
 
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 from converter.lower.keras.tensorflow_ops.nodes import DIRECT, REDUCED
 from converter.write.keras.tensorflow_ops import arithmetic as a
 from converter.write.keras.tensorflow_ops import arrays as r
@@ -74,7 +74,7 @@ def add_n(op: KerasOps, *inputs: Any) -> Any:
 def select(op: KerasOps, condition: Any, x: Any, y: Any) -> Any:
     """X where the condition holds, else y, of one shape."""
     if op.rank(condition) != op.rank(x):
-        raise Gap("conditions of as_int rows")
+        raise Unsupported("conditions of as_int rows")
     return a.where(op, condition, x, y)
 
 
@@ -226,7 +226,7 @@ def band_part(op: KerasOps, input: Any, num_lower: Any, num_upper: Any) -> Any:
 
 def _explicit(padding: str, explicit_paddings: Sequence[int]) -> str:
     if any(explicit_paddings):
-        raise Gap("explicit paddings")
+        raise Unsupported("explicit paddings")
     return padding
 
 
@@ -297,7 +297,7 @@ def _resize(name: str, method: str) -> None:
         half_pixel_centers: bool = False,
     ) -> Any:  # fmt: skip
         if align_corners or not half_pixel_centers:
-            raise Gap("resizing by corners")
+            raise Unsupported("resizing by corners")
         return n.resize(op, images, size, method)
 
     node(name)(translate)

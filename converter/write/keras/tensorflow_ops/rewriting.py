@@ -14,7 +14,7 @@ from converter.lower.graph import Dim
 from converter.lower.keras.lowering import input_spec, lower
 from converter.lower.keras.model import Layer, Model, Reference, references
 from converter.lower.keras.owners import Path, layers_of
-from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Gap, table_of
+from converter.lower.keras.table import TF_FUNCTIONS, TF_OPS, Unsupported, table_of
 from converter.lower.values import inverse
 from converter.write.keras.tensorflow_ops import nodes
 from converter.write.keras.tensorflow_ops.builder import (
@@ -84,7 +84,7 @@ def _replace_calls(
         else:
             try:
                 replacement = _translate(model, layer, path, known)
-            except Gap as gap:
+            except Unsupported as gap:
                 reasons[own] = str(gap)
                 replacement = [layer]
             except (TypeError, ValueError, KeyError, IndexError, AttributeError) as e:
@@ -98,7 +98,7 @@ def _translate(
     model: Model, layer: Layer, path: Path, known: Mapping[tuple[str, int], Known]
 ) -> list[Layer]:
     if len(layer.calls) != 1:
-        raise Gap("several calls of one function")
+        raise Unsupported("several calls of one function")
     (call,) = layer.calls
     inputs: dict[Reference, Known] = {}
     for reference in references([call.arguments, dict(call.keywords)]):
@@ -113,7 +113,7 @@ def _translate(
     is_node = table_of(layer.module) is TF_OPS
     translator = (NODES if is_node else FUNCTIONS).get(layer.class_name)
     if translator is None:
-        raise Gap("which Keras 3 has no operation for")
+        raise Unsupported("which Keras 3 has no operation for")
     keywords = {key: part for key, part in call.keywords.items() if key != "name"}
     if is_node:
         keywords |= layer.config
@@ -121,5 +121,5 @@ def _translate(
     try:
         signature(translator).bind(builder, *call.arguments, **keywords)
     except TypeError as e:
-        raise Gap(f"an argument that is not known ({e})") from e
+        raise Unsupported(f"an argument that is not known ({e})") from e
     return builder.finish(translator(builder, *call.arguments, **keywords))

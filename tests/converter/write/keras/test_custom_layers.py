@@ -5,7 +5,7 @@ from repository import ROOT, SUPPORT
 
 import converter
 from converter.child.trust import Trusted
-from converter.lower.keras.table import Gap
+from converter.lower.keras.table import Unsupported
 from converter.write.keras.custom_layers import find_custom_layers, locate_weights
 from formats.core.weights import Tensor
 
@@ -35,7 +35,7 @@ def test_weights_stand_below_a_layer_as_they_stood():
 def test_of_an_h5_file_only_what_is_the_layers_own_has_a_place():
     tensors = {"a/k": tensor("/model_weights/a/a/k"), "a/d/k": tensor("/model_weights/a/a/d/k")}
     assert locate_weights(("a",), {"k": "a/k"}, tensors) == {"a/k": "vars/0"}
-    with pytest.raises(Gap, match="does not say which part"):
+    with pytest.raises(Unsupported, match="does not say which part"):
         locate_weights(("a",), {"d/k": "a/d/k"}, tensors)
 
 

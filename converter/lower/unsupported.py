@@ -1,0 +1,82 @@
+"""What lowering does not support: raised where it is met, gathered, and reported all at once."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from formats.errors import UnsupportedError
+
+MOST_NAMED = 20  # kinds in one message
+MOST_PLACES = 5  # of one kind
+
+
+class Unsupported(Exception):  # noqa: N818 - it is gathered, with others, into one error
+    """An op, argument, dtype or shape that is not supported; without a text, the op itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something in a model that is not supported.
+
+    Attributes:
+        subject: What it is, in the same words for every model, as ``TensorFlow op Svd``.
+        where: Name of the node or layer.
+        reason: What of it is not supported; empty where all of it is not.
+        detail: What else is known of it in this model, such as its arguments.
+    """
+
+    subject: str
+    where: str
+    reason: str = ""
+    detail: str = ""
+
+    @property
+    def what(self) -> str:
+        """Subject and reason, the same for every model."""
+        return f"{self.subject}: {self.reason}" if self.reason else self.subject
+
+
+def report(findings: Iterable[Finding], hint: str | None = None) -> None:
+    """Raise all findings as one error, if there are any.
+
+    Raises:
+        UnsupportedError: There are.
+    """
+    kinds = _group(findings)
+    if kinds:
+        counts = tuple((what, len(found)) for what, found in kinds.items())
+        raise UnsupportedError(_describe(kinds), hint=hint, gaps=counts)
+
+
+def describe(findings: Iterable[Finding]) -> str:
+    """Return a message: one kind a line, the most frequent first, with places."""
+    return _describe(_group(findings))
+
+
+def _group(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    kinds: dict[str, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(finding.what, []).append(finding)
+    return kinds
+
+
+def _describe(kinds: dict[str, list[Finding]]) -> str:
+    ordered = sorted(kinds.items(), key=lambda item: -len(item[1]))
+    lines = [_line(what, found) for what, found in ordered[:MOST_NAMED]]
+    if len(kinds) > MOST_NAMED:
+        lines.append(f"and {len(kinds) - MOST_NAMED} more kinds")
+    if len(lines) == 1:
+        return f"not supported: {lines[0]}"
+    return "\n  ".join(("not supported:", *lines))
+
+
+def _line(what: str, found: list[Finding]) -> str:
+    details = {finding.where: finding.detail for finding in found if finding.where}
+    places = list(details)[:MOST_PLACES]
+    one = next(iter(set(details.values()))) if len(set(details.values())) == 1 else None
+    if one is None:
+        places = [f"{place} ({details[place]})" if details[place] else place for place in places]
+    shown = ", ".join(places)
+    if len(details) > MOST_PLACES:
+        shown += f" and {len(details) - MOST_PLACES} more"
+    times = f" ×{len(found)}" if len(found) > 1 else ""  # noqa: RUF001
+    return f"{what}{times}" + (f", at {shown}" if shown else "") + (f" ({one})" if one else "")
