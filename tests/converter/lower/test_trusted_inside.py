@@ -214,7 +214,7 @@ def test_weights_more_than_keras_has():
     more = w | {"d/temperature": random(1)}
     with pytest.raises(UnsupportedError, match=r"Dense .*at d .*temperature \[1\]"):
         lower(bundle(entry("Dense", "d", units=4), weights=more))
-    with pytest.raises(UnsupportedError, match=r"Dense \(d\): .* bias \[4\]"):
+    with pytest.raises(UnsupportedError, match=r"Dense .*at d .*bias \[4\]"):
         lower(bundle(entry("Dense", "d", units=4, use_bias=False), weights=w))
 
 
