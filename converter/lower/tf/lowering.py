@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from converter.lower import dims
 from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape, Spec, needed
@@ -80,7 +79,6 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
         CorruptError: The graph is damaged.
         UsageError: There is no such signature.
     """
-    dims.forget()
     model = _Model(bundle)
     plan = model.plan(signature)
     graph = Graph(plan.name or "graph", opset, signature=plan.name)

@@ -87,7 +87,6 @@ def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] =
         UnsupportedError: It needs what we do not do; all of it is named.
         CorruptError: It is damaged.
     """
-    dims.forget()
     program = _program(bundle)
     graph = Graph("forward", opset)
     module = _object(program.get("graph_module"), "a program without a graph")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from converter.lower import dims
 from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
@@ -81,7 +80,6 @@ def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> G
 def _walked(
     bundle: Bundle, source: Source, objects: Objects, arguments: Arguments, opset: int
 ) -> Graph:
-    dims.forget()
     op = Context(Graph("forward", opset), bundle.weights)
     names = {tensor.origin: name for name, tensor in bundle.weights.items()}
     walker = Walker(op, source, objects, names, version_of(bundle), bundle.encodings)
