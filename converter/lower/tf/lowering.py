@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
@@ -19,8 +18,6 @@ from converter.lower.tf import frames, unranked
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
-from converter.lower.tf.recognise_gelu import recognise_gelu
-from converter.lower.tf.sink_branches import sink_branches
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS
 from converter.lower.tf.things import (
@@ -44,7 +41,6 @@ from formats.tensorflow.graphdef import GRAPH, META_GRAPH, SAVED_MODEL, kind_of,
 from formats.tensorflow.schemas import SCHEMA
 
 DEFAULT_SIGNATURE = "serving_default"
-DEEPEST = 30  # graphs in graphs: protobuf's readers stop at 100 messages, three for each
 MOST_NAMED = 20  # places of one gap that a message names
 
 
@@ -231,13 +227,7 @@ class _Model:
         if not graph.outputs:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
-        graph = op.decoded.settle(needed(graph))
-        eliminate_common_subexpressions(graph)
-        graph = recognise_gelu(graph)
-        sink_branches(graph)
-        if _depth(graph) > DEEPEST:
-            raise UnsupportedError(f"branches and loops in each other, more than {DEEPEST} deep")
-        return graph
+        return op.decoded.settle(needed(graph))
 
     def _input(self, op: Context, spec: TensorSpec, port: Port) -> Thing:
         shape: Shape | None = spec.shape
@@ -441,12 +431,6 @@ def _is_pivot(nodes: dict[str, Node], node: Node) -> bool:
     """Tell whether a node is what a branch waits for, and so has no value in the other branch."""
     before = nodes.get(node.inputs[0].node) if node.op == "Identity" and node.inputs else None
     return before is not None and before.op in ("Switch", "RefSwitch")
-
-
-def _depth(graph: Graph) -> int:
-    """Return how deep graphs lie in a graph."""
-    inner = (v for node in graph.nodes for v in node.attributes.values() if isinstance(v, Graph))
-    return max((_depth(body) + 1 for body in inner), default=0)
 
 
 def given(

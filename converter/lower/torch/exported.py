@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.torch import calls, higher_order, pairs
@@ -166,9 +165,7 @@ class _Lowering:
             raise UnsupportedError(self.gaps.message(), gaps=self.gaps.kinds())
         if not self.op.graph.outputs:
             raise UnsupportedError("the program yields no tensor")
-        graph = needed(self.op.graph)
-        eliminate_common_subexpressions(graph)
-        return graph
+        return needed(self.op.graph)
 
     # -- inputs --------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
 from converter.lower.torch.compound import Compound
@@ -157,9 +156,7 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
         used.add(name)
         op.reserve([name])
         op.output(value, name)
-    graph = needed(op.graph)
-    eliminate_common_subexpressions(graph)
-    return graph
+    return needed(op.graph)
 
 
 def _number(op: Context, thing: Thing) -> Value:

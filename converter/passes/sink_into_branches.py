@@ -12,14 +12,14 @@ from converter.lower.graph import Graph, Node, free_names
 Reader = int | tuple[int, str]  # a node by its identity, or a branch of an If
 
 
-def sink_branches(graph: Graph) -> None:
+def sink_into_branches(graph: Graph) -> None:
     """Move nodes into the branches that need them, in a graph and in all inside it."""
     if any(node.op_type == "If" for node in graph.nodes):
         _join(graph)
         _sink(graph)
     for node in graph.nodes:
         for _, inner in _bodies(node):
-            sink_branches(inner)
+            sink_into_branches(inner)
 
 
 def _bodies(node: Node) -> Iterator[tuple[str, Graph]]:
