@@ -8,6 +8,7 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
+from converter.lower.tf.convolution import dilated
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.padding import padded
@@ -61,8 +62,6 @@ def batch_to_space_nd(
     op: Context, input: Value, block_shape: Value, crops: Value, /, *, node: Node
 ) -> Value:
     """Blocks of the batch, moved into space, and that cut off at its ends."""
-    from converter.lower.tf.convolution import dilated
-
     found = dilated(op, node, block_shape, crops)
     if found is not None:
         return found

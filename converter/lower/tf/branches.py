@@ -6,6 +6,7 @@ from dataclasses import replace
 from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, needed
+from converter.lower.tf import stacks
 from converter.lower.tf.context import Context
 from converter.lower.tf.things import (
     UNKNOWN,
@@ -90,10 +91,8 @@ def _read(op: Context, thing: Thing) -> Thing:
 
 
 def _value(op: Context, thing: Thing) -> Value:
-    from converter.lower.tf.stacks import whole
-
     if isinstance(thing, Stack):
-        return whole(op, thing)
+        return stacks.whole(op, thing)
     if not isinstance(thing, Value):
         raise Gap(f"a branch that yields a {type(thing).__name__.lower()}")
     return thing

@@ -5,10 +5,11 @@ content, so that what a loop carries and a branch chooses is what it seems to be
 Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/TensorListReserve and TensorArrayV3
 """
 
+from dataclasses import replace
 from typing import Any
 
 from converter.lower.graph import Shape
-from converter.lower.tf import stacks
+from converter.lower.tf import list_elements, stacks
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Gap, tf_op
@@ -83,8 +84,6 @@ def set_item(
     resize_if_index_out_of_bounds: bool = False,
 ) -> Stack:  # fmt: skip
     """A list with one element set."""
-    from dataclasses import replace
-
     found = _list(input_handle)
     if resize_if_index_out_of_bounds:
         found = replace(found, grows=True)
@@ -180,8 +179,6 @@ def list_scatter_v2(
 @tf_op("TensorListScatterIntoExistingList", any_input=True)
 def list_scatter_into(op: Context, input_handle: Thing, tensor: Value, indices: Value, /) -> Stack:
     """A list with some elements set, and longer where it must be."""
-    from dataclasses import replace
-
     found = replace(_list(input_handle), grows=True)
     return replace(stacks.scattered(op, found, indices, tensor), grows=False)
 
@@ -200,7 +197,9 @@ def concat_lists(op: Context, input_a: Thing, input_b: Thing, /) -> Stack:
     """The elements of one list, then those of another."""
     a, b = _list(input_a), _list(input_b)
     if a.items is not None and b.items is not None:
-        return Stack(a.dtype, stacks.joined(a.element, b.element), items=(*a.items, *b.items))
+        return Stack(
+            a.dtype, list_elements.joined(a.element, b.element), items=(*a.items, *b.items)
+        )
     both = [stacks.whole(op, a, b.element), stacks.whole(op, b, a.element)]
     return a.filled(op.concat(both, 0))
 

@@ -16,9 +16,12 @@ from converter.lower.bodies import outputs_of
 from converter.lower.builder import numpy_type
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Node, Shape, needed
-from converter.lower.tf import graphdef, recurrence
+from converter.lower.tf import graphdef, recurrence, stacks
+from converter.lower.tf.activation import Activation
 from converter.lower.tf.context import Context
+from converter.lower.tf.frames import frame_of
 from converter.lower.tf.graphdef import Body, Port
+from converter.lower.tf.list_elements import ElementFound, ListRead, joined, read_inside
 from converter.lower.tf.things import UNKNOWN, Handle, Record, Stack, Thing, Unknown, Variable
 from converter.lower.values import Value
 
@@ -26,22 +29,6 @@ Condition = Callable[[list[Thing]], Thing]
 Round = Callable[[list[Thing]], list[Thing]]
 PASSING = frozenset(("Identity", "StopGradient"))
 TRIES = 6  # times that a body is built, each time with less known of its variables
-
-
-class _Read(Exception):  # noqa: N818 - a turn, and no error
-    """A list that was taken to be only written is read."""
-
-    def __init__(self, loop: object, number: int, element: Shape | None) -> None:
-        super().__init__(f"list {number}")
-        self.loop, self.number, self.element = loop, number, element
-
-
-class _Found(Exception):  # noqa: N818 - a turn, and no error
-    """A list that is looked at for its elements gets one."""
-
-    def __init__(self, loop: object, number: int, element: Shape) -> None:
-        super().__init__(f"list {number}")
-        self.loop, self.number, self.element = loop, number, element
 
 
 def passed_through(body: Body) -> set[int]:
@@ -72,8 +59,6 @@ def loop(
     Raises:
         Gap: A variable changes its dtype or rank, or is of a kind that cannot be one.
     """
-    from converter.lower.tf import stacks
-
     if any(isinstance(t, Unknown) for t in start):
         return [UNKNOWN] * len(start)
     fixed = {i for i, t in enumerate(start) if i in unchanged or isinstance(t, Variable | Handle)}
@@ -97,14 +82,14 @@ def loop(
     for _ in range(TRIES * (len(plan.lists) + 1)):
         try:
             made = _built(op, plan, condition, body)
-        except _Read as turn:
+        except ListRead as turn:
             if turn.loop is not plan or turn.number not in plan.lists:
                 raise
             plan.lists.discard(turn.number)
             if turn.element is None or None in turn.element:
                 _look(op, plan, body)
             known = plan.elements.get(turn.number)
-            plan.elements[turn.number] = stacks.joined(turn.element, known)
+            plan.elements[turn.number] = joined(turn.element, known)
             made = None
         if made is not None:
             return made
@@ -193,7 +178,7 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
     shapes += [(v.dtype, (None, *v.shape)) for v in stacked.values()]
     most = asked = None
     if rounds.exact:
-        most = replace(least(op, rounds.limits), is_constant=False)
+        most = replace(stacks.least(op, rounds.limits), is_constant=False)
     else:
         asked = replace(op.plain(first), is_constant=False)
     made = op.node(
@@ -251,13 +236,13 @@ def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]
     start = plan.start[number]
     assert isinstance(start, Stack)
     if thing.loop is None or thing.loop != (plan, number) or thing.written is None:
-        raise _Read(plan, number, thing.element)
+        raise ListRead(plan, number, thing.element)
     index, item = thing.written
     if index is None:
         if start.items != ():
-            raise _Read(plan, number, thing.element)
+            raise ListRead(plan, number, thing.element)
     elif not _is_round(op, index, counters):
-        raise _Read(plan, number, thing.element)
+        raise ListRead(plan, number, thing.element)
     return op.plain(item)
 
 
@@ -278,10 +263,10 @@ def _look(op: Context, plan: _Plan, body: Round) -> None:
                         assert isinstance(thing, Value)
                         things.append(_entry(op, thing, plan.shapes.get(i)))
                 body(things)
-        except (_Found, _Read) as turn:
+        except (ElementFound, ListRead) as turn:
             if turn.loop is not plan:
                 raise  # of a loop that this one is in
-            if isinstance(turn, _Read) or turn.number in plan.elements:
+            if isinstance(turn, ListRead) or turn.number in plan.elements:
                 break
             plan.elements[turn.number] = turn.element
         else:
@@ -316,33 +301,8 @@ def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
     return found
 
 
-def read_inside(stack: Stack, element: Shape | None = None) -> None:
-    """Say that a list is read: where it is a loop's, it must be carried as a whole.
-
-    Args:
-        stack: The list.
-        element: What is known of an element's shape, beside what the list says.
-    """
-    from converter.lower.tf.stacks import joined
-
-    element = joined(stack.element, element)
-    if stack.sought:
-        if element is not None and None not in element:
-            found(stack, element)
-    elif stack.loop is not None:
-        raise _Read(*stack.loop, element)
-
-
-def found(stack: Stack, element: Shape) -> None:
-    """Say what the elements of a list are like."""
-    assert stack.loop is not None
-    raise _Found(*stack.loop, element)
-
-
 def _tensor(op: Context, plan: _Plan, number: int) -> Value:
     """Return what Loop carries for a variable."""
-    from converter.lower.tf.stacks import joined, whole
-
     thing = plan.start[number]
     if isinstance(thing, Stack):
         element = joined(thing.element, plan.elements.get(number))
@@ -353,18 +313,16 @@ def _tensor(op: Context, plan: _Plan, number: int) -> Value:
             sizes = [n if isinstance(n, int) else 0 for n in element]
             empty = op.constant(np.zeros((1, *sizes), numpy_type(thing.dtype)), thing.dtype)
             return op.plain(replace(empty, shape=(1, *element)))
-        return op.plain(whole(op, thing, plan.elements.get(number)))
+        return op.plain(stacks.whole(op, thing, plan.elements.get(number)))
     assert isinstance(thing, Value)
     return op.plain(thing)
 
 
 def _together(op: Context, thing: Thing, before: Value | None) -> Thing:
     """Return a list that is carried as one tensor."""
-    from converter.lower.tf.stacks import whole
-
     if before is None or not isinstance(thing, Stack) or thing.tensor is not None:
         return thing
-    return thing.filled(whole(op, thing, before.shape[1:]))
+    return thing.filled(stacks.whole(op, thing, before.shape[1:]))
 
 
 def _entry(op: Context, like: Value, shape: Shape | None) -> Value:
@@ -479,26 +437,10 @@ def _rounds(op: Context, again: Value, counters: set[str]) -> _Rounds:
     return _Rounds([*limits.values()], exact and bool(limits))
 
 
-def least(op: Context, limits: list[Value]) -> Value:
-    """Return the least of several numbers as a scalar of int64."""
-    from converter.lower.tf.stacks import size_of
-
-    different: dict[object, Value] = {}
-    for limit in limits:
-        known = size_of(op, limit)
-        different.setdefault(limit.name if known is None else known, limit)
-    numbers = [op.cast(v, "int64") for v in different.values()]
-    if len(numbers) == 1:
-        return numbers[0]
-    return op.emit("Min", *numbers, dtype="int64", shape=())
-
-
 def _result(
     op: Context, plan: _Plan, number: int, found: dict[int, Value], after: Thing, rounds: _Rounds
 ) -> Thing:
     """Return what a variable is in the end."""
-    from converter.lower.tf import stacks
-
     start = plan.start[number]
     if number in plan.fixed:
         return start
@@ -530,9 +472,7 @@ def _result(
 
 
 def _reaches(op: Context, limit: Value, count: Dim) -> bool:
-    from converter.lower.tf.stacks import size_of
-
-    known = size_of(op, limit)
+    known = stacks.size_of(op, limit)
     if isinstance(known, int) and isinstance(count, int):
         return known >= count
     return known == count
@@ -540,9 +480,6 @@ def _reaches(op: Context, limit: Value, count: Dim) -> bool:
 
 def framed(op: Context, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:
     """Return what a loop of TensorFlow 1 yields: its variables, in the end."""
-    from converter.lower.tf.frames import frame_of
-    from converter.lower.tf.walk import Activation
-
     frame = frame_of(node)
     walker = op.walker
     outer = walker.current

@@ -15,6 +15,7 @@ from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.legalize import LETTERS
 from converter.lower.tf import frames, unranked
+from converter.lower.tf.activation import Activation, Found
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
@@ -30,7 +31,7 @@ from converter.lower.tf.things import (
     Unranked,
     Variable,
 )
-from converter.lower.tf.walk import SKIPPED, Activation, Found, Walker
+from converter.lower.tf.walk import SKIPPED, Walker
 from converter.lower.values import Value
 from formats.containers.protobuf.messages import Message, decode_bytes
 from formats.core.bundle import Bundle, Signature, TensorSpec

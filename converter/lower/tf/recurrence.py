@@ -431,14 +431,12 @@ class _Reading:
         self, after: Sequence[Symbol], stacked: Sequence[Symbol], made: dict[int, Value],
         outputs: dict[Symbol, tuple[Value, Value]],
     ) -> list[Value]:  # fmt: skip
-        from converter.lower.tf.loops import least
-
         op, found = self._op, []
         for i, (symbol, begin) in enumerate(zip(after, self._begin, strict=True)):
             if i in made:
                 found.append(made[i])
             elif symbol == ("round",):
-                found.append(op.cast(least(op, list(self._limits)), begin.dtype))
+                found.append(op.cast(stacks.least(op, list(self._limits)), begin.dtype))
             else:
                 _, number, row = symbol
                 if number != i or row not in outputs or self._lengths is not None:

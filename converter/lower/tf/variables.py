@@ -4,8 +4,9 @@ from typing import Any
 
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.indexing import gather_nd, gathered
 from converter.lower.tf.table import Gap, tf_op
-from converter.lower.tf.things import Thing, Variable
+from converter.lower.tf.things import UNKNOWN, Thing, Variable
 from converter.lower.values import Value
 
 
@@ -61,16 +62,12 @@ def resource_gather(
     op: Context, resource: Thing, indices: Value, /, *, batch_dims: int = 0
 ) -> Value:
     """Rows of a variable, by number."""
-    from converter.lower.tf.indexing import gathered
-
     return gathered(op, op.state.read(_variable(resource)), indices, batch_dims, batch_dims)
 
 
 @tf_op("ResourceGatherNd", any_input=True)
 def resource_gather_nd(op: Context, resource: Thing, indices: Value, /) -> Value:
     """Elements of a variable, by their places."""
-    from converter.lower.tf.indexing import gather_nd
-
     return gather_nd(op, op.state.read(_variable(resource)), indices)
 
 
@@ -165,8 +162,6 @@ def restore_slice(
 
 def _stored(op: Context, name: str, part: str) -> Thing:
     """Return a tensor; one that is not there matters only if something reads it."""
-    from converter.lower.tf.things import UNKNOWN
-
     try:
         return op.state.stored(name, part)
     except Gap:

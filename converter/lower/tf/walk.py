@@ -5,17 +5,16 @@ met. Control edges matter where they lead to an assignment that a later read mus
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from converter.lower.gap import Gap
 from converter.lower.graph import Trace
-from converter.lower.tf import contents
+from converter.lower.tf import branches, complexes, contents, unranked
+from converter.lower.tf.activation import NO_GATES, Activation, Found, Gates
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import (
-    Body,
     Library,
     Node,
     Port,
@@ -64,43 +63,7 @@ LENIENT = frozenset((
     "RestoreSlice",
 ))  # fmt: skip
 
-Gates = frozenset[tuple[str, bool]]  # names of conditions, and what they must be
-NO_GATES: Gates = frozenset()
 COMPLEX = ("complex64", "complex128")
-
-
-@dataclass(slots=True)
-class Activation:
-    """A body being walked.
-
-    Attributes:
-        body: The graph or function.
-        path: Names of the calls that lead here.
-        values: What nodes yielded; UNKNOWN or DEAD where all of a node's outputs are that.
-        gates: Conditions that a node's outputs depend on (TensorFlow 1's Switch).
-        read: Which outputs of nodes are read by what is walked.
-    """
-
-    body: Body
-    path: tuple[str, ...] = ()
-    values: dict[str, "list[Thing] | Thing"] = field(default_factory=dict)
-    gates: dict[str, Gates] = field(default_factory=dict)
-    read: set[Port] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One gap: the op that has it, the node, and what it is."""
-
-    op: str
-    where: str
-    reason: str
-
-    @property
-    def what(self) -> str:
-        """The gap by the same words in every model."""
-        why = "" if self.reason == "not in the table" else f": {self.reason}"
-        return f"TensorFlow op {self.op}{why}"
 
 
 class Walker:
@@ -305,8 +268,6 @@ class Walker:
         self.op.at, self.op.place = where, f"{body}/{node.name}" if body else node.name
         with self.op.scope(node.name):
             if _has_complex(node, inputs):
-                from converter.lower.tf import complexes
-
                 made = complexes.lowered(self.op, row, node, inputs, self._call)
             else:
                 given = inputs if row.takes_any else [self.tensor(v) for v in inputs]
@@ -323,8 +284,6 @@ class Walker:
 
     def _unranked(self, row: Row, node: Node, inputs: "list[Thing]") -> Any:
         """Return what a node yields of tensors of any rank; None where it is as any other."""
-        from converter.lower.tf import unranked
-
         if node.op in CALLS:
             return None
         known = unranked.ranked(node, inputs)
@@ -426,8 +385,6 @@ class Walker:
     def _merged(
         self, activation: Activation, node: Node, inputs: Sequence[Thing]
     ) -> "list[Thing] | Thing":
-        from converter.lower.tf import branches
-
         alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, Dead)]
         if not alive:
             return DEAD
