@@ -7,6 +7,7 @@ from converter.lower.tf import contents
 from converter.lower.tf.constants import read_constant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Gap, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
@@ -37,7 +38,7 @@ def placeholder(_: Context, *, shape: Any = None) -> Value:
     "_EagerConst", "LoopCond", "RefIdentity", "DebugGradientIdentity",
     any_input=True,
 )  # fmt: skip
-def identity(op: Context, input: Thing, /, *, message: str = "") -> Thing:
+def identity(op: Session, input: Thing, /, *, message: str = "") -> Thing:
     """What it is given."""
     del message
     return op.state.read(input) if isinstance(input, Variable) and input.is_reference else input
@@ -54,7 +55,7 @@ def print_(
 
 
 @tf_op("IdentityN", any_input=True)
-def identity_n(op: Context, *inputs: Thing) -> list[Thing]:
+def identity_n(op: Session, *inputs: Thing) -> list[Thing]:
     """What it is given, several."""
     return [identity(op, v) for v in inputs]
 

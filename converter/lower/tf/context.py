@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,11 +15,6 @@ from converter.lower.tf import contents
 from converter.lower.values import Value
 from formats.core.weights import Tensor
 
-if TYPE_CHECKING:
-    from converter.lower.tf.decoded import Decoded
-    from converter.lower.tf.state import State
-    from converter.lower.tf.walk import Walker
-
 Axis: TypeAlias = int  # `Context.int` hides the type below
 MOST_AXES = 254  # as TensorFlow has it
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
@@ -29,17 +24,11 @@ class Context(Builder):
     """A graph being built from a TensorFlow graph.
 
     Attributes:
-        state: Variables and tables.
-        walker: What walks the graph: for ops that call functions.
-        decoded: Inputs of bytes that are decoded.
         constants: Names of constants in the source -> weights of the bundle.
         at: Name of the node that is being lowered, and of the calls that lead to it.
         place: Its name in the file: that of its function, and its own.
     """
 
-    state: "State"
-    walker: "Walker"
-    decoded: "Decoded"
     constants: Mapping[str, str]
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:

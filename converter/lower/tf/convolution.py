@@ -17,6 +17,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.images import resize_bilinear
 from converter.lower.tf.normalization import by_statistics
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import OPS, Gap, tf_op
 from converter.lower.tf.windows import (
     Windows,
@@ -462,7 +463,7 @@ def fused_resize_and_pad_conv2d(
 # -- TensorFlow 1's dilation: blocks of space moved into batches and back --------------------------
 
 
-def dilated(op: Context, node: Node, block_shape: Value, crops: Value) -> Value | None:
+def dilated(op: Session, node: Node, block_shape: Value, crops: Value) -> Value | None:
     """Return what a BatchToSpaceND yields behind a convolution of what a SpaceToBatchND does.
 
     That is one convolution with dilation, of fewer zeros around the image. None where it is not.

@@ -22,6 +22,7 @@ from converter.lower.tf.context import Context
 from converter.lower.tf.frames import frame_of
 from converter.lower.tf.graphdef import Body, Port
 from converter.lower.tf.list_elements import ElementFound, ListRead, joined, read_inside
+from converter.lower.tf.session import Session
 from converter.lower.tf.things import UNKNOWN, Handle, Record, Stack, Thing, Unknown, Variable
 from converter.lower.values import Value
 
@@ -42,7 +43,7 @@ def passed_through(body: Body) -> set[int]:
 
 
 def loop(
-    op: Context, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int],
+    op: Session, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int],
     read: Collection[int] | None = None,
 ) -> list[Thing]:  # fmt: skip
     """Return what a loop's variables are in the end.
@@ -246,7 +247,7 @@ def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]
     return op.plain(item)
 
 
-def _look(op: Context, plan: _Plan, body: Round) -> None:
+def _look(op: Session, plan: _Plan, body: Round) -> None:
     """Learn what the elements of lists are like: walk a round, and throw away what it builds."""
     gaps = len(op.walker.gaps)
     things: list[Thing] = []
@@ -478,7 +479,7 @@ def _reaches(op: Context, limit: Value, count: Dim) -> bool:
     return known == count
 
 
-def framed(op: Context, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:
+def framed(op: Session, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:
     """Return what a loop of TensorFlow 1 yields: its variables, in the end."""
     frame = frame_of(node)
     walker = op.walker

@@ -19,6 +19,7 @@ from converter.lower.tf.activation import Activation, Found
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
+from converter.lower.tf.session import Session
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS
 from converter.lower.tf.things import (
@@ -198,10 +199,12 @@ class _Model:
         """
         if not all((*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs))):
             raise UnsupportedError("an input or output without a name")
-        op = Context(graph, self.bundle.weights)
+        op = Session(graph, self.bundle.weights)
         op.constants = {t.origin: n for n, t in self.bundle.weights.items()}
         walker = op.walker = Walker(op, self.library)
-        op.state = State(op, self.bundle, self._restorer(walker), self._filler(walker))
+        op.state = walker.state = State(
+            op, self.bundle, self._restorer(walker), self._filler(walker)
+        )
         op.reserve([*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs)])
         op.decoded = Decoded(op)
         main = Activation(self.library.main)

@@ -22,6 +22,7 @@ from converter.lower.tf.graphdef import (
     is_type,
     named_functions,
 )
+from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS, Row
 from converter.lower.tf.things import (
     DEAD,
@@ -73,7 +74,10 @@ class Walker:
         op: The builder.
         library: Graph and functions.
         gaps: What could not be lowered, of all that was walked.
+        state: Variables and tables.
     """
+
+    state: State
 
     def __init__(self, op: Context, library: Library) -> None:
         self.op = op
@@ -298,7 +302,7 @@ class Walker:
             Gap: It is none.
         """
         if isinstance(thing, Variable) and thing.is_reference:
-            return self.op.state.read(thing)
+            return self.state.read(thing)
         if not isinstance(thing, Value | Unranked):
             raise Gap(f"of a {type(thing).__name__.lower()}")
         return thing
@@ -408,7 +412,7 @@ class Walker:
                 (_, taken), (_, other) = alive if holds else reversed(alive)
                 condition = self._conditions[name]
                 with self.op.scope(node.name):
-                    chosen = branches.chosen(self.op, condition, taken, other)
+                    chosen = branches.chosen(self.op, self.state, condition, taken, other)
                     second = self.op.unary("Not", condition) if holds else condition
                     which = self.op.cast(second, "int32")
                 return [chosen, which]
