@@ -292,7 +292,7 @@ class Walker:
             return None
         known = unranked.ranked(node, inputs)
         if known is None:
-            return unranked.lowered(self.op, node, inputs)
+            return unranked.lower_any_rank(self.op, node, inputs)
         return self._call(row, node, known)
 
     def tensor(self, thing: Thing) -> Thing:
