@@ -15,13 +15,15 @@ import numpy as np
 from converter.lower.bodies import outputs_of
 from converter.lower.builder import numpy_type
 from converter.lower.gap import Gap
-from converter.lower.graph import Dim, Graph, Node, Shape, needed
-from converter.lower.tf import graphdef, recurrence, stacks
+from converter.lower.graph import Node, Shape, needed
+from converter.lower.tf import graphdef, stacks
 from converter.lower.tf.activation import Activation
 from converter.lower.tf.context import Context
 from converter.lower.tf.frames import frame_of
 from converter.lower.tf.graphdef import Body, Port
 from converter.lower.tf.list_elements import ElementFound, ListRead, joined, read_inside
+from converter.lower.tf.recurrence import recognise_recurrence
+from converter.lower.tf.rounds import Rounds, find_counters, find_limits, is_round, least, reaches
 from converter.lower.tf.session import Session
 from converter.lower.tf.things import UNKNOWN, Handle, Record, Stack, Thing, Unknown, Variable
 from converter.lower.values import Value
@@ -124,19 +126,6 @@ class _Plan:
         return [i for i in range(len(self.start)) if i not in self.fixed and i not in self.lists]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rounds:
-    """How often a loop goes round, as far as its condition says it.
-
-    Attributes:
-        limits: Numbers of rounds from outside the loop, of which the least counts.
-        exact: Whether nothing else ends the loop.
-    """
-
-    limits: list[Value]
-    exact: bool
-
-
 def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[Thing] | None:
     """Build the loop; None where its variables turn out to have other shapes."""
     carried = plan.carried
@@ -155,7 +144,7 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
         if any(isinstance(t, Unknown) for t in after):
             return [UNKNOWN] * len(plan.start)
         after = [_together(op, t, inner.get(i)) for i, t in enumerate(after)]
-        counters = _counters(op, plan, inner, after)
+        counters = find_counters(op, plan.start, inner, after)
         wanted = sorted(plan.lists - plan.unread)
         stacked = {i: _set(op, plan, i, after[i], counters) for i in wanted}
         if not _settled(plan, carried, inner, after):
@@ -165,13 +154,14 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
         if again is None:
             return [UNKNOWN] * len(plan.start)
         _hoist(op, [again, *states, *stacked.values()])
-        rounds = _rounds(op, again, {after[i].name for i in carried if inner[i].name in counters})  # type: ignore[union-attr]
+        ends = zip(carried, states, strict=True)
+        rounds = find_limits(op, again, {v.name for i, v in ends if inner[i].name in counters})
         if rounds.exact:
             again = go
         graph.outputs = outputs_of(op, graph, [again, *states, *stacked.values()])
     graph = needed(graph)
     if rounds.exact:
-        done = recurrence.recognised(op, graph, begin, counters, rounds.limits)
+        done = recognise_recurrence(op, graph, begin, counters, rounds.limits)
         if done is not None:
             found = dict(zip([*carried, *stacked], done, strict=True))
             return [_result(op, plan, i, found, after[i], rounds) for i in range(len(plan.start))]
@@ -179,7 +169,7 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
     shapes += [(v.dtype, (None, *v.shape)) for v in stacked.values()]
     most = asked = None
     if rounds.exact:
-        most = replace(stacks.least(op, rounds.limits), is_constant=False)
+        most = replace(least(op, rounds.limits), is_constant=False)
     else:
         asked = replace(op.plain(first), is_constant=False)
     made = op.node(
@@ -242,7 +232,7 @@ def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]
     if index is None:
         if start.items != ():
             raise ListRead(plan, number, thing.element)
-    elif not _is_round(op, index, counters):
+    elif not is_round(op, index, counters):
         raise ListRead(plan, number, thing.element)
     return op.plain(item)
 
@@ -369,77 +359,8 @@ def _settled(
     return settled
 
 
-def _counters(
-    op: Context, plan: _Plan, inner: dict[int, Value], after: Sequence[Thing]
-) -> set[str]:
-    """Return the names of variables that start at zero and grow by one each round."""
-    found = set()
-    for i, value in inner.items():
-        thing, start = after[i], plan.start[i]
-        if not isinstance(thing, Value) or not isinstance(start, Value) or value.rank:
-            continue
-        if value.dtype not in ("int32", "int64"):
-            continue
-        known = op.static(start)
-        if known is None or int(known) != 0:
-            continue
-        node = _producer(op.graph, thing.name)
-        if node is None or node.op_type != "Add" or value.name not in node.inputs:
-            continue
-        other = node.inputs[1 - node.inputs.index(value.name)]
-        spec = op.graph.specs[other]
-        step = op.static(Value(other, spec.dtype, spec.shape, (), is_constant=True))
-        if spec.shape == () and step is not None and int(step) == 1:
-            found.add(value.name)
-    return found
-
-
-def _is_round(op: Context, index: Value, counters: set[str]) -> bool:
-    """Tell whether an index is the number of the round."""
-    name = index.name
-    while name not in counters:
-        node = _producer(op.graph, name)
-        if node is None or node.op_type not in ("Cast", "Identity", "Reshape", "Squeeze"):
-            return False
-        name = node.inputs[0]
-    return True
-
-
-def _producer(graph: Graph, name: str) -> Node | None:
-    return next((n for n in reversed(graph.nodes) if name in n.outputs), None)
-
-
-def _rounds(op: Context, again: Value, counters: set[str]) -> _Rounds:
-    """Return what a condition says of the number of rounds.
-
-    Args:
-        op: The builder, in the loop's body.
-        again: Whether there is another round.
-        counters: Names of what counters are after the round.
-    """
-    made = {name for node in op.graph.nodes for name in node.outputs} | {*op.graph.inputs}
-    limits: dict[str, Value] = {}
-    exact = True
-    waiting = [again.name]
-    while waiting:
-        node = _producer(op.graph, waiting.pop())
-        if node is None:
-            exact = False
-        elif node.op_type in ("And", "Identity"):
-            waiting += node.inputs
-        elif node.op_type == "Less" and node.inputs[0] in counters and node.inputs[1] not in made:
-            spec = op.graph.specs[node.inputs[1]]
-            if spec.shape == ():
-                limits[node.inputs[1]] = Value(node.inputs[1], spec.dtype, (), ())
-            else:
-                exact = False
-        else:
-            exact = False
-    return _Rounds([*limits.values()], exact and bool(limits))
-
-
 def _result(
-    op: Context, plan: _Plan, number: int, found: dict[int, Value], after: Thing, rounds: _Rounds
+    op: Context, plan: _Plan, number: int, found: dict[int, Value], after: Thing, rounds: Rounds
 ) -> Thing:
     """Return what a variable is in the end."""
     start = plan.start[number]
@@ -466,17 +387,10 @@ def _result(
     # An index is never too large, so that a loop of at least so many rounds sets all.
     count = stacks.size_of(op, length)
     fits = rounds.exact and all(
-        limit.name == length.name or (count is not None and _reaches(op, limit, count))
+        limit.name == length.name or (count is not None and reaches(op, limit, count))
         for limit in rounds.limits
     )
     return start.filled(stacks.followed(op, value, length, fits=fits))
-
-
-def _reaches(op: Context, limit: Value, count: Dim) -> bool:
-    known = stacks.size_of(op, limit)
-    if isinstance(known, int) and isinstance(count, int):
-        return known >= count
-    return known == count
 
 
 def framed(op: Session, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:

@@ -81,18 +81,6 @@ def size_of(op: Context, value: Value) -> Dim:
     return n if n is None or isinstance(n, str) else int(n)
 
 
-def least(op: Context, limits: list[Value]) -> Value:
-    """Return the least of several numbers as a scalar of int64."""
-    different: dict[object, Value] = {}
-    for limit in limits:
-        known = size_of(op, limit)
-        different.setdefault(limit.name if known is None else known, limit)
-    numbers = [op.cast(v, "int64") for v in different.values()]
-    if len(numbers) == 1:
-        return numbers[0]
-    return op.emit("Min", *numbers, dtype="int64", shape=())
-
-
 def whole(op: Context, stack: Stack, element: Shape | None = None) -> Value:
     """Return all elements as one tensor, zeros for those that are not set.
 
