@@ -116,8 +116,8 @@ def while_(
     del output_shapes, parallel_iterations
     walker = op.walker
     library = walker.library
-    unchanged = loops.passed_through(library.function(body.name))
-    return loops.loop(
+    unchanged = loops.find_unchanged(library.function(body.name))
+    return loops.build_loop(
         op, list(inputs),
         lambda things: walker.call(cond.name, things, f"{node.name}/cond")[0],
         lambda things: walker.call(body.name, things, f"{node.name}/body"),
@@ -128,7 +128,7 @@ def while_(
 @tf_op("_Loop", any_input=True)
 def loop_of_frame(op: Session, *inputs: Thing, node: Node) -> list[Thing]:
     """A loop of TensorFlow 1, put together from the nodes of its frame."""
-    return loops.framed(op, list(inputs), node)
+    return loops.build_frame_loop(op, list(inputs), node)
 
 
 # -- TensorFlow 1 ----------------------------------------------------------------------------------

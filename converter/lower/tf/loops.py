@@ -34,8 +34,8 @@ PASSING = frozenset(("Identity", "StopGradient"))
 TRIES = 6  # times that a body is built, each time with less known of its variables
 
 
-def passed_through(body: Body) -> set[int]:
-    """Return the numbers of arguments that a function hands back unchanged."""
+def find_unchanged(body: Body) -> set[int]:
+    """Return the indices of arguments that a function returns unchanged."""
     found = set()
     for number, port in enumerate(body.results):
         name = _leads_to(body, port)
@@ -44,19 +44,19 @@ def passed_through(body: Body) -> set[int]:
     return found
 
 
-def loop(
+def build_loop(
     op: Session, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int],
     read: Collection[int] | None = None,
 ) -> list[Thing]:  # fmt: skip
-    """Return what a loop's variables are in the end.
+    """Build a loop, and return the final values of its variables.
 
     Args:
         op: The builder.
-        start: What they are at the beginning.
-        condition: Variables to a scalar of booleans: whether there is another round.
-        body: Variables to what they are after a round.
-        unchanged: Numbers of variables that no round changes.
-        read: Numbers of those that anything reads in the end: lists that are not need no
+        start: Their initial values.
+        condition: Maps variables to a scalar boolean: whether there is another iteration.
+        body: Maps variables to their values after an iteration.
+        unchanged: Indices of variables that no iteration changes.
+        read: Indices of variables whose final values are read: lists that nothing reads need no
             elements. All, by default.
 
     Raises:
@@ -64,33 +64,17 @@ def loop(
     """
     if any(isinstance(t, Unknown) for t in start):
         return [UNKNOWN] * len(start)
-    fixed = {i for i, t in enumerate(start) if i in unchanged or isinstance(t, Variable | Handle)}
-    fixed.update(
-        i
-        for i, t in enumerate(start)
-        if isinstance(t, Stack) and (t.dtype == "variant" or t.sought)
-    )
-    start = [op.state.read(t) if isinstance(t, Variable) and t.is_reference else t for t in start]
-    for i, thing in enumerate(start):
-        if isinstance(thing, Stack):
-            if i not in fixed:
-                read_inside(thing)  # of a loop that this one is in
-            start[i] = thing if thing.loop is not None else stacks.dense(op, thing)
-        elif i not in fixed and not isinstance(thing, Value):
-            raise Gap(f"a loop over a {type(thing).__name__.lower()}")
-    lists = {i for i, t in enumerate(start) if isinstance(t, Stack) and t.tensor is None}
-    lists -= fixed
-    plan = _Plan(start, fixed, lists, set() if read is None else lists - set(read))
+    plan = _make_plan(op, start, unchanged, read)
     gaps = len(op.walker.gaps)
     for _ in range(TRIES * (len(plan.lists) + 1)):
         try:
-            made = _built(op, plan, condition, body)
+            made = _build(op, plan, condition, body)
         except ListRead as turn:
             if turn.loop is not plan or turn.number not in plan.lists:
                 raise
             plan.lists.discard(turn.number)
             if turn.element is None or None in turn.element:
-                _look(op, plan, body)
+                _infer_elements(op, plan, body)
             known = plan.elements.get(turn.number)
             plan.elements[turn.number] = joined(turn.element, known)
             made = None
@@ -105,11 +89,11 @@ class _Plan:
     """How a loop is built.
 
     Attributes:
-        start: What its variables are at the beginning.
-        fixed: Numbers of those that never change.
-        lists: Numbers of lists that are only written, each round one element.
-        unread: Numbers of those of which nobody wants the elements.
-        shapes: Shapes of variables, where they are less than those of the beginning.
+        start: Initial values of its variables.
+        fixed: Indices of variables that never change.
+        lists: Indices of lists that are only written, one element in each iteration.
+        unread: Indices of lists whose elements nothing reads.
+        shapes: Shapes of variables that are less static than the initial values'.
         elements: Shapes of the elements of lists.
     """
 
@@ -122,12 +106,38 @@ class _Plan:
 
     @property
     def carried(self) -> list[int]:
-        """Numbers of the variables that Loop carries."""
+        """Indices of the variables that Loop carries."""
         return [i for i in range(len(self.start)) if i not in self.fixed and i not in self.lists]
 
 
-def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[Thing] | None:
-    """Build the loop; None where its variables turn out to have other shapes."""
+def _make_plan(
+    op: Session, start: list[Thing], unchanged: Collection[int], read: Collection[int] | None
+) -> _Plan:
+    """Return a plan that takes every list to be only written, and every shape to stay."""
+    fixed = {
+        i
+        for i, thing in enumerate(start)
+        if i in unchanged
+        or isinstance(thing, Variable | Handle)
+        or (isinstance(thing, Stack) and (thing.dtype == "variant" or thing.sought))
+    }
+    begin: list[Thing] = []
+    for i, thing in enumerate(start):
+        if isinstance(thing, Variable) and thing.is_reference:
+            thing = op.state.read(thing)
+        if isinstance(thing, Stack):
+            if i not in fixed:
+                read_inside(thing)  # of a loop that this one is in
+            thing = thing if thing.loop is not None else stacks.dense(op, thing)
+        elif i not in fixed and not isinstance(thing, Value):
+            raise Gap(f"a loop over a {type(thing).__name__.lower()}")
+        begin.append(thing)
+    lists = {i for i, t in enumerate(begin) if isinstance(t, Stack) and t.tensor is None} - fixed
+    return _Plan(begin, fixed, lists, set() if read is None else lists - set(read))
+
+
+def _build(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[Thing] | None:
+    """Build the loop; return None where its variables turn out to have other shapes."""
     carried = plan.carried
     begin = [_tensor(op, plan, i) for i in carried]
     first = _scalar(op, condition(_with_lists(plan, dict(zip(carried, begin, strict=True)))))
@@ -146,8 +156,8 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
         after = [_together(op, t, inner.get(i)) for i, t in enumerate(after)]
         counters = find_counters(op, plan.start, inner, after)
         wanted = sorted(plan.lists - plan.unread)
-        stacked = {i: _set(op, plan, i, after[i], counters) for i in wanted}
-        if not _settled(plan, carried, inner, after):
+        stacked = {i: _find_written(op, plan, i, after[i], counters) for i in wanted}
+        if not _keep_shapes(plan, carried, inner, after):
             return None
         states = [_after(op, after[i], inner[i]) for i in carried]
         again = _scalar(op, condition(after))
@@ -190,7 +200,7 @@ SAFE = frozenset((
 
 
 def _hoist(op: Context, outputs: Sequence[Value]) -> None:
-    """Move out of a body what every round computes alike: that is computed once, before."""
+    """Move loop-invariant nodes out of a body."""
     body, outer = op.enclosing[:2]
     varies = {*body.inputs}
     kept = []
@@ -220,8 +230,8 @@ def _is_safe(op: Context, node: Node) -> bool:
     return bool(((known >= -size) & (known < size)).all())
 
 
-def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]) -> Value:
-    """Return what a round sets of a list at the number of the round."""
+def _find_written(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]) -> Value:
+    """Return the element that an iteration writes to a list at its own index."""
     if not isinstance(thing, Stack):
         raise Gap("a list that becomes something else")
     start = plan.start[number]
@@ -237,8 +247,8 @@ def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]
     return op.plain(item)
 
 
-def _look(op: Session, plan: _Plan, body: Round) -> None:
-    """Learn what the elements of lists are like: walk a round, and throw away what it builds."""
+def _infer_elements(op: Session, plan: _Plan, body: Round) -> None:
+    """Infer the shapes of the elements of lists: walk one iteration, and discard its nodes."""
     gaps = len(op.walker.gaps)
     things: list[Thing] = []
     for _ in range(len(plan.start)):
@@ -249,7 +259,7 @@ def _look(op: Session, plan: _Plan, body: Round) -> None:
                     if i in plan.fixed:
                         things.append(thing)
                     elif isinstance(thing, Stack):
-                        things.append(_looked_at(op, plan, i, thing))
+                        things.append(_watch_list(op, plan, i, thing))
                     else:
                         assert isinstance(thing, Value)
                         things.append(_entry(op, thing, plan.shapes.get(i)))
@@ -266,8 +276,8 @@ def _look(op: Session, plan: _Plan, body: Round) -> None:
             del op.walker.gaps[gaps:]
 
 
-def _looked_at(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
-    """Return a list as `_look` has it: to be learned of, or as a tensor."""
+def _watch_list(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
+    """Return a list as `_infer_elements` has it: to be learned of, or as a tensor."""
     element = plan.elements.get(number)
     if element is None and stack.tensor is not None:
         element = stack.tensor.shape[1:]
@@ -277,7 +287,7 @@ def _looked_at(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
 
 
 def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
-    """Return the variables as a round sees them."""
+    """Return the variables as an iteration sees them."""
     found: list[Thing] = []
     for i, thing in enumerate(plan.start):
         if i in plan.fixed:
@@ -293,7 +303,7 @@ def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
 
 
 def _tensor(op: Context, plan: _Plan, number: int) -> Value:
-    """Return what Loop carries for a variable."""
+    """Return the initial value that Loop carries for a variable."""
     thing = plan.start[number]
     if isinstance(thing, Stack):
         element = joined(thing.element, plan.elements.get(number))
@@ -339,10 +349,10 @@ def _after(op: Context, thing: Thing, like: Value) -> Value:
     return op.plain(thing)
 
 
-def _settled(
+def _keep_shapes(
     plan: _Plan, carried: Sequence[int], inner: dict[int, Value], after: Sequence[Thing]
 ) -> bool:
-    """Tell whether all variables keep their shapes; note how far they do not."""
+    """Return whether all variables keep their shapes; record the shapes that do not."""
     settled = True
     for i in carried:
         thing = after[i]
@@ -362,7 +372,7 @@ def _settled(
 def _result(
     op: Context, plan: _Plan, number: int, found: dict[int, Value], after: Thing, rounds: Rounds
 ) -> Thing:
-    """Return what a variable is in the end."""
+    """Return the final value of a variable."""
     start = plan.start[number]
     if number in plan.fixed:
         return start
@@ -393,8 +403,8 @@ def _result(
     return start.filled(stacks.followed(op, value, length, fits=fits))
 
 
-def framed(op: Session, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:
-    """Return what a loop of TensorFlow 1 yields: its variables, in the end."""
+def build_frame_loop(op: Session, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:
+    """Build a loop of TensorFlow 1, and return the final values of its variables."""
     frame = frame_of(node)
     walker = op.walker
     outer = walker.current
@@ -417,7 +427,7 @@ def framed(op: Session, inputs: list[Thing], node: graphdef.Node) -> list[Thing]
     for number, port in enumerate(frame.results):
         if _leads_to(frame.body, port) == frame.body.arguments[number]:
             fixed.add(number)
-    return loop(op, inputs, condition, body, fixed, walker.read(node))
+    return build_loop(op, inputs, condition, body, fixed, walker.read(node))
 
 
 def _leads_to(body: Body, port: Port) -> str:
