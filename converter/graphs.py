@@ -15,7 +15,7 @@ from converter.lower import lower
 from converter.opsets import OPSET, OPSETS
 from converter.options import Options
 from formats.artifact import Artifact
-from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation
+from formats.core.bundle import JSON, Bundle, LeftOut, Normalisation, TensorSpec
 from formats.errors import (
     ConvertError,
     CorruptError,
@@ -133,6 +133,25 @@ def leave_out_graph(bundle: Bundle, reason: str, gaps: Gaps = ()) -> Bundle:
     return replace(bundle, metadata=metadata)
 
 
+def lower_signature(
+    bundle: Bundle,
+    opset: int | None = None,
+    trust: "Sequence[Trusted]" = (),
+    signature: str | None = None,
+    inputs: "Sequence[TensorSpec]" = (),
+) -> "Graph":
+    """Lower one signature, and simplify its graph.
+
+    Raises:
+        ConvertError: As `converter.lower.lower`, or the simplified graph nests too deeply.
+    """
+    from converter.passes import simplify
+
+    graph = lower(bundle, opset, trust, signature, inputs)
+    simplify(graph)
+    return graph
+
+
 def describe_graph(graph: "Graph") -> str:
     """Return a line about a graph: its signature, size, opset and exporter."""
     of = f"signature {graph.signature}: " if graph.signature else ""
@@ -200,8 +219,8 @@ def _natively(bundle: Bundle, opset: int, options: Options) -> "Graph":
         # A single input matches whatever its name in the registry.
         given = (replace(hinted[0], name=""),) if len(hinted) == 1 else hinted
         with suppress(UnsupportedError, CorruptError, UsageError):
-            return lower(bundle, opset, inputs=given)
-    return lower(bundle, opset, inputs=options.inputs)
+            return lower_signature(bundle, opset, inputs=given)
+    return lower_signature(bundle, opset, inputs=options.inputs)
 
 
 def _lower(
@@ -209,12 +228,12 @@ def _lower(
 ) -> "Graph":
     """Lower with the default opset; if operators are missing there, with the one that has them."""
     try:
-        return lower(bundle, opset, trust, name)
+        return lower_signature(bundle, opset, trust, name)
     except UnsupportedError as e:
         newer = [int(n) for n in ASKED.findall(e.found)]
         if opset is not None or not newer:
             raise
-        return lower(bundle, max(newer), trust, name)
+        return lower_signature(bundle, max(newer), trust, name)
 
 
 def _signatures(bundle: Bundle) -> list[str | None]:

@@ -1,25 +1,43 @@
-"""Arithmetic of sizes, of which some are only names.
+"""Arithmetic of dimensions, of which some are symbolic.
 
-A size is a number, the name of a dynamic one, or None. What is computed of named sizes is a sum of
-products of names, and its canonical spelling (``2*batch+1``) is its name: equal sizes have equal
-names, whatever way they were computed. What is no such sum gets a name made of its operands'
-(``(batch+1)//2``), so that it equals itself.
+A dimension is an integer, the name of a symbolic one, or None where it is unknown. A sum of
+products of names gets its canonical spelling (``2*batch+1``) as its name: equal dimensions have
+equal names, however they were computed. Any other result gets a name made of its operands'
+(``(batch+1)//2``), so that it equals itself. A computed name knows what it is made of; the same
+text from a model file is a name like any other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from converter.lower.graph import Dim
 
-Terms = dict[tuple[str, ...], int]  # the names of a product, sorted -> how often
+Terms = dict[tuple[str, ...], int]  # the names of a product, sorted -> its coefficient
 
-LONGEST = 200  # letters of a name; a size that takes more is not known
-_TERMS: dict[str, Terms] = {}  # of names that were made here
-_LARGER: dict[str, tuple[Dim, Dim]] = {}  # name of the larger one of two -> those
+MAX_LENGTH = 200  # characters of a name; a dimension with a longer one is unknown
 
 
-def forget() -> None:
-    """Forget what names are made of: another model has others."""
-    _TERMS.clear()
+class SymbolicDim(str):
+    """The name of a dimension, which knows what it was computed of.
+
+    Attributes:
+        terms: The products of names that it is the sum of, and their coefficients.
+        operands: The two dimensions that it is the maximum of, if it is a maximum.
+    """
+
+    __slots__ = ("operands", "terms")
+    terms: Terms
+    operands: tuple[Dim, ...]
+
+    def __new__(
+        cls, name: str, terms: Terms | None = None, operands: tuple[Dim, ...] = ()
+    ) -> "SymbolicDim":
+        """Return a name; by default it is made of what the given one is made of."""
+        self = super().__new__(cls, name)
+        if isinstance(name, SymbolicDim):
+            terms, operands = terms or name.terms, operands or name.operands
+        self.terms = terms or {(str(name),): 1}
+        self.operands = operands
+        return self
 
 
 def add(a: Dim, b: Dim) -> Dim:
@@ -52,12 +70,12 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def divided(a: Dim, b: Dim) -> Dim:
-    """A / b where that leaves no rest, else None."""
+    """A / b where the remainder is zero, else None."""
     if a is None or b is None or b == 0:
         return None
     if isinstance(a, int) and isinstance(b, int):
         return None if a % b else a // b
-    above, below = _terms(a), _terms(b)
+    above, below = terms(a), terms(b)
     if above == below:
         return 1
     if len(below) != 1:
@@ -92,7 +110,7 @@ def least(a: Dim, b: Dim) -> Dim:
     if a == b or a is None or b is None:
         return a if a == b else None
     for one, other in ((a, b), (b, a)):
-        if one in _LARGER.get(str(other), ()):
+        if isinstance(other, SymbolicDim) and one in other.operands:
             return one
     return _named(f"min({','.join(sorted((str(a), str(b))))})")
 
@@ -103,13 +121,11 @@ def most(a: Dim, b: Dim) -> Dim:
         return max(a, b)
     if a == b or a is None or b is None:
         return a if a == b else None
-    found = _named(f"max({','.join(sorted((str(a), str(b))))})")
-    if found is not None:
-        _LARGER[found] = (a, b)
-    return found
+    text = _named(f"max({','.join(sorted((str(a), str(b))))})")
+    return None if text is None else SymbolicDim(text, operands=(a, b))
 
 
-def product(sizes: "list[Dim] | tuple[Dim, ...]") -> Dim:
+def product(sizes: Sequence[Dim]) -> Dim:
     """The product of sizes."""
     result: Dim = 1
     for n in sizes:
@@ -117,21 +133,17 @@ def product(sizes: "list[Dim] | tuple[Dim, ...]") -> Dim:
     return result
 
 
-def terms(name: str) -> Terms:
-    """Return what a name is the sum of: products of names, and how often each."""
-    return _terms(name)
+def terms(size: int | str) -> Terms:
+    """Return the products of names that a dimension is the sum of, and their coefficients."""
+    if isinstance(size, int):
+        return {(): size} if size else {}
+    return size.terms if isinstance(size, SymbolicDim) else {(size,): 1}
 
 
 def _of(a: Dim, b: Dim, combine: Callable[[Terms, Terms], Terms]) -> Dim:
     if a is None or b is None:
         return None
-    return _name(combine(_terms(a), _terms(b)))
-
-
-def _terms(size: int | str) -> Terms:
-    if isinstance(size, int):
-        return {(): size} if size else {}
-    return _TERMS.get(size, {(size,): 1})
+    return _name(combine(terms(a), terms(b)))
 
 
 def _sum(a: Terms, b: Terms) -> Terms:
@@ -150,18 +162,18 @@ def _product(a: Terms, b: Terms) -> Terms:
     return result
 
 
-def _name(terms: Terms) -> Dim:
-    terms = {names: times for names, times in terms.items() if times}
-    if not terms:
+def _name(found: Terms) -> Dim:
+    found = {names: times for names, times in found.items() if times}
+    if not found:
         return 0
-    if terms.keys() == {()}:
-        return terms[()]
-    if len(terms) == 1:
-        ((names, times),) = terms.items()
+    if found.keys() == {()}:
+        return found[()]
+    if len(found) == 1:
+        ((names, times),) = found.items()
         if len(names) == 1 and times == 1:
             return names[0]
     # Constants last; what is subtracted after what is added.
-    ordered = sorted(terms.items(), key=lambda item: (not item[0], item[1] < 0, item[0]))
+    ordered = sorted(found.items(), key=lambda item: (not item[0], item[1] < 0, item[0]))
     text = ""
     for names, times in ordered:
         sign = "-" if times < 0 else "+" if text else ""
@@ -169,11 +181,8 @@ def _name(terms: Terms) -> Dim:
             name if name.isidentifier() else f"({name})" for name in names
         ]
         text += sign + "*".join(factors)
-    found = _named(text)
-    if found is not None:
-        _TERMS[text] = terms
-    return found
+    return None if _named(text) is None else SymbolicDim(text, found)
 
 
 def _named(text: str) -> str | None:
-    return text if len(text) <= LONGEST else None
+    return text if len(text) <= MAX_LENGTH else None

@@ -64,6 +64,11 @@ class Node:
     name: str = ""
     domain: str = ""
 
+    @property
+    def bodies(self) -> "list[Graph]":
+        """The inner graphs of a loop or a branch."""
+        return [value for value in self.attributes.values() if isinstance(value, Graph)]
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -160,9 +165,8 @@ def needed(graph: Graph) -> Graph:
         if wanted.intersection(node.outputs):
             nodes.append(node)
             wanted.update(node.inputs)
-            for value in node.attributes.values():
-                if isinstance(value, Graph):
-                    wanted.update(free_names(value))
+            for body in node.bodies:
+                wanted.update(free_names(body))
     nodes.reverse()
     initializers = {n: v for n, v in graph.initializers.items() if n in wanted}
     made = {name for node in nodes for name in node.outputs}
@@ -178,9 +182,8 @@ def free_names(graph: Graph) -> set[str]:
     names = set(graph.outputs)
     for node in graph.nodes:
         names.update(node.inputs)
-        for value in node.attributes.values():
-            if isinstance(value, Graph):
-                names |= free_names(value)
+        for body in node.bodies:
+            names |= free_names(body)
     return names
 
 
@@ -189,9 +192,8 @@ def consumers(graph: Graph) -> Mapping[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     for node in graph.nodes:
         names = set(node.inputs)
-        for value in node.attributes.values():
-            if isinstance(value, Graph):
-                names |= free_names(value)
+        for body in node.bodies:
+            names |= free_names(body)
         for name in names:
             found.setdefault(name, []).append(node)
     return found

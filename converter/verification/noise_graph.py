@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from converter import passes
-from converter.lower import lower
+from converter.graphs import lower_signature
 from converter.lower.graph import Graph
 from converter.verification.onnx_values import OnnxInterface, read_interface
 from converter.write.graph_files import write_self_contained
@@ -23,7 +23,7 @@ def lower_quietly(
 ) -> Graph | None:
     """Return the lowered graph of a source, or None if it has none, or an unsupported op."""
     try:
-        return lower(bundle, signature=signature, inputs=inputs)
+        return lower_signature(bundle, signature=signature, inputs=inputs)
     except (CorruptError, UnsupportedError):
         return None
 

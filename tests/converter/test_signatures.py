@@ -10,7 +10,7 @@ import pytest
 from repository import ROOT
 
 import converter
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 from converter.lower.graph import Graph
 from converter.lower.likeness import likeness
 from converter.options import Options

@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 
 import converter
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 from converter.options import parse_inputs
 from formats.core.bundle import Bundle, Metadata, Topology
 from formats.core.weights import DTYPES, Tensor

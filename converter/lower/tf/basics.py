@@ -2,30 +2,21 @@
 
 from typing import Any
 
+from converter.lower import dims
+from converter.lower.tf import contents
+from converter.lower.tf.constants import read_constant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
-from converter.lower.tf.state import texts
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
-from formats.core.strings import Strings
-from formats.tensorflow import tensor_proto
-
-MOST_BYTES = 1 << 26  # of a constant that is held in memory; a few bytes may stand for very many
 
 
 @tf_op("Const", "HostConst")
 def const(op: Context, *, value: Any) -> Value:
     """A tensor that stands in the graph."""
-    name = op.constants.get(op.place)
-    if name is not None and tensor_proto.type_name(value.dtype) != "string":  # of two tensors
-        return op.weight(name)
-    found = tensor_proto.from_proto(value, op.at)
-    if isinstance(found, Strings):
-        return op.constant(texts(found.values(), found.shape))
-    if found.nbytes > MOST_BYTES:
-        raise Unsupported(f"a constant of {found.nbytes} bytes that is no weight of the model")
-    return op.constant(found.numpy(), found.dtype.name)
+    return read_constant(op, value)
 
 
 @tf_op("PlaceholderWithDefault", any_input=True)
@@ -47,7 +38,7 @@ def placeholder(_: Context, *, shape: Any = None) -> Value:
     "_EagerConst", "LoopCond", "RefIdentity", "DebugGradientIdentity",
     any_input=True,
 )  # fmt: skip
-def identity(op: Context, input: Thing, /, *, message: str = "") -> Thing:
+def identity(op: Session, input: Thing, /, *, message: str = "") -> Thing:
     """What it is given."""
     del message
     return op.state.read(input) if isinstance(input, Variable) and input.is_reference else input
@@ -64,7 +55,7 @@ def print_(
 
 
 @tf_op("IdentityN", any_input=True)
-def identity_n(op: Context, *inputs: Thing) -> list[Thing]:
+def identity_n(op: Session, *inputs: Thing) -> list[Thing]:
     """What it is given, several."""
     return [identity(op, v) for v in inputs]
 
@@ -99,9 +90,6 @@ def rank(op: Context, input: Value, /) -> Value:
 @tf_op("Size")
 def size(op: Context, input: Value, /, *, node: Node) -> Value:
     """The number of elements."""
-    from converter.lower import dims
-    from converter.lower.tf import contents
-
     kind = node.attribute("out_type", "int32")
     known = dims.product(input.shape)
     if isinstance(known, int):

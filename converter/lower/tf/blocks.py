@@ -8,9 +8,11 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.tf import extents
 from converter.lower.tf.context import Context
+from converter.lower.tf.convolution import dilated
 from converter.lower.tf.extents import Extent
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.padding import padded
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -58,11 +60,9 @@ def _to_batch(op: Context, x: Value, blocks: Sequence[Extent], paddings: Value) 
 
 @tf_op("BatchToSpaceND")
 def batch_to_space_nd(
-    op: Context, input: Value, block_shape: Value, crops: Value, /, *, node: Node
+    op: Session, input: Value, block_shape: Value, crops: Value, /, *, node: Node
 ) -> Value:
     """Blocks of the batch, moved into space, and that cut off at its ends."""
-    from converter.lower.tf.convolution import dilated
-
     found = dilated(op, node, block_shape, crops)
     if found is not None:
         return found

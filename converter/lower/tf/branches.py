@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from converter.lower.bodies import outputs_of
 from converter.lower.graph import Graph, needed
+from converter.lower.tf import stacks
 from converter.lower.tf.context import Context
+from converter.lower.tf.state import State
 from converter.lower.tf.things import (
     UNKNOWN,
     Handle,
@@ -25,12 +27,14 @@ HANDED_ON = (Variable, Handle, Table, Record)  # which both branches must have f
 
 
 def conditional(
-    op: Context, condition: Value, branches: Sequence[Branch], read: Collection[int] | None = None
-) -> list[Thing]:
+    op: Context, state: State, condition: Value, branches: Sequence[Branch],
+    read: Collection[int] | None = None,
+) -> list[Thing]:  # fmt: skip
     """Return what the first branch yields where a condition holds, else what the second does.
 
     Args:
         op: The builder.
+        state: Variables, which a branch may yield.
         condition: A scalar of booleans.
         branches: They build what they yield, when they are called.
         read: Numbers of what anything reads of that; all, by default.
@@ -48,7 +52,7 @@ def conditional(
             ]
             if any(isinstance(t, Unknown) for t in things):
                 return [UNKNOWN] * len(things)
-            things = [_read(op, t) for t in things]
+            things = [_read(state, t) for t in things]
             values = [None if isinstance(t, HANDED_ON) else _value(op, t) for t in things]
             body.outputs = outputs_of(op, body, [op.plain(v) for v in values if v is not None])
         bodies.append(needed(body))
@@ -78,24 +82,22 @@ def conditional(
     ]
 
 
-def chosen(op: Context, condition: Value, taken: Thing, other: Thing) -> Thing:
+def chosen(op: Context, state: State, condition: Value, taken: Thing, other: Thing) -> Thing:
     """Return one of two things that are there already; a pass moves into the branches what can."""
     if taken is other:
         return taken
-    return conditional(op, condition, [lambda: [taken], lambda: [other]])[0]
+    return conditional(op, state, condition, [lambda: [taken], lambda: [other]])[0]
 
 
-def _read(op: Context, thing: Thing) -> Thing:
+def _read(state: State, thing: Thing) -> Thing:
     if isinstance(thing, Variable) and thing.is_reference:
-        return op.state.read(thing)
+        return state.read(thing)
     return thing
 
 
 def _value(op: Context, thing: Thing) -> Value:
-    from converter.lower.tf.stacks import whole
-
     if isinstance(thing, Stack):
-        return whole(op, thing)
+        return stacks.whole(op, thing)
     if not isinstance(thing, Value):
         raise Unsupported(f"a branch that yields a {type(thing).__name__.lower()}")
     return thing

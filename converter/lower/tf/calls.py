@@ -7,6 +7,7 @@ from typing import Any
 from converter.lower.tf import branches, loops
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node, Reference
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import DEAD, Thing, Variable
 from converter.lower.values import Value
@@ -20,7 +21,7 @@ from converter.lower.values import Value
     any_input=True,
 )
 def call(
-    op: Context, *arguments: Thing, f: Reference, config: str = "", config_proto: str = "",
+    op: Session, *arguments: Thing, f: Reference, config: str = "", config_proto: str = "",
     executor_type: str = "", autotuner_thresh: int = 0, node: Node,
 ) -> list[Thing]:  # fmt: skip
     """A function, its nodes in the place of the call."""
@@ -41,7 +42,7 @@ def replicated_input(
     return inputs[0]
 
 
-def _condition(op: Context, value: Thing) -> Value:
+def _condition(op: Session, value: Thing) -> Value:
     """Return a condition as a scalar of booleans: of a number, that it is not zero."""
     if isinstance(value, Variable):
         value = op.state.read(value)
@@ -57,7 +58,7 @@ def _condition(op: Context, value: Thing) -> Value:
 
 @tf_op("If", "StatelessIf", "_If", any_input=True)
 def if_(
-    op: Context, cond: Thing, /, *inputs: Thing, then_branch: Reference, else_branch: Reference,
+    op: Session, cond: Thing, /, *inputs: Thing, then_branch: Reference, else_branch: Reference,
     output_shapes: Any = (), node: Node,
 ) -> list[Thing]:  # fmt: skip
     """One function or another, by a condition."""
@@ -71,12 +72,12 @@ def if_(
         partial(op.walker.call, branch.name, inputs, f"{node.name}/{side}")
         for branch, side in ((then_branch, "then"), (else_branch, "else"))
     ]
-    return branches.conditional(op, condition, calls, op.walker.read(node))
+    return branches.conditional(op, op.state, condition, calls, op.walker.read(node))
 
 
 @tf_op("Case", "StatelessCase", any_input=True)
 def case(
-    op: Context, index: Value, /, *inputs: Thing, branches: Sequence[Reference],
+    op: Session, index: Value, /, *inputs: Thing, branches: Sequence[Reference],
     output_shapes: Any = (), node: Node,
 ) -> list[Thing]:  # fmt: skip
     """One of several functions, by number; the last one for any other number."""
@@ -90,7 +91,7 @@ def case(
 
 
 def _case(
-    op: Context, index: Value, number: int, inputs: Sequence[Thing],
+    op: Session, index: Value, number: int, inputs: Sequence[Thing],
     functions: Sequence[Reference], node: Node,
 ) -> list[Thing]:  # fmt: skip
     def this() -> list[Thing]:
@@ -100,22 +101,23 @@ def _case(
         return this()
     condition = op.elementwise("Equal", index, number)
     return branches.conditional(
-        op, condition, [this, lambda: _case(op, index, number + 1, inputs, functions, node)],
+        op,
+        op.state, condition, [this, lambda: _case(op, index, number + 1, inputs, functions, node)],
         op.walker.read(node),
     )  # fmt: skip
 
 
 @tf_op("While", "StatelessWhile", "_While", any_input=True)
 def while_(
-    op: Context, *inputs: Thing, cond: Reference, body: Reference, output_shapes: Any = (),
+    op: Session, *inputs: Thing, cond: Reference, body: Reference, output_shapes: Any = (),
     parallel_iterations: int = 10, node: Node,
 ) -> list[Thing]:  # fmt: skip
     """A function, again and again, while another holds."""
     del output_shapes, parallel_iterations
     walker = op.walker
     library = walker.library
-    unchanged = loops.passed_through(library.function(body.name))
-    return loops.loop(
+    unchanged = loops.find_unchanged(library.function(body.name))
+    return loops.build_loop(
         op, list(inputs),
         lambda things: walker.call(cond.name, things, f"{node.name}/cond")[0],
         lambda things: walker.call(body.name, things, f"{node.name}/body"),
@@ -124,16 +126,16 @@ def while_(
 
 
 @tf_op("_Loop", any_input=True)
-def loop_of_frame(op: Context, *inputs: Thing, node: Node) -> list[Thing]:
+def loop_of_frame(op: Session, *inputs: Thing, node: Node) -> list[Thing]:
     """A loop of TensorFlow 1, put together from the nodes of its frame."""
-    return loops.framed(op, list(inputs), node)
+    return loops.build_frame_loop(op, list(inputs), node)
 
 
 # -- TensorFlow 1 ----------------------------------------------------------------------------------
 
 
 @tf_op("Switch", "RefSwitch", outputs=("output_false", "output_true"), any_input=True)
-def switch(op: Context, data: Thing, pred: Thing, /, *, node: Node) -> list[Thing]:
+def switch(op: Session, data: Thing, pred: Thing, /, *, node: Node) -> list[Thing]:
     """What it is given, to the side of a condition that holds; the other side is dead."""
     condition = _condition(op, pred)
     known = op.static(condition)

@@ -19,6 +19,7 @@ from converter.lower.ops.complex import (
     zeros_like,
 )
 from converter.lower.ops.elementwise import atan2
+from converter.lower.tf.constants import read_constant
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import OPS, Row, Unsupported, tf_op
@@ -123,12 +124,10 @@ def both(op: Context, function: Callable[[Value], Value], x: Complex) -> Complex
 
 @of_complex("Const", "HostConst")
 def _const(op: Context, node: Node) -> Complex:
-    from converter.lower.tf.basics import const
-
     name = op.constants.get(op.place)
     if name is not None:
         return _constant(op, op.weights[name].numpy())
-    found = const(op, value=node.attribute("value"))
+    found = read_constant(op, node.attribute("value"))
     array = Context.elements(op, found)
     if array is None:
         raise Unsupported("a constant of complex numbers that is not small")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,11 +15,6 @@ from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
 from formats.core.weights import Tensor
 
-if TYPE_CHECKING:
-    from converter.lower.tf.decoded import Decoded
-    from converter.lower.tf.state import State
-    from converter.lower.tf.walk import Walker
-
 Axis: TypeAlias = int  # `Context.int` hides the type below
 MOST_AXES = 254  # as TensorFlow has it
 SMALL = 1 << 16  # bytes of a weight that is read when something asks for its elements
@@ -29,17 +24,11 @@ class Context(Builder):
     """A graph being built from a TensorFlow graph.
 
     Attributes:
-        state: Variables and tables.
-        walker: What walks the graph: for ops that call functions.
-        decoded: Inputs of bytes that are decoded.
         constants: Names of constants in the source -> weights of the bundle.
         at: Name of the node that is being lowered, and of the calls that lead to it.
         place: Its name in the file: that of its function, and its own.
     """
 
-    state: "State"
-    walker: "Walker"
-    decoded: "Decoded"
     constants: Mapping[str, str]
 
     def __init__(self, graph: Graph, weights: Mapping[str, Tensor]) -> None:
@@ -208,35 +197,43 @@ class Context(Builder):
             shape: The new one, as a vector; -1 stands for what is left.
             sizes: What is known of it, -1 or None for what is not.
         """
-        negative = [n for n in sizes if isinstance(n, int) and n < 0]
-        if negative not in ([], [-1]):
-            raise Unsupported(f"a reshape to {list(sizes)}")
-        sizes = [None if isinstance(n, int) and n < 0 else n for n in sizes]
-        unknown = [i for i, n in enumerate(sizes) if n is None]
-        if len(unknown) == 1:
-            known = dims.product([n for n in sizes if n is not None])
-            whole = dims.product(x.shape)
-            sizes[unknown[0]] = dims.divided(whole, known) if known != 0 else None
-            if isinstance(whole, int) and isinstance(known, int) and known and whole % known:
-                raise Unsupported(f"{list(x.shape)} cannot be reshaped to {sizes}")
-        target = tuple(sizes)
-        if target == x.shape and all(n is not None for n in target):
+        target = _infer_shape(x.shape, sizes)
+        if target == x.shape and None not in target:
             return self.plain(x)
-        words = self.static(x) if x.dtype == "string" else None
-        if words is not None and all(isinstance(n, int) for n in target):
-            return self.constant(words.reshape([int(str(n)) for n in target]))
-        named = [n for n in target if not isinstance(n, int)]
-        zero = {"allowzero": 1}  # else a zero would be the size that the axis had
-        if 0 not in target and len(named) <= 1:
+        strings = self.static(x) if x.dtype == "string" else None
+        if strings is not None and all(isinstance(n, int) for n in target):
+            return self.constant(strings.reshape([int(str(n)) for n in target]))
+        symbolic = [n for n in target if not isinstance(n, int)]
+        if 0 not in target and len(symbolic) <= 1:
             vector = self.constant([n if isinstance(n, int) else -1 for n in target], "int64")
-            zero = {}
-        elif not named:
+            return self.emit("Reshape", x, vector, dtype=x.dtype, shape=target)
+        if not symbolic:
             vector = self.constant(list(target), "int64")
-        elif all(n is not None and n in x.shape for n in named):
+        elif all(n is not None and n in x.shape for n in symbolic):
             vector = self.sizes(self.plain(x), target)
         else:
             vector = self.cast(shape, "int64")
-        return self.emit("Reshape", x, vector, dtype=x.dtype, shape=target, **zero)
+        # Without `allowzero`, a zero would stand for the size that the axis had.
+        return self.emit("Reshape", x, vector, dtype=x.dtype, shape=target, allowzero=1)
+
+
+def _infer_shape(source: Shape, sizes: Sequence[Dim]) -> Shape:
+    """Return the target shape of a reshape; one unknown size follows from the others.
+
+    Raises:
+        Unsupported: No reshape of the source has these sizes.
+    """
+    negative = [n for n in sizes if isinstance(n, int) and n < 0]
+    if negative not in ([], [-1]):
+        raise Unsupported(f"a reshape to {list(sizes)}")
+    target = [None if isinstance(n, int) and n < 0 else n for n in sizes]
+    if target.count(None) == 1:
+        known = dims.product([n for n in target if n is not None])
+        count = dims.product(source)
+        target[target.index(None)] = dims.divided(count, known) if known != 0 else None
+        if isinstance(count, int) and isinstance(known, int) and known and count % known:
+            raise Unsupported(f"{list(source)} cannot be reshaped to {target}")
+    return tuple(target)
 
 
 def _numpy(dtype: str) -> Any:

@@ -12,8 +12,12 @@ from typing import Any
 from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.ops.conv import convolve
+from converter.lower.ops.pad import padded
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.images import resize_bilinear
+from converter.lower.tf.normalization import by_statistics
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import OPS, Unsupported, tf_op
 from converter.lower.tf.windows import (
     Windows,
@@ -375,8 +379,6 @@ def finished(
     epsilon: float, leakyrelu_alpha: float,
 ) -> Value:  # fmt: skip
     """Return what was fused behind an operation, one after the other."""
-    from converter.lower.tf.normalization import by_statistics
-
     left = list(arguments)
     for name in fused_ops:
         if name == "BiasAdd":
@@ -438,8 +440,6 @@ def fused_pad_conv2d(
     if isinstance(input.shape[0], int) and input.shape[0] > 1:
         # https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/kernels/conv_ops_fused_image_transform.cc
         raise Unsupported("several images, of which TensorFlow's kernel gets only the first right")
-    from converter.lower.ops.pad import padded
-
     pairs = op.ints(paddings, "paddings")
     widths = list(zip(pairs[::2], pairs[1::2], strict=True))
     image = padded(op, input, widths, mode)
@@ -453,8 +453,6 @@ def fused_resize_and_pad_conv2d(
     resize_align_corners: bool = False, mode: str, strides: Sequence[int], padding: str,
 ) -> Value:  # fmt: skip
     """A convolution of images in another size, mirrored at their edges."""
-    from converter.lower.tf.images import resize_bilinear
-
     image = resize_bilinear(op, input, size, align_corners=resize_align_corners)
     return fused_pad_conv2d(
         op, op.cast(image, input.dtype), paddings, filter, mode=mode, strides=strides,
@@ -465,7 +463,7 @@ def fused_resize_and_pad_conv2d(
 # -- TensorFlow 1's dilation: blocks of space moved into batches and back --------------------------
 
 
-def dilated(op: Context, node: Node, block_shape: Value, crops: Value) -> Value | None:
+def dilated(op: Session, node: Node, block_shape: Value, crops: Value) -> Value | None:
     """Return what a BatchToSpaceND yields behind a convolution of what a SpaceToBatchND does.
 
     That is one convolution with dilation, of fewer zeros around the image. None where it is not.

@@ -20,8 +20,8 @@ from converter.lower.encoded import (
 )  # fmt: skip
 from converter.lower.graph import Dim
 from converter.lower.tf import extents
-from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -29,7 +29,7 @@ from converter.lower.values import Value
 
 
 def _picture(
-    op: Context, contents: Value, channels: int, *, dtype: str = "uint8", form: str = "PNG"
+    op: Session, contents: Value, channels: int, *, dtype: str = "uint8", form: str = "PNG"
 ) -> Value:
     """Return the levels of a picture, [height, width, channels]; of a GIF each frame's."""
     if contents.rank:
@@ -45,7 +45,7 @@ def _picture(
 
 @tf_op("DecodeJpeg")
 def decode_jpeg(
-    op: Context, contents: Value, /, *, channels: int = 0, ratio: int = 1,
+    op: Session, contents: Value, /, *, channels: int = 0, ratio: int = 1,
     fancy_upscaling: bool = True, try_recover_truncated: bool = False,
     acceptable_fraction: float = 1.0, dct_method: str = "",
 ) -> Value:  # fmt: skip
@@ -56,26 +56,26 @@ def decode_jpeg(
 
 
 @tf_op("DecodePng")
-def decode_png(op: Context, contents: Value, /, *, channels: int = 0, node: Node) -> Value:
+def decode_png(op: Session, contents: Value, /, *, channels: int = 0, node: Node) -> Value:
     """A picture that is an input of the graph: its levels are, instead."""
     return _picture(op, contents, channels, dtype=node.attribute("dtype", "uint8"))
 
 
 @tf_op("DecodeBmp")
-def decode_bmp(op: Context, contents: Value, /, *, channels: int = 0) -> Value:
+def decode_bmp(op: Session, contents: Value, /, *, channels: int = 0) -> Value:
     """A picture that is an input of the graph: its levels are, instead."""
     return _picture(op, contents, channels, form="BMP")
 
 
 @tf_op("DecodeGif")
-def decode_gif(op: Context, contents: Value, /) -> Value:
+def decode_gif(op: Session, contents: Value, /) -> Value:
     """Moving pictures that are an input of the graph: the levels of each are, instead."""
     return _picture(op, contents, 3, form="GIF")
 
 
 @tf_op("DecodeImage")
 def decode_image(
-    op: Context, contents: Value, /, *, channels: int = 0, expand_animations: bool = True,
+    op: Session, contents: Value, /, *, channels: int = 0, expand_animations: bool = True,
     node: Node,
 ) -> Value:  # fmt: skip
     """A still picture that is an input of the graph: its levels are, instead."""
@@ -88,7 +88,7 @@ def decode_image(
 
 @tf_op("DecodeWav", outputs=("audio", "sample_rate"))
 def decode_wav(
-    op: Context, contents: Value, /, *, desired_channels: int = -1, desired_samples: int = -1
+    op: Session, contents: Value, /, *, desired_channels: int = -1, desired_samples: int = -1
 ) -> list[Value]:
     """A sound that is an input of the graph: its samples (-1 to 1) and their rate are, instead."""
     if contents.rank:
@@ -109,7 +109,7 @@ def decode_wav(
 
 
 @tf_op("DecodeRaw")
-def decode_raw(op: Context, bytes: Value, /, *, little_endian: bool = True, node: Node) -> Value:
+def decode_raw(op: Session, bytes: Value, /, *, little_endian: bool = True, node: Node) -> Value:
     """Bytes of numbers that are an input of the graph: the numbers are, instead."""
     origin = op.decoded.origin(bytes, "decoding")
     dtype = node.attribute("out_type")
@@ -125,7 +125,7 @@ def decode_raw(op: Context, bytes: Value, /, *, little_endian: bool = True, node
 
 
 @tf_op("DecodeBase64")
-def decode_base64(op: Context, input: Value, /) -> Value:
+def decode_base64(op: Session, input: Value, /) -> Value:
     """Texts of base64 that are an input of the graph: what they stand for is, instead."""
     origin = op.decoded.origin(input, "decoding")
     part = Part(DECODED, "", "string", origin.shape)

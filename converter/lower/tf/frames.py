@@ -2,7 +2,8 @@
 
 A frame is what lies between its Enters and its Exits. A variable of the loop is a Merge of an Enter
 and a NextIteration; the condition reads Merges, and a round reads the Switches behind them. So one
-body holds both, with a Merge for an argument: `_Loop` stands for all of it (see `loops.framed`).
+body holds both, with a Merge for an argument: `LoopNode` stands for all of it (see
+`loops.build_frame_loop`).
 Spec: https://github.com/tensorflow/tensorflow/blob/v2.21.0/tensorflow/core/ops/control_flow_ops.cc
 """
 

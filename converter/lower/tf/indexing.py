@@ -1,7 +1,9 @@
 """Elements and slices by number, and numbers as places."""
 
 from converter.lower.tf import extents
+from converter.lower.tf.arrays import transpose_by
 from converter.lower.tf.context import Context
+from converter.lower.tf.coordinates import places
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -81,8 +83,6 @@ def _along(op: Context, params: Value, indices: Value, axis: Value) -> Value:
         if params.rank == 1:
             return gathered(op, params, indices)
         raise Unsupported("an axis that is computed from the inputs")
-    from converter.lower.tf.arrays import transpose_by
-
     # The axis and the first one change places, there and back.
     rank = params.rank
     place = op.elementwise("Mod", op.cast(axis, "int64"), op.constant(rank, "int64"))
@@ -146,8 +146,6 @@ def reverse_sequence(
 @tf_op("UnravelIndex")
 def unravel_index(op: Context, indices: Value, dims: Value, /) -> Value:
     """The places in a shape of numbers that count its elements: [axes, ...]."""
-    from converter.lower.tf.coordinates import places
-
     sides = extents.elements(op, dims)
     columns = places(op, op.cast(indices, "int64"), sides)
     made = op.concat([op.unsqueeze(v, [0]) for v in columns], 0)

@@ -5,12 +5,14 @@ content, so that what a loop carries and a branch chooses is what it seems to be
 Spec: https://www.tensorflow.org/api_docs/python/tf/raw_ops/TensorListReserve and TensorArrayV3
 """
 
+from dataclasses import replace
 from typing import Any
 
 from converter.lower.graph import Shape
-from converter.lower.tf import stacks
+from converter.lower.tf import list_elements, stacks
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Handle, Stack, Thing
 from converter.lower.values import Value
@@ -24,7 +26,7 @@ def _list(thing: Thing) -> Stack:
     return thing
 
 
-def _tensor(op: Context, thing: Thing) -> Value:
+def _tensor(op: Session, thing: Thing) -> Value:
     found = op.walker.tensor(thing)
     if not isinstance(found, Value):
         raise Unsupported(f"a list of what is a {type(found).__name__.lower()}")
@@ -79,12 +81,10 @@ def get_item(op: Context, input_handle: Thing, index: Value, element_shape: Valu
 
 @tf_op("TensorListSetItem", any_input=True)
 def set_item(
-    op: Context, input_handle: Thing, index: Value, item: Thing, /, *,
+    op: Session, input_handle: Thing, index: Value, item: Thing, /, *,
     resize_if_index_out_of_bounds: bool = False,
 ) -> Stack:  # fmt: skip
     """A list with one element set."""
-    from dataclasses import replace
-
     found = _list(input_handle)
     if resize_if_index_out_of_bounds:
         found = replace(found, grows=True)
@@ -92,7 +92,7 @@ def set_item(
 
 
 @tf_op("TensorListPushBack", any_input=True)
-def push_back(op: Context, input_handle: Thing, tensor: Thing, /) -> Stack:
+def push_back(op: Session, input_handle: Thing, tensor: Thing, /) -> Stack:
     """A list with one more element at its end."""
     if isinstance(input_handle, Stack) and input_handle.dtype == "variant":
         return input_handle  # lists for gradients, which nothing reads
@@ -180,8 +180,6 @@ def list_scatter_v2(
 @tf_op("TensorListScatterIntoExistingList", any_input=True)
 def list_scatter_into(op: Context, input_handle: Thing, tensor: Value, indices: Value, /) -> Stack:
     """A list with some elements set, and longer where it must be."""
-    from dataclasses import replace
-
     found = replace(_list(input_handle), grows=True)
     return replace(stacks.scattered(op, found, indices, tensor), grows=False)
 
@@ -200,7 +198,9 @@ def concat_lists(op: Context, input_a: Thing, input_b: Thing, /) -> Stack:
     """The elements of one list, then those of another."""
     a, b = _list(input_a), _list(input_b)
     if a.items is not None and b.items is not None:
-        return Stack(a.dtype, stacks.joined(a.element, b.element), items=(*a.items, *b.items))
+        return Stack(
+            a.dtype, list_elements.joined(a.element, b.element), items=(*a.items, *b.items)
+        )
     both = [stacks.whole(op, a, b.element), stacks.whole(op, b, a.element)]
     return a.filled(op.concat(both, 0))
 
@@ -233,7 +233,7 @@ def _flow(op: Context, handle: Thing, flow: Thing) -> Stack:
 
 
 @tf_op("TensorArrayWriteV3", "TensorArrayWriteV2", "TensorArrayWrite", any_input=True)
-def write(op: Context, handle: Thing, index: Value, value: Thing, flow_in: Thing, /) -> Stack:
+def write(op: Session, handle: Thing, index: Value, value: Thing, flow_in: Thing, /) -> Stack:
     """A TensorArray with one element set."""
     return stacks.written(op, _flow(op, handle, flow_in), index, _tensor(op, value))
 
@@ -254,7 +254,7 @@ def gather(
 
 
 @tf_op("TensorArrayScatterV3", "TensorArrayScatterV2", "TensorArrayScatter", any_input=True)
-def scatter(op: Context, handle: Thing, indices: Value, value: Thing, flow_in: Thing, /) -> Stack:
+def scatter(op: Session, handle: Thing, indices: Value, value: Thing, flow_in: Thing, /) -> Stack:
     """A TensorArray with some elements set."""
     return stacks.scattered(op, _flow(op, handle, flow_in), indices, _tensor(op, value))
 
@@ -277,7 +277,7 @@ def concat(
 
 
 @tf_op("TensorArraySplitV3", "TensorArraySplitV2", "TensorArraySplit", any_input=True)
-def split(op: Context, handle: Thing, value: Thing, lengths: Value, flow_in: Thing, /) -> Stack:
+def split(op: Session, handle: Thing, value: Thing, lengths: Value, flow_in: Thing, /) -> Stack:
     """A TensorArray of parts of a tensor, of these lengths."""
     return stacks.cut(op, _flow(op, handle, flow_in), _tensor(op, value), lengths)
 

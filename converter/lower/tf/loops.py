@@ -14,10 +14,16 @@ import numpy as np
 
 from converter.lower.bodies import outputs_of
 from converter.lower.builder import numpy_type
-from converter.lower.graph import Dim, Graph, Node, Shape, needed
-from converter.lower.tf import graphdef, recurrence
+from converter.lower.graph import Node, Shape, needed
+from converter.lower.tf import graphdef, stacks
+from converter.lower.tf.activation import Activation
 from converter.lower.tf.context import Context
+from converter.lower.tf.frames import frame_of
 from converter.lower.tf.graphdef import Body, Port
+from converter.lower.tf.list_elements import ElementFound, ListRead, joined, read_inside
+from converter.lower.tf.recurrence import recognise_recurrence
+from converter.lower.tf.rounds import Rounds, find_counters, find_limits, is_round, least, reaches
+from converter.lower.tf.session import Session
 from converter.lower.tf.things import UNKNOWN, Handle, Record, Stack, Thing, Unknown, Variable
 from converter.lower.unsupported import Unsupported
 from converter.lower.values import Value
@@ -28,24 +34,8 @@ PASSING = frozenset(("Identity", "StopGradient"))
 TRIES = 6  # times that a body is built, each time with less known of its variables
 
 
-class _Read(Exception):  # noqa: N818 - a turn, and no error
-    """A list that was taken to be only written is read."""
-
-    def __init__(self, loop: object, number: int, element: Shape | None) -> None:
-        super().__init__(f"list {number}")
-        self.loop, self.number, self.element = loop, number, element
-
-
-class _Found(Exception):  # noqa: N818 - a turn, and no error
-    """A list that is looked at for its elements gets one."""
-
-    def __init__(self, loop: object, number: int, element: Shape) -> None:
-        super().__init__(f"list {number}")
-        self.loop, self.number, self.element = loop, number, element
-
-
-def passed_through(body: Body) -> set[int]:
-    """Return the numbers of arguments that a function hands back unchanged."""
+def find_unchanged(body: Body) -> set[int]:
+    """Return the indices of arguments that a function returns unchanged."""
     found = set()
     for number, port in enumerate(body.results):
         name = _leads_to(body, port)
@@ -54,57 +44,39 @@ def passed_through(body: Body) -> set[int]:
     return found
 
 
-def loop(
-    op: Context, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int],
+def build_loop(
+    op: Session, start: list[Thing], condition: Condition, body: Round, unchanged: Collection[int],
     read: Collection[int] | None = None,
 ) -> list[Thing]:  # fmt: skip
-    """Return what a loop's variables are in the end.
+    """Build a loop, and return the final values of its variables.
 
     Args:
         op: The builder.
-        start: What they are at the beginning.
-        condition: Variables to a scalar of booleans: whether there is another round.
-        body: Variables to what they are after a round.
-        unchanged: Numbers of variables that no round changes.
-        read: Numbers of those that anything reads in the end: lists that are not need no
+        start: Their initial values.
+        condition: Maps variables to a scalar boolean: whether there is another iteration.
+        body: Maps variables to their values after an iteration.
+        unchanged: Indices of variables that no iteration changes.
+        read: Indices of variables whose final values are read: lists that nothing reads need no
             elements. All, by default.
 
     Raises:
         Unsupported: A variable changes its dtype or rank, or is of a kind that cannot be one.
     """
-    from converter.lower.tf import stacks
-
     if any(isinstance(t, Unknown) for t in start):
         return [UNKNOWN] * len(start)
-    fixed = {i for i, t in enumerate(start) if i in unchanged or isinstance(t, Variable | Handle)}
-    fixed.update(
-        i
-        for i, t in enumerate(start)
-        if isinstance(t, Stack) and (t.dtype == "variant" or t.sought)
-    )
-    start = [op.state.read(t) if isinstance(t, Variable) and t.is_reference else t for t in start]
-    for i, thing in enumerate(start):
-        if isinstance(thing, Stack):
-            if i not in fixed:
-                read_inside(thing)  # of a loop that this one is in
-            start[i] = thing if thing.loop is not None else stacks.dense(op, thing)
-        elif i not in fixed and not isinstance(thing, Value):
-            raise Unsupported(f"a loop over a {type(thing).__name__.lower()}")
-    lists = {i for i, t in enumerate(start) if isinstance(t, Stack) and t.tensor is None}
-    lists -= fixed
-    plan = _Plan(start, fixed, lists, set() if read is None else lists - set(read))
+    plan = _make_plan(op, start, unchanged, read)
     before = len(op.walker.findings)
     for _ in range(TRIES * (len(plan.lists) + 1)):
         try:
-            made = _built(op, plan, condition, body)
-        except _Read as turn:
+            made = _build(op, plan, condition, body)
+        except ListRead as turn:
             if turn.loop is not plan or turn.number not in plan.lists:
                 raise
             plan.lists.discard(turn.number)
             if turn.element is None or None in turn.element:
-                _look(op, plan, body)
+                _infer_elements(op, plan, body)
             known = plan.elements.get(turn.number)
-            plan.elements[turn.number] = stacks.joined(turn.element, known)
+            plan.elements[turn.number] = joined(turn.element, known)
             made = None
         if made is not None:
             return made
@@ -117,11 +89,11 @@ class _Plan:
     """How a loop is built.
 
     Attributes:
-        start: What its variables are at the beginning.
-        fixed: Numbers of those that never change.
-        lists: Numbers of lists that are only written, each round one element.
-        unread: Numbers of those of which nobody wants the elements.
-        shapes: Shapes of variables, where they are less than those of the beginning.
+        start: Initial values of its variables.
+        fixed: Indices of variables that never change.
+        lists: Indices of lists that are only written, one element in each iteration.
+        unread: Indices of lists whose elements nothing reads.
+        shapes: Shapes of variables that are less static than the initial values'.
         elements: Shapes of the elements of lists.
     """
 
@@ -134,25 +106,38 @@ class _Plan:
 
     @property
     def carried(self) -> list[int]:
-        """Numbers of the variables that Loop carries."""
+        """Indices of the variables that Loop carries."""
         return [i for i in range(len(self.start)) if i not in self.fixed and i not in self.lists]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rounds:
-    """How often a loop goes round, as far as its condition says it.
+def _make_plan(
+    op: Session, start: list[Thing], unchanged: Collection[int], read: Collection[int] | None
+) -> _Plan:
+    """Return a plan that takes every list to be only written, and every shape to stay."""
+    fixed = {
+        i
+        for i, thing in enumerate(start)
+        if i in unchanged
+        or isinstance(thing, Variable | Handle)
+        or (isinstance(thing, Stack) and (thing.dtype == "variant" or thing.sought))
+    }
+    begin: list[Thing] = []
+    for i, thing in enumerate(start):
+        if isinstance(thing, Variable) and thing.is_reference:
+            thing = op.state.read(thing)
+        if isinstance(thing, Stack):
+            if i not in fixed:
+                read_inside(thing)  # of a loop that this one is in
+            thing = thing if thing.loop is not None else stacks.dense(op, thing)
+        elif i not in fixed and not isinstance(thing, Value):
+            raise Unsupported(f"a loop over a {type(thing).__name__.lower()}")
+        begin.append(thing)
+    lists = {i for i, t in enumerate(begin) if isinstance(t, Stack) and t.tensor is None} - fixed
+    return _Plan(begin, fixed, lists, set() if read is None else lists - set(read))
 
-    Attributes:
-        limits: Numbers of rounds from outside the loop, of which the least counts.
-        exact: Whether nothing else ends the loop.
-    """
 
-    limits: list[Value]
-    exact: bool
-
-
-def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[Thing] | None:
-    """Build the loop; None where its variables turn out to have other shapes."""
+def _build(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[Thing] | None:
+    """Build the loop; return None where its variables turn out to have other shapes."""
     carried = plan.carried
     begin = [_tensor(op, plan, i) for i in carried]
     first = _scalar(op, condition(_with_lists(plan, dict(zip(carried, begin, strict=True)))))
@@ -169,23 +154,24 @@ def _built(op: Context, plan: _Plan, condition: Condition, body: Round) -> list[
         if any(isinstance(t, Unknown) for t in after):
             return [UNKNOWN] * len(plan.start)
         after = [_together(op, t, inner.get(i)) for i, t in enumerate(after)]
-        counters = _counters(op, plan, inner, after)
+        counters = find_counters(op, plan.start, inner, after)
         wanted = sorted(plan.lists - plan.unread)
-        stacked = {i: _set(op, plan, i, after[i], counters) for i in wanted}
-        if not _settled(plan, carried, inner, after):
+        stacked = {i: _find_written(op, plan, i, after[i], counters) for i in wanted}
+        if not _keep_shapes(plan, carried, inner, after):
             return None
         states = [_after(op, after[i], inner[i]) for i in carried]
         again = _scalar(op, condition(after))
         if again is None:
             return [UNKNOWN] * len(plan.start)
         _hoist(op, [again, *states, *stacked.values()])
-        rounds = _rounds(op, again, {after[i].name for i in carried if inner[i].name in counters})  # type: ignore[union-attr]
+        ends = zip(carried, states, strict=True)
+        rounds = find_limits(op, again, {v.name for i, v in ends if inner[i].name in counters})
         if rounds.exact:
             again = go
         graph.outputs = outputs_of(op, graph, [again, *states, *stacked.values()])
     graph = needed(graph)
     if rounds.exact:
-        done = recurrence.recognised(op, graph, begin, counters, rounds.limits)
+        done = recognise_recurrence(op, graph, begin, counters, rounds.limits)
         if done is not None:
             found = dict(zip([*carried, *stacked], done, strict=True))
             return [_result(op, plan, i, found, after[i], rounds) for i in range(len(plan.start))]
@@ -214,7 +200,7 @@ SAFE = frozenset((
 
 
 def _hoist(op: Context, outputs: Sequence[Value]) -> None:
-    """Move out of a body what every round computes alike: that is computed once, before."""
+    """Move loop-invariant nodes out of a body."""
     body, outer = op.enclosing[:2]
     varies = {*body.inputs}
     kept = []
@@ -244,25 +230,25 @@ def _is_safe(op: Context, node: Node) -> bool:
     return bool(((known >= -size) & (known < size)).all())
 
 
-def _set(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]) -> Value:
-    """Return what a round sets of a list at the number of the round."""
+def _find_written(op: Context, plan: _Plan, number: int, thing: Thing, counters: set[str]) -> Value:
+    """Return the element that an iteration writes to a list at its own index."""
     if not isinstance(thing, Stack):
         raise Unsupported("a list that becomes something else")
     start = plan.start[number]
     assert isinstance(start, Stack)
     if thing.loop is None or thing.loop != (plan, number) or thing.written is None:
-        raise _Read(plan, number, thing.element)
+        raise ListRead(plan, number, thing.element)
     index, item = thing.written
     if index is None:
         if start.items != ():
-            raise _Read(plan, number, thing.element)
-    elif not _is_round(op, index, counters):
-        raise _Read(plan, number, thing.element)
+            raise ListRead(plan, number, thing.element)
+    elif not is_round(op, index, counters):
+        raise ListRead(plan, number, thing.element)
     return op.plain(item)
 
 
-def _look(op: Context, plan: _Plan, body: Round) -> None:
-    """Learn what the elements of lists are like: walk a round, and throw away what it builds."""
+def _infer_elements(op: Session, plan: _Plan, body: Round) -> None:
+    """Infer the shapes of the elements of lists: walk one iteration, and discard its nodes."""
     before = len(op.walker.findings)
     things: list[Thing] = []
     for _ in range(len(plan.start)):
@@ -273,15 +259,15 @@ def _look(op: Context, plan: _Plan, body: Round) -> None:
                     if i in plan.fixed:
                         things.append(thing)
                     elif isinstance(thing, Stack):
-                        things.append(_looked_at(op, plan, i, thing))
+                        things.append(_watch_list(op, plan, i, thing))
                     else:
                         assert isinstance(thing, Value)
                         things.append(_entry(op, thing, plan.shapes.get(i)))
                 body(things)
-        except (_Found, _Read) as turn:
+        except (ElementFound, ListRead) as turn:
             if turn.loop is not plan:
                 raise  # of a loop that this one is in
-            if isinstance(turn, _Read) or turn.number in plan.elements:
+            if isinstance(turn, ListRead) or turn.number in plan.elements:
                 break
             plan.elements[turn.number] = turn.element
         else:
@@ -290,8 +276,8 @@ def _look(op: Context, plan: _Plan, body: Round) -> None:
             del op.walker.findings[before:]
 
 
-def _looked_at(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
-    """Return a list as `_look` has it: to be learned of, or as a tensor."""
+def _watch_list(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
+    """Return a list as `_infer_elements` has it: to be learned of, or as a tensor."""
     element = plan.elements.get(number)
     if element is None and stack.tensor is not None:
         element = stack.tensor.shape[1:]
@@ -301,7 +287,7 @@ def _looked_at(op: Context, plan: _Plan, number: int, stack: Stack) -> Stack:
 
 
 def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
-    """Return the variables as a round sees them."""
+    """Return the variables as an iteration sees them."""
     found: list[Thing] = []
     for i, thing in enumerate(plan.start):
         if i in plan.fixed:
@@ -316,33 +302,8 @@ def _with_lists(plan: _Plan, values: dict[int, Value]) -> list[Thing]:
     return found
 
 
-def read_inside(stack: Stack, element: Shape | None = None) -> None:
-    """Say that a list is read: where it is a loop's, it must be carried as a whole.
-
-    Args:
-        stack: The list.
-        element: What is known of an element's shape, beside what the list says.
-    """
-    from converter.lower.tf.stacks import joined
-
-    element = joined(stack.element, element)
-    if stack.sought:
-        if element is not None and None not in element:
-            found(stack, element)
-    elif stack.loop is not None:
-        raise _Read(*stack.loop, element)
-
-
-def found(stack: Stack, element: Shape) -> None:
-    """Say what the elements of a list are like."""
-    assert stack.loop is not None
-    raise _Found(*stack.loop, element)
-
-
 def _tensor(op: Context, plan: _Plan, number: int) -> Value:
-    """Return what Loop carries for a variable."""
-    from converter.lower.tf.stacks import joined, whole
-
+    """Return the initial value that Loop carries for a variable."""
     thing = plan.start[number]
     if isinstance(thing, Stack):
         element = joined(thing.element, plan.elements.get(number))
@@ -353,18 +314,16 @@ def _tensor(op: Context, plan: _Plan, number: int) -> Value:
             sizes = [n if isinstance(n, int) else 0 for n in element]
             empty = op.constant(np.zeros((1, *sizes), numpy_type(thing.dtype)), thing.dtype)
             return op.plain(replace(empty, shape=(1, *element)))
-        return op.plain(whole(op, thing, plan.elements.get(number)))
+        return op.plain(stacks.whole(op, thing, plan.elements.get(number)))
     assert isinstance(thing, Value)
     return op.plain(thing)
 
 
 def _together(op: Context, thing: Thing, before: Value | None) -> Thing:
     """Return a list that is carried as one tensor."""
-    from converter.lower.tf.stacks import whole
-
     if before is None or not isinstance(thing, Stack) or thing.tensor is not None:
         return thing
-    return thing.filled(whole(op, thing, before.shape[1:]))
+    return thing.filled(stacks.whole(op, thing, before.shape[1:]))
 
 
 def _entry(op: Context, like: Value, shape: Shape | None) -> Value:
@@ -390,10 +349,10 @@ def _after(op: Context, thing: Thing, like: Value) -> Value:
     return op.plain(thing)
 
 
-def _settled(
+def _keep_shapes(
     plan: _Plan, carried: Sequence[int], inner: dict[int, Value], after: Sequence[Thing]
 ) -> bool:
-    """Tell whether all variables keep their shapes; note how far they do not."""
+    """Return whether all variables keep their shapes; record the shapes that do not."""
     settled = True
     for i in carried:
         thing = after[i]
@@ -410,95 +369,10 @@ def _settled(
     return settled
 
 
-def _counters(
-    op: Context, plan: _Plan, inner: dict[int, Value], after: Sequence[Thing]
-) -> set[str]:
-    """Return the names of variables that start at zero and grow by one each round."""
-    found = set()
-    for i, value in inner.items():
-        thing, start = after[i], plan.start[i]
-        if not isinstance(thing, Value) or not isinstance(start, Value) or value.rank:
-            continue
-        if value.dtype not in ("int32", "int64"):
-            continue
-        known = op.static(start)
-        if known is None or int(known) != 0:
-            continue
-        node = _producer(op.graph, thing.name)
-        if node is None or node.op_type != "Add" or value.name not in node.inputs:
-            continue
-        other = node.inputs[1 - node.inputs.index(value.name)]
-        spec = op.graph.specs[other]
-        step = op.static(Value(other, spec.dtype, spec.shape, (), is_constant=True))
-        if spec.shape == () and step is not None and int(step) == 1:
-            found.add(value.name)
-    return found
-
-
-def _is_round(op: Context, index: Value, counters: set[str]) -> bool:
-    """Tell whether an index is the number of the round."""
-    name = index.name
-    while name not in counters:
-        node = _producer(op.graph, name)
-        if node is None or node.op_type not in ("Cast", "Identity", "Reshape", "Squeeze"):
-            return False
-        name = node.inputs[0]
-    return True
-
-
-def _producer(graph: Graph, name: str) -> Node | None:
-    return next((n for n in reversed(graph.nodes) if name in n.outputs), None)
-
-
-def _rounds(op: Context, again: Value, counters: set[str]) -> _Rounds:
-    """Return what a condition says of the number of rounds.
-
-    Args:
-        op: The builder, in the loop's body.
-        again: Whether there is another round.
-        counters: Names of what counters are after the round.
-    """
-    made = {name for node in op.graph.nodes for name in node.outputs} | {*op.graph.inputs}
-    limits: dict[str, Value] = {}
-    exact = True
-    waiting = [again.name]
-    while waiting:
-        node = _producer(op.graph, waiting.pop())
-        if node is None:
-            exact = False
-        elif node.op_type in ("And", "Identity"):
-            waiting += node.inputs
-        elif node.op_type == "Less" and node.inputs[0] in counters and node.inputs[1] not in made:
-            spec = op.graph.specs[node.inputs[1]]
-            if spec.shape == ():
-                limits[node.inputs[1]] = Value(node.inputs[1], spec.dtype, (), ())
-            else:
-                exact = False
-        else:
-            exact = False
-    return _Rounds([*limits.values()], exact and bool(limits))
-
-
-def least(op: Context, limits: list[Value]) -> Value:
-    """Return the least of several numbers as a scalar of int64."""
-    from converter.lower.tf.stacks import size_of
-
-    different: dict[object, Value] = {}
-    for limit in limits:
-        known = size_of(op, limit)
-        different.setdefault(limit.name if known is None else known, limit)
-    numbers = [op.cast(v, "int64") for v in different.values()]
-    if len(numbers) == 1:
-        return numbers[0]
-    return op.emit("Min", *numbers, dtype="int64", shape=())
-
-
 def _result(
-    op: Context, plan: _Plan, number: int, found: dict[int, Value], after: Thing, rounds: _Rounds
+    op: Context, plan: _Plan, number: int, found: dict[int, Value], after: Thing, rounds: Rounds
 ) -> Thing:
-    """Return what a variable is in the end."""
-    from converter.lower.tf import stacks
-
+    """Return the final value of a variable."""
     start = plan.start[number]
     if number in plan.fixed:
         return start
@@ -523,26 +397,14 @@ def _result(
     # An index is never too large, so that a loop of at least so many rounds sets all.
     count = stacks.size_of(op, length)
     fits = rounds.exact and all(
-        limit.name == length.name or (count is not None and _reaches(op, limit, count))
+        limit.name == length.name or (count is not None and reaches(op, limit, count))
         for limit in rounds.limits
     )
     return start.filled(stacks.followed(op, value, length, fits=fits))
 
 
-def _reaches(op: Context, limit: Value, count: Dim) -> bool:
-    from converter.lower.tf.stacks import size_of
-
-    known = size_of(op, limit)
-    if isinstance(known, int) and isinstance(count, int):
-        return known >= count
-    return known == count
-
-
-def framed(op: Context, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:
-    """Return what a loop of TensorFlow 1 yields: its variables, in the end."""
-    from converter.lower.tf.frames import frame_of
-    from converter.lower.tf.walk import Activation
-
+def build_frame_loop(op: Session, inputs: list[Thing], node: graphdef.Node) -> list[Thing]:
+    """Build a loop of TensorFlow 1, and return the final values of its variables."""
     frame = frame_of(node)
     walker = op.walker
     outer = walker.current
@@ -565,7 +427,7 @@ def framed(op: Context, inputs: list[Thing], node: graphdef.Node) -> list[Thing]
     for number, port in enumerate(frame.results):
         if _leads_to(frame.body, port) == frame.body.arguments[number]:
             fixed.add(number)
-    return loop(op, inputs, condition, body, fixed, walker.read(node))
+    return build_loop(op, inputs, condition, body, fixed, walker.read(node))
 
 
 def _leads_to(body: Body, port: Port) -> str:

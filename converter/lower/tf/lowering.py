@@ -9,17 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from converter.lower import dims
-from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.graph import Graph, Shape, Spec, needed
 from converter.lower.graph import Node as Made
 from converter.lower.legalize import LETTERS
 from converter.lower.tf import frames, unranked
+from converter.lower.tf.activation import Activation
 from converter.lower.tf.context import Context
 from converter.lower.tf.decoded import Decoded
 from converter.lower.tf.graphdef import Library, Node, Port, in_graph, named_functions
-from converter.lower.tf.recognise_gelu import recognise_gelu
-from converter.lower.tf.sink_branches import sink_branches
+from converter.lower.tf.session import Session
 from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS
 from converter.lower.tf.things import (
@@ -32,7 +30,7 @@ from converter.lower.tf.things import (
     Unranked,
     Variable,
 )
-from converter.lower.tf.walk import SKIPPED, Activation, Walker
+from converter.lower.tf.walk import SKIPPED, Walker
 from converter.lower.unsupported import Finding, Unsupported, describe, report
 from converter.lower.values import Value
 from formats.containers.protobuf.messages import Message, decode_bytes
@@ -44,7 +42,6 @@ from formats.tensorflow.graphdef import GRAPH, META_GRAPH, SAVED_MODEL, kind_of,
 from formats.tensorflow.schemas import SCHEMA
 
 DEFAULT_SIGNATURE = "serving_default"
-DEEPEST = 30  # graphs in graphs: protobuf's readers stop at 100 messages, three for each
 MOST_NAMED = 20  # places of one gap that a message names
 
 
@@ -79,7 +76,6 @@ def lower(bundle: Bundle, *, opset: int, signature: str | None = None) -> Graph:
         CorruptError: The graph is damaged.
         UsageError: There is no such signature.
     """
-    dims.forget()
     model = _Model(bundle)
     plan = model.plan(signature)
     graph = Graph(plan.name or "graph", opset, signature=plan.name)
@@ -202,10 +198,12 @@ class _Model:
         """
         if not all((*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs))):
             raise UnsupportedError("an input or output without a name")
-        op = Context(graph, self.bundle.weights)
+        op = Session(graph, self.bundle.weights)
         op.constants = {t.origin: n for n, t in self.bundle.weights.items()}
         walker = op.walker = Walker(op, self.library)
-        op.state = State(op, self.bundle, self._restorer(walker), self._filler(walker))
+        op.state = walker.state = State(
+            op, self.bundle, self._restorer(walker), self._filler(walker)
+        )
         op.reserve([*(spec.name for spec, _ in plan.inputs), *(name for name, _ in plan.outputs)])
         op.decoded = Decoded(op)
         main = Activation(self.library.main)
@@ -230,13 +228,7 @@ class _Model:
         if not graph.outputs:
             raise UnsupportedError("the graph yields no tensor")
         graph.unkept = sorted(op.state.changed)
-        graph = op.decoded.settle(needed(graph))
-        eliminate_common_subexpressions(graph)
-        graph = recognise_gelu(graph)
-        sink_branches(graph)
-        if _depth(graph) > DEEPEST:
-            raise UnsupportedError(f"branches and loops in each other, more than {DEEPEST} deep")
-        return graph
+        return op.decoded.settle(needed(graph))
 
     def _input(self, op: Context, spec: TensorSpec, port: Port) -> Thing:
         shape: Shape | None = spec.shape
@@ -442,12 +434,6 @@ def _is_pivot(nodes: dict[str, Node], node: Node) -> bool:
     """Tell whether a node is what a branch waits for, and so has no value in the other branch."""
     before = nodes.get(node.inputs[0].node) if node.op == "Identity" and node.inputs else None
     return before is not None and before.op in ("Switch", "RefSwitch")
-
-
-def _depth(graph: Graph) -> int:
-    """Return how deep graphs lie in a graph."""
-    inner = (v for node in graph.nodes for v in node.attributes.values() if isinstance(v, Graph))
-    return max((_depth(body) + 1 for body in inner), default=0)
 
 
 def given(

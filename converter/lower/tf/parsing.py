@@ -27,6 +27,7 @@ from converter.lower.tf import extents, ragged
 from converter.lower.tf.context import Context
 from converter.lower.tf.coordinates import stacked
 from converter.lower.tf.decoded import Origin
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value
 
@@ -59,7 +60,7 @@ def _said(op: Context, default: Value) -> "Default | None":
 
 
 def _dense(
-    op: Context, origin: Origin, key: str, dtype: str, shape: Shape | None, default: Value
+    op: Session, origin: Origin, key: str, dtype: str, shape: Shape | None, default: Value
 ) -> Value:
     """Return a feature of a fixed shape, or of steps of one that are filled up."""
     _check(key, dtype)
@@ -76,7 +77,7 @@ def _dense(
     return op.decoded.part(origin, EXAMPLE, part)
 
 
-def _listed(op: Context, origin: Origin, key: str, dtype: str) -> tuple[Value, Value | None]:
+def _listed(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, Value | None]:
     """Return the values of a feature of any length, and the lengths; None for one example."""
     _check(key, dtype)
     if origin.index is not None:
@@ -90,7 +91,7 @@ def _listed(op: Context, origin: Origin, key: str, dtype: str) -> tuple[Value, V
     return values, op.decoded.part(origin, EXAMPLE, part, called=f"{key}/lengths")
 
 
-def _sparse(op: Context, origin: Origin, key: str, dtype: str) -> tuple[Value, Value, Value]:
+def _sparse(op: Session, origin: Origin, key: str, dtype: str) -> tuple[Value, Value, Value]:
     """Return places, values and shape of a feature of any length."""
     values, lengths = _listed(op, origin, key, dtype)
     count = extents.of(op, values, 0)
@@ -103,7 +104,7 @@ def _sparse(op: Context, origin: Origin, key: str, dtype: str) -> tuple[Value, V
     return places, values, extents.vector(op, sides)
 
 
-def _ragged(op: Context, origin: Origin, key: str, dtype: str, splits: str) -> tuple[Value, Value]:
+def _ragged(op: Session, origin: Origin, key: str, dtype: str, splits: str) -> tuple[Value, Value]:
     """Return the values of a feature of any length, and where each example's begin."""
     values, lengths = _listed(op, origin, key, dtype)
     if lengths is None:
@@ -112,7 +113,7 @@ def _ragged(op: Context, origin: Origin, key: str, dtype: str, splits: str) -> t
 
 
 def _parsed(
-    op: Context, serialized: Value, sparse: Sequence[str], dense: Sequence[str],
+    op: Session, serialized: Value, sparse: Sequence[str], dense: Sequence[str],
     defaults: Sequence[Value], shapes: Sequence[Shape | None], kinds: Sequence[str],
     types: Sequence[str],
 ) -> list[Value]:  # fmt: skip
@@ -136,7 +137,7 @@ def _parsed(
     ),
 )  # fmt: skip
 def parse_example(
-    op: Context, serialized: Value, names: Value, /, *rest: Value,
+    op: Session, serialized: Value, names: Value, /, *rest: Value,
     Nsparse: int, Ndense: int, sparse_types: Sequence[str], Tdense: Sequence[str],  # noqa: N803
     dense_shapes: Sequence[Shape | None],
 ) -> list[Value]:  # fmt: skip
@@ -157,7 +158,7 @@ def parse_example(
     ),
 )  # fmt: skip
 def parse_example_v2(
-    op: Context, serialized: Value, names: Value, sparse_keys: Value, dense_keys: Value,
+    op: Session, serialized: Value, names: Value, sparse_keys: Value, dense_keys: Value,
     ragged_keys: Value, /, *dense_defaults: Value,
     num_sparse: int, sparse_types: Sequence[str], Tdense: Sequence[str],  # noqa: N803
     dense_shapes: Sequence[Shape | None], ragged_value_types: Sequence[str] = (),
@@ -183,7 +184,7 @@ def parse_example_v2(
     ),
 )  # fmt: skip
 def parse_single_example(
-    op: Context, serialized: Value, /, *dense_defaults: Value,
+    op: Session, serialized: Value, /, *dense_defaults: Value,
     num_sparse: int, sparse_keys: Sequence[str], dense_keys: Sequence[str],
     sparse_types: Sequence[str], Tdense: Sequence[str],  # noqa: N803
     dense_shapes: Sequence[Shape | None],
@@ -200,7 +201,7 @@ def parse_single_example(
 
 @tf_op("DecodeCSV", outputs=("output*OUT_TYPE",))
 def decode_csv(
-    op: Context, records: Value, /, *record_defaults: Value, OUT_TYPE: Sequence[str],  # noqa: N803
+    op: Session, records: Value, /, *record_defaults: Value, OUT_TYPE: Sequence[str],  # noqa: N803
     field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
     select_cols: Sequence[int] = (),
 ) -> list[Value]:  # fmt: skip

@@ -9,6 +9,7 @@ from string import ascii_letters
 
 from converter.lower.graph import Dim, Shape
 from converter.lower.tf.context import Context
+from converter.lower.tf.diagonals import along_diagonal
 from converter.lower.tf.graphdef import Node
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.values import Value, broadcast
@@ -113,8 +114,6 @@ def einsum(op: Context, *inputs: Value, equation: str) -> Value:
 
 def _without_repeats(op: Context, term: str, x: Value) -> tuple[str, Value]:
     """Return a term without repeated letters, and of what it stands for the diagonal."""
-    from converter.lower.tf.diagonals import along_diagonal
-
     before, dots, after = term.partition("...")
     count = x.rank - len(before) - len(after) if dots else 0
     places = list(before) + ["."] * count + list(after)

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from converter.lower.known_values import Numbers, real
 from converter.lower.tf.bits import right_shift
 from converter.lower.tf.context import Context
+from converter.lower.tf.convolution import convolved, windows_of
 from converter.lower.tf.graphdef import QUANTISED, Node
+from converter.lower.tf.pooling import avg_pool, max_pool
 from converter.lower.tf.products import turned
 from converter.lower.tf.quantization import limits, stepped, unstepped
 from converter.lower.tf.table import Unsupported, tf_op
@@ -106,8 +108,6 @@ def quantized_conv2d(
     dilations: Sequence[int] = (1, 1, 1, 1),
 ) -> list[Value]:  # fmt: skip
     """Cross-correlation of integers, and what its bounds stand for."""
-    from converter.lower.tf.convolution import convolved, windows_of
-
     _out_is_int32(node, "out_type")
     image = _less_zero(op, input, min_input, max_input)
     kernel = _less_zero(op, filter, min_filter, max_filter)
@@ -251,8 +251,6 @@ def quantized_max_pool(
     ksize: Sequence[int], strides: Sequence[int], padding: str,
 ) -> list[Value]:  # fmt: skip
     """The largest of each window."""
-    from converter.lower.tf.pooling import max_pool
-
     found = max_pool(op, input, ksize=ksize, strides=strides, padding=padding)
     return [found, min_input, max_input]
 
@@ -263,8 +261,6 @@ def quantized_avg_pool(
     ksize: Sequence[int], strides: Sequence[int], padding: str,
 ) -> list[Value]:  # fmt: skip
     """The mean of each window, cut off; padding does not count."""
-    from converter.lower.tf.pooling import avg_pool
-
     wide = op.cast(input, "float32")
     found = avg_pool(op, wide, ksize=ksize, strides=strides, padding=padding)
     # A mean that is whole may come out a little less, but by less than half of what can be behind

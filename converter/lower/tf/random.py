@@ -15,6 +15,7 @@ import numpy as np
 
 from converter.lower.builder import element_type
 from converter.lower.graph import Attribute
+from converter.lower.ops.special import erfinv
 from converter.lower.table import Variant
 from converter.lower.tf import philox
 from converter.lower.tf.context import Context
@@ -82,8 +83,6 @@ def truncated_normal(
     op: Context, shape: Value, /, *, seed: int = 0, seed2: int = 0, node: Node
 ) -> Value:
     """Normal numbers that are nearer to nothing than 2: others than TensorFlow's."""
-    from converter.lower.ops.special import erfinv
-
     bound = erf(sqrt(2.0))
     shares = _drawn(
         op, "RandomUniform", shape, "float64", node, seed, seed2, low=-bound, high=bound

@@ -16,6 +16,7 @@ import numpy as np
 from converter.lower.scan import scan
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Record, Thing
 from converter.lower.values import Value
@@ -84,7 +85,7 @@ def lstm_block_cell(
 
 @tf_op("BlockLSTM", outputs=LSTM_OUTPUTS)
 def block_lstm(
-    op: Context, seq_len_max: Value, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value,
+    op: Session, seq_len_max: Value, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value,
     wcf: Value, wco: Value, b: Value, /, *, forget_bias: float = 1.0, cell_clip: float = 3.0,
     use_peephole: bool = False, node: Node,
 ) -> list[Thing]:  # fmt: skip
@@ -96,7 +97,7 @@ def block_lstm(
 
 @tf_op("BlockLSTMV2", outputs=LSTM_OUTPUTS)
 def block_lstm_v2(
-    op: Context, seq_len_max: Value, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value,
+    op: Session, seq_len_max: Value, x: Value, cs_prev: Value, h_prev: Value, w: Value, wci: Value,
     wcf: Value, wco: Value, b: Value, /, *, cell_clip: float = 0.0, use_peephole: bool = False,
     node: Node,
 ) -> list[Thing]:  # fmt: skip
@@ -107,7 +108,7 @@ def block_lstm_v2(
 
 
 def _over_steps(
-    op: Context, block: Block, seq_len_max: Value, x: Value, cs: Value, h: Value, node: Node
+    op: Session, block: Block, seq_len_max: Value, x: Value, cs: Value, h: Value, node: Node
 ) -> list[Thing]:
     read = sorted(op.walker.read(node))
 

@@ -14,6 +14,7 @@ from converter.lower.tf import extents
 from converter.lower.tf.arrays import blank, joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.extents import Extent
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Thing, Variable
 from converter.lower.values import Value
@@ -192,7 +193,7 @@ CHANGES_OF_ELEMENTS: dict[str, Change] = {
 }
 
 
-def _change(op: Context, thing: Thing, indices: Value, updates: Value, change: Change) -> Thing:
+def _change(op: Session, thing: Thing, indices: Value, updates: Value, change: Change) -> Thing:
     if isinstance(thing, Value):  # a variable of a frozen graph
         return change(op, thing, indices, updates)
     if not isinstance(thing, Variable):
@@ -204,7 +205,7 @@ def _change(op: Context, thing: Thing, indices: Value, updates: Value, change: C
 
 @tf_op(*(Variant(f"Scatter{n}", change=c) for n, c in CHANGES_OF_ROWS.items()), any_input=True)
 def scatter_rows(
-    op: Context, ref: Thing, indices: Value, updates: Value, /, *, change: Change
+    op: Session, ref: Thing, indices: Value, updates: Value, /, *, change: Change
 ) -> Thing:
     """A variable with rows changed."""
     return _change(op, ref, indices, updates, change)
@@ -214,7 +215,7 @@ def scatter_rows(
     *(Variant(f"ResourceScatter{n}", change=c) for n, c in CHANGES_OF_ROWS.items()), any_input=True
 )
 def scatter_rows_of_resource(
-    op: Context, resource: Thing, indices: Value, updates: Value, /, *, change: Change
+    op: Session, resource: Thing, indices: Value, updates: Value, /, *, change: Change
 ) -> list[Thing]:
     """A variable with rows changed."""
     _change(op, resource, indices, updates, change)
@@ -223,7 +224,7 @@ def scatter_rows_of_resource(
 
 @tf_op(*(Variant(f"Scatter{n}", change=c) for n, c in CHANGES_OF_ELEMENTS.items()), any_input=True)
 def scatter_elements(
-    op: Context, ref: Thing, indices: Value, updates: Value, /, *, change: Change,
+    op: Session, ref: Thing, indices: Value, updates: Value, /, *, change: Change,
     bad_indices_policy: str = "",
 ) -> Thing:  # fmt: skip
     """A variable with elements changed."""
@@ -236,7 +237,7 @@ def scatter_elements(
     any_input=True,
 )
 def scatter_elements_of_resource(
-    op: Context, resource: Thing, indices: Value, updates: Value, /, *, change: Change,
+    op: Session, resource: Thing, indices: Value, updates: Value, /, *, change: Change,
     bad_indices_policy: str = "",
 ) -> list[Thing]:  # fmt: skip
     """A variable with elements changed."""

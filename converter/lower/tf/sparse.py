@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from converter.lower.builder import END
 from converter.lower.graph import Dim
 from converter.lower.table import Variant
-from converter.lower.tf import coordinates, extents, segments
+from converter.lower.tf import contents, coordinates, extents, segments
 from converter.lower.tf.arrays import joined
 from converter.lower.tf.context import Context
 from converter.lower.tf.coordinates import numbered, sorted_by, stacked
@@ -29,8 +29,6 @@ def _sides(op: Context, shape: Value, indices: Value) -> list[Extent]:
 
 def _vector(op: Context, sides: Sequence[Extent]) -> Value:
     """Return a shape as TensorFlow has it, and what is known of it."""
-    from converter.lower.tf import contents
-
     made = extents.vector(op, sides)
     return op.remember(made, contents.objects([s.dim for s in sides]))
 

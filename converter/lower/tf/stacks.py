@@ -11,20 +11,14 @@ import numpy as np
 
 from converter.lower import dims
 from converter.lower.graph import Dim, Node, Shape
-from converter.lower.tf import contents, loops
+from converter.lower.tf import contents
 from converter.lower.tf.context import Context
+from converter.lower.tf.list_elements import joined, read_inside, report_element
 from converter.lower.tf.table import Unsupported
 from converter.lower.tf.things import Stack
 from converter.lower.values import Value
 
 MOST_ITEMS = 64  # elements that are kept one by one
-
-
-def joined(a: Shape | None, b: Shape | None) -> Shape | None:
-    """Return what two descriptions of one shape say together."""
-    if a is None or b is None or len(a) != len(b):
-        return b if a is None else a
-    return tuple(m if isinstance(m, int) or n is None else n for m, n in zip(a, b, strict=True))
 
 
 def element_shape(op: Context, shape: Value) -> Shape | None:
@@ -50,7 +44,7 @@ def length(op: Context, stack: Stack) -> Value:
     if stack.sought:  # any number: what is built with it is thrown away
         return op.input(op.unique("length"), "int32", ())
     if stack.loop is not None and (stack.grows or stack.items == ()):
-        loops.read_inside(stack)
+        read_inside(stack)
     if stack.items is not None:
         return op.constant(len(stack.items), "int32")
     if stack.tensor is None or (stack.length is not None and not stack.grows):
@@ -98,7 +92,7 @@ def whole(op: Context, stack: Stack, element: Shape | None = None) -> Value:
     Raises:
         Unsupported: Nothing is set, and what is known of the shape is too little for zeros.
     """
-    loops.read_inside(stack, element)
+    read_inside(stack, element)
     if stack.tensor is not None:
         tensor = stack.tensor
         shape = joined(tensor.shape[1:], element)
@@ -180,7 +174,7 @@ def _size_named(op: Context, name: str | None) -> Value:
 
 def read(op: Context, stack: Stack, index: Value, element: Shape | None = None) -> Value:
     """Return one element."""
-    loops.read_inside(stack, element)
+    read_inside(stack, element)
     known = op.static(index)
     if stack.items is not None and known is not None:
         place = int(known)
@@ -197,9 +191,9 @@ def written(op: Context, stack: Stack, index: Value, item: Value) -> Stack:
     element = joined(stack.element, item.shape)
     if stack.loop is not None:
         if stack.sought and element is not None:
-            loops.found(stack, element)
+            report_element(stack, element)
         if stack.written is not None:
-            loops.read_inside(stack, element)
+            read_inside(stack, element)
         return replace(stack, written=(index, item), element=element)
     known = op.static(index)
     if stack.items is not None and known is not None:
@@ -261,9 +255,9 @@ def pushed(op: Context, stack: Stack, item: Value) -> Stack:
     element = joined(stack.element, item.shape)
     if stack.loop is not None:
         if stack.sought and element is not None:
-            loops.found(stack, element)
+            report_element(stack, element)
         if stack.written is not None:
-            loops.read_inside(stack, element)
+            read_inside(stack, element)
         return replace(stack, written=(None, item), element=element)
     if stack.items is not None:
         return replace(stack, items=(*stack.items, item), element=element)
@@ -278,7 +272,7 @@ def popped(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Val
     Raises:
         Unsupported: It has none.
     """
-    loops.read_inside(stack, element)
+    read_inside(stack, element)
     if stack.items is not None:
         if not stack.items:
             raise Unsupported("the last element of an empty list")
@@ -300,7 +294,7 @@ def popped(op: Context, stack: Stack, element: Shape | None) -> tuple[Stack, Val
 
 def gathered(op: Context, stack: Stack, indices: Value, element: Shape | None) -> Value:
     """Return some elements, stacked."""
-    loops.read_inside(stack, element)
+    read_inside(stack, element)
     known = op.static(indices)
     if stack.items is not None and known is not None and known.size:
         rows = [read(op, stack, op.constant(int(n), "int32"), element) for n in known]
@@ -362,7 +356,7 @@ def _producer(op: Context, value: Value) -> Node | None:
 
 def scattered(op: Context, stack: Stack, indices: Value, rows: Value) -> Stack:
     """Return a list with some elements set: as many as there are indices."""
-    loops.read_inside(stack, rows.shape[1:])
+    read_inside(stack, rows.shape[1:])
     count = known_length(op, stack)
     is_empty = stack.tensor is None and not any(v is not None for v in stack.items or ())
     if is_empty and is_range(op, indices, rows.shape[0]):
@@ -412,7 +406,7 @@ def end_to_end(op: Context, stack: Stack, rest: Shape | None) -> tuple[Value, Va
         stack: The list.
         rest: What is known of an element's shape, without its first axis.
     """
-    loops.read_inside(stack, None if rest is None else (None, *rest))
+    read_inside(stack, None if rest is None else (None, *rest))
     items = stack.items
     if items and all(v is not None for v in items):
         rows = [v for v in items if v is not None]
@@ -451,7 +445,7 @@ def cut(op: Context, stack: Stack, value: Value, lengths: Value) -> Stack:
 
 def resized(op: Context, stack: Stack, size: Value) -> Stack:
     """Return a list with elements taken from its end, or unset ones added."""
-    loops.read_inside(stack)
+    read_inside(stack)
     known = op.static(size)
     if stack.items is not None and known is not None:
         kept = stack.items[: int(known)]

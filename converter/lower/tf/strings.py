@@ -17,6 +17,7 @@ from converter.lower.tf import extents
 from converter.lower.tf.arrays import filled_like
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.session import Session
 from converter.lower.tf.state import texts
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.tables import ML
@@ -84,7 +85,7 @@ def string_to_number(op: Context, string_tensor: Value, /, *, node: Node) -> Val
 
 
 @tf_op("StringToHashBucketFast")
-def hash_bucket_fast(op: Context, input: Value, /, *, num_buckets: int) -> Value:
+def hash_bucket_fast(op: Session, input: Value, /, *, num_buckets: int) -> Value:
     """The bucket of each text; of texts that are an input, their fingerprints are, instead."""
     if num_buckets == 1:
         return hash_bucket(op, input, num_buckets=1)
@@ -171,7 +172,7 @@ def string_length(op: Context, input: Value, /, *, unit: str = "BYTE") -> Value:
 
 
 @tf_op("Substr")
-def substr(op: Context, input: Value, pos: Value, len: Value, /, *, unit: str = "BYTE") -> Value:
+def substr(op: Session, input: Value, pos: Value, len: Value, /, *, unit: str = "BYTE") -> Value:
     """A part of each text; of an encoded picture what a PNG file begins with."""
     first, count = op.static(pos), op.static(len)
     if first is None or count is None or first.size != 1 or count.size != 1:

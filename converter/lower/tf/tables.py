@@ -14,6 +14,7 @@ import numpy as np
 from converter.lower.graph import Attribute, Shape
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.session import Session
 from converter.lower.tf.state import as_text
 from converter.lower.tf.table import Unsupported, tf_op
 from converter.lower.tf.things import Entries, Table, Thing
@@ -85,7 +86,7 @@ def _table(thing: Thing) -> Table:
 
 
 @tf_op("InitializeTable", "InitializeTableV2", any_input=True)
-def initialize(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+def initialize(op: Session, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
     """A table is given its entries."""
     entries = Entries(_whole(op, keys), _whole(op, values))
     op.state.fill(_table(table_handle), entries)
@@ -93,13 +94,13 @@ def initialize(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) 
 
 
 @tf_op("LookupTableImport", "LookupTableImportV2", any_input=True)
-def import_table(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+def import_table(op: Session, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
     """A table is given its entries, in place of those it had."""
     return initialize(op, table_handle, keys, values)
 
 
 @tf_op("LookupTableInsert", "LookupTableInsertV2", any_input=True)
-def insert(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
+def insert(op: Session, table_handle: Thing, keys: Thing, values: Thing, /) -> list[Thing]:
     """A table is given more entries; of a key that it has the new value counts."""
     table = _table(table_handle)
     new_keys, new_values = _whole(op, keys), _whole(op, values)
@@ -116,7 +117,7 @@ def insert(op: Context, table_handle: Thing, keys: Thing, values: Thing, /) -> l
 
 
 @tf_op("LookupTableRemoveV2", any_input=True)
-def remove(op: Context, table_handle: Thing, keys: Thing, /) -> list[Thing]:
+def remove(op: Session, table_handle: Thing, keys: Thing, /) -> list[Thing]:
     """A table loses entries."""
     table = _table(table_handle)
     gone = set(_whole(op, keys).reshape(-1).tolist())
@@ -155,7 +156,7 @@ def _whole(op: Context, thing: Thing) -> np.ndarray:
 
 @tf_op("InitializeTableFromTextFile", "InitializeTableFromTextFileV2", any_input=True)
 def initialize_from_file(
-    op: Context, table_handle: Thing, filename: Thing, /, *, key_index: int, value_index: int,
+    op: Session, table_handle: Thing, filename: Thing, /, *, key_index: int, value_index: int,
     vocab_size: int = -1, delimiter: str = "\t", offset: int = 0,
 ) -> list[Thing]:  # fmt: skip
     """A table is given its entries from the lines of a file that the model brings."""
@@ -214,7 +215,7 @@ class Content:
     values: np.ndarray
 
 
-def content(op: Context, thing: Thing) -> Content:
+def content(op: Session, thing: Thing) -> Content:
     """Return what a table holds; of a key that is there twice the last value."""
     table = _table(thing)
     entries = op.state.entries(table)
@@ -228,7 +229,7 @@ def content(op: Context, thing: Thing) -> Content:
 
 
 @tf_op("LookupTableFind", "LookupTableFindV2", any_input=True)
-def find(op: Context, table_handle: Thing, keys: Thing, default_value: Thing, /) -> Value:
+def find(op: Session, table_handle: Thing, keys: Thing, default_value: Thing, /) -> Value:
     """The values of keys, and a default one of those that a table does not have."""
     table = _table(table_handle)
     held = content(op, table_handle)
@@ -308,13 +309,13 @@ def _listed(array: np.ndarray, kind: str) -> list[Any]:
 
 
 @tf_op("LookupTableSize", "LookupTableSizeV2", any_input=True)
-def size(op: Context, table_handle: Thing, /) -> Value:
+def size(op: Session, table_handle: Thing, /) -> Value:
     """How many entries a table has."""
     return op.constant(len(content(op, table_handle).keys), "int64")
 
 
 @tf_op("LookupTableExport", "LookupTableExportV2", outputs=("keys", "values"), any_input=True)
-def export(op: Context, table_handle: Thing, /) -> list[Value]:
+def export(op: Session, table_handle: Thing, /) -> list[Value]:
     """All entries of a table."""
     table = _table(table_handle)
     held = content(op, table_handle)

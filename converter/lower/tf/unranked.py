@@ -5,7 +5,7 @@ input get its rank, and where nothing says it, ONNX can do as TensorFlow does: e
 or reshaped, a tensor of any rank is taken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from converter.lower.builder import END, element_type
 from converter.lower.graph import Node as Made
@@ -41,7 +41,8 @@ SAME = {
     "Ceil": "Ceil", "Cos": "Cos", "Div": "Div", "Elu": "Elu", "Equal": "Equal", "Erf": "Erf",
     "Exp": "Exp", "Floor": "Floor", "Greater": "Greater", "GreaterEqual": "GreaterOrEqual",
     "Less": "Less", "LessEqual": "LessOrEqual", "Log": "Log", "LogicalAnd": "And",
-    "LogicalNot": "Not", "LogicalOr": "Or", "Mul": "Mul", "Neg": "Neg", "Pow": "Pow",
+    "LogicalNot": "Not", "LogicalOr": "Or", "Maximum": "Max", "Minimum": "Min", "Mul": "Mul",
+    "Neg": "Neg", "Pow": "Pow",
     "RealDiv": "Div", "Reciprocal": "Reciprocal", "Relu": "Relu", "Round": "Round",
     "Sigmoid": "Sigmoid", "Sign": "Sign", "Sin": "Sin", "Softplus": "Softplus",
     "Softsign": "Softsign", "Sqrt": "Sqrt", "Sub": "Sub", "Tan": "Tan", "Tanh": "Tanh",
@@ -49,12 +50,13 @@ SAME = {
 BOOLEAN = frozenset((
     "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not",
 ))
+ELEMENTWISE = frozenset((*SAME, "Cast", "Square"))
 # Whose result has the shape of the first input.
 PASSING = frozenset((
-    *SAME, "Cast", "Identity", "StopGradient", "Snapshot", "Square", "Rsqrt", "Relu6",
+    *ELEMENTWISE, "Identity", "StopGradient", "Snapshot", "Rsqrt", "Relu6",
     "Selu", "LeakyRelu",
     "CheckNumerics", "BiasAdd", "Softmax", "LogSoftmax", "FakeQuantWithMinMaxVars",
-    "FakeQuantWithMinMaxArgs", "ClipByValue", "ZerosLike", "OnesLike", "Maximum", "Minimum",
+    "FakeQuantWithMinMaxArgs", "ClipByValue", "ZerosLike", "OnesLike",
     "SquaredDifference", "FloorDiv", "FloorMod", "PlaceholderWithDefault", "Reverse", "ReverseV2",
     "Cumsum", "Pad", "PadV2", "MirrorPad",
 ))
@@ -74,7 +76,7 @@ HANDED_ON = frozenset(
 BY_ROWS = frozenset((
     "SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean",
 ))  # fmt: skip
-TEXTS = 20  # the opset that joins texts
+STRING_CONCAT_OPSET = 20
 FARTHEST = 64  # nodes that are looked at behind an input
 
 
@@ -142,67 +144,85 @@ def _constant_shape(body: Body, port: Port) -> tuple[int, ...] | None:
 # -- tensors of any rank ---------------------------------------------------------------------------
 
 
-def lowered(op: Context, node: Node, inputs: Sequence[Thing]) -> list[Thing] | None:
-    """Return what a node yields of tensors of any rank; None where it says what rank they have.
-
-    Then they are replaced, in ``inputs``, by tensors of that rank.
+def lower_any_rank(op: Context, node: Node, inputs: Sequence[Thing]) -> Thing:
+    """Return the output of a node of which an input has an unknown rank.
 
     Raises:
-        Unsupported: It cannot be done without knowing the rank.
+        Unsupported: The output depends on the rank.
     """
-    things = list(inputs)
     if node.op in HANDED_ON:
-        return things[:1]
-    if node.op in ("Add", "AddV2") and things[0].dtype == "string":  # type: ignore[union-attr]
-        if op.graph.opset < TEXTS:
-            raise Unsupported(f"a text of several takes opset={TEXTS}")
-        return [of_any_rank(op, "StringConcat", things, "string")]
-    if node.op in SAME:
-        kind = "bool" if SAME[node.op] in BOOLEAN else things[0].dtype  # type: ignore[union-attr]
-        return [of_any_rank(op, SAME[node.op], things, kind)]
-    if node.op == "Square":
-        return [of_any_rank(op, "Mul", [things[0], things[0]], things[0].dtype)]  # type: ignore[union-attr]
+        return inputs[0]
+    if node.op in ELEMENTWISE:
+        return _elementwise(op, node, inputs)
+    x, *others = inputs
+    handler = HANDLERS.get(node.op)
+    if handler is None or not isinstance(x, Unranked):
+        raise Unsupported("tensors of unknown rank")
+    values = [t for t in others if isinstance(t, Value)]
+    if len(values) != len(others):
+        raise Unsupported("tensors of unknown rank")
+    return handler(op, node, x, *values)
+
+
+def _elementwise(op: Context, node: Node, inputs: Sequence[Thing]) -> Unranked:
+    dtype = inputs[0].dtype  # type: ignore[union-attr]
     if node.op == "Cast":
         to = node.attribute("DstT")
-        return [of_any_rank(op, "Cast", things, to, to=element_type(to))]
-    if node.op in ("Maximum", "Minimum"):
-        return [of_any_rank(op, node.op[:3], things, things[0].dtype)]  # type: ignore[union-attr]
-    x = things[0]
-    if not isinstance(x, Unranked):
+        return of_any_rank(op, "Cast", inputs, to, to=element_type(to))
+    if node.op == "Square":
+        return of_any_rank(op, "Mul", [inputs[0], inputs[0]], dtype)
+    if node.op in ("Add", "AddV2") and dtype == "string":
+        if op.graph.opset < STRING_CONCAT_OPSET:
+            raise Unsupported(f"a text of several takes opset={STRING_CONCAT_OPSET}")
+        return of_any_rank(op, "StringConcat", inputs, "string")
+    op_type = SAME[node.op]
+    return of_any_rank(op, op_type, inputs, "bool" if op_type in BOOLEAN else dtype)
+
+
+def _lower_shape(op: Context, node: Node, x: Unranked) -> Value:
+    return op.cast(_shape(op, x), node.attribute("out_type", "int32"))
+
+
+def _lower_rank(op: Context, _: Node, x: Unranked) -> Value:
+    (length,) = op.node("Shape", [_shape(op, x)], [("int64", (1,))])
+    return op.cast(op.squeeze(length, [0]), "int32")
+
+
+def _lower_size(op: Context, node: Node, x: Unranked) -> Value:
+    (size,) = op.node("Size", [_as(x, ())], [("int64", ())])
+    return op.cast(size, node.attribute("out_type", "int32"))
+
+
+def _lower_reshape(op: Context, _: Node, x: Unranked, shape: Value) -> Value:
+    target = tuple(None if isinstance(n, int) and n < 0 else n for n in op.dims(shape))
+    return op.node("Reshape", [_as(x, ()), op.cast(shape, "int64")], [(x.dtype, target)])[0]
+
+
+def _lower_squeeze(op: Context, node: Node, x: Unranked) -> Unranked:
+    axes = node.attribute("squeeze_dims") or ()
+    given: list[Thing] = [x, op.constant(list(axes), "int64")] if axes else [x]
+    return of_any_rank(op, "Squeeze", given, x.dtype)
+
+
+def _lower_expand_dims(op: Context, _: Node, x: Unranked, axis: Value) -> Unranked:
+    axes = axis if axis.rank else op.unsqueeze(axis, [0])
+    return of_any_rank(op, "Unsqueeze", [x, op.cast(axes, "int64")], x.dtype)
+
+
+def _lower_reduction(op: Context, node: Node, x: Unranked, axes: Value) -> Thing:
+    """Reduce over all axes: ONNX does so where it is given none."""
+    if not _is_every(op, axes, x):
         raise Unsupported("tensors of unknown rank")
-    if node.op == "Shape":
-        return [op.cast(_shape(op, x), node.attribute("out_type", "int32"))]
-    if node.op == "Rank":
-        (length,) = op.node("Shape", [_shape(op, x)], [("int64", (1,))])
-        return [op.cast(op.squeeze(length, [0]), "int32")]
-    if node.op == "Size":
-        (size,) = op.node("Size", [_as(x, ())], [("int64", ())])
-        return [op.cast(size, node.attribute("out_type", "int32"))]
-    if node.op == "Reshape" and isinstance(things[1], Value):
-        dims = [None if isinstance(n, int) and n < 0 else n for n in op.dims(things[1])]
-        target = op.cast(things[1], "int64")
-        return [op.node("Reshape", [_as(x, ()), target], [(x.dtype, tuple(dims))])[0]]
-    if node.op == "Squeeze":
-        axes = node.attribute("squeeze_dims") or ()
-        given: list[Thing] = [x, op.constant(list(axes), "int64")] if axes else [x]
-        return [of_any_rank(op, "Squeeze", given, x.dtype)]
-    if node.op == "ExpandDims" and isinstance(things[1], Value):
-        place = things[1] if things[1].rank else op.unsqueeze(things[1], [0])
-        return [of_any_rank(op, "Unsqueeze", [x, op.cast(place, "int64")], x.dtype)]
-    if node.op in BY_ROWS and all(isinstance(t, Value) for t in things[1:]):
-        return [_by_rows(op, node, x, [t for t in things[1:] if isinstance(t, Value)])]
-    if node.op in REDUCED and isinstance(things[1], Value) and _is_every(op, things[1], x):
-        if x.dtype not in ("float32", "float64"):
-            raise Unsupported(f"{x.dtype} of unknown rank")
-        if node.attribute("keep_dims"):
-            return [of_any_rank(op, REDUCED[node.op], [x], x.dtype, keepdims=1)]
-        found = op.node(REDUCED[node.op], [_as(x, ())], [(x.dtype, ())], attributes={"keepdims": 0})
-        return [found[0]]
-    raise Unsupported("tensors of unknown rank")
+    if x.dtype not in ("float32", "float64"):
+        raise Unsupported(f"{x.dtype} of unknown rank")
+    op_type = REDUCED[node.op]
+    if node.attribute("keep_dims"):
+        return of_any_rank(op, op_type, [x], x.dtype, keepdims=1)
+    return op.node(op_type, [_as(x, ())], [(x.dtype, ())], attributes={"keepdims": 0})[0]
 
 
-def _by_rows(op: Context, node: Node, x: Unranked, others: Sequence[Value]) -> Unranked:
-    """Return what an op yields that treats all that is in a row alike: of rows made flat."""
+def _by_rows(op: Context, node: Node, x: Unranked, *others: Value) -> Unranked:
+    """Apply an op that treats all elements of a row alike to flattened rows."""
     shape = _shape(op, x)
     first = op.slice(shape, [0], [0], [1])
     rest = op.slice(shape, [0], [1], [END])
@@ -213,6 +233,13 @@ def _by_rows(op: Context, node: Node, x: Unranked, others: Sequence[Value]) -> U
     made = OPS[node.op].handler(op, rows, *others)
     target = op.concat([op.size(made, 0), rest], 0)
     return of_any_rank(op, "Reshape", [made, target], made.dtype, allowzero=1)
+
+
+HANDLERS: dict[str, Callable[..., Thing]] = {
+    "Shape": _lower_shape, "Rank": _lower_rank, "Size": _lower_size, "Reshape": _lower_reshape,
+    "Squeeze": _lower_squeeze, "ExpandDims": _lower_expand_dims,
+    **dict.fromkeys(REDUCED, _lower_reduction), **dict.fromkeys(BY_ROWS, _by_rows),
+}  # fmt: skip
 
 
 def _is_every(op: Context, axes: Value, x: Unranked) -> bool:

@@ -4,8 +4,10 @@ from typing import Any
 
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import Node
+from converter.lower.tf.indexing import gather_nd, gathered
+from converter.lower.tf.session import Session
 from converter.lower.tf.table import Unsupported, tf_op
-from converter.lower.tf.things import Thing, Variable
+from converter.lower.tf.things import UNKNOWN, Thing, Variable
 from converter.lower.values import Value
 
 
@@ -38,19 +40,19 @@ def _variable(thing: Thing) -> Variable:
 
 
 @tf_op("ReadVariableOp", "_ReadVariablesOp", any_input=True)
-def read_variable(op: Context, resource: Thing, /) -> Value:
+def read_variable(op: Session, resource: Thing, /) -> Value:
     """What a variable holds."""
     return op.state.read(_variable(resource))
 
 
 @tf_op("VariableShape", any_input=True)
-def variable_shape(op: Context, input: Thing, /, *, node: Node) -> Value:
+def variable_shape(op: Session, input: Thing, /, *, node: Node) -> Value:
     """The sizes of what a variable holds."""
     return op.shape_vector(op.state.read(_variable(input)), node.attribute("out_type", "int32"))
 
 
 @tf_op("VarIsInitializedOp", "IsVariableInitialized", any_input=True)
-def is_initialized(op: Context, resource: Thing, /) -> Value:
+def is_initialized(op: Session, resource: Thing, /) -> Value:
     """Whether a variable has a value: it does, once the model is loaded."""
     op.state.read(_variable(resource))
     return op.constant(1, "bool")
@@ -58,19 +60,15 @@ def is_initialized(op: Context, resource: Thing, /) -> Value:
 
 @tf_op("ResourceGather", any_input=True)
 def resource_gather(
-    op: Context, resource: Thing, indices: Value, /, *, batch_dims: int = 0
+    op: Session, resource: Thing, indices: Value, /, *, batch_dims: int = 0
 ) -> Value:
     """Rows of a variable, by number."""
-    from converter.lower.tf.indexing import gathered
-
     return gathered(op, op.state.read(_variable(resource)), indices, batch_dims, batch_dims)
 
 
 @tf_op("ResourceGatherNd", any_input=True)
-def resource_gather_nd(op: Context, resource: Thing, indices: Value, /) -> Value:
+def resource_gather_nd(op: Session, resource: Thing, indices: Value, /) -> Value:
     """Elements of a variable, by their places."""
-    from converter.lower.tf.indexing import gather_nd
-
     return gather_nd(op, op.state.read(_variable(resource)), indices)
 
 
@@ -78,7 +76,7 @@ def resource_gather_nd(op: Context, resource: Thing, indices: Value, /) -> Value
 
 
 @tf_op("AssignVariableOp", any_input=True)
-def assign_variable(op: Context, resource: Thing, value: Thing, /) -> list[Thing]:
+def assign_variable(op: Session, resource: Thing, value: Thing, /) -> list[Thing]:
     """A variable gets a value."""
     if isinstance(value, Value):
         op.state.assign(_variable(resource), value)
@@ -86,14 +84,14 @@ def assign_variable(op: Context, resource: Thing, value: Thing, /) -> list[Thing
 
 
 @tf_op("Assign", any_input=True)
-def assign(op: Context, ref: Thing, value: Thing, /) -> Thing:
+def assign(op: Session, ref: Thing, value: Thing, /) -> Thing:
     """A variable gets a value."""
     if isinstance(value, Value):
         op.state.assign(_variable(ref), value)
     return ref
 
 
-def _changed(op: Context, thing: Thing, op_type: str, value: Value) -> Variable:
+def _changed(op: Session, thing: Thing, op_type: str, value: Value) -> Variable:
     found = _variable(thing)
     before = op.state.read(found)
     op.state.assign(found, op.elementwise(op_type, before, value))
@@ -101,27 +99,27 @@ def _changed(op: Context, thing: Thing, op_type: str, value: Value) -> Variable:
 
 
 @tf_op("AssignAddVariableOp", any_input=True)
-def assign_add_variable(op: Context, resource: Thing, value: Value, /) -> list[Thing]:
+def assign_add_variable(op: Session, resource: Thing, value: Value, /) -> list[Thing]:
     """A variable grows."""
     _changed(op, resource, "Add", value)
     return []
 
 
 @tf_op("AssignSubVariableOp", any_input=True)
-def assign_sub_variable(op: Context, resource: Thing, value: Value, /) -> list[Thing]:
+def assign_sub_variable(op: Session, resource: Thing, value: Value, /) -> list[Thing]:
     """A variable shrinks."""
     _changed(op, resource, "Sub", value)
     return []
 
 
 @tf_op("AssignAdd", any_input=True)
-def assign_add(op: Context, ref: Thing, value: Value, /) -> Thing:
+def assign_add(op: Session, ref: Thing, value: Value, /) -> Thing:
     """A variable grows."""
     return _changed(op, ref, "Add", value)
 
 
 @tf_op("AssignSub", any_input=True)
-def assign_sub(op: Context, ref: Thing, value: Value, /) -> Thing:
+def assign_sub(op: Session, ref: Thing, value: Value, /) -> Thing:
     """A variable shrinks."""
     return _changed(op, ref, "Sub", value)
 
@@ -140,7 +138,7 @@ def _texts(op: Context, value: Value, what: str) -> list[str]:
 
 
 @tf_op("RestoreV2", any_input=True)
-def restore_v2(op: Context, prefix: Thing, names: Value, parts: Value, /) -> list[Thing]:
+def restore_v2(op: Session, prefix: Thing, names: Value, parts: Value, /) -> list[Thing]:
     """Tensors of the checkpoint, by name."""
     del prefix
     wanted = zip(_texts(op, names, "names"), _texts(op, parts, "slices"), strict=True)
@@ -148,7 +146,7 @@ def restore_v2(op: Context, prefix: Thing, names: Value, parts: Value, /) -> lis
 
 
 @tf_op("Restore", any_input=True)
-def restore(op: Context, pattern: Thing, name: Value, /, *, preferred_shard: int = -1) -> Thing:
+def restore(op: Session, pattern: Thing, name: Value, /, *, preferred_shard: int = -1) -> Thing:
     """A tensor of the checkpoint, by name."""
     del pattern, preferred_shard
     return _stored(op, _texts(op, name, "names")[0], "")
@@ -156,17 +154,15 @@ def restore(op: Context, pattern: Thing, name: Value, /, *, preferred_shard: int
 
 @tf_op("RestoreSlice", any_input=True)
 def restore_slice(
-    op: Context, pattern: Thing, name: Value, part: Value, /, *, preferred_shard: int = -1
+    op: Session, pattern: Thing, name: Value, part: Value, /, *, preferred_shard: int = -1
 ) -> Thing:
     """A part of a tensor of the checkpoint, by name."""
     del pattern, preferred_shard
     return _stored(op, _texts(op, name, "names")[0], _texts(op, part, "slices")[0])
 
 
-def _stored(op: Context, name: str, part: str) -> Thing:
+def _stored(op: Session, name: str, part: str) -> Thing:
     """Return a tensor; one that is not there matters only if something reads it."""
-    from converter.lower.tf.things import UNKNOWN
-
     try:
         return op.state.stored(name, part)
     except Unsupported:

@@ -5,16 +5,15 @@ met. Control edges matter where they lead to an assignment that a later read mus
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from converter.lower.graph import Trace
-from converter.lower.tf import contents
+from converter.lower.tf import branches, complexes, contents, unranked
+from converter.lower.tf.activation import NO_GATES, Activation, Gates
 from converter.lower.tf.context import Context
 from converter.lower.tf.graphdef import (
-    Body,
     Library,
     Node,
     Port,
@@ -22,6 +21,7 @@ from converter.lower.tf.graphdef import (
     is_type,
     named_functions,
 )
+from converter.lower.tf.state import State
 from converter.lower.tf.table import OPS, Row
 from converter.lower.tf.things import (
     DEAD,
@@ -64,28 +64,7 @@ LENIENT = frozenset((
     "RestoreSlice",
 ))  # fmt: skip
 
-Gates = frozenset[tuple[str, bool]]  # names of conditions, and what they must be
-NO_GATES: Gates = frozenset()
 COMPLEX = ("complex64", "complex128")
-
-
-@dataclass(slots=True)
-class Activation:
-    """A body being walked.
-
-    Attributes:
-        body: The graph or function.
-        path: Names of the calls that lead here.
-        values: What nodes yielded; UNKNOWN or DEAD where all of a node's outputs are that.
-        gates: Conditions that a node's outputs depend on (TensorFlow 1's Switch).
-        read: Which outputs of nodes are read by what is walked.
-    """
-
-    body: Body
-    path: tuple[str, ...] = ()
-    values: dict[str, "list[Thing] | Thing"] = field(default_factory=dict)
-    gates: dict[str, Gates] = field(default_factory=dict)
-    read: set[Port] = field(default_factory=set)
 
 
 class Walker:
@@ -95,7 +74,10 @@ class Walker:
         op: The builder.
         library: Graph and functions.
         findings: What is not supported, of all that was walked.
+        state: Variables and tables.
     """
+
+    state: State
 
     def __init__(self, op: Context, library: Library) -> None:
         self.op = op
@@ -291,8 +273,6 @@ class Walker:
         self.op.at, self.op.place = where, f"{body}/{node.name}" if body else node.name
         with self.op.scope(node.name):
             if _has_complex(node, inputs):
-                from converter.lower.tf import complexes
-
                 made = complexes.lowered(self.op, row, node, inputs, self._call)
             else:
                 given = inputs if row.takes_any else [self.tensor(v) for v in inputs]
@@ -309,13 +289,11 @@ class Walker:
 
     def _unranked(self, row: Row, node: Node, inputs: "list[Thing]") -> Any:
         """Return what a node yields of tensors of any rank; None where it is as any other."""
-        from converter.lower.tf import unranked
-
         if node.op in CALLS:
             return None
         known = unranked.ranked(node, inputs)
         if known is None:
-            return unranked.lowered(self.op, node, inputs)
+            return unranked.lower_any_rank(self.op, node, inputs)
         return self._call(row, node, known)
 
     def tensor(self, thing: Thing) -> Thing:
@@ -325,7 +303,7 @@ class Walker:
             Unsupported: It is none.
         """
         if isinstance(thing, Variable) and thing.is_reference:
-            return self.op.state.read(thing)
+            return self.state.read(thing)
         if not isinstance(thing, Value | Unranked):
             raise Unsupported(f"of a {type(thing).__name__.lower()}")
         return thing
@@ -412,8 +390,6 @@ class Walker:
     def _merged(
         self, activation: Activation, node: Node, inputs: Sequence[Thing]
     ) -> "list[Thing] | Thing":
-        from converter.lower.tf import branches
-
         alive = [(i, v) for i, v in enumerate(inputs) if not isinstance(v, Dead)]
         if not alive:
             return DEAD
@@ -437,7 +413,7 @@ class Walker:
                 (_, taken), (_, other) = alive if holds else reversed(alive)
                 condition = self._conditions[name]
                 with self.op.scope(node.name):
-                    chosen = branches.chosen(self.op, condition, taken, other)
+                    chosen = branches.chosen(self.op, self.state, condition, taken, other)
                     second = self.op.unary("Not", condition) if holds else condition
                     which = self.op.cast(second, "int32")
                 return [chosen, which]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 
+import numpy as np
+
 from converter.lower import dims
 from converter.lower.builder import END
 from converter.lower.graph import Attribute, Dim
@@ -203,8 +205,6 @@ def taps(op: Context, image: Value, windows: Windows) -> Iterator[tuple[tuple[in
 
 def lowest(dtype: str) -> float:
     """Return what no number of a type is less than."""
-    import numpy as np
-
     return -inf if "float" in dtype else int(np.iinfo(dtype).min)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from converter.lower import dims
-from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.graph import Dim, Graph, Shape, Trace, needed
 from converter.lower.torch import calls, higher_order, pairs
 from converter.lower.torch.compound import Compound
@@ -57,7 +56,6 @@ def lower_exported(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] =
         UnsupportedError: It needs what we do not do; all of it is named.
         CorruptError: It is damaged.
     """
-    dims.forget()
     program = _program(bundle)
     graph = Graph("forward", opset)
     module = _object(program.get("graph_module"), "a program without a graph")
@@ -136,9 +134,7 @@ class _Lowering:
         report(self.findings)
         if not self.op.graph.outputs:
             raise UnsupportedError("the program yields no tensor")
-        graph = needed(self.op.graph)
-        eliminate_common_subexpressions(graph)
-        return graph
+        return needed(self.op.graph)
 
     # -- inputs --------------------------------------------------------------------------------
 

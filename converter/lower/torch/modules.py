@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from converter.lower import dims
 from converter.lower.graph import Graph, Trace
 from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
@@ -132,7 +131,6 @@ def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = 
     )
 
     def walk(arguments: Arguments) -> Graph:
-        dims.forget()
         op = Context(Graph("forward", opset), bundle.weights)
         objects = Objects(Instance("", {}, ""))
         walker = Walker(op, Source({}), objects, {}, NEWEST)

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from converter.lower import dims
-from converter.lower.common_subexpressions import eliminate_common_subexpressions
 from converter.lower.graph import Graph, needed
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
@@ -80,7 +78,6 @@ def walks(walk: Callable[[Arguments], Graph], inputs: Sequence[TensorSpec]) -> G
 def _walked(
     bundle: Bundle, source: Source, objects: Objects, arguments: Arguments, opset: int
 ) -> Graph:
-    dims.forget()
     op = Context(Graph("forward", opset), bundle.weights)
     names = {tensor.origin: name for name, tensor in bundle.weights.items()}
     walker = Walker(op, source, objects, names, version_of(bundle), bundle.encodings)
@@ -155,9 +152,7 @@ def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
         used.add(name)
         op.reserve([name])
         op.output(value, name)
-    graph = needed(op.graph)
-    eliminate_common_subexpressions(graph)
-    return graph
+    return needed(op.graph)
 
 
 def _number(op: Context, thing: Thing) -> Value:

@@ -295,7 +295,7 @@ def _finish(
     goes_on = None if test is None else tensor_of(op, truth(op, walker.condition(test)))
     first = _values(walker, carried)
     kinds = [(v.dtype, shape) for v, shape in zip(first, carried.shapes, strict=True)]
-    many = str(count) if isinstance(count, Size) else None
+    many = count if isinstance(count, Size) else None
     kinds += [(v.dtype, (many, *v.shape)) for _, v in built.rows]
     if not kinds:
         return

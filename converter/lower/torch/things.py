@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from converter.lower.dims import SymbolicDim
 from converter.lower.graph import Dim
 from converter.lower.values import Value
 
 
-class Size(str):
+class Size(SymbolicDim):
     """A symbolic integer: the name of a size."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from converter.child.process import Allowance
 from converter.child.trust import Trusted
-from converter.lower import lower
+from converter.graphs import lower_signature
 from converter.lower.graph import Graph
 from converter.lower.keras.lowering import model_of
 from converter.lower.keras.model import is_model
@@ -300,7 +300,7 @@ def _lowered(
 ) -> Graph | None:
     """Return the source's graph, which maps its layers to values of the file."""
     try:
-        return lower(bundle, trust=trust, signature=signature, inputs=specs)
+        return lower_signature(bundle, trust=trust, signature=signature, inputs=specs)
     except (CorruptError, UnsupportedError):
         return None  # not written by us: it can be compared, without names of layers
 

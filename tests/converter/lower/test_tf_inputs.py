@@ -5,7 +5,7 @@ import onnx_run
 import pytest
 
 import converter
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 
 SHAPE = "shape { dim { size: 3 } dim { size: 4 } }"
 TYPES = "value { list { type: DT_FLOAT type: DT_INT32 } }"

@@ -9,7 +9,7 @@ from repository import FIXTURES
 
 import converter
 from converter import passes
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 from converter.options import Options
 
 MODELS = FIXTURES / "tf_models" / "models.zip"

@@ -4,7 +4,7 @@ import numpy as np
 import onnx_run
 
 import converter
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 
 NODE = 'node {{ name: "{}" op: "{}" {} {} }}\n'
 FLOAT, INT = "{ type: DT_FLOAT }", "{ type: DT_INT32 }"

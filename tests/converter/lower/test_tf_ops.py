@@ -3,7 +3,7 @@
 import pytest
 from op_rows import Row, lowered, opened, rows
 
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 
 pytestmark = pytest.mark.thorough
 

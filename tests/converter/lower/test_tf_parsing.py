@@ -11,8 +11,8 @@ from repository import ROOT
 
 import converter
 from converter import passes
+from converter.graphs import lower_signature as lower
 from converter.inspection import inspect
-from converter.lower import lower
 from converter.lower.encoded import AS_INPUT, described, roots
 from converter.options import Options
 from converter.verification.inputs.encoding import encode

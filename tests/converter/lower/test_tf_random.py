@@ -5,7 +5,7 @@ import onnx_run
 import pytest
 
 import converter
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 from formats.errors import UnsupportedError
 
 TYPES = {"float16": "DT_HALF", "float32": "DT_FLOAT", "float64": "DT_DOUBLE", "int32": "DT_INT32",

@@ -8,7 +8,7 @@ import pytest
 from repository import ROOT
 
 import converter
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 
 FIXTURES = ROOT / "fixtures" / "tf_ops"
 ARCHIVE = zipfile.ZipFile(FIXTURES / "recurrence.zip")

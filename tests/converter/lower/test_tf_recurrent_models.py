@@ -10,7 +10,7 @@ from repository import ROOT
 
 import converter
 from converter import passes
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 
 ARCHIVE = zipfile.ZipFile(ROOT / "fixtures/tf_recurrent/models.zip")
 NAMES = [name.removesuffix(".npz") for name in ARCHIVE.namelist() if name.endswith(".npz")]

@@ -69,10 +69,15 @@ def test_a_name_that_grows_without_end_is_not_known():
     assert size is None
 
 
-def test_a_size_is_no_longer_what_it_was_made_of_once_forgotten():
-    twice = dims.mul("b", 2)
-    dims.forget()
-    assert dims.floordiv(twice, 2) != "b"  # another model may call something "2*b"
+def test_a_name_of_the_source_is_no_sum_even_if_it_is_spelled_like_one():
+    assert dims.floordiv(dims.mul("b", 2), 2) == "b"
+    assert dims.floordiv("2*b", 2) != "b"
+
+
+def test_the_minimum_of_a_maximum_and_its_operand_is_the_operand():
+    assert dims.least(dims.most("b", 3), 3) == 3
+    assert dims.least("b", dims.most("b", "t")) == "b"
+    assert dims.least("max(3,b)", 3) == "min(3,max(3,b))"
 
 
 def test_elements_are_followed_through_nodes():

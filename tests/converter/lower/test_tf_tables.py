@@ -6,7 +6,7 @@ from onnx_run import run_named
 from repository import ROOT
 
 import converter
-from converter.lower import lower
+from converter.graphs import lower_signature as lower
 from formats.errors import UnsupportedError
 
 FIXTURES = ROOT / "fixtures" / "tf_tables"

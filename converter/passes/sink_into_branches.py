@@ -6,20 +6,21 @@ of one condition that do not depend on each other become one If, so that they sh
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from converter.lower.graph import Graph, Node, free_names
 
 Reader = int | tuple[int, str]  # a node by its identity, or a branch of an If
 
 
-def sink_branches(graph: Graph) -> None:
+def sink_into_branches(graph: Graph) -> None:
     """Move nodes into the branches that need them, in a graph and in all inside it."""
     if any(node.op_type == "If" for node in graph.nodes):
         _join(graph)
         _sink(graph)
     for node in graph.nodes:
         for _, inner in _bodies(node):
-            sink_branches(inner)
+            sink_into_branches(inner)
 
 
 def _bodies(node: Node) -> Iterator[tuple[str, Graph]]:
@@ -78,7 +79,40 @@ def _read(node: Node) -> set[str]:
 # -- into the branches -----------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class _Uses:
+    """Who reads and who computes the values of a graph.
+
+    Attributes:
+        readers: The nodes and branches that read a value.
+        producers: Index of the node that computes a value.
+        fixed: Indices of nodes that no branch may take, or that one has taken.
+    """
+
+    readers: dict[str, list[Reader]]
+    producers: dict[str, int]
+    fixed: set[int]
+
+
 def _sink(graph: Graph) -> None:
+    """Move each node that only one branch needs into that branch."""
+    uses = _find_uses(graph)
+    moved: set[int] = set()
+    for index in reversed(range(len(graph.nodes))):
+        node = graph.nodes[index]
+        if node.op_type != "If" or index in moved:
+            continue
+        for key, body in _bodies(node):
+            taken = _find_nodes_for(graph, uses, (id(node), key), body)
+            moved |= taken
+            nodes = [graph.nodes[i] for i in sorted(taken)]
+            names = (name for other in nodes for name in other.outputs)
+            body.nodes[:0] = nodes
+            body.specs = {**{n: graph.specs[n] for n in names if n in graph.specs}, **body.specs}
+    graph.nodes[:] = [node for i, node in enumerate(graph.nodes) if i not in moved]
+
+
+def _find_uses(graph: Graph) -> _Uses:
     readers: dict[str, list[Reader]] = {}
     for node in graph.nodes:
         for name in node.inputs:
@@ -87,37 +121,29 @@ def _sink(graph: Graph) -> None:
             reader = (id(node), key) if node.op_type == "If" else id(node)
             for name in free_names(body):
                 readers.setdefault(name, []).append(reader)
-    made = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
-    wanted, constant = set(graph.outputs), _constants(graph)
-    gone: set[int] = set()
-    for place in range(len(graph.nodes) - 1, -1, -1):
-        node = graph.nodes[place]
-        if node.op_type != "If" or id(node) in gone:
+    producers = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs}
+    stay = {*graph.outputs, *_constants(graph)}
+    return _Uses(readers, producers, {producers[name] for name in stay if name in producers})
+
+
+def _find_nodes_for(graph: Graph, uses: _Uses, branch: Reader, body: Graph) -> set[int]:
+    """Return the indices of the nodes that one branch alone needs, and mark them as taken."""
+    inside: set[Reader] = {branch}
+    taken: set[int] = set()
+    waiting = {uses.producers[n] for n in free_names(body) if n in uses.producers}
+    while waiting:
+        index = max(waiting)  # after all nodes that read its outputs
+        waiting.discard(index)
+        node = graph.nodes[index]
+        readers = (r for name in node.outputs for r in uses.readers.get(name, ()))
+        if index in uses.fixed or not inside.issuperset(readers):
             continue
-        for key, body in _bodies(node):
-            inside: set[Reader] = {(id(node), key)}
-            moved: set[int] = set()
-            waiting = {made[n] for n in free_names(body) if n in made}
-            while waiting:
-                number = max(waiting)
-                waiting.discard(number)
-                other = graph.nodes[number]
-                if id(other) in gone or wanted.intersection(other.outputs):
-                    continue
-                if any(n in constant for n in other.outputs):
-                    continue
-                if not all(r in inside for n in other.outputs for r in readers.get(n, ())):
-                    continue
-                moved.add(number)
-                inside.add(id(other))
-                inside.update((id(other), k) for k, _ in _bodies(other))
-                gone.add(id(other))
-                waiting.update(made[n] for n in _read(other) if n in made)
-            taken = [graph.nodes[i] for i in sorted(moved)]
-            body.nodes[:0] = taken
-            names = (name for other in taken for name in other.outputs)
-            body.specs = {**{n: graph.specs[n] for n in names if n in graph.specs}, **body.specs}
-    graph.nodes[:] = [node for node in graph.nodes if id(node) not in gone]
+        taken.add(index)
+        uses.fixed.add(index)
+        inside.add(id(node))
+        inside.update((id(node), key) for key, _ in _bodies(node))
+        waiting.update(uses.producers[n] for n in _read(node) if n in uses.producers)
+    return taken
 
 
 def _constants(graph: Graph) -> set[str]:

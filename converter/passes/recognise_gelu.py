@@ -15,8 +15,8 @@ CLOSE = 1e-6
 ROOT = sqrt(0.5)
 
 
-def recognise_gelu(graph: Graph) -> Graph:
-    """Return the graph with its gelus in the form that runtimes know."""
+def recognise_gelu(graph: Graph) -> None:
+    """Rewrite each gelu in the form that runtimes fuse."""
     made = {name: node for node in graph.nodes for name in node.outputs}
     nodes: list[Node] = []
     found = False
@@ -27,8 +27,9 @@ def recognise_gelu(graph: Graph) -> Graph:
             continue
         found = True
         nodes += _gelu(graph, node, *match)
-    graph.nodes[:] = nodes
-    return needed(graph) if found else graph
+    if found:
+        graph.nodes[:] = nodes
+        graph.nodes[:] = needed(graph).nodes
 
 
 def _matched(graph: Graph, made: dict[str, Node], node: Node) -> tuple[str, float] | None:

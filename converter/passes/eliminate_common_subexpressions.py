@@ -25,11 +25,10 @@ def _merge(
     nodes = []
     for node in graph.nodes:
         node.inputs[:] = [renamed.get(name, name) for name in node.inputs]
-        for value in node.attributes.values():
-            if isinstance(value, Graph):
-                # What is made inside is seen only there.
-                _merge(value, renamed, dict(seen), set(value.outputs))
-                value.outputs[:] = [renamed.get(name, name) for name in value.outputs]
+        for body in node.bodies:
+            # What is computed inside is visible only there.
+            _merge(body, renamed, dict(seen), set(body.outputs))
+            body.outputs[:] = [renamed.get(name, name) for name in body.outputs]
         key = _key(node)
         first = seen.get(key) if key is not None else None
         if first is None or kept.intersection(node.outputs):
