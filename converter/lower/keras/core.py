@@ -3,6 +3,7 @@
 Spec: https://github.com/keras-team/keras/tree/v3.15.0/keras/src/layers/core
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from converter.lower.builder import Builder
@@ -135,11 +136,21 @@ def reversible_embedding(
     return op.mul(op.unary("Tanh", op.div(logits, logit_soft_cap)), logit_soft_cap)
 
 
+def plain_numbers(value: Any) -> Any:
+    """Return an argument that may be a serialised array as numbers in lists."""
+    if isinstance(value, Mapping):  # {"class_name": "__numpy__", "config": {"value": …}}
+        inner = value.get("config")
+        value = inner.get("value") if isinstance(inner, Mapping) else None
+        if value is None:
+            raise Unsupported("an argument that is no numbers")
+    return value
+
+
 @keras_layer("Masking")
-def masking(op: Builder, w: Roles, x: Value, /, *, mask_value: float = 0.0) -> Masked:
+def masking(op: Builder, w: Roles, x: Value, /, *, mask_value: Any = 0.0) -> Masked:
     """x, and a mask of the steps where any feature differs from mask_value."""
     del w
-    same = op.elementwise("Equal", x, op.constant(mask_value, x.dtype))
+    same = op.elementwise("Equal", x, op.constant(plain_numbers(mask_value), x.dtype))
     # ONNX reduces truth values from opset 20 on.
     differs = op.cast(op.unary("Not", same), "float32")
     kept = op.cast(op.reduce("ReduceMax", differs, [-1], keepdims=True), "bool")

@@ -12,11 +12,12 @@ from converter.lower.builder import Builder
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.keras.wrapped import call_layer
 from converter.lower.ops.conv import as_given, channels_first
-from converter.lower.ops.resize import LINEAR, resized
+from converter.lower.ops.resize import LINEAR, interpolated, resized
 from converter.lower.values import Value
 
 F = np.float32
-LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
+NARROW = ("uint8", "int8", "uint16", "int16")
+OVERSHOOTING = ("bicubic", "lanczos3", "lanczos5", "mitchellcubic")  # beyond the image's values
 
 
 def computed(op: Builder, w: Roles, x: Value) -> Value:
@@ -126,9 +127,24 @@ def resizing(
         image = _crop_to_aspect(op, image, size)
     elif pad_to_aspect_ratio:
         image = _pad_to_aspect(op, image, size, fill_value)
-    result = resized(op, image, size, method, antialias=antialias)
+    if not keeps_dtype and w.policy in NARROW and method in OVERSHOOTING:
+        raise Unsupported(
+            f"interpolation {method!r} to {w.policy}: Keras 2 wraps what is beyond its limits"
+        )
+    result = _resized(op, image, size, method, is_integer=not x.is_float, antialias=antialias)
     result = _back(op, result, x.dtype) if keeps_dtype else computed(op, w, result)
     return _as_batched(op, as_given(op, result, data_format), x)
+
+
+def _resized(
+    op: Builder, image: Value, size: tuple[int, int], method: str, *,
+    is_integer: bool, antialias: bool = False,
+) -> Value:  # fmt: skip
+    """Resize an image, of integers with the float32 that TensorFlow rounds or cuts off."""
+    is_known = all(isinstance(n, int) for n in image.shape[2:])
+    if is_integer and is_known and method == "bilinear" and not antialias:
+        return interpolated(op, image, size)
+    return resized(op, image, size, method, antialias=antialias)
 
 
 def _batched(op: Builder, x: Value) -> Value:
@@ -142,11 +158,14 @@ def _as_batched(op: Builder, result: Value, given: Value) -> Value:
 
 
 def _back(op: Builder, x: Value, dtype: str) -> Value:
-    """Return x in the dtype of the images, rounded and held within it."""
-    if x.dtype == dtype or dtype not in LIMITS:
+    """Return x in the dtype of the images, of integers rounded and held within it."""
+    if x.dtype == dtype or "int" not in dtype:
         return op.cast(x, dtype)
-    low, high = LIMITS[dtype]
-    return op.cast(op.clip(op.unary("Round", x), float(low), float(high)), dtype)
+    limits = np.iinfo(dtype)
+    high = F(limits.max)
+    if int(high) > limits.max:  # float32 has no such number: the one below
+        high = np.nextafter(high, F(0))
+    return op.cast(op.clip(op.unary("Round", x), float(limits.min), float(high)), dtype)
 
 
 @keras_layer("CenterCrop")
@@ -178,7 +197,7 @@ def _of_aspect(op: Builder, x: Value, size: tuple[int, int], data_format: str | 
     """
     image = channels_first(op, x, data_format)
     image = _crop_to_aspect(op, op.cast(image, "float32"), size)
-    result = resized(op, image, size, "bilinear")
+    result = _resized(op, image, size, "bilinear", is_integer=not x.is_float)
     return as_given(op, op.cast(result, x.dtype) if x.is_float else result, data_format)
 
 

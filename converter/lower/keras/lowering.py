@@ -34,14 +34,7 @@ from converter.lower.keras.model import (
 from converter.lower.keras.owners import Path, owned, unrecorded_backend
 from converter.lower.keras.rules import age_of, normalised
 from converter.lower.keras.steps import folded, unfolded
-from converter.lower.keras.table import (
-    Masked,
-    Roles,
-    Row,
-    Unsupported,
-    compute_dtype,
-    policy_dtype,
-)
+from converter.lower.keras.table import Masked, Roles, Row, Unsupported, compute_dtype, roles_of
 from converter.lower.keras.trusted import Modules
 from converter.lower.keras.unsupported_layers import find_unsupported, report_unsupported
 from converter.lower.keras.whole_numbers import as_taken
@@ -238,8 +231,7 @@ class _Walk:
                 where = "/".join((*path, layer.name))
                 self.findings.append(Finding(f"Keras {layer.class_name}", where, str(gap)))
                 continue
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError) as e:
-                # Arguments that do not go together: a damaged file, or Keras knows better.
+            except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as e:
                 raise UnsupportedError(
                     f"the arguments of this layer do not go together ({type(e).__name__}: {e})",
                     where=f"layer {'/'.join((*path, layer.name))} ({layer.class_name})",
@@ -357,9 +349,7 @@ class _Walk:
         return row
 
     def _roles(self, layer: Layer, path: Path) -> Roles:
-        dtype = compute_dtype(layer.config)
-        own, policy = self.weights.get(path, {}), policy_dtype(layer.config)
-        return Roles(self.op, "/".join(path), own, dtype, policy)
+        return roles_of(self.op, "/".join(path), self.weights.get(path, {}), layer.config)
 
     def apply(
         self, layer: Layer, roles: Roles, arguments: Sequence[Any], keywords: Mapping[str, Any],

@@ -121,9 +121,10 @@ def _spatial(x: Value, data_format: str | None) -> list[int]:
 def global_average_pooling_1d(
     op: Builder, w: Roles, x: Value, /, *,
     data_format: str | None = "channels_last", keepdims: bool = False, mask: Value | None = None,
+    keeps_dtype: bool = False,
 ) -> Value:  # fmt: skip
     """The mean over the steps, of those that are not masked."""
-    del w
+    del w, keeps_dtype  # integers that stay so are refused before
     axes = _spatial(x, data_format)
     if mask is None:
         return op.reduce("ReduceMean", x, axes, keepdims=keepdims)
@@ -135,10 +136,10 @@ def global_average_pooling_1d(
 @keras_layer("GlobalAveragePooling2D", "GlobalAveragePooling3D")
 def global_average_pooling(
     op: Builder, w: Roles, x: Value, /, *,
-    data_format: str | None = "channels_last", keepdims: bool = False,
+    data_format: str | None = "channels_last", keepdims: bool = False, keeps_dtype: bool = False,
 ) -> Value:  # fmt: skip
     """The mean over all spatial axes."""
-    del w
+    del w, keeps_dtype  # integers that stay so are refused before
     return op.reduce("ReduceMean", x, _spatial(x, data_format), keepdims=keepdims)
 
 

@@ -9,21 +9,12 @@ from typing import Any
 import numpy as np
 
 from converter.lower.builder import Builder
+from converter.lower.keras.core import plain_numbers
 from converter.lower.keras.images import computed
 from converter.lower.keras.table import Masked, Roles, Unsupported, keras_layer
 from converter.lower.values import Value
 
 EPSILON = 1e-7  # keras.backend.epsilon(), unless a user's own configuration of Keras differs
-
-
-def _numbers(value: Any) -> Any:
-    """Return an argument that may be a serialised array as numbers in lists."""
-    if isinstance(value, Mapping):  # {"class_name": "__numpy__", "config": {"value": …}}
-        inner = value.get("config")
-        value = inner.get("value") if isinstance(inner, Mapping) else None
-        if value is None:
-            raise Unsupported("an argument that is no numbers")
-    return value
 
 
 def dtype_named(policy: Any, default: str) -> str:
@@ -41,9 +32,9 @@ def rescaling(
 ) -> Masked:  # fmt: skip
     """X * scale + offset."""
     given = computed(op, w, x)
-    factor = op.constant(np.asarray(_numbers(scale), np.float64), given.dtype)
+    factor = op.constant(np.asarray(plain_numbers(scale), np.float64), given.dtype)
     result = op.mul(given, factor)
-    moved = np.asarray(_numbers(offset), np.float64)
+    moved = np.asarray(plain_numbers(offset), np.float64)
     if moved.any():
         result = op.add(result, op.constant(moved, given.dtype))
     return Masked(result, mask if passes_mask else None)
@@ -65,7 +56,7 @@ def normalization(
     def parameter(role: str, value: Any) -> Value:
         if value is None:
             return op.reshape(op.cast(w.exact(role), given.dtype), shape)
-        array = np.asarray(_numbers(value), np.float64)
+        array = np.asarray(plain_numbers(value), np.float64)
         # What has fewer axes than are kept belongs to the last of those.
         wide: list[int] = [1] * x.rank
         for place, n in zip(reversed(kept), reversed(array.shape), strict=False):
@@ -93,7 +84,7 @@ def discretization(
     del w, num_bins, epsilon
     if bin_boundaries is None:
         raise Unsupported("bins that the configuration does not have")
-    bounds = np.asarray(_numbers(bin_boundaries), np.float32).astype(np.float64)
+    bounds = np.asarray(plain_numbers(bin_boundaries), np.float32).astype(np.float64)
     wide = op.unsqueeze(op.cast(x, "float64"), [x.rank])
     # TensorFlow's bins begin with their lower bound; no number is in the last one.
     below = op.elementwise("Less", wide, op.constant(bounds, "float64"))

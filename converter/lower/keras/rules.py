@@ -10,7 +10,7 @@ no configuration of Keras says it, are these arguments:
 - ``held_below``: whether SReLU holds its lowest part, too, under the upper threshold;
 - ``masks``: ``all`` where merged masks are joined by And, and change no values;
 - ``passes_mask``: whether a layer hands on its mask;
-- ``keeps_dtype``: whether images leave a layer in the dtype that they came in;
+- ``keeps_dtype``: whether images, or means, leave a layer in the dtype that they came in;
 - ``encodes_as``, ``int_dtype``: dtype of encoded categories, ``policy`` for the layer's own;
 - ``least_power``: below which a sum of squares counts as this much;
 - ``least_epsilon``: of the batch normalisation that TensorFlow fuses;
@@ -454,6 +454,14 @@ def images_of_keras_2(layer: Layer, age: Age) -> Layer | None:
     if age.major > 2 or (layer.class_name not in kinds and not crops):
         return None
     return replace(layer, config={**layer.config, "keeps_dtype": False})
+
+
+@rule
+def means_of_keras_2(layer: Layer, age: Age) -> Layer | None:
+    """Means of integers were integers."""
+    if age.major > 2 or not layer.class_name.startswith("GlobalAveragePooling"):
+        return None
+    return replace(layer, config={**layer.config, "keeps_dtype": True})
 
 
 @rule

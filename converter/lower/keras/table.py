@@ -183,26 +183,31 @@ class Roles:
         tensors: Name below the layer (``kernel``, ``lstm_cell/kernel``) → tensor of the bundle.
         dtype: What the layer computes in; floating point weights are cast to it.
         policy: dtype of its policy, which images become, integers among them.
+        adds_lora: Whether the product of ``lora_kernel_a`` and ``_b`` is added to ``kernel``.
     """
 
     def __init__(
         self, op: Builder, layer: str, tensors: Mapping[str, str], dtype: str | None = None,
-        policy: str | None = None,
+        policy: str | None = None, adds_lora: bool = False,
     ) -> None:  # fmt: skip
         self._op = op
         self.layer = layer
         self.tensors = tensors
         self.dtype = dtype
         self.policy = policy or dtype
+        self.adds_lora = adds_lora
 
     def __getitem__(self, role: str) -> Value:
-        """Return a weight in the layer's dtype.
+        """Return a weight in the layer's dtype, with what LoRA adds to it.
 
         Raises:
             Unsupported: The layer has none of that name.
         """
-        value = self._op.weight(self._tensor(role))
-        return self._op.cast(value, self.dtype) if self.dtype and value.is_float else value
+        op, value = self._op, self._op.weight(self._tensor(role))
+        value = op.cast(value, self.dtype) if self.dtype and value.is_float else value
+        if not self.adds_lora or f"lora_{role}_a" not in self.tensors:
+            return value
+        return op.add(value, op.matmul(self[f"lora_{role}_a"], self[f"lora_{role}_b"]))
 
     def __contains__(self, role: str) -> bool:
         return self._found(role) is not None
@@ -240,3 +245,21 @@ class Roles:
         # "lstm_cell/kernel": the cell of a layer whose other weights, if any, have other names.
         ends = [t for n, t in self.tensors.items() if n.endswith(f"/{role}")]
         return ends[0] if len(ends) == 1 else None
+
+
+def roles_of(
+    op: Builder, layer: str, tensors: Mapping[str, str], config: Mapping[str, Any]
+) -> Roles:
+    """Return the weights of a layer by its configuration.
+
+    Raises:
+        Unsupported: They include LoRA's, with another factor than Keras loads them with.
+    """
+    rank, alpha = config.get("lora_rank"), config.get("lora_alpha")
+    # A .keras file has the sum of kernel and product; an HDF5 file has both.
+    adds_lora = bool(rank) and any(role.startswith("lora_") for role in tensors)
+    if adds_lora and alpha not in (None, rank):
+        raise Unsupported(
+            f"lora_alpha {alpha} and lora_rank {rank}: Keras loads such a file with {rank}"
+        )
+    return Roles(op, layer, tensors, compute_dtype(config), policy_dtype(config), adds_lora)

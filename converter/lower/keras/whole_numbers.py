@@ -56,7 +56,7 @@ def as_taken(
     """
     if not isinstance(value, Value) or not value.dtype.startswith(("int", "uint")):
         return value
-    if class_name in FLOATING:
+    if class_name in FLOATING and not settings.get("keeps_dtype"):
         return op.cast(value, dtype or "float32")
     package, _, module = row.module.rpartition(".")
     if package != __name__.rpartition(".")[0]:

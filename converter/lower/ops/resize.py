@@ -84,6 +84,24 @@ def resized(
     return image
 
 
+def interpolated(op: Builder, image: Value, sizes: Sequence[int]) -> Value:
+    """Resize linearly in the order of TensorFlow's kernel, so that what is rounded later agrees.
+
+    All spatial sizes are known.
+    """
+    for axis in reversed(range(2, image.rank)):
+        count, wanted = image.shape[axis], sizes[axis - 2]
+        assert isinstance(count, int)
+        at = (np.arange(wanted, dtype=F) + F(0.5)) * step(count, wanted) - F(0.5)
+        low, high = (
+            op.gather(image, op.constant(indices.clip(0, count - 1), "int64"), axis)
+            for indices in (np.floor(at), np.ceil(at))
+        )
+        share = (at - np.floor(at)).reshape(-1, *[1] * (image.rank - 1 - axis))
+        image = op.add(low, op.mul(op.sub(high, low), op.constant(share, image.dtype)))
+    return image
+
+
 def _pairs(image: Value, factors: Sequence[int]) -> list[tuple[object, int]]:
     return list(zip(image.shape[2:], factors, strict=True))
 

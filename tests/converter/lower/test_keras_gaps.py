@@ -1,10 +1,15 @@
 """What we cannot lower is said, all of it, before anything is built."""
 
 import pickle
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
+from converter.lower.builder import Builder
+from converter.lower.graph import Graph
 from converter.lower.keras.lowering import lower
+from converter.lower.keras.table import Unsupported, roles_of
 from formats.core.bundle import Bundle, Metadata, Topology
 from formats.errors import UnsupportedError
 
@@ -37,6 +42,51 @@ def test_a_quantised_layer_never_reaches_the_plain_one(policy):
 def test_a_mode_of_quantisation_that_nobody_knows_is_named():
     with pytest.raises(UnsupportedError, match=r"layer class Dense int2, at l0"):
         lower(bundle(("Dense", {"units": 3, "dtype": "int2_from_float32"})))
+
+
+def of_keras_2(*layers, **first):
+    model = bundle(*layers, **first)
+    return replace(model, metadata=replace(model.metadata, recorded={"keras_version": "2.15.0"}))
+
+
+def test_what_keras_2_wraps_around_is_refused():
+    size = {"height": 3, "width": 3, "interpolation": "bicubic", "dtype": "uint8"}
+    model = of_keras_2(("Resizing", size), batch_shape=[None, 5, 5, 3], dtype="uint8")
+    with pytest.raises(UnsupportedError, match=r"'bicubic' to uint8: Keras 2 wraps"):
+        lower(model)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_means_of_integers_are_refused_where_keras_2_keeps_them_integers(dtype):
+    layer = ("GlobalAveragePooling2D", {})
+    model = of_keras_2(layer, batch_shape=[None, 5, 5, 3], dtype=dtype)
+    with pytest.raises(UnsupportedError, match=f"whole numbers, {dtype}"):
+        lower(model)
+
+
+@pytest.mark.parametrize(("alpha", "is_refused"), [(3.0, True), (2, False), (None, False)])
+def test_the_factor_of_lora_is_the_one_that_keras_loads(alpha, is_refused):
+    config = {"lora_rank": 2, "lora_alpha": alpha}
+    apart = dict.fromkeys(("kernel", "lora_kernel_a", "lora_kernel_b"), "")
+    with pytest.raises(Unsupported, match="lora_alpha 3") if is_refused else nullcontext():
+        assert roles_of(Builder(Graph("g", 18), {}), "l0", apart, config).adds_lora
+    assert not roles_of(Builder(Graph("g", 18), {}), "l0", {"kernel": ""}, config).adds_lora
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("Softmax", {"axis": 7}),
+        ("GroupNormalization", {"groups": 0}),
+        ("Permute", {"dims": 0}),
+        ("ELU", {"alpha": "odd"}),
+    ],
+)
+def test_arguments_that_do_not_fit_are_said_in_a_sentence(kind, config):
+    with pytest.raises(UnsupportedError) as caught:
+        lower(bundle((kind, config)))
+    assert f"layer l0 ({kind})" in str(caught.value)
+    assert "the arguments of this layer do not go together" in str(caught.value)
 
 
 def test_all_gaps_are_said_at_once():
