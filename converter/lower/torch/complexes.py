@@ -15,8 +15,11 @@ from converter.lower.ops import complex_functions
 from converter.lower.ops.elementwise import atan2
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import einsum, product
+from converter.lower.torch.padding import constant_pad_nd
 from converter.lower.torch.pairs import Pair, is_complex
 from converter.lower.torch.promotion import kind
+from converter.lower.torch.reductions import vector_norm
+from converter.lower.torch.scattering import copy
 from converter.lower.torch.table import Row, aten
 from converter.lower.torch.things import Int, Number, Scalar, Size, Thing
 from converter.lower.values import Value
@@ -347,8 +350,6 @@ def _einsum(op: Context, equation: str, tensors: Sequence[Thing], path: Thing = 
 def _pad(
     op: Context, self: Pair, pad: Sequence[int], mode: str = "constant", value: Thing = None
 ) -> Value:
-    from converter.lower.torch.padding import constant_pad_nd
-
     if mode != "constant" or value not in (None, 0):
         raise Gap("padding of complex numbers with others than zeros")
     return self.each(lambda part: constant_pad_nd(op, part, pad))
@@ -356,8 +357,6 @@ def _pad(
 
 @of_complex("copy")
 def _copy(op: Context, self: Thing, src: Thing, non_blocking: bool = False) -> Value:
-    from converter.lower.torch.scattering import copy
-
     del non_blocking
     if not isinstance(self, Pair):
         raise Gap("complex numbers that are put among real ones")
@@ -374,8 +373,6 @@ def _masked_fill(op: Context, self: Pair, mask: Value, value: Thing) -> Value:
 
 @of_complex("linalg_vector_norm")
 def _norm(op: Context, self: Pair, **more: Thing) -> Value:
-    from converter.lower.torch.reductions import vector_norm
-
     return vector_norm(op, _abs(op, self), **more)
 
 

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from converter.lower.gap import Gap
 from converter.lower.ops import elementwise
 from converter.lower.table import Variant
@@ -196,8 +198,6 @@ def nan_to_num(
     """X with numbers for what is none, and for what is infinite."""
     if kind(self.dtype) < 2:
         return self
-    import numpy as np
-
     if self.dtype == "bfloat16":
         raise Gap("the largest number of bfloat16")
     most = float(np.finfo(self.dtype).max)

@@ -1,5 +1,6 @@
 """Rows of tables, and sums of them."""
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.table import aten
@@ -39,8 +40,6 @@ def _bags(
     indices, offsets = op.named(indices), op.cast(op.named(offsets), "int64")
     count, bags = indices.shape[0], offsets.shape[0]
     if has_end:
-        from converter.lower import dims
-
         bags = dims.sub(bags, 1)
         starts = op.cut(offsets, 0, 0, bags)
         ends = op.shaped(op.cut(offsets, 0, 1, offsets.shape[0]), (bags,))

@@ -16,6 +16,7 @@ from converter.lower.torch.complexes import of_complex, pair
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair
 from converter.lower.torch.promotion import DEFAULT, floating
+from converter.lower.torch.shaping import roll
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Size, integer
 from converter.lower.values import Value
@@ -226,8 +227,6 @@ def fft_c2r(op: Context, self: Value, dim: Axes, normalization: int, last_dim_si
 
 def _rolled(name: str, share: Callable[[Dim], Dim] | None, what: str) -> None:
     def handler(op: Context, self: Value, dim: Axes | int | None = None) -> Value:
-        from converter.lower.torch.shaping import roll
-
         x = op.named(self)
         axes = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
         half = [op.floordiv(x.shape[x.axis(a)], 2) for a in axes]

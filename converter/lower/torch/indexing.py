@@ -9,6 +9,7 @@ from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.torch.context import Context
+from converter.lower.torch.shaping import select
 from converter.lower.torch.table import aten
 from converter.lower.values import Value, broadcast
 
@@ -45,8 +46,6 @@ def where(op: Context, condition: Value) -> list[Value]:
 
 
 def _column(op: Context, places: Value, i: int) -> Value:
-    from converter.lower.torch.shaping import select
-
     return select(op, places, 1, i)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from converter.lower.gap import Gap
 from converter.lower.table import OpTable, Row, Variant
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_ops import NUMBERS
-from converter.lower.torch.script_things import Items, Thing, Unknown
+from converter.lower.torch.script.ops import NUMBERS
+from converter.lower.torch.script.values import Items, Thing, Unknown
 
 # What every layer has: whether it trains, and what torch computes of it anew.
 IGNORED = frozenset((

@@ -8,7 +8,7 @@ from converter.lower.gap import Gap
 from converter.lower.ops import linalg
 from converter.lower.torch.context import Context
 from converter.lower.torch.creation import diag_embed
-from converter.lower.torch.linear import product
+from converter.lower.torch.linear import product, tensordot
 from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
@@ -104,8 +104,6 @@ def inner(op: Context, self: Value, other: Value) -> Value:
     if not a.rank or not b.rank:
         return op.mul(a, b)
     if a.rank > 2 or b.rank > 2:
-        from converter.lower.torch.linear import tensordot
-
         return tensordot(op, a, b, [-1], [-1])
     return product(op, a, b.transposed([1, 0]) if b.rank == 2 else b)
 

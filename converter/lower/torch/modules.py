@@ -15,12 +15,12 @@ from converter.lower.graph import Graph, Trace
 from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script import finished, walks
-from converter.lower.torch.script_calls import DAMAGE, call_op
-from converter.lower.torch.script_inputs import Arguments, Met, Probe
-from converter.lower.torch.script_source import Function, Parameter, Source
-from converter.lower.torch.script_things import UNKNOWN, Thing, Unknown
-from converter.lower.torch.script_walk import Walker
+from converter.lower.torch.script.inputs import Arguments, Met, Probe
+from converter.lower.torch.script.interpreter import ScriptInterpreter
+from converter.lower.torch.script.lowering import finished, walks
+from converter.lower.torch.script.op_calls import DAMAGE, call_op
+from converter.lower.torch.script.source import Function, Parameter, Source
+from converter.lower.torch.script.values import UNKNOWN, Thing, Unknown
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.torch.script_objects import Instance, Objects
@@ -135,12 +135,12 @@ def lower_modules(bundle: Bundle, *, opset: int, inputs: Sequence[TensorSpec] = 
         dims.forget()
         op = Context(Graph("forward", opset), bundle.weights)
         objects = Objects(Instance("", {}, ""))
-        walker = Walker(op, Source({}), objects, {}, NEWEST)
-        (given,) = arguments.made(walker, forward)
-        made = _Chain(walker, modules).module(root, given)
-        if not walker.gaps:
+        interpreter = ScriptInterpreter(op, Source({}), objects, {}, NEWEST)
+        (given,) = arguments.made(interpreter, forward)
+        made = _Chain(interpreter, modules).module(root, given)
+        if not interpreter.gaps:
             arguments.unanswered([given])
-        return finished(walker, made, arguments, "")
+        return finished(interpreter, made, arguments, "")
 
     return walks(walk, inputs)
 
@@ -186,8 +186,8 @@ def _joined(path: str, name: str) -> str:
 class _Chain:
     """Builds modules, one after another."""
 
-    def __init__(self, walker: Walker, modules: Modules) -> None:
-        self.walker = walker
+    def __init__(self, interpreter: ScriptInterpreter, modules: Modules) -> None:
+        self.interpreter = interpreter
         self.modules = modules
         self.base = modules.root()  # what torch runs: within the wrappers around it
 
@@ -197,7 +197,7 @@ class _Chain:
             raise LimitError(f"modules nested more than {DEEPEST} deep", where=path[:200])
         entry = self.modules.entries[path]
         kind, _ = _kind(entry)
-        self.walker.at = f"{path or '(root)'} ({kind})"
+        self.interpreter.at = f"{path or '(root)'} ({kind})"
         if isinstance(x, Unknown):
             return UNKNOWN
         try:
@@ -206,7 +206,7 @@ class _Chain:
                 return self._inside(path, entry, kind, x, depth)
             made = self._layer(path, entry, kind, x)
         except Gap as gap:
-            self.walker.found(kind, str(gap))
+            self.interpreter.found(kind, str(gap))
             return UNKNOWN
         self._trace(path, kind, made)
         return made
@@ -237,7 +237,7 @@ class _Chain:
             value = made.read()
             layer = path.removeprefix(f"{self.base}.") if path != self.base else ""
             trace = Trace(layer, kind, 0, value.name, value.stored)
-            self.walker.op.graph.traces.append(trace)
+            self.interpreter.op.graph.traces.append(trace)
 
     def _check_hooks(self, path: str, entry: Mapping[str, Any]) -> None:
         for hook in HOOKS:
@@ -260,14 +260,14 @@ class _Chain:
         if unknown:
             raise Gap(f"attribute {unknown[0]}")
         own = {
-            name: Reference.to(self.walker.op.weight(tensor))
+            name: Reference.to(self.interpreter.op.weight(tensor))
             for name, tensor in self.modules.tensors.get(path, {}).items()
         }
 
         def call(name: str, *args: Thing, **kwargs: Thing) -> Thing:
-            return call_op(self.walker, f"torch.{name}", list(args), kwargs)
+            return call_op(self.interpreter, f"torch.{name}", list(args), kwargs)
 
-        with self.walker.op.scope(path or kind):
+        with self.interpreter.op.scope(path or kind):
             try:
                 return row.handler(call, own, x, **row.known(entry))
             except DAMAGE as e:

@@ -6,6 +6,8 @@ Spec: https://docs.pytorch.org/docs/2.13/nn.html#normalization-layers
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
@@ -143,8 +145,6 @@ def _layer(
         sides = [n for n in shape if isinstance(n, int)]
         if len(sides) != len(shape) or math.prod(sides) > MOST_CHANNELS:
             raise Gap("a layer normalisation of a shape that is not known")
-        import numpy as np
-
         weight = op.constant(np.ones(sides, x.dtype if x.dtype != "bfloat16" else "float32"))
         weight = op.cast(weight, x.dtype)
     inputs = [
@@ -198,8 +198,6 @@ def fused_rms_norm(
 def _rms(
     op: Context, x: Value, shape: Ints, weight: Value | None, eps: float | None
 ) -> tuple[Value, Value]:
-    import numpy as np
-
     kind = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     wide = op.cast(x, kind)
     axes = list(range(x.rank - len(shape), x.rank))

@@ -7,6 +7,7 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.ops.cumulative import accumulate
 from converter.lower.ops.elementwise import logaddexp
+from converter.lower.scan import scan
 from converter.lower.torch.arithmetic import compared
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import kind, together
@@ -185,7 +186,6 @@ def cumprod(op: Context, self: Value, dim: int, dtype: str | None = None) -> Val
 
 def _product_by_steps(op: Context, x: Value, axis: int) -> Value:
     """Return running products along an axis of any size."""
-    from converter.lower.scan import scan
 
     def step(before: list[Value], parts: list[Value]) -> tuple[list[Value], list[Value]]:
         made = op.plain(op.shaped(op.mul(before[0], parts[0]), before[0].shape))

@@ -18,6 +18,7 @@ from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
 from converter.lower.torch.promotion import kind
+from converter.lower.torch.reductions import place_of
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, numbers
 from converter.lower.values import Value
@@ -188,8 +189,6 @@ def _adaptive_max(op: Context, x: Value, size: Sequence[Int | None], rank: int) 
     if len(steps) == rank:
         return _max_pool(op, x, steps, steps, (0,), (1,), rank, places=True)
     if all(t == 1 for t in targets):
-        from converter.lower.torch.reductions import place_of
-
         flat = op.reshape(x, (*x.shape[:-rank], dims.product(spatial)))
         values = op.reduce("ReduceMax", flat, [-1])
         found = [values, place_of(op, "ArgMax", flat, -1, keepdim=False)]

@@ -16,6 +16,7 @@ from converter.lower.torch import activations
 from converter.lower.torch.context import OF_COMPOUNDS, Context
 from converter.lower.torch.convolution import convolve, transposed
 from converter.lower.torch.linear import linear
+from converter.lower.torch.normalization import batch_norm
 from converter.lower.torch.quanta import (
     BOUNDS,
     Packed,
@@ -388,8 +389,6 @@ def normalization(
     eps: float, output_scale: float, output_zero_point: int, *, rectified: bool,
 ) -> Value:  # fmt: skip
     """A quantised normalisation of channels; with `relu`, what is above zero of it."""
-    from converter.lower.torch.normalization import batch_norm
-
     made = batch_norm(
         op, numbers(qx), weight, bias, mean, var, training=False, momentum=0.0, eps=eps
     )

@@ -10,6 +10,7 @@ from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import floating, kind
+from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Scalar
 from converter.lower.values import Value
@@ -428,8 +429,6 @@ def count_nonzero(op: Context, self: Value, dim: Axes = None) -> Value:
 @aten("trace")
 def trace(op: Context, self: Value) -> Value:
     """The sum of a matrix's diagonal."""
-    from converter.lower.torch.shaping import diagonal
-
     return total(op, diagonal(op, self))
 
 

@@ -14,7 +14,7 @@ from converter.lower.torch.context import Context
 from converter.lower.torch.promotion import result_type
 from converter.lower.torch.table import aten
 from converter.lower.torch.things import Int, Ints, Tensors, integer
-from converter.lower.values import Value
+from converter.lower.values import Value, broadcast
 
 END = 1 << 62  # as the end of a slice: to the end
 MOST_PARTS = 1 << 12  # that an axis is cut into
@@ -227,8 +227,6 @@ def broadcast_to(op: Context, self: Value, size: Ints) -> Value:
 @aten("broadcast_tensors")
 def broadcast_tensors(op: Context, tensors: Tensors) -> list[Value]:
     """Tensors repeated to one shape."""
-    from converter.lower.values import broadcast
-
     shape: tuple[Dim, ...] = ()
     for x in tensors:
         shape = broadcast(shape, op.named(x).shape)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.values import Value
 
@@ -64,8 +65,6 @@ def numbers(value: "Int | Ints", count: int, what: str) -> list[int]:
     Raises:
         Gap: One is a symbolic size, or there is another number of them.
     """
-    from converter.lower.gap import Gap
-
     found = several(value, count)
     plain = [n for n in found if isinstance(n, int)]
     if len(plain) != len(found):

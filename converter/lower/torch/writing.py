@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
+from converter.lower.torch.scattering import select_scatter, slice_scatter
+from converter.lower.torch.things import integer
 from converter.lower.values import Value, inverse
 
 # Builder, base, what the view is now, the view's other arguments, which of several views.
@@ -67,8 +70,6 @@ def _permuted(
 def _selected(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower.torch.scattering import select_scatter
-
     del place
     return select_scatter(op, base, value, given["dim"], given["index"])
 
@@ -76,8 +77,6 @@ def _selected(
 def _sliced(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower.torch.scattering import slice_scatter
-
     del place
     return slice_scatter(op, base, value, **given)
 
@@ -85,10 +84,6 @@ def _sliced(
 def _narrowed(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower import dims
-    from converter.lower.torch.scattering import slice_scatter
-    from converter.lower.torch.things import integer
-
     del place
     start = given["start"]
     if isinstance(start, int) and start < 0:
@@ -100,8 +95,6 @@ def _narrowed(
 def _taken(
     op: Context, base: Value, value: Value, given: Mapping[str, Any], place: int | None
 ) -> Value:
-    from converter.lower.torch.scattering import select_scatter
-
     assert place is not None
     return select_scatter(op, base, value, given.get("dim", 0), place)
 

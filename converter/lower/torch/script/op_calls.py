@@ -9,19 +9,19 @@ Spec: https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/jit/frontend/sc
 import ast
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from converter.lower.gap import Gap
 from converter.lower.torch import calls
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.references import Reference
 from converter.lower.torch.schemas import Argument, Schema, schemas
-from converter.lower.torch.script_fixing import check
-from converter.lower.torch.script_inputs import Probe, probed
-from converter.lower.torch.script_lists import LISTS
-from converter.lower.torch.script_numbers import KNOWN
-from converter.lower.torch.script_ops import SPECIAL, as_constant, as_number, number_of
-from converter.lower.torch.script_things import (
+from converter.lower.torch.script.fixed_sizes import check
+from converter.lower.torch.script.inputs import Probe, probed
+from converter.lower.torch.script.lists import LISTS
+from converter.lower.torch.script.numbers import KNOWN, compute
+from converter.lower.torch.script.ops import SPECIAL, as_constant, as_number, number_of
+from converter.lower.torch.script.types import Interpreter
+from converter.lower.torch.script.values import (
     UNKNOWN,
     Items,
     Missing,
@@ -37,9 +37,6 @@ from converter.lower.torch.script_things import (
 from converter.lower.torch.table import IGNORED, OPS, handler_of
 from converter.lower.torch.things import Number, Size
 from formats.torch.script_objects import DeviceName
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 # What arguments raise that do not go together: a damaged file, or torch knows better.
 DAMAGE = (
@@ -61,11 +58,13 @@ def short_name(name: str) -> str:
     return name
 
 
-def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+def call_op(
+    interpreter: Interpreter, name: str, args: list[Thing], kwargs: dict[str, Thing]
+) -> Thing:
     """Return what an op yields; a gap is noted, and yields what is not known.
 
     Args:
-        walker: What walks the program.
+        interpreter: What walks the program.
         name: ``torch.add``, ``ops.prim.device``, ``int``.
         args: Positional arguments.
         kwargs: Those by name.
@@ -78,46 +77,48 @@ def call_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Th
         said = next((a for a in args if is_text(a)), "")
         raise Raised(said)
     inside = leaves([*args, *kwargs.values()])
-    walker.read(len(inside))
+    interpreter.read(len(inside))
     for one in args if short != "append" else args[1:]:
-        walker.seen(one)
+        interpreter.seen(one)
     if short != "append" and any(isinstance(one, Unknown) for one in inside):
         return UNKNOWN
     if any(isinstance(a, Probe) for a in args):
         return probed(short, args, kwargs)
     missing = next((one for one in inside if isinstance(one, Missing)), None)
     if missing is not None and short != "append":
-        walker.found(short, missing.reason)
+        interpreter.found(short, missing.reason)
         return UNKNOWN
     try:
-        return _called(walker, short, args, kwargs)
+        return _called(interpreter, short, args, kwargs)
     except Gap as gap:
-        walker.found(short, str(gap))
+        interpreter.found(short, str(gap))
     except DAMAGE as e:
-        walker.found(short, f"does not add up: {e!r:.200}")
+        interpreter.found(short, f"does not add up: {e!r:.200}")
     return UNKNOWN
 
 
-def _called(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+def _called(
+    interpreter: Interpreter, name: str, args: list[Thing], kwargs: dict[str, Thing]
+) -> Thing:
     if name == "device" and args and is_text(args[0]):
         return DeviceName(args[0])
     plain = name.removeprefix("prim.")
     first = args[0] if args else None
     if plain in KNOWN and args and all(is_number(a) for a in args):
-        return walker.number(plain, args)
+        return compute(interpreter.op, plain, args)
     if plain in ("min", "max") and len(args) == 1 and isinstance(first, Items):
-        return walker.number(plain, [*first]) if len(first) > 1 else first[0]
+        return compute(interpreter.op, plain, [*first]) if len(first) > 1 else first[0]
     if plain == "len" and isinstance(first, Reference):
-        return SPECIAL["size"](walker, first, 0)
+        return SPECIAL["size"](interpreter, first, 0)
     if plain in LISTS and _is_of_lists(plain, args):
-        return LISTS[plain](walker, *args, **kwargs)
+        return LISTS[plain](interpreter, *args, **kwargs)
     if name in ("quantized_lstm", "quantized_gru"):
-        import converter.lower.torch.script_quantised  # noqa: F401 - enters them
+        import converter.lower.torch.script.quantised  # noqa: F401 - rare: entered late, for start-up speed
     if name in SPECIAL:
-        return SPECIAL[name](walker, *args, **kwargs)
+        return SPECIAL[name](interpreter, *args, **kwargs)
     if name == "isinstance":
         return is_instance(args)
-    return tensor_op(walker, name, args, kwargs)
+    return tensor_op(interpreter, name, args, kwargs)
 
 
 def _is_of_lists(name: str, args: Sequence[Thing]) -> bool:
@@ -153,33 +154,39 @@ def is_instance(args: Sequence[Thing]) -> bool:
 # -- ops of tensors --------------------------------------------------------------------------------
 
 
-def tensor_op(walker: "Walker", name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+def tensor_op(
+    interpreter: Interpreter, name: str, args: list[Thing], kwargs: dict[str, Thing]
+) -> Thing:
     """Return what an op of the table yields.
 
     Raises:
         Gap: It is not in the table, or not for these arguments.
     """
-    if name in ("div", "div_") and walker.version < TRUE_DIVISION and _of_integers(args):
+    if name in ("div", "div_") and interpreter.version < TRUE_DIVISION and _of_integers(args):
         kwargs = {**kwargs, "rounding_mode": "trunc"}
-    known = as_number(walker, name, args, kwargs)
+    known = as_number(interpreter, name, args, kwargs)
     if known is not None:
-        return SPECIAL["prim.NumToTensor"](walker, known)
-    folded = as_constant(walker, name, args, kwargs)
+        return SPECIAL["prim.NumToTensor"](interpreter, known)
+    folded = as_constant(interpreter, name, args, kwargs)
     if folded is not None:
         return folded
-    if name == "full" and walker.version < TYPED_FULL and kwargs.get("dtype") is None:
-        args = [args[0], *(SPECIAL["float"](walker, one) for one in args[1:2]), *args[2:]]
-    if name in ALWAYS_STEPS and walker.version < ALWAYS_STEPS[name] and args[2:3] in ([None], []):
+    if name == "full" and interpreter.version < TYPED_FULL and kwargs.get("dtype") is None:
+        args = [args[0], *(SPECIAL["float"](interpreter, one) for one in args[1:2]), *args[2:]]
+    if (
+        name in ALWAYS_STEPS
+        and interpreter.version < ALWAYS_STEPS[name]
+        and args[2:3] in ([None], [])
+    ):
         args = [*args[:2], 100, *args[3:]]
     found = bound(name, args, kwargs)
     if found is None:
         if not schemas(name):
-            return _plain(walker, calls.call(walker.op, name, args, kwargs))
+            return _plain(interpreter, calls.call(interpreter.op, name, args, kwargs))
         given = ", ".join(words(a) for a in args)
         raise Gap(f"no overload for {given:.200}")
     schema, named = found
-    check(walker.op, schema.name, named)
-    return _plain(walker, _by_schema(walker, schema, named))
+    check(interpreter.op, schema.name, named)
+    return _plain(interpreter, _by_schema(interpreter, schema, named))
 
 
 def _of_integers(args: Sequence[Thing]) -> bool:
@@ -189,7 +196,7 @@ def _of_integers(args: Sequence[Thing]) -> bool:
     )
 
 
-def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thing:
+def _by_schema(interpreter: Interpreter, schema: Schema, named: dict[str, Thing]) -> Thing:
     """Call an op with arguments by name, those left out that say nothing."""
     base = schema.name
     row = None
@@ -211,8 +218,8 @@ def _by_schema(walker: "Walker", schema: Schema, named: dict[str, Thing]) -> Thi
             if argument.name in IGNORED or _is_default(argument, given[argument.name]):
                 del given[argument.name]
     kinds = {a.name: a.kind for a in schema.arguments}
-    given = {k: _argument(walker, v, kinds.get(k, "")) for k, v in given.items()}
-    return calls.call(walker.op, schema.name, (), given, overload=overload)
+    given = {k: _argument(interpreter, v, kinds.get(k, "")) for k, v in given.items()}
+    return calls.call(interpreter.op, schema.name, (), given, overload=overload)
 
 
 NUMBERS = frozenset(("Scalar", "int", "SymInt", "float", "bool"))
@@ -232,31 +239,31 @@ def _as_functional(schema: Schema, base: str, named: dict[str, Thing]) -> dict[s
     return named
 
 
-def _argument(walker: "Walker", thing: Thing, kind: str) -> Thing:
+def _argument(interpreter: Interpreter, thing: Thing, kind: str) -> Thing:
     """Return an argument as handlers take it."""
     if isinstance(thing, Reference) and _inner(kind) in NUMBERS:
-        return number_of(walker, thing)
+        return number_of(interpreter, thing)
     if isinstance(thing, Number) and kind.startswith("SymInt["):
-        return _as_size(walker, thing)
+        return _as_size(interpreter, thing)
     if isinstance(thing, Items) and thing.grown is not None:
         raise Gap("a list of as many elements as a loop has rounds")
     if isinstance(thing, list | tuple):
-        return [_argument(walker, one, kind) for one in thing]
+        return [_argument(interpreter, one, kind) for one in thing]
     if isinstance(thing, DeviceName):
         return thing.name
     return thing
 
 
-def _as_size(walker: "Walker", number: Number) -> Size:
+def _as_size(interpreter: Interpreter, number: Number) -> Size:
     """Return a number that the graph computes as the size that it is used for."""
-    op = walker.op
+    op = interpreter.op
     return op.define(f"n__{number.value.name}", lambda: op.unsqueeze(number.value, [0]))
 
 
-def _plain(walker: "Walker", thing: Thing) -> Thing:
+def _plain(interpreter: Interpreter, thing: Thing) -> Thing:
     """Return what a handler made as a thing of the program."""
     if isinstance(thing, list):
-        return Items([_plain(walker, one) for one in thing], walker.depth)
+        return Items([_plain(interpreter, one) for one in thing], interpreter.depth)
     return thing
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from converter.lower.gap import Gap
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_source import Function
+from converter.lower.torch.script.source import Function
 from converter.lower.torch.things import Number, Size
 from converter.lower.values import Value
 from formats.errors import LimitError

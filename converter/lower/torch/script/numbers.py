@@ -15,7 +15,7 @@ from typing import Any
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
-from converter.lower.torch.script_things import Thing
+from converter.lower.torch.script.values import Thing
 from converter.lower.torch.things import Number, Size, integer
 from converter.lower.values import Value
 

@@ -2,24 +2,32 @@
 
 Every value of the program is a thing: a tensor (`Reference`), Python's own numbers, texts and
 lists, a symbolic size, a module. Functions and methods are inlined; branches and loops that only
-known values decide are taken; the others become ONNX's (`script_branches`, `script_loops`).
+known values decide are taken; the others become ONNX's (`branches`, `loops`).
 """
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import weight
 from converter.lower.torch.quanta import stored
 from converter.lower.torch.references import Reference, Storage
-from converter.lower.torch.script_calls import DAMAGE, call_op
-from converter.lower.torch.script_numbers import compute
-from converter.lower.torch.script_objects import packed, restored
-from converter.lower.torch.script_source import Class, Function, Source
-from converter.lower.torch.script_things import (
+from converter.lower.torch.script.branches import branch, chosen
+from converter.lower.torch.script.loops import loop
+from converter.lower.torch.script.numbers import compute
+from converter.lower.torch.script.objects import packed, restored
+from converter.lower.torch.script.op_calls import DAMAGE, call_op, tensor_op
+from converter.lower.torch.script.source import Class, Function, Source
+from converter.lower.torch.script.types import (
+    Activation,
+    Found,
+    KnownNumbers,
+    LoopIteration,
+    Result,
+)
+from converter.lower.torch.script.values import (
     UNKNOWN,
     Callee,
     Fields,
@@ -53,58 +61,7 @@ OPERATORS: dict[type[ast.AST], str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One gap: the op that has it, the line, and what it is."""
-
-    op: str
-    where: str
-    reason: str
-
-
-@dataclass(slots=True)
-class Activation:
-    """A function being walked."""
-
-    function: Function
-    names: dict[str, Thing] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a function returned."""
-
-    thing: Thing
-
-
-class Numbers:
-    """Which tensors without axes are known numbers: traces keep sizes so."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Storage, int, Thing]] = {}
-
-    def remember(self, x: Reference, number: Thing) -> None:
-        """Say what a tensor is."""
-        self._known[id(x.storage)] = (x.storage, x.storage.version, number)
-
-    def get(self, x: Reference) -> Thing:
-        """Return the number that a tensor is, or None."""
-        found = self._known.get(id(x.storage))
-        if found is None or x.base is not None or found[1] != x.storage.version:
-            return None
-        return found[2]
-
-
-@dataclass(slots=True)
-class Round:
-    """A loop of the graph's being built: what its body appends to lists from before it."""
-
-    depth: int
-    appended: dict[int, tuple[Items, list[Thing]]] = field(default_factory=dict)
-    read: dict[int, Items] = field(default_factory=dict)  # lists of before that its body reads
-
-
-class Walker:
+class ScriptInterpreter:
     """Lowers one program.
 
     Attributes:
@@ -139,10 +96,10 @@ class Walker:
         self.version = version
         self.gaps: list[Found] = []
         self.notes: dict[str, None] = {}
-        self.numbers = Numbers()
+        self.numbers = KnownNumbers()
         self.depth = 0
         self.activations: list[Activation] = []
-        self.rounds: list[Round] = []
+        self.iterations: list[LoopIteration] = []
         self.counters: list[str] = []  # sizes that number a loop's rounds
         self.doubts: list[tuple[Storage, int]] = []  # written to later, they are a gap
         self.unkept: dict[str, None] = {}
@@ -315,8 +272,6 @@ class Walker:
         found = self.condition(node.test)
         if isinstance(found, bool):
             return self.block(node.body if found else node.orelse)
-        from converter.lower.torch.script_branches import branch
-
         return branch(self, found.value, node)
 
     def _for(self, node: ast.For) -> Result | None:
@@ -325,8 +280,6 @@ class Walker:
             raise Stop
         self.seen(over)
         if isinstance(over, Number | Size):
-            from converter.lower.torch.script_loops import loop
-
             loop(self, node.target, over, None, node.body)
             return None
         for one in over:
@@ -340,8 +293,6 @@ class Walker:
         while True:
             found = self.condition(node.test)
             if not isinstance(found, bool):
-                from converter.lower.torch.script_loops import loop
-
                 loop(self, None, None, node.test, node.body)
                 return None
             if not found:
@@ -390,8 +341,6 @@ class Walker:
             found = self.condition(node.test)
             if isinstance(found, bool):
                 return self.value(node.body if found else node.orelse)
-            from converter.lower.torch.script_branches import chosen
-
             return chosen(self, found.value, node.body, node.orelse)
         raise Gap(f"an expression of kind {type(node).__name__}")
 
@@ -406,7 +355,7 @@ class Walker:
             else:
                 found = (
                     thing if isinstance(found, bool)
-                    else self.number("__and__" if is_and else "__or__", [found, thing])
+                    else compute(self.op, "__and__" if is_and else "__or__", [found, thing])
                 )  # fmt: skip
         return found
 
@@ -497,7 +446,7 @@ class Walker:
             name = self._names.get(thing.origin)
             if name is None:
                 return Missing(f"a tensor that was left out, {thing.origin}")
-            return self.reference(self._weight(name))
+            return Reference.to(self._weight(name))
         if isinstance(thing, Opaque):
             return Missing(thing.what)
         if isinstance(thing, Instance) and thing.cls.startswith(PACKED):
@@ -616,33 +565,23 @@ class Walker:
 
     # -- for ops -------------------------------------------------------------------------------
 
-    def reference(self, value: Value) -> Reference:
-        """Return a tensor with a storage of its own."""
-        return Reference.to(value)
-
-    def number(self, name: str, args: list[Thing]) -> Thing:
-        """Return an operation of numbers."""
-        return compute(self.op, name, args)
-
     def tensor_op(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
         """Return an operation of tensors."""
-        from converter.lower.torch.script_calls import tensor_op
-
         return tensor_op(self, name, args, kwargs)
 
     def appended(self, items: Items, item: Thing) -> bool:
         """Tell whether a loop of the graph's takes what is appended to a list from before it."""
-        if not self.rounds or items.depth >= self.rounds[-1].depth:
+        if not self.iterations or items.depth >= self.iterations[-1].depth:
             return False
-        if self.depth != self.rounds[-1].depth:
+        if self.depth != self.iterations[-1].depth:
             raise Gap("a list that grows where only the inputs say whether")
-        self.rounds[-1].appended.setdefault(id(items), (items, []))[1].append(item)
+        self.iterations[-1].appended.setdefault(id(items), (items, []))[1].append(item)
         return True
 
     def seen(self, thing: Thing) -> None:
         """Note that what is in a list matters: in a loop that appends to it, that would change."""
         if isinstance(thing, Items):
-            for one in self.rounds:
+            for one in self.iterations:
                 if thing.depth < one.depth:
                     one.read[id(thing)] = thing
 

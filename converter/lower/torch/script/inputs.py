@@ -8,17 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_source import Function
-from converter.lower.torch.script_things import UNKNOWN, Fields, Items, Missing, Thing, words
+from converter.lower.torch.script.source import Function
+from converter.lower.torch.script.types import Interpreter
+from converter.lower.torch.script.values import UNKNOWN, Fields, Items, Missing, Thing, words
 from converter.lower.torch.things import Number, Size
 from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError, UsageError
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Walker
 
 SCALARS = {"int": "int64", "float": "float64", "bool": "bool", "number": "float64"}
 SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
@@ -174,7 +171,7 @@ class Arguments:
     names: list[str] = field(default_factory=list)  # of arguments, as they are asked for
     sizes: set[str] = field(default_factory=set)  # names of sizes of inputs
 
-    def made(self, walker: "Walker", function: Function) -> list[Thing]:
+    def made(self, interpreter: Interpreter, function: Function) -> list[Thing]:
         """Return the arguments, and make the graph's inputs.
 
         Raises:
@@ -183,7 +180,7 @@ class Arguments:
         """
         self.names = []
         made = [
-            self._made(walker, p.name, p.kind, has_default=p.default is not None)
+            self._made(interpreter, p.name, p.kind, has_default=p.default is not None)
             for p in function.parameters[1:]
         ]
         unknown = sorted(set(self.wanted) - {*self.names, ""})
@@ -199,35 +196,39 @@ class Arguments:
             if isinstance(thing, Missing):
                 default = function.parameters[i + 1].default
                 assert default is not None
-                made[i] = walker.value(default)
+                made[i] = interpreter.value(default)
         return made
 
-    def _made(self, walker: "Walker", name: str, kind: str, *, has_default: bool = False) -> Thing:
+    def _made(
+        self, interpreter: Interpreter, name: str, kind: str, *, has_default: bool = False
+    ) -> Thing:
         kind = kind.strip() or "Tensor"
         if kind.startswith("Optional["):
             if name in self.wanted or any(n.startswith(f"{name}_") for n in self.wanted):
-                return self._made(walker, name, kind[9:-1], has_default=has_default)
+                return self._made(interpreter, name, kind[9:-1], has_default=has_default)
             self.names.append(name)
             if not has_default:
-                walker.notes.setdefault(f"argument {name} is None; inputs=['{name}:…'] gives it")
+                interpreter.notes.setdefault(
+                    f"argument {name} is None; inputs=['{name}:…'] gives it"
+                )
                 return None
             return Missing(name)
         if kind == "Tensor":
             self.names.append(name)
             if has_default and name not in self.wanted:
                 return Missing(name)
-            return self._tensor(walker, name)
+            return self._tensor(interpreter, name)
         if kind in SCALARS:
-            return self._number(walker, name, kind, has_default=has_default)
+            return self._number(interpreter, name, kind, has_default=has_default)
         if kind.startswith("Tuple["):
             inner = _split(kind[6:-1])
-            return tuple(self._made(walker, f"{name}_{i}", k) for i, k in enumerate(inner))
+            return tuple(self._made(interpreter, f"{name}_{i}", k) for i, k in enumerate(inner))
         if kind == "List[Tensor]":
             count = 0
             while f"{name}_{count}" in self.wanted:
                 count += 1
             if count:
-                made = [self._made(walker, f"{name}_{i}", "Tensor") for i in range(count)]
+                made = [self._made(interpreter, f"{name}_{i}", "Tensor") for i in range(count)]
                 return Items(made)
             if not has_default:
                 raise UsageError(
@@ -238,15 +239,19 @@ class Arguments:
             return Missing(name)
         raise UnsupportedError(f"not supported: argument {name} of type {kind}")
 
-    def _number(self, walker: "Walker", name: str, kind: str, *, has_default: bool) -> Thing:
+    def _number(
+        self, interpreter: Interpreter, name: str, kind: str, *, has_default: bool
+    ) -> Thing:
         self.names.append(name)
         if has_default and name not in self.wanted:
-            walker.notes.setdefault(f"argument {name} has its default; it is no input of the graph")
+            interpreter.notes.setdefault(
+                f"argument {name} has its default; it is no input of the graph"
+            )
             return Missing(name)
-        value = walker.op.input(name, SCALARS[kind], ())
+        value = interpreter.op.input(name, SCALARS[kind], ())
         return Number(value)
 
-    def _tensor(self, walker: "Walker", name: str) -> Thing:
+    def _tensor(self, interpreter: Interpreter, name: str) -> Thing:
         spec = self.wanted.get(name, self.wanted.get("") if name == self.names[0] else None)
         if spec is None and name in self.learned:
             spec = self.learned[name].spec
@@ -254,14 +259,14 @@ class Arguments:
             return Probe(name)
         shape = tuple(self.fixed.get(n, n) if isinstance(n, str) else n for n in spec.shape)
         try:
-            value = walker.op.input(name, spec.dtype, shape)
+            value = interpreter.op.input(name, spec.dtype, shape)
         except ValueError as e:
             raise UsageError(f"inputs={name!r}: {e}") from e
         for axis, n in enumerate(shape):
             if isinstance(n, str):
                 self.sizes.add(n)
-                walker.op.define(n, partial(walker.op.measured, value, axis))
-        return walker.reference(value)
+                interpreter.op.define(n, partial(interpreter.op.measured, value, axis))
+        return Reference.to(value)
 
     def unanswered(self, given: Sequence[Thing]) -> None:
         """Look for arguments that no op said anything of.

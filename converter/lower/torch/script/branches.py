@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +18,9 @@ from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape
 from converter.lower.torch.references import Reference, Storage
-from converter.lower.torch.script_numbers import tensor_of
-from converter.lower.torch.script_things import (
+from converter.lower.torch.script.numbers import tensor_of
+from converter.lower.torch.script.types import Interpreter, Result
+from converter.lower.torch.script.values import (
     Fields,
     Items,
     Missing,
@@ -32,9 +32,6 @@ from converter.lower.torch.script_things import (
 )
 from converter.lower.torch.things import Number
 from converter.lower.values import Value
-
-if TYPE_CHECKING:
-    from converter.lower.torch.script_walk import Result, Walker
 
 Make = Callable[[Sequence[Value]], Thing]  # outputs of the If -> a thing of the program
 CHECKS = "checks that raise are not made"
@@ -54,7 +51,7 @@ class Outcome:
     body: Graph
     names: dict[str, Thing] = field(default_factory=dict)
     written: dict[Storage, Value] = field(default_factory=dict)
-    result: "Result | None" = None
+    result: Result | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class Tensor:
     storage: Storage
 
 
-def branch(walker: "Walker", condition: Value, node: ast.If) -> "Result | None":
+def branch(interpreter: Interpreter, condition: Value, node: ast.If) -> Result | None:
     """Walk both branches of an ``if``.
 
     Raises:
@@ -75,15 +72,15 @@ def branch(walker: "Walker", condition: Value, node: ast.If) -> "Result | None":
     outcomes = []
     for body, other in ((node.body, node.orelse), (node.orelse, node.body)):
         if any(_raises(statement) for statement in body):
-            walker.notes.setdefault(CHECKS)
-            return walker.block(other)
+            interpreter.notes.setdefault(CHECKS)
+            return interpreter.block(other)
     for body, other in ((node.body, node.orelse), (node.orelse, node.body)):
-        outcome = built(walker, partial(walker.block, body))
+        outcome = built(interpreter, partial(interpreter.block, body))
         if outcome is None:
-            walker.notes.setdefault(CHECKS)
-            return walker.block(other)
+            interpreter.notes.setdefault(CHECKS)
+            return interpreter.block(other)
         outcomes.append(outcome)
-    return _merged(walker, condition, outcomes)
+    return _merged(interpreter, condition, outcomes)
 
 
 def _raises(node: ast.stmt) -> bool:
@@ -93,53 +90,53 @@ def _raises(node: ast.stmt) -> bool:
     return isinstance(node.value.func, ast.Attribute) and node.value.func.attr == "RaiseException"
 
 
-def chosen(walker: "Walker", condition: Value, taken: ast.expr, other: ast.expr) -> Thing:
+def chosen(interpreter: Interpreter, condition: Value, taken: ast.expr, other: ast.expr) -> Thing:
     """Return one of two expressions' values."""
-    names = walker.activations[-1].names
+    names = interpreter.activations[-1].names
 
     def assign(node: ast.expr) -> None:
-        names["?"] = walker.value(node)
+        names["?"] = interpreter.value(node)
 
     outcomes = []
     for node in (taken, other):
-        outcome = built(walker, partial(assign, node))
+        outcome = built(interpreter, partial(assign, node))
         if outcome is None:
-            return walker.value(other if node is taken else taken)
+            return interpreter.value(other if node is taken else taken)
         outcomes.append(outcome)
-    _merged(walker, condition, outcomes)
-    return walker.activations[-1].names.pop("?")
+    _merged(interpreter, condition, outcomes)
+    return interpreter.activations[-1].names.pop("?")
 
 
 @contextmanager
-def inside(walker: "Walker", name: str) -> Iterator[Graph]:
+def inside(interpreter: Interpreter, name: str) -> Iterator[Graph]:
     """Walk what becomes an inner graph."""
-    walker.depth += 1
+    interpreter.depth += 1
     try:
-        with walker.op.body(name) as body:
+        with interpreter.op.body(name) as body:
             yield body
     finally:
-        walker.depth -= 1
+        interpreter.depth -= 1
 
 
-def built(walker: "Walker", walk: "Callable[[], Result | None]") -> Outcome | None:
+def built(interpreter: Interpreter, walk: Callable[[], Result | None]) -> Outcome | None:
     """Build what is walked as an inner graph, and undo all else; None where it raises."""
-    frame = walker.activations[-1]
+    frame = interpreter.activations[-1]
     before = frame.names
-    storages = {ref.storage: ref.storage.value for ref in walker.tensors()}
-    gaps = len(walker.gaps)
+    storages = {ref.storage: ref.storage.value for ref in interpreter.tensors()}
+    gaps = len(interpreter.gaps)
     frame.names = dict(before)
     try:
-        with inside(walker, "branch") as body:
+        with inside(interpreter, "branch") as body:
             outcome = Outcome(body)
             outcome.result = walk()
             for name, thing in frame.names.items():
                 if name not in before or thing is not before[name]:
-                    outcome.names[name] = settled(walker, thing)
+                    outcome.names[name] = settled(interpreter, thing)
             for storage, value in storages.items():
                 if storage.value is not value:
-                    outcome.written[storage] = walker.op.plain(storage.value)
+                    outcome.written[storage] = interpreter.op.plain(storage.value)
     except Raised:
-        del walker.gaps[gaps:]
+        del interpreter.gaps[gaps:]
         return None
     finally:
         frame.names = before
@@ -150,22 +147,22 @@ def built(walker: "Walker", walk: "Callable[[], Result | None]") -> Outcome | No
     return outcome
 
 
-def settled(walker: "Walker", thing: Thing) -> Thing:
+def settled(interpreter: Interpreter, thing: Thing) -> Thing:
     """Return a thing with values for tensors, made where they are."""
     if isinstance(thing, Reference):
-        return Tensor(walker.op.plain(thing.read()), thing.storage)
+        return Tensor(interpreter.op.plain(thing.read()), thing.storage)
     if isinstance(thing, Number):
-        return Number(walker.op.plain(thing.value))
+        return Number(interpreter.op.plain(thing.value))
     if isinstance(thing, Fields):
-        return Fields([settled(walker, one) for one in thing], thing.names)
+        return Fields([settled(interpreter, one) for one in thing], thing.names)
     if isinstance(thing, Items):
         if thing.grown is not None:
             return Missing("a list that only one branch makes")
-        return Items([settled(walker, one) for one in thing], thing.depth)
+        return Items([settled(interpreter, one) for one in thing], thing.depth)
     if isinstance(thing, tuple):
-        return tuple(settled(walker, one) for one in thing)
+        return tuple(settled(interpreter, one) for one in thing)
     if isinstance(thing, dict):
-        return {key: settled(walker, one) for key, one in thing.items()}
+        return {key: settled(interpreter, one) for key, one in thing.items()}
     return thing
 
 
@@ -177,8 +174,8 @@ def _always(thing: Thing) -> Make:
 class _Merge:
     """Pairs of values that become outputs, and how things are made of those."""
 
-    def __init__(self, walker: "Walker") -> None:
-        self.walker = walker
+    def __init__(self, interpreter: Interpreter) -> None:
+        self.interpreter = interpreter
         self.pairs: list[tuple[Value, Value]] = []
         self.shapes: list[Shape] = []
 
@@ -198,10 +195,12 @@ class _Merge:
         if is_number(a) and is_number(b):
             if type(a) is type(b) and not isinstance(a, Number) and a == b:
                 return _always(a)
-            return self._number(tensor_of(self.walker.op, a), tensor_of(self.walker.op, b))
+            return self._number(
+                tensor_of(self.interpreter.op, a), tensor_of(self.interpreter.op, b)
+            )
         if isinstance(a, list | tuple) and type(a) is type(b) and len(a) == len(b):
             parts = [self.thing(x, y) for x, y in zip(a, b, strict=True)]
-            depth = self.walker.depth
+            depth = self.interpreter.depth
             if isinstance(a, Fields):
                 return lambda made: Fields([p(made) for p in parts], a.names)
             if isinstance(a, tuple):
@@ -230,14 +229,16 @@ class _Merge:
         place = self.value(a.value, b.value)
 
         def make(made: Sequence[Value]) -> Reference:
-            found = self.walker.reference(made[place])
-            self.walker.doubts += [(s, s.version) for s in (a.storage, b.storage, found.storage)]
+            found = Reference.to(made[place])
+            self.interpreter.doubts += [
+                (s, s.version) for s in (a.storage, b.storage, found.storage)
+            ]
             return found
 
         return make
 
     def _number(self, a: Value, b: Value) -> Make:
-        op = self.walker.op
+        op = self.interpreter.op
         if a.dtype != b.dtype and a.is_float and b.is_float:
             raise Gap(f"branches that yield {a.dtype} and {b.dtype}")
         if a.dtype != b.dtype:
@@ -251,25 +252,26 @@ class _Merge:
             return _always(thing if is_number(thing) or isinstance(thing, str) else missing)
         value = thing.value
         nothing = np.zeros((1,) * value.rank, np.int64)
-        filler = self.walker.op.cast(self.walker.op.constant(nothing), value.dtype)
+        filler = self.interpreter.op.cast(self.interpreter.op.constant(nothing), value.dtype)
         filler = replace(filler, shape=value.shape)
         pair = (filler, value) if is_first else (value, filler)
         place = self.value(*pair)
         if isinstance(thing, Number):
             return lambda made: Number(made[place])
-        return lambda made: self.walker.reference(made[place])
+        return lambda made: Reference.to(made[place])
 
 
 def _said(thing: Thing) -> str:
     return "a tensor" if isinstance(thing, Tensor) else words(thing)
 
 
-def _merged(walker: "Walker", condition: Value, outcomes: Sequence[Outcome]) -> "Result | None":
-    from converter.lower.torch.script_walk import Result
+def _merged(
+    interpreter: Interpreter, condition: Value, outcomes: Sequence[Outcome]
+) -> Result | None:
 
     first, second = outcomes
-    frame = walker.activations[-1]
-    merge = _Merge(walker)
+    frame = interpreter.activations[-1]
+    merge = _Merge(interpreter)
     makes: dict[str, Make] = {}
     gone = Missing("what only one branch sets")
     for name in dict.fromkeys((*first.names, *second.names)):
@@ -278,12 +280,12 @@ def _merged(walker: "Walker", condition: Value, outcomes: Sequence[Outcome]) -> 
             if name in outcome.names:
                 sides.append(outcome.names[name])
             else:
-                sides.append(settled(walker, frame.names.get(name, gone)))
+                sides.append(settled(interpreter, frame.names.get(name, gone)))
         makes[name] = merge.thing(*sides)
     written = {
         storage: merge.value(
-            first.written.get(storage, walker.op.plain(storage.value)),
-            second.written.get(storage, walker.op.plain(storage.value)),
+            first.written.get(storage, interpreter.op.plain(storage.value)),
+            second.written.get(storage, interpreter.op.plain(storage.value)),
         )
         for storage in dict.fromkeys((*first.written, *second.written))
     }
@@ -291,10 +293,10 @@ def _merged(walker: "Walker", condition: Value, outcomes: Sequence[Outcome]) -> 
     if first.result is not None or second.result is not None:
         if first.result is None or second.result is None:
             raise Gap("a return from one of two branches")
-        with inside(walker, "result"):
-            sides = [settled(walker, o.result.thing) for o in outcomes if o.result is not None]
+        with inside(interpreter, "result"):
+            sides = [settled(interpreter, o.result.thing) for o in outcomes if o.result is not None]
         result = merge.thing(*sides)
-    made = _if(walker, condition, outcomes, merge)
+    made = _if(interpreter, condition, outcomes, merge)
     for name, make in makes.items():
         frame.names[name] = make(made)
     for storage, place in written.items():
@@ -304,11 +306,11 @@ def _merged(walker: "Walker", condition: Value, outcomes: Sequence[Outcome]) -> 
 
 
 def _if(
-    walker: "Walker", condition: Value, outcomes: Sequence[Outcome], merge: _Merge
+    interpreter: Interpreter, condition: Value, outcomes: Sequence[Outcome], merge: _Merge
 ) -> list[Value]:
     if not merge.pairs:
         return []
-    op = walker.op
+    op = interpreter.op
     for i, outcome in enumerate(outcomes):
         values = [pair[i] for pair in merge.pairs]
         outcome.body.outputs = outputs_of(op, outcome.body, values)

@@ -12,7 +12,7 @@ from converter.lower import dims
 from converter.lower.graph import Dim
 from converter.lower.torch.context import Context
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_things import Thing
+from converter.lower.torch.script.values import Thing
 
 RESHAPING = {"view": "size", "_unsafe_view": "size", "reshape": "shape"}
 # Which axes are summed over together: argument and axis of both sides.

@@ -10,12 +10,12 @@ from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.exported import Gaps
 from converter.lower.torch.references import Reference
-from converter.lower.torch.script_fixing import Fixed
-from converter.lower.torch.script_inputs import Arguments, Learned, Met, flattened
-from converter.lower.torch.script_numbers import tensor_of
-from converter.lower.torch.script_source import Source
-from converter.lower.torch.script_things import Callee, Raised, Stop, Thing, Unknown, leaves
-from converter.lower.torch.script_walk import Walker
+from converter.lower.torch.script.fixed_sizes import Fixed
+from converter.lower.torch.script.inputs import Arguments, Learned, Met, flattened
+from converter.lower.torch.script.interpreter import ScriptInterpreter
+from converter.lower.torch.script.numbers import tensor_of
+from converter.lower.torch.script.source import Source
+from converter.lower.torch.script.values import Callee, Raised, Stop, Thing, Unknown, leaves
 from converter.lower.values import Value
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.storage import Span
@@ -84,42 +84,46 @@ def _walked(
     dims.forget()
     op = Context(Graph("forward", opset), bundle.weights)
     names = {tensor.origin: name for name, tensor in bundle.weights.items()}
-    walker = Walker(op, source, objects, names, version_of(bundle), bundle.encodings)
-    forward = walker.method(objects.root, "forward")
+    interpreter = ScriptInterpreter(
+        op, source, objects, names, version_of(bundle), bundle.encodings
+    )
+    forward = interpreter.method(objects.root, "forward")
     if forward is None:
         methods = bundle.topology.summary.get("methods") if bundle.topology is not None else None
         has = f"; it has {', '.join(map(str, methods[:5]))}" if isinstance(methods, list) else ""
         raise UnsupportedError(f"not supported: a module without a forward{has}")
-    given = arguments.made(walker, forward)
+    given = arguments.made(interpreter, forward)
     made: Thing = None
     try:
-        made = walker.call(Callee(forward, objects.root), given, {})
+        made = interpreter.call(Callee(forward, objects.root), given, {})
     except Stop:
-        if not walker.gaps:
+        if not interpreter.gaps:
             arguments.unanswered(given)
-            walker.found("forward", "a branch that nothing decides")
+            interpreter.found("forward", "a branch that nothing decides")
     except Raised as raised:
-        walker.found("raise", f"the program raises {str(raised)[:200]!r} for these inputs")
+        interpreter.found("raise", f"the program raises {str(raised)[:200]!r} for these inputs")
     except Gap as gap:
-        walker.found("forward", str(gap))
-    if not walker.gaps:
+        interpreter.found("forward", str(gap))
+    if not interpreter.gaps:
         arguments.unanswered(given)
-    return finished(walker, made, arguments, forward.returns)
+    return finished(interpreter, made, arguments, forward.returns)
 
 
-def finished(walker: Walker, made: Thing, arguments: Arguments, returns: str) -> Graph:
+def finished(
+    interpreter: ScriptInterpreter, made: Thing, arguments: Arguments, returns: str
+) -> Graph:
     """Return the graph of what a program returned.
 
     Raises:
         UnsupportedError: There were gaps.
     """
-    if any(storage.version != version for storage, version in walker.doubts):
-        walker.at = "forward"
-        walker.found("if", "a write to a tensor that two branches may share")
-    _tell(walker, arguments)
-    graph = _with_outputs(walker, made, returns)
-    graph.notes += [*walker.notes, *_assumed(graph, arguments)]
-    graph.unkept += walker.unkept
+    if any(storage.version != version for storage, version in interpreter.doubts):
+        interpreter.at = "forward"
+        interpreter.found("if", "a write to a tensor that two branches may share")
+    _tell(interpreter, arguments)
+    graph = _with_outputs(interpreter, made, returns)
+    graph.notes += [*interpreter.notes, *_assumed(graph, arguments)]
+    graph.unkept += interpreter.unkept
     return graph
 
 
@@ -129,12 +133,12 @@ def version_of(bundle: Bundle) -> int:
     return int(found) if found.isdigit() and len(found) < 6 else 0
 
 
-def _tell(walker: Walker, arguments: Arguments) -> None:
+def _tell(interpreter: ScriptInterpreter, arguments: Arguments) -> None:
     """Raise all gaps as one error."""
-    if not walker.gaps:
+    if not interpreter.gaps:
         return
     gaps = Gaps()
-    for found in walker.gaps:
+    for found in interpreter.gaps:
         gaps.add(found.op, found.reason, found.where)
     hint = None
     if arguments.learned:
@@ -143,8 +147,8 @@ def _tell(walker: Walker, arguments: Arguments) -> None:
     raise UnsupportedError(gaps.message(), hint=hint, gaps=gaps.kinds())
 
 
-def _with_outputs(walker: Walker, made: Thing, returns: str) -> Graph:
-    op = walker.op
+def _with_outputs(interpreter: ScriptInterpreter, made: Thing, returns: str) -> Graph:
+    op = interpreter.op
     leaves(made)  # not too many, and none in itself
     outputs = [(n, t) for n, t in flattened(made) if not isinstance(t, Unknown)]
     if not outputs:
