@@ -7,9 +7,9 @@ import math
 
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Scalar
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar
 from converter.lower.values import Value
 
 ALPHA = 1.6732632423543772848170429916717

@@ -10,8 +10,8 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Ints, numbers
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Ints, numbers
 from converter.lower.values import Value
 
 Around = Sequence[int]  # before each spatial axis, then behind each

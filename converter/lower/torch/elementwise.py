@@ -9,9 +9,9 @@ from converter.lower.ops import elementwise
 from converter.lower.table import Variant
 from converter.lower.torch.arithmetic import truncated
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Scalar
 from converter.lower.torch.promotion import floating, kind, result_type, together
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar
 from converter.lower.values import Value
 
 

@@ -12,8 +12,8 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
+from converter.lower.torch.program_values import Ints, numbers
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Ints, numbers
 from converter.lower.values import Value
 
 MOST = 1 << 20  # places that are computed beforehand

@@ -15,10 +15,10 @@ from converter.lower.ops import fourier
 from converter.lower.torch.complexes import of_complex, pair
 from converter.lower.torch.context import Context
 from converter.lower.torch.pairs import Pair
+from converter.lower.torch.program_values import Int, Ints, Size, integer
 from converter.lower.torch.promotion import DEFAULT, floating
 from converter.lower.torch.shaping import roll
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Size, integer
 from converter.lower.values import Value
 
 MOST = 1 << 20  # elements along an axis that is transformed

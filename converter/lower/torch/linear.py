@@ -7,9 +7,9 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Dim
 from converter.lower.torch.arithmetic import scaled
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Scalar, Tensors
 from converter.lower.torch.promotion import kind, result_type
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar, Tensors
 from converter.lower.values import Value, broadcast
 
 

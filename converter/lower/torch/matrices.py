@@ -9,10 +9,10 @@ from converter.lower.ops import linalg
 from converter.lower.torch.context import Context
 from converter.lower.torch.creation import diag_embed
 from converter.lower.torch.linear import product, tensordot
+from converter.lower.torch.program_values import Tensors
 from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Tensors
 from converter.lower.values import Value
 
 SMALLEST = 3  # rows of what has formulas

@@ -14,13 +14,14 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Trace
 from converter.lower.torch.context import Context
 from converter.lower.torch.layers import IGNORED, LAYERS
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script.inputs import Arguments, Met, Probe
 from converter.lower.torch.script.interpreter import ScriptInterpreter
 from converter.lower.torch.script.lowering import finished, walks
 from converter.lower.torch.script.op_calls import DAMAGE, call_op
 from converter.lower.torch.script.source import Function, Parameter, Source
-from converter.lower.torch.script.values import UNKNOWN, Thing, Unknown
+from converter.lower.torch.script.values import UNKNOWN, Unknown
 from formats.core.bundle import Bundle, TensorSpec
 from formats.errors import CorruptError, LimitError, UnsupportedError
 from formats.torch.script_objects import Instance, Objects
@@ -191,7 +192,7 @@ class _Chain:
         self.modules = modules
         self.base = modules.root()  # what torch runs: within the wrappers around it
 
-    def module(self, path: str, x: Thing, depth: int = 0) -> Thing:
+    def module(self, path: str, x: ProgramValue, depth: int = 0) -> ProgramValue:
         """Return what a module yields."""
         if depth > DEEPEST:
             raise LimitError(f"modules nested more than {DEEPEST} deep", where=path[:200])
@@ -212,8 +213,8 @@ class _Chain:
         return made
 
     def _inside(
-        self, path: str, entry: Mapping[str, Any], kind: str, x: Thing, depth: int
-    ) -> Thing:
+        self, path: str, entry: Mapping[str, Any], kind: str, x: ProgramValue, depth: int
+    ) -> ProgramValue:
         names = self.modules.children[path]
         if kind in WRAPPERS:
             if len(names) != 1 or names[0] not in INNER:
@@ -231,7 +232,7 @@ class _Chain:
             x = self.module(inside, x, depth + 1)
         return x
 
-    def _trace(self, path: str, kind: str, made: Thing) -> None:
+    def _trace(self, path: str, kind: str, made: ProgramValue) -> None:
         """Note which value a layer's output is: torch knows the layer by this path."""
         if isinstance(made, Reference):
             value = made.read()
@@ -254,7 +255,9 @@ class _Chain:
         names = {p.partition(".")[0] for p in inside}
         return sorted(names - IGNORED - {"(root)", *self.modules.children[path]})
 
-    def _layer(self, path: str, entry: Mapping[str, Any], kind: str, x: Thing) -> Thing:
+    def _layer(
+        self, path: str, entry: Mapping[str, Any], kind: str, x: ProgramValue
+    ) -> ProgramValue:
         row = LAYERS[kind]
         unknown = [*row.unknown(entry), *self._opaque(path)]
         if unknown:
@@ -264,7 +267,7 @@ class _Chain:
             for name, tensor in self.modules.tensors.get(path, {}).items()
         }
 
-        def call(name: str, *args: Thing, **kwargs: Thing) -> Thing:
+        def call(name: str, *args: ProgramValue, **kwargs: ProgramValue) -> ProgramValue:
             return call_op(self.interpreter, f"torch.{name}", list(args), kwargs)
 
         with self.interpreter.op.scope(path or kind):

@@ -11,8 +11,8 @@ import numpy as np
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Ints
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints
 from converter.lower.values import Value
 
 MOST_CHANNELS = 1 << 20  # of which constants are made

@@ -10,9 +10,9 @@ from converter.lower.ops.elementwise import logaddexp
 from converter.lower.scan import scan
 from converter.lower.torch.arithmetic import compared
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Scalar, integer
 from converter.lower.torch.promotion import kind, together
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Scalar, integer
 from converter.lower.values import Value
 
 MOST_STEPS = 256  # of what has an operator for each step

@@ -9,8 +9,8 @@ from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Ints, Scalar
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Scalar
 from converter.lower.values import Value
 
 MODES = {"reflect": "reflect", "replicate": "edge"}

@@ -17,10 +17,10 @@ from converter.lower.ops import pool
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.convolution import windows
+from converter.lower.torch.program_values import Int, Ints, numbers
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.reductions import place_of
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, numbers
 from converter.lower.values import Value
 
 RANKS = (1, 2, 3)

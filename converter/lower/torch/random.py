@@ -11,9 +11,9 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Attribute, Dim
 from converter.lower.torch.context import Context
 from converter.lower.torch.ordering import argsort
+from converter.lower.torch.program_values import Int, Ints, Number, Scalar
 from converter.lower.torch.promotion import DEFAULT, kind
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Number, Scalar
 from converter.lower.values import Value
 
 DRAWN = ("float32", "float64")  # what onnxruntime draws

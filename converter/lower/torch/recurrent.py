@@ -15,8 +15,8 @@ from converter.lower.scan import scan
 from converter.lower.table import Variant
 from converter.lower.torch.context import Context
 from converter.lower.torch.linear import linear
+from converter.lower.torch.program_values import Tensors
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Tensors
 from converter.lower.values import Value
 
 

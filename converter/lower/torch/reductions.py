@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Scalar
 from converter.lower.torch.promotion import floating, kind
 from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Scalar
 from converter.lower.values import Value
 
 Axes = int | Sequence[int] | None

@@ -11,9 +11,9 @@ from converter.lower.graph import Dim
 from converter.lower.ops.diagonal import take_diagonal
 from converter.lower.ops.shape import drop_ones, roll_axis
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Int, Ints, Tensors, integer
 from converter.lower.torch.promotion import result_type
 from converter.lower.torch.table import aten
-from converter.lower.torch.things import Int, Ints, Tensors, integer
 from converter.lower.values import Value, broadcast
 
 END = 1 << 62  # as the end of a slice: to the end

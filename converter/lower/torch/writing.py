@@ -7,8 +7,8 @@ from typing import Any, Literal
 from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import integer
 from converter.lower.torch.scattering import select_scatter, slice_scatter
-from converter.lower.torch.things import integer
 from converter.lower.values import Value, inverse
 
 # Builder, base, what the view is now, the view's other arguments, which of several views.

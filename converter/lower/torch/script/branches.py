@@ -17,6 +17,7 @@ import numpy as np
 from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
 from converter.lower.graph import Graph, Shape
+from converter.lower.torch.program_values import Number, ProgramValue
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script.numbers import tensor_of
 from converter.lower.torch.script.types import Interpreter, Result
@@ -25,15 +26,13 @@ from converter.lower.torch.script.values import (
     Items,
     Missing,
     Raised,
-    Thing,
     Unknown,
     is_number,
     words,
 )
-from converter.lower.torch.things import Number
 from converter.lower.values import Value
 
-Make = Callable[[Sequence[Value]], Thing]  # outputs of the If -> a thing of the program
+Make = Callable[[Sequence[Value]], ProgramValue]  # outputs of the If -> a value of the program
 CHECKS = "checks that raise are not made"
 
 
@@ -49,7 +48,7 @@ class Outcome:
     """
 
     body: Graph
-    names: dict[str, Thing] = field(default_factory=dict)
+    names: dict[str, ProgramValue] = field(default_factory=dict)
     written: dict[Storage, Value] = field(default_factory=dict)
     result: Result | None = None
 
@@ -90,7 +89,9 @@ def _raises(node: ast.stmt) -> bool:
     return isinstance(node.value.func, ast.Attribute) and node.value.func.attr == "RaiseException"
 
 
-def chosen(interpreter: Interpreter, condition: Value, taken: ast.expr, other: ast.expr) -> Thing:
+def chosen(
+    interpreter: Interpreter, condition: Value, taken: ast.expr, other: ast.expr
+) -> ProgramValue:
     """Return one of two expressions' values."""
     names = interpreter.activations[-1].names
 
@@ -129,9 +130,9 @@ def built(interpreter: Interpreter, walk: Callable[[], Result | None]) -> Outcom
         with inside(interpreter, "branch") as body:
             outcome = Outcome(body)
             outcome.result = walk()
-            for name, thing in frame.names.items():
-                if name not in before or thing is not before[name]:
-                    outcome.names[name] = settled(interpreter, thing)
+            for name, operand in frame.names.items():
+                if name not in before or operand is not before[name]:
+                    outcome.names[name] = settled(interpreter, operand)
             for storage, value in storages.items():
                 if storage.value is not value:
                     outcome.written[storage] = interpreter.op.plain(storage.value)
@@ -147,40 +148,40 @@ def built(interpreter: Interpreter, walk: Callable[[], Result | None]) -> Outcom
     return outcome
 
 
-def settled(interpreter: Interpreter, thing: Thing) -> Thing:
-    """Return a thing with values for tensors, made where they are."""
-    if isinstance(thing, Reference):
-        return Tensor(interpreter.op.plain(thing.read()), thing.storage)
-    if isinstance(thing, Number):
-        return Number(interpreter.op.plain(thing.value))
-    if isinstance(thing, Fields):
-        return Fields([settled(interpreter, one) for one in thing], thing.names)
-    if isinstance(thing, Items):
-        if thing.grown is not None:
+def settled(interpreter: Interpreter, operand: ProgramValue) -> ProgramValue:
+    """Return a value with values for tensors, made where they are."""
+    if isinstance(operand, Reference):
+        return Tensor(interpreter.op.plain(operand.read()), operand.storage)
+    if isinstance(operand, Number):
+        return Number(interpreter.op.plain(operand.value))
+    if isinstance(operand, Fields):
+        return Fields([settled(interpreter, one) for one in operand], operand.names)
+    if isinstance(operand, Items):
+        if operand.grown is not None:
             return Missing("a list that only one branch makes")
-        return Items([settled(interpreter, one) for one in thing], thing.depth)
-    if isinstance(thing, tuple):
-        return tuple(settled(interpreter, one) for one in thing)
-    if isinstance(thing, dict):
-        return {key: settled(interpreter, one) for key, one in thing.items()}
-    return thing
+        return Items([settled(interpreter, one) for one in operand], operand.depth)
+    if isinstance(operand, tuple):
+        return tuple(settled(interpreter, one) for one in operand)
+    if isinstance(operand, dict):
+        return {key: settled(interpreter, one) for key, one in operand.items()}
+    return operand
 
 
-def _always(thing: Thing) -> Make:
-    """Return what makes the same thing of all outputs."""
-    return lambda _: thing
+def _always(value: ProgramValue) -> Make:
+    """Return what makes the same value of all outputs."""
+    return lambda _: value
 
 
 class _Merge:
-    """Pairs of values that become outputs, and how things are made of those."""
+    """Pairs of values that become outputs, and how values are made of those."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self.interpreter = interpreter
         self.pairs: list[tuple[Value, Value]] = []
         self.shapes: list[Shape] = []
 
-    def thing(self, a: Thing, b: Thing) -> Make:
-        """Return what makes a thing of the If's outputs."""
+    def merge(self, a: ProgramValue, b: ProgramValue) -> Make:
+        """Return what makes a value of the If's outputs."""
         if a is b and not isinstance(a, Tensor):
             return _always(a)
         for one, other in ((a, b), (b, a)):
@@ -199,7 +200,7 @@ class _Merge:
                 tensor_of(self.interpreter.op, a), tensor_of(self.interpreter.op, b)
             )
         if isinstance(a, list | tuple) and type(a) is type(b) and len(a) == len(b):
-            parts = [self.thing(x, y) for x, y in zip(a, b, strict=True)]
+            parts = [self.merge(x, y) for x, y in zip(a, b, strict=True)]
             depth = self.interpreter.depth
             if isinstance(a, Fields):
                 return lambda made: Fields([p(made) for p in parts], a.names)
@@ -207,7 +208,7 @@ class _Merge:
                 return lambda made: tuple(p(made) for p in parts)
             return lambda made: Items([p(made) for p in parts], depth)
         if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-            entries = {key: self.thing(a[key], b[key]) for key in a}
+            entries = {key: self.merge(a[key], b[key]) for key in a}
             return lambda made: {key: p(made) for key, p in entries.items()}
         if isinstance(a, str) and a == b:
             return _always(a)
@@ -246,23 +247,23 @@ class _Merge:
         place = self.value(op.plain(a), op.plain(b))
         return lambda made: Number(made[place])
 
-    def _partly(self, thing: Thing, missing: Missing, *, is_first: bool) -> Make:
+    def _partly(self, operand: ProgramValue, missing: Missing, *, is_first: bool) -> Make:
         """What one branch never sets: something takes its place that nothing will read."""
-        if not isinstance(thing, Tensor | Number):
-            return _always(thing if is_number(thing) or isinstance(thing, str) else missing)
-        value = thing.value
+        if not isinstance(operand, Tensor | Number):
+            return _always(operand if is_number(operand) or isinstance(operand, str) else missing)
+        value = operand.value
         nothing = np.zeros((1,) * value.rank, np.int64)
         filler = self.interpreter.op.cast(self.interpreter.op.constant(nothing), value.dtype)
         filler = replace(filler, shape=value.shape)
         pair = (filler, value) if is_first else (value, filler)
         place = self.value(*pair)
-        if isinstance(thing, Number):
+        if isinstance(operand, Number):
             return lambda made: Number(made[place])
         return lambda made: Reference.to(made[place])
 
 
-def _said(thing: Thing) -> str:
-    return "a tensor" if isinstance(thing, Tensor) else words(thing)
+def _said(value: ProgramValue) -> str:
+    return "a tensor" if isinstance(value, Tensor) else words(value)
 
 
 def _merged(
@@ -281,7 +282,7 @@ def _merged(
                 sides.append(outcome.names[name])
             else:
                 sides.append(settled(interpreter, frame.names.get(name, gone)))
-        makes[name] = merge.thing(*sides)
+        makes[name] = merge.merge(*sides)
     written = {
         storage: merge.value(
             first.written.get(storage, interpreter.op.plain(storage.value)),
@@ -294,8 +295,8 @@ def _merged(
         if first.result is None or second.result is None:
             raise Gap("a return from one of two branches")
         with inside(interpreter, "result"):
-            sides = [settled(interpreter, o.result.thing) for o in outcomes if o.result is not None]
-        result = merge.thing(*sides)
+            sides = [settled(interpreter, o.result.value) for o in outcomes if o.result is not None]
+        result = merge.merge(*sides)
     made = _if(interpreter, condition, outcomes, merge)
     for name, make in makes.items():
         frame.names[name] = make(made)

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script.source import Function
 from converter.lower.torch.script.types import Interpreter
-from converter.lower.torch.script.values import UNKNOWN, Fields, Items, Missing, Thing, words
-from converter.lower.torch.things import Number, Size
+from converter.lower.torch.script.values import UNKNOWN, Fields, Items, Missing, words
 from formats.core.bundle import TensorSpec
 from formats.errors import UnsupportedError, UsageError
 
@@ -72,7 +72,9 @@ TRANSPOSED = {"conv_transpose1d": 1, "conv_transpose2d": 2, "conv_transpose3d": 
 RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 
 
-def probed(name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+def probed(
+    name: str, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
+) -> ProgramValue:
     """Return what an op yields of an argument of which nothing is known, or UNKNOWN.
 
     Raises:
@@ -97,7 +99,7 @@ def probed(name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thi
     return UNKNOWN
 
 
-def _weights(name: str, probe: Probe, args: Sequence[Thing]) -> Told | None:
+def _weights(name: str, probe: Probe, args: Sequence[ProgramValue]) -> Told | None:
     """Return what a product or an embedding says; of how many axes there are, the usual number."""
     shapes = [a.read().shape if isinstance(a, Reference) else () for a in args]
     dtype = "float32" if probe.dtype in (None, "?") else str(probe.dtype)
@@ -118,7 +120,7 @@ PRODUCTS = (("linear", 0, 1, 1), ("addmm", 1, 2, 0), ("mm", 0, 1, 0), ("matmul",
 
 
 def _of_convolution(
-    probe: Probe, name: str, weight: Sequence[object], args: Sequence[Thing]
+    probe: Probe, name: str, weight: Sequence[object], args: Sequence[ProgramValue]
 ) -> Told:
     transposed = name in TRANSPOSED or (
         name in ("_convolution", "convolution") and len(args) > 6 and args[6] is True
@@ -141,7 +143,7 @@ def _of_convolution(
     return Told(spec, f"{name} of weights {list(weight)}")
 
 
-def _of_recurrent(probe: Probe, args: Sequence[Thing]) -> Told:
+def _of_recurrent(probe: Probe, args: Sequence[ProgramValue]) -> Told:
     """``lstm(input, hx, params, biases, layers, dropout, train, bidirectional, batch_first)``."""
     params = args[2]
     if len(args) != 9 or not params:
@@ -157,7 +159,7 @@ def _of_recurrent(probe: Probe, args: Sequence[Thing]) -> Told:
 
 @dataclass(slots=True)
 class Arguments:
-    """Makes the things that ``forward`` is given.
+    """Makes the values that ``forward`` is given.
 
     Attributes:
         wanted: By name, as the user says; of the name "" the first one, whatever it is called.
@@ -171,7 +173,7 @@ class Arguments:
     names: list[str] = field(default_factory=list)  # of arguments, as they are asked for
     sizes: set[str] = field(default_factory=set)  # names of sizes of inputs
 
-    def made(self, interpreter: Interpreter, function: Function) -> list[Thing]:
+    def made(self, interpreter: Interpreter, function: Function) -> list[ProgramValue]:
         """Return the arguments, and make the graph's inputs.
 
         Raises:
@@ -192,8 +194,8 @@ class Arguments:
         # What is left to its default, after the last that is not.
         while made and isinstance(made[-1], Missing):
             made.pop()
-        for i, thing in enumerate(made):
-            if isinstance(thing, Missing):
+        for i, value in enumerate(made):
+            if isinstance(value, Missing):
                 default = function.parameters[i + 1].default
                 assert default is not None
                 made[i] = interpreter.value(default)
@@ -201,7 +203,7 @@ class Arguments:
 
     def _made(
         self, interpreter: Interpreter, name: str, kind: str, *, has_default: bool = False
-    ) -> Thing:
+    ) -> ProgramValue:
         kind = kind.strip() or "Tensor"
         if kind.startswith("Optional["):
             if name in self.wanted or any(n.startswith(f"{name}_") for n in self.wanted):
@@ -241,7 +243,7 @@ class Arguments:
 
     def _number(
         self, interpreter: Interpreter, name: str, kind: str, *, has_default: bool
-    ) -> Thing:
+    ) -> ProgramValue:
         self.names.append(name)
         if has_default and name not in self.wanted:
             interpreter.notes.setdefault(
@@ -251,7 +253,7 @@ class Arguments:
         value = interpreter.op.input(name, SCALARS[kind], ())
         return Number(value)
 
-    def _tensor(self, interpreter: Interpreter, name: str) -> Thing:
+    def _tensor(self, interpreter: Interpreter, name: str) -> ProgramValue:
         spec = self.wanted.get(name, self.wanted.get("") if name == self.names[0] else None)
         if spec is None and name in self.learned:
             spec = self.learned[name].spec
@@ -268,14 +270,14 @@ class Arguments:
                 interpreter.op.define(n, partial(interpreter.op.measured, value, axis))
         return Reference.to(value)
 
-    def unanswered(self, given: Sequence[Thing]) -> None:
+    def unanswered(self, given: Sequence[ProgramValue]) -> None:
         """Look for arguments that no op said anything of.
 
         Raises:
             Met: There is one.
         """
-        for thing in given:
-            for probe in thing if isinstance(thing, tuple | list) else (thing,):
+        for value in given:
+            for probe in value if isinstance(value, tuple | list) else (value,):
                 if isinstance(probe, Probe):
                     raise Met(probe.name, probe.met[0] if probe.met else "nothing")
 
@@ -302,30 +304,30 @@ def _split(text: str) -> list[str]:
 NAME = re.compile(r"[^\w.]")
 
 
-def flattened(thing: Thing, name: str = "output") -> list[tuple[str, Thing]]:
+def flattened(value: ProgramValue, name: str = "output") -> list[tuple[str, ProgramValue]]:
     """Return what a program returns as named outputs, in order.
 
     Raises:
         UnsupportedError: It is no tensor, number, list, tuple or dict of those.
     """
-    if isinstance(thing, Fields):
+    if isinstance(value, Fields):
         pairs = [
             (n if name == "output" else f"{name}_{n}", t)
-            for n, t in zip(thing.names, thing, strict=True)
+            for n, t in zip(value.names, value, strict=True)
         ]
-    elif isinstance(thing, list | tuple):
-        pairs = [(f"{name}_{i}", t) for i, t in enumerate(thing)]
-    elif isinstance(thing, dict):
+    elif isinstance(value, list | tuple):
+        pairs = [(f"{name}_{i}", t) for i, t in enumerate(value)]
+    elif isinstance(value, dict):
         pairs = [
             (NAME.sub("_", str(k)) if name == "output" else f"{name}_{NAME.sub('_', str(k))}", t)
-            for k, t in thing.items()
+            for k, t in value.items()
         ]
-    elif thing is None:
+    elif value is None:
         return []
-    elif isinstance(thing, Reference | Number | Size | bool | int | float):
-        return [(name, thing)]
+    elif isinstance(value, Reference | Number | Size | bool | int | float):
+        return [(name, value)]
     else:
-        raise UnsupportedError(f"not supported: an output that is {words(thing)}")
-    if isinstance(thing, Items) and thing.grown is not None:
+        raise UnsupportedError(f"not supported: an output that is {words(value)}")
+    if isinstance(value, Items) and value.grown is not None:
         raise UnsupportedError("not supported: an output that is a list of an unknown length")
     return [found for n, t in pairs for found in flattened(t, n)]

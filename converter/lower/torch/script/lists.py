@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from converter.lower.gap import Gap
+from converter.lower.torch.program_values import Number, ProgramValue, Size, integer
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script.numbers import compute
 from converter.lower.torch.script.types import Interpreter
-from converter.lower.torch.script.values import MOST_ITEMS, Items, Raised, Thing, has_tensors, words
-from converter.lower.torch.things import Number, Size, integer
+from converter.lower.torch.script.values import MOST_ITEMS, Items, Raised, has_tensors, words
 
 List = Callable[..., Any]
 LISTS: dict[str, List] = {}
@@ -29,7 +29,7 @@ def on_lists(*names: str) -> Callable[[List], List]:
     return enter
 
 
-def place(index: Thing, what: str = "an index") -> int:
+def place(index: ProgramValue, what: str = "an index") -> int:
     """Return a known index.
 
     Raises:
@@ -40,7 +40,7 @@ def place(index: Thing, what: str = "an index") -> int:
     return index
 
 
-def known(items: Thing) -> Sequence[Any]:
+def known(items: ProgramValue) -> Sequence[Any]:
     """Return the elements of a list whose length is known.
 
     Raises:
@@ -53,7 +53,7 @@ def known(items: Thing) -> Sequence[Any]:
     return items
 
 
-def _same(a: Thing, b: Thing) -> bool:
+def _same(a: ProgramValue, b: ProgramValue) -> bool:
     if isinstance(a, Reference) or isinstance(b, Reference):
         raise Gap("a comparison of lists of tensors")
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -66,21 +66,21 @@ def _same(a: Thing, b: Thing) -> bool:
 
 
 @on_lists("eq")
-def equal(interpreter: Interpreter, a: Thing, b: Thing) -> bool:
+def equal(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> bool:
     """Tell whether lists, texts or devices are equal."""
     del interpreter
     return _same(a, b)
 
 
 @on_lists("ne")
-def unequal(interpreter: Interpreter, a: Thing, b: Thing) -> bool:
+def unequal(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> bool:
     """Tell whether lists, texts or devices are not equal."""
     del interpreter
     return not _same(a, b)
 
 
 @on_lists("append")
-def append(interpreter: Interpreter, items: Items, item: Thing) -> Items:
+def append(interpreter: Interpreter, items: Items, item: ProgramValue) -> Items:
     """Append to a list."""
     if not interpreter.appended(items, item):
         _changed(interpreter, items).append(item)
@@ -89,7 +89,7 @@ def append(interpreter: Interpreter, items: Items, item: Thing) -> Items:
     return items
 
 
-def _changed(interpreter: Interpreter, items: Thing) -> Any:
+def _changed(interpreter: Interpreter, items: ProgramValue) -> Any:
     """Return a list that is about to change.
 
     Raises:
@@ -108,13 +108,13 @@ def _changed(interpreter: Interpreter, items: Thing) -> Any:
 
 
 @on_lists("insert")
-def insert(interpreter: Interpreter, items: Items, index: int, item: Thing) -> None:
+def insert(interpreter: Interpreter, items: Items, index: int, item: ProgramValue) -> None:
     """Insert into a list."""
     _changed(interpreter, items).insert(place(index), item)
 
 
 @on_lists("extend")
-def extend(interpreter: Interpreter, items: Items, more: Thing) -> None:
+def extend(interpreter: Interpreter, items: Items, more: ProgramValue) -> None:
     """Append all of another list."""
     _changed(interpreter, items).extend(known(more))
     if len(items) > MOST_ITEMS:
@@ -122,7 +122,7 @@ def extend(interpreter: Interpreter, items: Items, more: Thing) -> None:
 
 
 @on_lists("pop")
-def pop(interpreter: Interpreter, items: Thing, *rest: Thing) -> Thing:
+def pop(interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue) -> ProgramValue:
     """Take an element out of a list or a dict."""
     found = _changed(interpreter, items)
     if isinstance(found, dict):
@@ -131,7 +131,7 @@ def pop(interpreter: Interpreter, items: Thing, *rest: Thing) -> Thing:
 
 
 @on_lists("remove")
-def remove(interpreter: Interpreter, items: Items, item: Thing) -> None:
+def remove(interpreter: Interpreter, items: Items, item: ProgramValue) -> None:
     """Take the first element that is equal out of a list."""
     found = _changed(interpreter, items)
     del found[next(i for i, one in enumerate(found) if _same(one, item))]
@@ -144,7 +144,7 @@ def reverse(interpreter: Interpreter, items: Items) -> None:
 
 
 @on_lists("clear")
-def clear(interpreter: Interpreter, items: Thing) -> None:
+def clear(interpreter: Interpreter, items: ProgramValue) -> None:
     """Empty a list or a dict."""
     _changed(interpreter, items).clear()
 
@@ -159,7 +159,7 @@ def sort(interpreter: Interpreter, items: Items, reverse: bool = False) -> None:
 
 
 @on_lists("sorted")
-def sorted_list(interpreter: Interpreter, items: Items, *rest: Thing) -> Items:
+def sorted_list(interpreter: Interpreter, items: Items, *rest: ProgramValue) -> Items:
     """A sorted copy of a list."""
     made = Items(known(items), interpreter.depth)
     sort(interpreter, made, *rest)
@@ -167,7 +167,9 @@ def sorted_list(interpreter: Interpreter, items: Items, *rest: Thing) -> Items:
 
 
 @on_lists("_set_item")
-def set_item(interpreter: Interpreter, items: Thing, index: Thing, item: Thing) -> Thing:
+def set_item(
+    interpreter: Interpreter, items: ProgramValue, index: ProgramValue, item: ProgramValue
+) -> ProgramValue:
     """Replace an element of a list, or an entry of a dict."""
     found = _changed(interpreter, items)
     if isinstance(found, dict):
@@ -177,21 +179,21 @@ def set_item(interpreter: Interpreter, items: Thing, index: Thing, item: Thing) 
     return found
 
 
-def _key(key: Thing) -> Any:
+def _key(key: ProgramValue) -> Any:
     if isinstance(key, Size | Number) or not isinstance(key, int | float | str):
         raise Gap(f"a dict's key that is {words(key)}")
     return key
 
 
 @on_lists("delete", "Delete")
-def delete(interpreter: Interpreter, items: Thing, index: Thing) -> None:
+def delete(interpreter: Interpreter, items: ProgramValue, index: ProgramValue) -> None:
     """Take an element out of a list or a dict."""
     found = _changed(interpreter, items)
     del found[_key(index) if isinstance(found, dict) else place(index)]
 
 
 @on_lists("__getitem__", "select")
-def get_item(interpreter: Interpreter, items: Thing, index: Thing) -> Thing:
+def get_item(interpreter: Interpreter, items: ProgramValue, index: ProgramValue) -> ProgramValue:
     """An element of a list or a tuple, an entry of a dict, or a letter."""
     del interpreter
     if isinstance(items, dict):
@@ -209,8 +211,12 @@ def get_item(interpreter: Interpreter, items: Thing, index: Thing) -> Thing:
 
 @on_lists("slice")
 def slice_list(
-    interpreter: Interpreter, items: Thing, start: Thing = None, end: Thing = None, step: int = 1
-) -> Thing:
+    interpreter: Interpreter,
+    items: ProgramValue,
+    start: ProgramValue = None,
+    end: ProgramValue = None,
+    step: int = 1,
+) -> ProgramValue:
     """A part of a list or a text."""
     found = items if isinstance(items, str) else known(items)
     bounds = [None if n is None else place(n, "a bound") for n in (start, end)]
@@ -221,7 +227,7 @@ def slice_list(
 
 
 @on_lists("len")
-def length(interpreter: Interpreter, items: Thing) -> Thing:
+def length(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
     """How many elements a list, a dict or a text has."""
     if isinstance(items, Items) and items.grown is not None:
         return integer(interpreter.op.axis_of(items.grown, 0))
@@ -229,7 +235,7 @@ def length(interpreter: Interpreter, items: Thing) -> Thing:
 
 
 @on_lists("list", "copy")
-def list_of(interpreter: Interpreter, items: Thing) -> Thing:
+def list_of(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
     """A copy of a list or a dict; the letters of a text."""
     if isinstance(items, dict):
         return dict(items)
@@ -238,7 +244,7 @@ def list_of(interpreter: Interpreter, items: Thing) -> Thing:
 
 
 @on_lists("add", "add_")
-def joined(interpreter: Interpreter, a: Thing, b: Thing) -> Thing:
+def joined(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> ProgramValue:
     """One list or text after another."""
     if isinstance(a, str) and isinstance(b, str):
         _check_length(len(a) + len(b))
@@ -247,7 +253,7 @@ def joined(interpreter: Interpreter, a: Thing, b: Thing) -> Thing:
 
 
 @on_lists("mul")
-def repeated(interpreter: Interpreter, a: Thing, b: Thing) -> Items:
+def repeated(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> Items:
     """A list several times after itself."""
     items, times = (b, a) if isinstance(a, int) else (a, b)
     count = place(times, "a length")
@@ -257,7 +263,7 @@ def repeated(interpreter: Interpreter, a: Thing, b: Thing) -> Items:
 
 
 @on_lists("__contains__", "contains")
-def contains(interpreter: Interpreter, items: Thing, item: Thing) -> bool:
+def contains(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> bool:
     """Tell whether something is in a list, a dict or a text."""
     del interpreter
     if isinstance(items, dict):
@@ -268,7 +274,7 @@ def contains(interpreter: Interpreter, items: Thing, item: Thing) -> bool:
 
 
 @on_lists("index")
-def index_of(interpreter: Interpreter, items: Thing, item: Thing) -> int:
+def index_of(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> int:
     """Where something is in a list."""
     del interpreter
     for i, one in enumerate(known(items)):
@@ -278,7 +284,7 @@ def index_of(interpreter: Interpreter, items: Thing, item: Thing) -> int:
 
 
 @on_lists("count")
-def count_of(interpreter: Interpreter, items: Thing, item: Thing) -> int:
+def count_of(interpreter: Interpreter, items: ProgramValue, item: ProgramValue) -> int:
     """How often something is in a list."""
     del interpreter
     if isinstance(items, str):
@@ -306,8 +312,11 @@ def pairs(interpreter: Interpreter, entries: dict[Any, Any]) -> Items:
 
 @on_lists("get")
 def get(
-    interpreter: Interpreter, entries: dict[Any, Any], key: Thing, default: Thing = None
-) -> Thing:
+    interpreter: Interpreter,
+    entries: dict[Any, Any],
+    key: ProgramValue,
+    default: ProgramValue = None,
+) -> ProgramValue:
     """An entry of a dict, or something else."""
     del interpreter
     return entries.get(_key(key), default)
@@ -315,8 +324,8 @@ def get(
 
 @on_lists("setdefault")
 def set_default(
-    interpreter: Interpreter, entries: dict[Any, Any], key: Thing, default: Thing
-) -> Thing:
+    interpreter: Interpreter, entries: dict[Any, Any], key: ProgramValue, default: ProgramValue
+) -> ProgramValue:
     """An entry of a dict, made if it is not there."""
     return _changed(interpreter, entries).setdefault(_key(key), default)
 
@@ -328,9 +337,9 @@ def update(interpreter: Interpreter, entries: dict[Any, Any], more: dict[Any, An
 
 
 @on_lists("sum")
-def total(interpreter: Interpreter, items: Thing) -> Thing:
+def total(interpreter: Interpreter, items: ProgramValue) -> ProgramValue:
     """The sum of a list's numbers."""
-    found: Thing = 0
+    found: ProgramValue = 0
     for one in known(items):
         found = compute(interpreter.op, "add", [found, one])
     return found
@@ -342,7 +351,7 @@ FIELD = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
 
 @on_lists("format")
-def formatted(interpreter: Interpreter, pattern: str, *args: Thing) -> str:
+def formatted(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
     """A text with others in it: for messages, where what is not known is named."""
     del interpreter
     rest = iter(args)
@@ -350,7 +359,7 @@ def formatted(interpreter: Interpreter, pattern: str, *args: Thing) -> str:
 
 
 @on_lists("percentFormat")
-def percent(interpreter: Interpreter, pattern: str, *args: Thing) -> str:
+def percent(interpreter: Interpreter, pattern: str, *args: ProgramValue) -> str:
     """A text with others in it."""
     del interpreter
     rest = iter(args)
@@ -358,20 +367,20 @@ def percent(interpreter: Interpreter, pattern: str, *args: Thing) -> str:
 
 
 @on_lists("str")
-def spoken(interpreter: Interpreter, thing: Thing) -> str:
-    """A thing as a text."""
+def spoken(interpreter: Interpreter, value: ProgramValue) -> str:
+    """A value as a text."""
     del interpreter
-    return _spoken(thing)
+    return _spoken(value)
 
 
-def _spoken(thing: Thing) -> str:
-    if has_tensors(thing) or isinstance(thing, Number | Size):
+def _spoken(value: ProgramValue) -> str:
+    if has_tensors(value) or isinstance(value, Number | Size):
         return "…"
-    return str(thing)[:1000]
+    return str(value)[:1000]
 
 
 @on_lists("join")
-def join(interpreter: Interpreter, between: str, parts: Thing) -> str:
+def join(interpreter: Interpreter, between: str, parts: ProgramValue) -> str:
     """Texts with another one between them."""
     del interpreter
     found = known(parts)
@@ -393,7 +402,7 @@ def replaced(interpreter: Interpreter, text: str, old: str, new: str, times: int
 
 
 def _text(name: str, method: Callable[..., Any]) -> None:
-    def apply(interpreter: Interpreter, text: str, *args: Thing) -> Thing:
+    def apply(interpreter: Interpreter, text: str, *args: ProgramValue) -> ProgramValue:
         found = method(text, *args)
         return Items(found, interpreter.depth) if isinstance(found, list) else found
 

@@ -17,13 +17,13 @@ from converter.lower import dims
 from converter.lower.bodies import outputs_of
 from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape
+from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script.branches import inside
 from converter.lower.torch.script.loop_variables import needed_from_before
 from converter.lower.torch.script.numbers import tensor_of, truth
 from converter.lower.torch.script.types import Interpreter, LoopIteration
-from converter.lower.torch.script.values import Fields, Items, Raised, Thing, is_number, leaves
-from converter.lower.torch.things import Number, Size
+from converter.lower.torch.script.values import Fields, Items, Raised, is_number, leaves
 from converter.lower.values import Value, identity
 
 MOST_TRIES = 8  # until the shapes that go from round to round are those that come back
@@ -40,7 +40,7 @@ class Carried:
         shapes: Of all of these tensors and numbers, in order: as they must be taken.
     """
 
-    names: dict[str, Thing]
+    names: dict[str, ProgramValue]
     storages: list[Storage] = field(default_factory=list)
     pinned: dict[str, Storage] = field(default_factory=dict)
     shapes: list[Shape] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Pinned(Exception):  # noqa: N818 - the body is built again with what it le
 
 
 def loop(
-    interpreter: Interpreter, target: ast.expr | None, count: Thing, test: ast.expr | None,
+    interpreter: Interpreter, target: ast.expr | None, count: ProgramValue, test: ast.expr | None,
     body: Sequence[ast.stmt],
 ) -> None:  # fmt: skip
     """Build a loop.
@@ -118,33 +118,33 @@ def _other_rank(before: Shape, after: Value) -> Shape:
 
 def _values(interpreter: Interpreter, carried: Carried) -> list[Value]:
     """Return what goes into the first round."""
-    things = [one for thing in carried.names.values() for one in leaves(thing)]
-    found = [v for one in things if (v := _value(interpreter, one)) is not None]
+    values = [one for value in carried.names.values() for one in leaves(value)]
+    found = [v for one in values if (v := _value(interpreter, one)) is not None]
     return [interpreter.op.plain(v) for v in (*found, *(s.value for s in carried.storages))]
 
 
-def _value(interpreter: Interpreter, thing: Thing) -> Value | None:
-    if isinstance(thing, Reference):
-        return thing.read()
-    return tensor_of(interpreter.op, thing) if is_number(thing) else None
+def _value(interpreter: Interpreter, value: ProgramValue) -> Value | None:
+    if isinstance(value, Reference):
+        return value.read()
+    return tensor_of(interpreter.op, value) if is_number(value) else None
 
 
-def _rebuilt(interpreter: Interpreter, thing: Thing, values: "list[Value]") -> Thing:
-    """Return a thing of the same structure, of other tensors and numbers."""
-    if isinstance(thing, Reference):
+def _rebuilt(interpreter: Interpreter, value: ProgramValue, values: "list[Value]") -> ProgramValue:
+    """Return a value of the same structure, of other tensors and numbers."""
+    if isinstance(value, Reference):
         return Reference.to(values.pop(0))
-    if is_number(thing):
+    if is_number(value):
         return Number(values.pop(0))
-    if isinstance(thing, Fields):
-        return Fields([_rebuilt(interpreter, one, values) for one in thing], thing.names)
-    if isinstance(thing, Items):
+    if isinstance(value, Fields):
+        return Fields([_rebuilt(interpreter, one, values) for one in value], value.names)
+    if isinstance(value, Items):
         # As if made before the loop: what changes it in a round would change it for all names.
-        return Items([_rebuilt(interpreter, one, values) for one in thing], interpreter.depth - 1)
-    if isinstance(thing, tuple):
-        return tuple(_rebuilt(interpreter, one, values) for one in thing)
-    if isinstance(thing, dict):
-        return {key: _rebuilt(interpreter, one, values) for key, one in thing.items()}
-    return thing
+        return Items([_rebuilt(interpreter, one, values) for one in value], interpreter.depth - 1)
+    if isinstance(value, tuple):
+        return tuple(_rebuilt(interpreter, one, values) for one in value)
+    if isinstance(value, dict):
+        return {key: _rebuilt(interpreter, one, values) for key, one in value.items()}
+    return value
 
 
 def _built(
@@ -168,8 +168,8 @@ def _built(
                 for v, shape in zip(first, carried.shapes, strict=True)
             ]  # fmt: skip
             rest = list(given)
-            for name, thing in carried.names.items():
-                frame.names[name] = _rebuilt(interpreter, thing, rest)
+            for name, operand in carried.names.items():
+                frame.names[name] = _rebuilt(interpreter, operand, rest)
             starts = {
                 one.storage: one.storage.value
                 for name in carried.names
@@ -219,8 +219,8 @@ def _check_shared(
     carried: Carried,
     starts: dict[Storage, Value],
     before: dict[Storage, Value],
-    names: dict[str, Thing],
-    appended: dict[int, tuple[Items, list[Thing]]],
+    names: dict[str, ProgramValue],
+    appended: dict[int, tuple[Items, list[ProgramValue]]],
 ) -> None:
     """Look whether rounds share memory that one of them writes to: here they pass on values.
 
@@ -241,22 +241,27 @@ def _check_shared(
             raise Gap("a loop that writes in place to a tensor that it also assigns")
     written = {s for s, value in before.items() if s.value is not value}
     passed = [one for name in carried.names for one in leaves(names[name])]
-    passed += [one for _, things in appended.values() for thing in things for one in leaves(thing)]
+    passed += [
+        one for _, values in appended.values() for operand in values for one in leaves(operand)
+    ]
     if any(isinstance(one, Reference) and one.storage in written for one in passed):
         raise Gap("a loop that keeps a tensor of one round that later rounds write to")
 
 
 def _after(
-    interpreter: Interpreter, carried: Carried, given: Sequence[Value], names: dict[str, Thing]
+    interpreter: Interpreter,
+    carried: Carried,
+    given: Sequence[Value],
+    names: dict[str, ProgramValue],
 ) -> list[Value]:
     """Return what comes out of a round."""
     found: list[Value] = []
-    for name, thing in carried.names.items():
+    for name, operand in carried.names.items():
         made = [_value(interpreter, one) for one in leaves(names[name])]
-        wanted = [one for one in leaves(thing) if isinstance(one, Reference) or is_number(one)]
+        wanted = [one for one in leaves(operand) if isinstance(one, Reference) or is_number(one)]
         values = [v for v in made if v is not None]
         if len(values) != len(wanted) or any(n is None for n in made) != any(
-            not isinstance(o, Reference) and not is_number(o) for o in leaves(thing)
+            not isinstance(o, Reference) and not is_number(o) for o in leaves(operand)
         ):
             raise Gap(f"{name}, which a loop makes something of another kind")
         found += values
@@ -267,7 +272,9 @@ def _after(
     return [interpreter.op.plain(v) for v in found]
 
 
-def _row(interpreter: Interpreter, items: Items, appended: Sequence[Thing]) -> tuple[Items, Value]:
+def _row(
+    interpreter: Interpreter, items: Items, appended: Sequence[ProgramValue]
+) -> tuple[Items, Value]:
     if len(appended) != 1 or not isinstance(appended[0], Reference):
         raise Gap("a list that a loop appends something else to than one tensor each round")
     value = interpreter.op.plain(appended[0].read())
@@ -284,7 +291,11 @@ def _atoms(size: Dim) -> set[str]:
 
 
 def _finish(
-    interpreter: Interpreter, carried: Carried, built: Built, count: Thing, test: ast.expr | None
+    interpreter: Interpreter,
+    carried: Carried,
+    built: Built,
+    count: ProgramValue,
+    test: ast.expr | None,
 ) -> None:
     op, frame = interpreter.op, interpreter.activations[-1]
     rounds = None if count is None else tensor_of(op, count)
@@ -302,8 +313,8 @@ def _finish(
         asked[1] = replace(op.constant(np.asarray(1), "bool"), is_constant=False)
     made = op.node("Loop", [*asked, *first], kinds, attributes={"body": built.body})
     rest = list(made)
-    for name, thing in carried.names.items():
-        frame.names[name] = _rebuilt(interpreter, thing, rest)
+    for name, operand in carried.names.items():
+        frame.names[name] = _rebuilt(interpreter, operand, rest)
     for storage in carried.storages:
         storage.value, storage.version = rest.pop(0), storage.version + 1
     for (items, _), value in zip(built.rows, rest, strict=True):

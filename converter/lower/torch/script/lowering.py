@@ -9,13 +9,14 @@ from converter.lower.graph import Graph, needed
 from converter.lower.torch.compound import Compound
 from converter.lower.torch.context import Context
 from converter.lower.torch.exported import Gaps
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script.fixed_sizes import Fixed
 from converter.lower.torch.script.inputs import Arguments, Learned, Met, flattened
 from converter.lower.torch.script.interpreter import ScriptInterpreter
 from converter.lower.torch.script.numbers import tensor_of
 from converter.lower.torch.script.source import Source
-from converter.lower.torch.script.values import Callee, Raised, Stop, Thing, Unknown, leaves
+from converter.lower.torch.script.values import Callee, Raised, Stop, Unknown, leaves
 from converter.lower.values import Value
 from formats.core.bundle import Bundle, TensorSpec
 from formats.core.storage import Span
@@ -93,7 +94,7 @@ def _walked(
         has = f"; it has {', '.join(map(str, methods[:5]))}" if isinstance(methods, list) else ""
         raise UnsupportedError(f"not supported: a module without a forward{has}")
     given = arguments.made(interpreter, forward)
-    made: Thing = None
+    made: ProgramValue = None
     try:
         made = interpreter.call(Callee(forward, objects.root), given, {})
     except Stop:
@@ -110,7 +111,7 @@ def _walked(
 
 
 def finished(
-    interpreter: ScriptInterpreter, made: Thing, arguments: Arguments, returns: str
+    interpreter: ScriptInterpreter, made: ProgramValue, arguments: Arguments, returns: str
 ) -> Graph:
     """Return the graph of what a program returned.
 
@@ -147,15 +148,15 @@ def _tell(interpreter: ScriptInterpreter, arguments: Arguments) -> None:
     raise UnsupportedError(gaps.message(), hint=hint, gaps=gaps.kinds())
 
 
-def _with_outputs(interpreter: ScriptInterpreter, made: Thing, returns: str) -> Graph:
+def _with_outputs(interpreter: ScriptInterpreter, made: ProgramValue, returns: str) -> Graph:
     op = interpreter.op
     leaves(made)  # not too many, and none in itself
     outputs = [(n, t) for n, t in flattened(made) if not isinstance(t, Unknown)]
     if not outputs:
         raise UnsupportedError(f"the program yields no tensor, but {returns or 'nothing'}")
     used = set(op.graph.inputs)
-    for name, thing in outputs:
-        value = thing.read() if isinstance(thing, Reference) else _number(op, thing)
+    for name, operand in outputs:
+        value = operand.read() if isinstance(operand, Reference) else _number(op, operand)
         if isinstance(value, Compound):
             raise UnsupportedError("not supported: an output of complex or quantised numbers")
         while name in used:
@@ -168,9 +169,9 @@ def _with_outputs(interpreter: ScriptInterpreter, made: Thing, returns: str) -> 
     return graph
 
 
-def _number(op: Context, thing: Thing) -> Value:
+def _number(op: Context, operand: ProgramValue) -> Value:
     """Return a number as a tensor of the dtype that Python's own would have."""
-    value = tensor_of(op, thing)
+    value = tensor_of(op, operand)
     return op.cast(value, "float64") if value.is_float else value
 
 

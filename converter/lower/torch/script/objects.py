@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from converter.lower.gap import Gap
 from converter.lower.torch import calls
 from converter.lower.torch.prepacked import PACKING
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.quanta import Packed
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script.types import Interpreter
-from converter.lower.torch.script.values import Callee, Missing, Thing
+from converter.lower.torch.script.values import Callee, Missing
 from converter.lower.values import Value
 from formats.errors import CorruptError
 from formats.torch.script_objects import PACKED, Instance
@@ -49,50 +50,50 @@ def restored(interpreter: Interpreter, owner: Instance) -> None:
         interpreter.depth = depth
 
 
-def packed(interpreter: Interpreter, thing: Instance) -> Thing:
+def packed(interpreter: Interpreter, value: Instance) -> ProgramValue:
     """Return an object of one of torch's own classes as ops take it."""
-    kind = thing.cls.removeprefix(PACKED)
+    kind = value.cls.removeprefix(PACKED)
     if kind == "quantized.LinearPackedParamsBase":
-        return Packed(*_weights(interpreter, thing))
+        return Packed(*_weights(interpreter, value))
     if kind.startswith("quantized.Conv") and kind.endswith("PackedParamsBase"):
-        return _convolution(interpreter, thing)
+        return _convolution(interpreter, value)
     if kind == "rnn.CellParamsBase":
-        return _cell(interpreter, thing)
+        return _cell(interpreter, value)
     if kind.startswith("xnnpack.") and kind.removeprefix("xnnpack.") in PACKING:
         pack = PACKING[kind.removeprefix("xnnpack.")]
-        state = [interpreter.stored(one) for one in thing.state or ()]
+        state = [interpreter.stored(one) for one in value.state or ()]
         return pack(interpreter.op, *(calls.values(one) for one in state))
-    return Missing(f"an object of class {thing.cls}")
+    return Missing(f"an object of class {value.cls}")
 
 
-def _weights(interpreter: Interpreter, thing: Instance) -> tuple[Value, Value | None]:
+def _weights(interpreter: Interpreter, value: Instance) -> tuple[Value, Value | None]:
     weight, bias = (
-        interpreter.stored(thing.attributes.get(name)) for name in ("weight", "bias")
+        interpreter.stored(value.attributes.get(name)) for name in ("weight", "bias")
     )  # fmt: skip
     if not isinstance(weight, Reference):
-        raise Gap(f"an object of class {thing.cls} without weights")
+        raise Gap(f"an object of class {value.cls} without weights")
     return weight.read(), bias.read() if isinstance(bias, Reference) else None
 
 
-def _convolution(interpreter: Interpreter, thing: Instance) -> Packed:
+def _convolution(interpreter: Interpreter, value: Instance) -> Packed:
     """Return a packed convolution.
 
     Its numbers are: how many axes, stride, padding, dilation and output padding of each, groups,
     and whether it is transposed.
     """
-    config = thing.attributes.get("config")
+    config = value.attributes.get("config")
     numbers = [n for n in config if isinstance(n, int)] if isinstance(config, tuple) else []
     rank = numbers[0] if numbers else 0
     if not 1 <= rank <= 3 or len(numbers) != 4 * rank + 3:
-        raise Gap(f"an object of class {thing.cls} that is packed in a way that we do not know")
+        raise Gap(f"an object of class {value.cls} that is packed in a way that we do not know")
     steps, around, spaces, more = (tuple(numbers[1 + i * rank :][:rank]) for i in range(4))
-    weight, bias = _weights(interpreter, thing)
+    weight, bias = _weights(interpreter, value)
     groups, turned = numbers[-2:]
     return Packed(weight, bias, steps, around, spaces, more, groups, transposed=bool(turned))
 
 
-def _cell(interpreter: Interpreter, thing: Instance) -> Thing:
-    state = thing.state or ()
+def _cell(interpreter: Interpreter, value: Instance) -> ProgramValue:
+    state = value.state or ()
     kind = state[0] if state else None
     if kind not in ("quantized_dynamic", "quantized_fp16") or len(state) != 5:
         return Missing(f"recurrent layers that are packed as {kind!r:.40}")
@@ -103,5 +104,5 @@ def _cell(interpreter: Interpreter, thing: Instance) -> Thing:
     return Cell(sides[0], sides[1], fewer)
 
 
-def _listed(thing: object) -> Sequence[object]:
-    return thing if isinstance(thing, list | tuple) else ()
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()

@@ -12,6 +12,7 @@ from functools import cache
 
 from converter.lower.gap import Gap
 from converter.lower.torch import calls
+from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.promotion import kind
 from converter.lower.torch.references import Reference
 from converter.lower.torch.schemas import Argument, Schema, schemas
@@ -27,7 +28,6 @@ from converter.lower.torch.script.values import (
     Missing,
     Named,
     Raised,
-    Thing,
     Unknown,
     is_number,
     is_text,
@@ -35,7 +35,6 @@ from converter.lower.torch.script.values import (
     words,
 )
 from converter.lower.torch.table import IGNORED, OPS, handler_of
-from converter.lower.torch.things import Number, Size
 from formats.torch.script_objects import DeviceName
 
 # What arguments raise that do not go together: a damaged file, or torch knows better.
@@ -59,8 +58,8 @@ def short_name(name: str) -> str:
 
 
 def call_op(
-    interpreter: Interpreter, name: str, args: list[Thing], kwargs: dict[str, Thing]
-) -> Thing:
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     """Return what an op yields; a gap is noted, and yields what is not known.
 
     Args:
@@ -98,8 +97,8 @@ def call_op(
 
 
 def _called(
-    interpreter: Interpreter, name: str, args: list[Thing], kwargs: dict[str, Thing]
-) -> Thing:
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     if name == "device" and args and is_text(args[0]):
         return DeviceName(args[0])
     plain = name.removeprefix("prim.")
@@ -121,7 +120,7 @@ def _called(
     return tensor_op(interpreter, name, args, kwargs)
 
 
-def _is_of_lists(name: str, args: Sequence[Thing]) -> bool:
+def _is_of_lists(name: str, args: Sequence[ProgramValue]) -> bool:
     looked = args[:2] if name in BY_FIRST else args[:1]
     if name in ("eq", "ne"):
         return not any(isinstance(a, Reference) for a in args)
@@ -130,8 +129,8 @@ def _is_of_lists(name: str, args: Sequence[Thing]) -> bool:
     return any(isinstance(a, list | tuple | dict) or is_text(a) for a in looked)
 
 
-def is_instance(args: Sequence[Thing]) -> bool:
-    """Tell whether a thing is of a type that the text names.
+def is_instance(args: Sequence[ProgramValue]) -> bool:
+    """Return whether a value is of a type that the text names.
 
     Raises:
         Gap: We do not know the type.
@@ -155,8 +154,8 @@ def is_instance(args: Sequence[Thing]) -> bool:
 
 
 def tensor_op(
-    interpreter: Interpreter, name: str, args: list[Thing], kwargs: dict[str, Thing]
-) -> Thing:
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     """Return what an op of the table yields.
 
     Raises:
@@ -189,14 +188,16 @@ def tensor_op(
     return _plain(interpreter, _by_schema(interpreter, schema, named))
 
 
-def _of_integers(args: Sequence[Thing]) -> bool:
+def _of_integers(args: Sequence[ProgramValue]) -> bool:
     return all(
         kind(a.read().dtype) < 2 if isinstance(a, Reference) else isinstance(a, int)
         for a in args[:2]
     )
 
 
-def _by_schema(interpreter: Interpreter, schema: Schema, named: dict[str, Thing]) -> Thing:
+def _by_schema(
+    interpreter: Interpreter, schema: Schema, named: dict[str, ProgramValue]
+) -> ProgramValue:
     """Call an op with arguments by name, those left out that say nothing."""
     base = schema.name
     row = None
@@ -230,7 +231,9 @@ def _inner(kind: str) -> str:
     return kind.removesuffix("?").partition("[")[0].removesuffix("?")
 
 
-def _as_functional(schema: Schema, base: str, named: dict[str, Thing]) -> dict[str, Thing]:
+def _as_functional(
+    schema: Schema, base: str, named: dict[str, ProgramValue]
+) -> dict[str, ProgramValue]:
     """Return the arguments of an op in place under the names that they have where it is not."""
     for other in schemas(base):
         if other.overload == schema.overload and len(other.arguments) == len(schema.arguments):
@@ -239,19 +242,19 @@ def _as_functional(schema: Schema, base: str, named: dict[str, Thing]) -> dict[s
     return named
 
 
-def _argument(interpreter: Interpreter, thing: Thing, kind: str) -> Thing:
+def _argument(interpreter: Interpreter, value: ProgramValue, kind: str) -> ProgramValue:
     """Return an argument as handlers take it."""
-    if isinstance(thing, Reference) and _inner(kind) in NUMBERS:
-        return number_of(interpreter, thing)
-    if isinstance(thing, Number) and kind.startswith("SymInt["):
-        return _as_size(interpreter, thing)
-    if isinstance(thing, Items) and thing.grown is not None:
+    if isinstance(value, Reference) and _inner(kind) in NUMBERS:
+        return number_of(interpreter, value)
+    if isinstance(value, Number) and kind.startswith("SymInt["):
+        return _as_size(interpreter, value)
+    if isinstance(value, Items) and value.grown is not None:
         raise Gap("a list of as many elements as a loop has rounds")
-    if isinstance(thing, list | tuple):
-        return [_argument(interpreter, one, kind) for one in thing]
-    if isinstance(thing, DeviceName):
-        return thing.name
-    return thing
+    if isinstance(value, list | tuple):
+        return [_argument(interpreter, one, kind) for one in value]
+    if isinstance(value, DeviceName):
+        return value.name
+    return value
 
 
 def _as_size(interpreter: Interpreter, number: Number) -> Size:
@@ -260,16 +263,16 @@ def _as_size(interpreter: Interpreter, number: Number) -> Size:
     return op.define(f"n__{number.value.name}", lambda: op.unsqueeze(number.value, [0]))
 
 
-def _plain(interpreter: Interpreter, thing: Thing) -> Thing:
-    """Return what a handler made as a thing of the program."""
-    if isinstance(thing, list):
-        return Items([_plain(interpreter, one) for one in thing], interpreter.depth)
-    return thing
+def _plain(interpreter: Interpreter, value: ProgramValue) -> ProgramValue:
+    """Return what a handler made as a value of the program."""
+    if isinstance(value, list):
+        return Items([_plain(interpreter, one) for one in value], interpreter.depth)
+    return value
 
 
 def bound(
-    name: str, args: Sequence[Thing], kwargs: Mapping[str, Thing]
-) -> tuple[Schema, dict[str, Thing]] | None:
+    name: str, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
+) -> tuple[Schema, dict[str, ProgramValue]] | None:
     """Return the overload that takes these arguments, and them by name."""
     for widened in (False, True):
         for schema in schemas(name):
@@ -280,76 +283,80 @@ def bound(
 
 
 def _bound(
-    schema: Schema, args: Sequence[Thing], kwargs: Mapping[str, Thing], *, widened: bool
-) -> dict[str, Thing] | None:
+    schema: Schema,
+    args: Sequence[ProgramValue],
+    kwargs: Mapping[str, ProgramValue],
+    *,
+    widened: bool,
+) -> dict[str, ProgramValue] | None:
     if len(args) > len(schema.arguments):
         return None
-    named: dict[str, Thing] = {}
+    named: dict[str, ProgramValue] = {}
     for i, argument in enumerate(schema.arguments):
         if i < len(args):
             # Old archives give by position what is given by name alone today.
             if argument.is_named and not widened:
                 return None
-            thing = args[i]
+            value = args[i]
         elif argument.name in kwargs:
-            thing = kwargs[argument.name]
+            value = kwargs[argument.name]
         elif argument.default is None:
             return None
         else:
             continue
-        if not suits(argument.kind, thing, widened=widened):
+        if not suits(argument.kind, value, widened=widened):
             return None
-        named[argument.name] = thing
+        named[argument.name] = value
     taken = {a.name for a in schema.arguments[len(args) :]}
     return named if all(word in taken for word in kwargs) else None
 
 
-def suits(kind: str, thing: Thing, *, widened: bool) -> bool:
-    """Tell whether a thing is of a schema's type."""
+def suits(kind: str, operand: ProgramValue, *, widened: bool) -> bool:
+    """Return whether a value is of a schema's type."""
     if kind.endswith("?"):
-        return thing is None or suits(kind[:-1], thing, widened=widened)
+        return operand is None or suits(kind[:-1], operand, widened=widened)
     if kind.endswith("]"):
         inner, _, count = kind[:-1].rpartition("[")
-        if isinstance(thing, list | tuple):
-            if isinstance(thing, Items) and thing.grown is not None:
+        if isinstance(operand, list | tuple):
+            if isinstance(operand, Items) and operand.grown is not None:
                 return inner == "Tensor"
-            return all(suits(inner, one, widened=widened) for one in thing)
-        return bool(count) and suits(inner, thing, widened=widened)
-    if isinstance(thing, Reference):  # a tensor of one element is a number where one is wanted
+            return all(suits(inner, one, widened=widened) for one in operand)
+        return bool(count) and suits(inner, operand, widened=widened)
+    if isinstance(operand, Reference):  # a tensor of one element is a number where one is wanted
         return kind == "Tensor" or (widened and kind in NUMBERS)
     if kind == "Scalar":
-        return is_number(thing)
+        return is_number(operand)
     if kind in ("int", "SymInt"):
-        if isinstance(thing, Number):
-            return not thing.value.is_float
-        return isinstance(thing, int | Size) and not (isinstance(thing, bool) and not widened)
+        if isinstance(operand, Number):
+            return not operand.value.is_float
+        return isinstance(operand, int | Size) and not (isinstance(operand, bool) and not widened)
     if kind == "float":
-        if isinstance(thing, Number):
-            return thing.value.is_float
-        return isinstance(thing, float) or (widened and isinstance(thing, int))
+        if isinstance(operand, Number):
+            return operand.value.is_float
+        return isinstance(operand, float) or (widened and isinstance(operand, int))
     if kind == "bool":
-        return isinstance(thing, bool)
+        return isinstance(operand, bool)
     if kind == "str":
-        return is_text(thing)
+        return is_text(operand)
     if kind in ("ScalarType", "Layout", "MemoryFormat", "QScheme"):
-        return isinstance(thing, int) and not isinstance(thing, bool)
+        return isinstance(operand, int) and not isinstance(operand, bool)
     if kind == "Device":
-        return isinstance(thing, DeviceName)
-    return kind in ("t", "Any") or (kind == "Generator" and thing is None)
+        return isinstance(operand, DeviceName)
+    return kind in ("t", "Any") or (kind == "Generator" and operand is None)
 
 
 @cache
-def _literal(text: str) -> Thing:
+def _literal(text: str) -> ProgramValue:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
 
 
-def _is_default(argument: Argument, thing: Thing) -> bool:
+def _is_default(argument: Argument, value: ProgramValue) -> bool:
     if argument.default is None:
         return False
     default = _literal(argument.default)
-    if isinstance(thing, list | tuple) and isinstance(default, list):
-        return list(thing) == default
-    return type(thing) is type(default) and bool(thing == default)
+    if isinstance(value, list | tuple) and isinstance(default, list):
+        return list(value) == default
+    return type(value) is type(default) and bool(value == default)

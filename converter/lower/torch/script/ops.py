@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from converter.lower.gap import Gap
+from converter.lower.torch.program_values import Number, ProgramValue, Size, integer
 from converter.lower.torch.promotion import (
     DEFAULT,
     FLOATS,
@@ -20,8 +21,7 @@ from converter.lower.torch.promotion import (
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script.numbers import compute, tensor_of, truth
 from converter.lower.torch.script.types import Interpreter
-from converter.lower.torch.script.values import Items, Missing, Thing, is_number, leaves, words
-from converter.lower.torch.things import Number, Size, integer
+from converter.lower.torch.script.values import Items, Missing, is_number, leaves, words
 from converter.lower.values import Value
 from formats.torch.script_objects import DeviceName
 
@@ -35,7 +35,7 @@ MOST_NUMBERS = 1 << 16  # of a tensor that is made from a list
 
 
 def special(*names: str) -> Callable[[Special], Special]:
-    """Enter an op that is given the interpreter and the program's own things."""
+    """Enter an op that is given the interpreter and the program's own values."""
 
     def enter(function: Special) -> Special:
         for name in names:
@@ -49,7 +49,7 @@ def special(*names: str) -> Callable[[Special], Special]:
 
 
 @special("size", "prim.shape")
-def size(interpreter: Interpreter, x: Reference, dim: Thing = None) -> Thing:
+def size(interpreter: Interpreter, x: Reference, dim: ProgramValue = None) -> ProgramValue:
     """The sizes of a tensor's axes, or of one."""
     value = x.read()
     if dim is None:
@@ -70,9 +70,9 @@ def dim(interpreter: Interpreter, x: Reference) -> int:
 
 
 @special("numel")
-def numel(interpreter: Interpreter, x: Reference) -> Thing:
+def numel(interpreter: Interpreter, x: Reference) -> ProgramValue:
     """How many elements a tensor has."""
-    found: Thing = 1
+    found: ProgramValue = 1
     for n in size(interpreter, x):
         found = compute(interpreter.op, "mul", [found, n])
     return found
@@ -89,7 +89,7 @@ def dtype_of(interpreter: Interpreter, x: Reference) -> int:
 
 
 @special("prim.device", "device")
-def device(interpreter: Interpreter, *what: Thing) -> DeviceName:
+def device(interpreter: Interpreter, *what: ProgramValue) -> DeviceName:
     """A device, which means nothing here."""
     del interpreter, what
     return DeviceName("cpu")
@@ -116,8 +116,10 @@ def is_complex(interpreter: Interpreter, x: Reference) -> bool:
     return x.read().dtype in COMPLEX
 
 
-def _always(*names: str, answer: Thing) -> None:
-    def apply(interpreter: Interpreter, *args: Thing, **kwargs: Thing) -> Thing:
+def _always(*names: str, answer: ProgramValue) -> None:
+    def apply(
+        interpreter: Interpreter, *args: ProgramValue, **kwargs: ProgramValue
+    ) -> ProgramValue:
         del interpreter, args, kwargs
         return answer
 
@@ -152,14 +154,16 @@ def requires_grad(interpreter: Interpreter, x: Reference) -> bool:
 
 
 @special("is_contiguous")
-def is_contiguous(interpreter: Interpreter, x: Reference, *rest: Thing) -> bool:
+def is_contiguous(interpreter: Interpreter, x: Reference, *rest: ProgramValue) -> bool:
     """Tell whether a tensor's elements lie in order."""
     del interpreter, rest
     return x.is_contiguous
 
 
 @special("prim.data", "data", "cpu", "cuda", "requires_grad_", "detach_", "prim.detach")
-def same(interpreter: Interpreter, x: Reference, *rest: Thing, **named: Thing) -> Reference:
+def same(
+    interpreter: Interpreter, x: Reference, *rest: ProgramValue, **named: ProgramValue
+) -> Reference:
     """The tensor itself."""
     del interpreter, rest, named
     return x
@@ -168,7 +172,7 @@ def same(interpreter: Interpreter, x: Reference, *rest: Thing, **named: Thing) -
 # -- numbers out of tensors ------------------------------------------------------------------------
 
 
-def number_of(interpreter: Interpreter, x: Reference) -> Thing:
+def number_of(interpreter: Interpreter, x: Reference) -> ProgramValue:
     """Return the one element of a tensor."""
     known = interpreter.numbers.get(x)
     if known is not None:
@@ -185,13 +189,13 @@ def number_of(interpreter: Interpreter, x: Reference) -> Thing:
 
 
 @special("item", "prim.NumToScalar", "_local_scalar_dense")
-def item(interpreter: Interpreter, x: Thing) -> Thing:
+def item(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """The one element of a tensor."""
     return number_of(interpreter, x) if isinstance(x, Reference) else x
 
 
 @special("Int", "int", "IntImplicit", "prim.Int")
-def to_int(interpreter: Interpreter, x: Thing) -> Thing:
+def to_int(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """A tensor's element, or a number, as an integer."""
     found = item(interpreter, x)
     if isinstance(found, Number):
@@ -208,7 +212,7 @@ def to_int(interpreter: Interpreter, x: Thing) -> Thing:
 
 
 @special("Float", "float", "FloatImplicit", "prim.Float")
-def to_float(interpreter: Interpreter, x: Thing) -> Thing:
+def to_float(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """A tensor's element, or a number, as a floating point number."""
     found = item(interpreter, x)
     if isinstance(found, Number):
@@ -221,7 +225,7 @@ def to_float(interpreter: Interpreter, x: Thing) -> Thing:
 
 
 @special("Bool", "bool", "prim.Bool")
-def to_bool(interpreter: Interpreter, x: Thing) -> Thing:
+def to_bool(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """Whether a tensor's element, or a number, is not zero."""
     found = item(interpreter, x)
     if not is_number(found):
@@ -230,7 +234,7 @@ def to_bool(interpreter: Interpreter, x: Thing) -> Thing:
 
 
 @special("Scalar", "ScalarImplicit")
-def to_scalar(interpreter: Interpreter, x: Thing) -> Thing:
+def to_scalar(interpreter: Interpreter, x: ProgramValue) -> ProgramValue:
     """A tensor's element."""
     return item(interpreter, x)
 
@@ -239,7 +243,9 @@ def to_scalar(interpreter: Interpreter, x: Thing) -> Thing:
 
 
 @special("prim.NumToTensor", "scalar_tensor")
-def num_to_tensor(interpreter: Interpreter, number: Thing, **named: Thing) -> Reference:
+def num_to_tensor(
+    interpreter: Interpreter, number: ProgramValue, **named: ProgramValue
+) -> Reference:
     """A number as a tensor without axes."""
     wanted = named.get("dtype")
     value = tensor_of(interpreter.op, number)
@@ -254,7 +260,7 @@ def num_to_tensor(interpreter: Interpreter, number: Thing, **named: Thing) -> Re
 
 
 @special("tensor", "as_tensor", "prim.as_tensor")
-def tensor(interpreter: Interpreter, data: Thing, **named: Thing) -> Reference:
+def tensor(interpreter: Interpreter, data: ProgramValue, **named: ProgramValue) -> Reference:
     """A tensor of a number or of lists of numbers; float32 where they are fractions."""
     wanted = named.get("dtype")
     to = None if wanted is None else SCALAR_TYPES[wanted]
@@ -274,7 +280,7 @@ def tensor(interpreter: Interpreter, data: Thing, **named: Thing) -> Reference:
     return made
 
 
-def _gathered(interpreter: Interpreter, data: Thing, to: str | None) -> Value:
+def _gathered(interpreter: Interpreter, data: ProgramValue, to: str | None) -> Value:
     """Return a tensor of lists, of which some numbers depend on the inputs."""
     op = interpreter.op
     if not isinstance(data, list | tuple):
@@ -287,7 +293,9 @@ def _gathered(interpreter: Interpreter, data: Thing, to: str | None) -> Value:
 
 
 @special("embedding_bag")
-def embedding_bag(interpreter: Interpreter, *args: Thing, **named: Thing) -> Thing:
+def embedding_bag(
+    interpreter: Interpreter, *args: ProgramValue, **named: ProgramValue
+) -> ProgramValue:
     """Sums or means of rows; what else torch yields, only its gradients need."""
     made = interpreter.tensor_op("embedding_bag", list(args), named)
     if not isinstance(made, list):
@@ -296,7 +304,7 @@ def embedding_bag(interpreter: Interpreter, *args: Thing, **named: Thing) -> Thi
 
 
 @special("where")
-def where(interpreter: Interpreter, condition: Reference, *rest: Thing) -> Thing:
+def where(interpreter: Interpreter, condition: Reference, *rest: ProgramValue) -> ProgramValue:
     """One or the other, by a condition; or where one holds, an index for each axis."""
     if rest:
         return interpreter.tensor_op("where", [condition, *rest], {})
@@ -307,9 +315,13 @@ def where(interpreter: Interpreter, condition: Reference, *rest: Thing) -> Thing
 
 @special("slice")
 def part(
-    interpreter: Interpreter, x: Reference, dim: int = 0, start: Thing = None, end: Thing = None,
-    step: Thing = 1,
-) -> Thing:  # fmt: skip
+    interpreter: Interpreter,
+    x: Reference,
+    dim: int = 0,
+    start: ProgramValue = None,
+    end: ProgramValue = None,
+    step: ProgramValue = 1,
+) -> ProgramValue:
     """A part of a tensor along an axis."""
     if not any(isinstance(n, Number) for n in (start, end)) or not isinstance(step, int):
         return interpreter.tensor_op("slice", [x, dim, start, end, step], {})
@@ -335,8 +347,8 @@ _LAST = (1 << 63) - 1
 
 @special("narrow")
 def narrowed(
-    interpreter: Interpreter, x: Reference, dim: int, start: Thing, length: Thing
-) -> Thing:
+    interpreter: Interpreter, x: Reference, dim: int, start: ProgramValue, length: ProgramValue
+) -> ProgramValue:
     """A part of a tensor along an axis, from a place on."""
     if not any(isinstance(n, Number) for n in (start, length)):
         return interpreter.tensor_op("narrow", [x, dim, start, length], {})
@@ -346,7 +358,9 @@ def narrowed(
 
 
 @special("as_strided")
-def as_strided(interpreter: Interpreter, x: Reference, *rest: Thing, **named: Thing) -> Thing:
+def as_strided(
+    interpreter: Interpreter, x: Reference, *rest: ProgramValue, **named: ProgramValue
+) -> ProgramValue:
     """Elements at regular distances in memory, where those of the tensor lie in order."""
     if not x.is_contiguous:
         raise Gap("a view of memory in which the elements do not lie in order")
@@ -356,7 +370,7 @@ def as_strided(interpreter: Interpreter, x: Reference, *rest: Thing, **named: Th
 # -- what may be nothing ---------------------------------------------------------------------------
 
 
-def _is_same(a: Thing, b: Thing) -> bool:
+def _is_same(a: ProgramValue, b: ProgramValue) -> bool:
     if a is None or b is None:
         return a is b
     if isinstance(a, bool | int | str) and isinstance(b, bool | int | str):
@@ -365,44 +379,53 @@ def _is_same(a: Thing, b: Thing) -> bool:
 
 
 @special("__is__")
-def is_same(interpreter: Interpreter, a: Thing, b: Thing) -> Thing:
-    """Tell whether two things are one: nearly always whether something is None."""
+def is_same(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> ProgramValue:
+    """Return whether two values are one: nearly always whether something is None."""
     del interpreter
     return _is_same(a, b)
 
 
 @special("__isnot__")
-def is_not_same(interpreter: Interpreter, a: Thing, b: Thing) -> Thing:
-    """Tell whether two things are not one."""
+def is_not_same(interpreter: Interpreter, a: ProgramValue, b: ProgramValue) -> ProgramValue:
+    """Return whether two values are not one."""
     del interpreter
     return not _is_same(a, b)
 
 
 @special("_unwrap_optional", "prim.unchecked_unwrap_optional", "prim.unwrap_optional", "wait")
-def unwrapped(interpreter: Interpreter, thing: Thing) -> Thing:
+def unwrapped(interpreter: Interpreter, value: ProgramValue) -> ProgramValue:
     """What may be nothing, and is something."""
     del interpreter
-    return thing
+    return value
 
 
 @special("any")
-def any_of(interpreter: Interpreter, items: Thing, *rest: Thing, **named: Thing) -> Thing:
+def any_of(
+    interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue, **named: ProgramValue
+) -> ProgramValue:
     """Whether any number of a list is true; of a tensor, the table's."""
     return _folded(interpreter, "any", "__or__", items, rest, named)
 
 
 @special("all")
-def all_of(interpreter: Interpreter, items: Thing, *rest: Thing, **named: Thing) -> Thing:
+def all_of(
+    interpreter: Interpreter, items: ProgramValue, *rest: ProgramValue, **named: ProgramValue
+) -> ProgramValue:
     """Whether all numbers of a list are true; of a tensor, the table's."""
     return _folded(interpreter, "all", "__and__", items, rest, named)
 
 
 def _folded(
-    interpreter: Interpreter, name: str, op: str, items: Thing, rest: Thing, named: dict[str, Thing]
-) -> Thing:
+    interpreter: Interpreter,
+    name: str,
+    op: str,
+    items: ProgramValue,
+    rest: ProgramValue,
+    named: dict[str, ProgramValue],
+) -> ProgramValue:
     if not isinstance(items, list):
         return interpreter.tensor_op(name, [items, *rest], named)
-    found: Thing = name == "all"
+    found: ProgramValue = name == "all"
     for one in items:
         found = compute(interpreter.op, op, [found, truth(interpreter.op, one)])
     return found
@@ -412,7 +435,9 @@ def _folded(
 
 
 @special("__range_length")
-def range_length(interpreter: Interpreter, low: Thing, high: Thing, step: Thing) -> Thing:
+def range_length(
+    interpreter: Interpreter, low: ProgramValue, high: ProgramValue, step: ProgramValue
+) -> ProgramValue:
     """How many numbers a range has."""
     if all(isinstance(n, int) for n in (low, high, step)):
         return len(range(low, high, step))
@@ -427,13 +452,15 @@ def range_length(interpreter: Interpreter, low: Thing, high: Thing, step: Thing)
 
 
 @special("__derive_index")
-def derive_index(interpreter: Interpreter, index: Thing, start: Thing, step: Thing) -> Thing:
+def derive_index(
+    interpreter: Interpreter, index: ProgramValue, start: ProgramValue, step: ProgramValue
+) -> ProgramValue:
     """One number of a range."""
     return compute(interpreter.op, "add", [start, compute(interpreter.op, "mul", [index, step])])
 
 
 @special("stack")
-def stack(interpreter: Interpreter, tensors: Thing, dim: int = 0) -> Thing:
+def stack(interpreter: Interpreter, tensors: ProgramValue, dim: int = 0) -> ProgramValue:
     """Tensors side by side along a new axis."""
     if not isinstance(tensors, Items) or tensors.grown is None:
         return interpreter.tensor_op("stack", [tensors, dim], {})
@@ -444,7 +471,7 @@ def stack(interpreter: Interpreter, tensors: Thing, dim: int = 0) -> Thing:
 
 
 @special("cat")
-def cat(interpreter: Interpreter, tensors: Thing, dim: int = 0) -> Thing:
+def cat(interpreter: Interpreter, tensors: ProgramValue, dim: int = 0) -> ProgramValue:
     """Tensors one after another along an axis."""
     if not isinstance(tensors, Items) or tensors.grown is None:
         return interpreter.tensor_op("cat", [tensors, dim], {})
@@ -471,8 +498,8 @@ WHOLE = {None: "", "floor": "floordiv", "trunc": "__round_to_zero_floordiv"}
 
 
 def as_number(
-    interpreter: Interpreter, name: str, args: list[Thing], kwargs: dict[str, Thing]
-) -> Thing:
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     """Return an operation of tensors that are known integers, as traces have; None for others."""
     mode = kwargs.get("rounding_mode")
     if name == "div" and mode in WHOLE and set(kwargs) <= {"rounding_mode"}:
@@ -494,17 +521,17 @@ FOLLOWED = (
 )  # fmt: skip
 
 
-def _integer(interpreter: Interpreter, thing: Thing) -> Thing:
+def _integer(interpreter: Interpreter, operand: ProgramValue) -> ProgramValue:
     """Return the integer that a tensor without axes, or a number, is known to be."""
-    if isinstance(thing, Reference):
-        known = interpreter.numbers.get(thing)
+    if isinstance(operand, Reference):
+        known = interpreter.numbers.get(operand)
         if known is not None:
             return known
-        value = thing.read()
+        value = operand.read()
         array = interpreter.op.array(value) if value.rank == 0 and value.dtype == "int64" else None
         return None if array is None else int(array)
-    is_integer = isinstance(thing, int | Size) and not isinstance(thing, bool)
-    return thing if is_integer else None
+    is_integer = isinstance(operand, int | Size) and not isinstance(operand, bool)
+    return operand if is_integer else None
 
 
 # What traces of before torch 1.6 compute of sizes, to resize by a factor.
@@ -515,8 +542,8 @@ FOLDED: dict[str, Callable[..., Any]] = {
 
 
 def as_constant(
-    interpreter: Interpreter, name: str, args: list[Thing], kwargs: dict[str, Thing]
-) -> Thing:
+    interpreter: Interpreter, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+) -> ProgramValue:
     """Return an operation of known tensors without axes as a constant, or None for others."""
     count = 2 if name in ("add", "sub", "mul", "div") else 1
     if name not in FOLDED or kwargs or len(args) < count:
@@ -529,8 +556,8 @@ def as_constant(
     known = [_element(interpreter, one) for one in args[:count]]
     if None in known or not any(isinstance(one, Reference) for one in args[:count]):
         return None
-    things = [one.read() if isinstance(one, Reference) else one for one in args[:count]]
-    dtype = SCALAR_TYPES[args[1]] if name == "to" else result_type(*things)
+    operands = [one.read() if isinstance(one, Reference) else one for one in args[:count]]
+    dtype = SCALAR_TYPES[args[1]] if name == "to" else result_type(*operands)
     dtype = floating(dtype) if name == "div" else dtype
     if dtype not in ("float32", "float64", "int64", "int32"):
         return None
@@ -539,12 +566,12 @@ def as_constant(
     return Reference.to(interpreter.op.constant(made, dtype)) if np.isfinite(made) else None
 
 
-def _element(interpreter: Interpreter, thing: Thing) -> Thing:
+def _element(interpreter: Interpreter, value: ProgramValue) -> ProgramValue:
     """Return the known number that a tensor without axes, or a number, is."""
-    if isinstance(thing, Reference):
-        number = interpreter.numbers.get(thing)
-        if number is None and thing.read().rank == 0:
-            array = interpreter.op.array(thing.read())
+    if isinstance(value, Reference):
+        number = interpreter.numbers.get(value)
+        if number is None and value.read().rank == 0:
+            array = interpreter.op.array(value.read())
             number = None if array is None else array.item()
-        thing = number
-    return thing if type(thing) in (int, float) else None
+        value = number
+    return value if type(value) in (int, float) else None

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from converter.lower.gap import Gap
 from converter.lower.scan import scan
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import ProgramValue
 from converter.lower.torch.quantised import dynamic_linear
 from converter.lower.torch.references import Reference
 from converter.lower.torch.script.objects import Cell
 from converter.lower.torch.script.ops import special
 from converter.lower.torch.script.types import Interpreter
-from converter.lower.torch.script.values import Thing
 from converter.lower.values import Value
 
 # Builder, gates of the step and of what was kept, states -> new states.
@@ -59,9 +59,13 @@ def _direction(
 
 
 def _layers(
-    interpreter: Interpreter, input: Thing, hidden: Sequence[Thing], params: Thing,
-    rest: Sequence[Thing], step: Step,
-) -> list[Reference]:  # fmt: skip
+    interpreter: Interpreter,
+    input: ProgramValue,
+    hidden: Sequence[ProgramValue],
+    params: ProgramValue,
+    rest: Sequence[ProgramValue],
+    step: Step,
+) -> list[Reference]:
     """Return what layers on top of each other yield, and their last states.
 
     Args:
@@ -106,7 +110,12 @@ def _layers(
 
 @special("quantized_lstm")
 def quantized_lstm(
-    interpreter: Interpreter, input: Thing, hx: Thing, params: Thing, *rest: Thing, **named: Thing
+    interpreter: Interpreter,
+    input: ProgramValue,
+    hx: ProgramValue,
+    params: ProgramValue,
+    *rest: ProgramValue,
+    **named: ProgramValue,
 ) -> list[Reference]:
     """LSTM layers of quantised weights."""
     del named  # of what dtype the weights are, which they say
@@ -117,7 +126,12 @@ def quantized_lstm(
 
 @special("quantized_gru")
 def quantized_gru(
-    interpreter: Interpreter, input: Thing, hx: Thing, params: Thing, *rest: Thing, **named: Thing
+    interpreter: Interpreter,
+    input: ProgramValue,
+    hx: ProgramValue,
+    params: ProgramValue,
+    *rest: ProgramValue,
+    **named: ProgramValue,
 ) -> list[Reference]:
     """GRU layers of quantised weights."""
     del named

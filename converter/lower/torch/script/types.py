@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from converter.lower.torch.context import Context
+from converter.lower.torch.program_values import Number, ProgramValue
 from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script.source import Function
-from converter.lower.torch.script.values import Callee, Items, Thing
-from converter.lower.torch.things import Number
+from converter.lower.torch.script.values import Callee, Items
 from formats.torch.script_objects import Instance
 
 
@@ -27,27 +27,27 @@ class Activation:
     """A function being walked."""
 
     function: Function
-    names: dict[str, Thing] = field(default_factory=dict)
+    names: dict[str, ProgramValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """What a function returned."""
 
-    thing: Thing
+    value: ProgramValue
 
 
 class KnownNumbers:
     """Which tensors without axes are known numbers: traces keep sizes so."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Storage, int, Thing]] = {}
+        self._known: dict[int, tuple[Storage, int, ProgramValue]] = {}
 
-    def remember(self, x: Reference, number: Thing) -> None:
+    def remember(self, x: Reference, number: ProgramValue) -> None:
         """Say what a tensor is."""
         self._known[id(x.storage)] = (x.storage, x.storage.version, number)
 
-    def get(self, x: Reference) -> Thing:
+    def get(self, x: Reference) -> ProgramValue:
         """Return the number that a tensor is, or None."""
         found = self._known.get(id(x.storage))
         if found is None or x.base is not None or found[1] != x.storage.version:
@@ -60,7 +60,7 @@ class LoopIteration:
     """A loop of the graph's being built: what its body appends to lists from before it."""
 
     depth: int
-    appended: dict[int, tuple[Items, list[Thing]]] = field(default_factory=dict)
+    appended: dict[int, tuple[Items, list[ProgramValue]]] = field(default_factory=dict)
     read: dict[int, Items] = field(default_factory=dict)  # lists of before that its body reads
 
 
@@ -94,31 +94,35 @@ class Interpreter(Protocol):
     def block(self, statements: Sequence[ast.stmt]) -> Result | None:
         """Interpret statements; return what they return, if they do."""
 
-    def value(self, node: ast.expr) -> Thing:
+    def value(self, node: ast.expr) -> ProgramValue:
         """Return what an expression yields."""
 
     def condition(self, node: ast.expr) -> bool | Number:
         """Return what decides a branch or a loop."""
 
-    def call(self, callee: Callee, args: Sequence[Thing], kwargs: Mapping[str, Thing]) -> Thing:
+    def call(
+        self, callee: Callee, args: Sequence[ProgramValue], kwargs: Mapping[str, ProgramValue]
+    ) -> ProgramValue:
         """Return what a function of the program's own yields."""
 
     def method(self, owner: Instance, name: str) -> Function | None:
         """Return a method of an object's class, or of the file that an old module is."""
 
-    def stored(self, thing: object) -> Thing:
+    def stored(self, value: object) -> ProgramValue:
         """Return what an archive holds as a value of the program."""
 
-    def tensor_op(self, name: str, args: list[Thing], kwargs: dict[str, Thing]) -> Thing:
+    def tensor_op(
+        self, name: str, args: list[ProgramValue], kwargs: dict[str, ProgramValue]
+    ) -> ProgramValue:
         """Return what an op of tensors yields."""
 
     def tensors(self) -> Iterator[Reference]:
         """Yield all tensors that the program may still read."""
 
-    def appended(self, items: Items, item: Thing) -> bool:
+    def appended(self, items: Items, item: ProgramValue) -> bool:
         """Return whether a loop of the graph's takes what is appended to a list from before it."""
 
-    def seen(self, thing: Thing) -> None:
+    def seen(self, value: ProgramValue) -> None:
         """Note that what is in a list matters."""
 
     def read(self, count: int) -> None:
