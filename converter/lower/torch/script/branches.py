@@ -22,12 +22,13 @@ from converter.lower.torch.references import Reference, Storage
 from converter.lower.torch.script.numbers import tensor_of
 from converter.lower.torch.script.types import Interpreter, Result
 from converter.lower.torch.script.values import (
-    Fields,
     Items,
     Missing,
     Raised,
     Unknown,
+    elements,
     is_number,
+    rebuild,
     words,
 )
 from converter.lower.values import Value
@@ -119,32 +120,41 @@ def inside(interpreter: Interpreter, name: str) -> Iterator[Graph]:
         interpreter.depth -= 1
 
 
-def built(interpreter: Interpreter, walk: Callable[[], Result | None]) -> Outcome | None:
-    """Build what is walked as an inner graph, and undo all else; None where it raises."""
+@contextmanager
+def undone(interpreter: Interpreter) -> Iterator[dict[Storage, Value]]:
+    """Undo what is assigned and written inside; yields the storages and their values before it."""
     frame = interpreter.activations[-1]
-    before = frame.names
+    names = frame.names
     storages = {ref.storage: ref.storage.value for ref in interpreter.tensors()}
-    gaps = len(interpreter.gaps)
-    frame.names = dict(before)
+    frame.names = dict(names)
     try:
-        with inside(interpreter, "branch") as body:
-            outcome = Outcome(body)
-            outcome.result = walk()
-            for name, operand in frame.names.items():
-                if name not in before or operand is not before[name]:
-                    outcome.names[name] = settled(interpreter, operand)
-            for storage, value in storages.items():
-                if storage.value is not value:
-                    outcome.written[storage] = interpreter.op.plain(storage.value)
-    except Raised:
-        del interpreter.gaps[gaps:]
-        return None
+        yield storages
     finally:
-        frame.names = before
+        frame.names = names
         for storage, value in storages.items():
             if storage.value is not value:
                 storage.value = value
                 storage.version += 1
+
+
+def built(interpreter: Interpreter, walk: Callable[[], Result | None]) -> Outcome | None:
+    """Build what is interpreted as an inner graph, and undo all else; None where it raises."""
+    frame = interpreter.activations[-1]
+    before = frame.names
+    gaps = len(interpreter.gaps)
+    try:
+        with undone(interpreter) as storages, inside(interpreter, "branch") as body:
+            outcome = Outcome(body)
+            outcome.result = walk()
+            for name, value in frame.names.items():
+                if name not in before or value is not before[name]:
+                    outcome.names[name] = settled(interpreter, value)
+            for storage, first in storages.items():
+                if storage.value is not first:
+                    outcome.written[storage] = interpreter.op.plain(storage.value)
+    except Raised:
+        del interpreter.gaps[gaps:]
+        return None
     return outcome
 
 
@@ -154,17 +164,18 @@ def settled(interpreter: Interpreter, operand: ProgramValue) -> ProgramValue:
         return Tensor(interpreter.op.plain(operand.read()), operand.storage)
     if isinstance(operand, Number):
         return Number(interpreter.op.plain(operand.value))
-    if isinstance(operand, Fields):
-        return Fields([settled(interpreter, one) for one in operand], operand.names)
-    if isinstance(operand, Items):
-        if operand.grown is not None:
-            return Missing("a list that only one branch makes")
-        return Items([settled(interpreter, one) for one in operand], operand.depth)
-    if isinstance(operand, tuple):
-        return tuple(settled(interpreter, one) for one in operand)
-    if isinstance(operand, dict):
-        return {key: settled(interpreter, one) for key, one in operand.items()}
+    if isinstance(operand, Items) and operand.grown is not None:
+        return Missing("a list that only one branch makes")
+    if isinstance(operand, list | tuple | dict):
+        items = [settled(interpreter, one) for one in elements(operand)]
+        return rebuild(operand, items, getattr(operand, "depth", 0))
     return operand
+
+
+def _have_one_structure(a: ProgramValue, b: ProgramValue) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys()
+    return isinstance(a, list | tuple) and type(a) is type(b) and len(a) == len(b)
 
 
 def _always(value: ProgramValue) -> Make:
@@ -190,30 +201,22 @@ class _Merge:
             if isinstance(one, Missing):
                 return self._partly(other, one, is_first=one is a)
         if isinstance(a, Tensor) and isinstance(b, Tensor):
-            if a.value is b.value:
-                return _always(Reference(a.storage))
             return self._tensor(a, b)
         if is_number(a) and is_number(b):
-            if type(a) is type(b) and not isinstance(a, Number) and a == b:
-                return _always(a)
-            return self._number(
-                tensor_of(self.interpreter.op, a), tensor_of(self.interpreter.op, b)
-            )
-        if isinstance(a, list | tuple) and type(a) is type(b) and len(a) == len(b):
-            parts = [self.merge(x, y) for x, y in zip(a, b, strict=True)]
-            depth = self.interpreter.depth
-            if isinstance(a, Fields):
-                return lambda made: Fields([p(made) for p in parts], a.names)
-            if isinstance(a, tuple):
-                return lambda made: tuple(p(made) for p in parts)
-            return lambda made: Items([p(made) for p in parts], depth)
-        if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-            entries = {key: self.merge(a[key], b[key]) for key in a}
-            return lambda made: {key: p(made) for key, p in entries.items()}
+            return self._number(a, b)
+        if _have_one_structure(a, b):
+            return self._container(a, b)
         if isinstance(a, str) and a == b:
             return _always(a)
         reason = f"{_said(a)} in one branch, and {_said(b)} in the other"
         return _always(Missing(reason))
+
+    def _container(self, a: ProgramValue, b: ProgramValue) -> Make:
+        if isinstance(a, dict):
+            b = {key: b[key] for key in a}  # in the same order
+        parts = [self.merge(x, y) for x, y in zip(elements(a), elements(b), strict=True)]
+        depth = self.interpreter.depth
+        return lambda made: rebuild(a, [part(made) for part in parts], depth)
 
     def value(self, a: Value, b: Value) -> int:
         """Enter a pair, and return its place."""
@@ -227,6 +230,8 @@ class _Merge:
         return len(self.pairs) - 1
 
     def _tensor(self, a: Tensor, b: Tensor) -> Make:
+        if a.value is b.value:
+            return _always(Reference(a.storage))
         place = self.value(a.value, b.value)
 
         def make(made: Sequence[Value]) -> Reference:
@@ -238,13 +243,14 @@ class _Merge:
 
         return make
 
-    def _number(self, a: Value, b: Value) -> Make:
+    def _number(self, a: ProgramValue, b: ProgramValue) -> Make:
+        if type(a) is type(b) and not isinstance(a, Number) and a == b:
+            return _always(a)
         op = self.interpreter.op
-        if a.dtype != b.dtype and a.is_float and b.is_float:
-            raise Gap(f"branches that yield {a.dtype} and {b.dtype}")
-        if a.dtype != b.dtype:
-            raise Gap(f"branches that yield numbers of {a.dtype} and {b.dtype}")
-        place = self.value(op.plain(a), op.plain(b))
+        first, second = (op.plain(tensor_of(op, one)) for one in (a, b))
+        if first.dtype != second.dtype:
+            raise Gap(f"branches that yield numbers of {first.dtype} and {second.dtype}")
+        place = self.value(first, second)
         return lambda made: Number(made[place])
 
     def _partly(self, operand: ProgramValue, missing: Missing, *, is_first: bool) -> Make:

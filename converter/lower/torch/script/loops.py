@@ -19,11 +19,18 @@ from converter.lower.gap import Gap
 from converter.lower.graph import Dim, Graph, Shape
 from converter.lower.torch.program_values import Number, ProgramValue, Size
 from converter.lower.torch.references import Reference, Storage
-from converter.lower.torch.script.branches import inside
+from converter.lower.torch.script.branches import inside, undone
 from converter.lower.torch.script.loop_variables import needed_from_before
 from converter.lower.torch.script.numbers import tensor_of, truth
 from converter.lower.torch.script.types import Interpreter, LoopIteration
-from converter.lower.torch.script.values import Fields, Items, Raised, is_number, leaves
+from converter.lower.torch.script.values import (
+    Items,
+    Raised,
+    elements,
+    is_number,
+    leaves,
+    rebuild,
+)
 from converter.lower.values import Value, identity
 
 MOST_TRIES = 8  # until the shapes that go from round to round are those that come back
@@ -135,15 +142,10 @@ def _rebuilt(interpreter: Interpreter, value: ProgramValue, values: "list[Value]
         return Reference.to(values.pop(0))
     if is_number(value):
         return Number(values.pop(0))
-    if isinstance(value, Fields):
-        return Fields([_rebuilt(interpreter, one, values) for one in value], value.names)
-    if isinstance(value, Items):
+    if isinstance(value, list | tuple | dict):
         # As if made before the loop: what changes it in a round would change it for all names.
-        return Items([_rebuilt(interpreter, one, values) for one in value], interpreter.depth - 1)
-    if isinstance(value, tuple):
-        return tuple(_rebuilt(interpreter, one, values) for one in value)
-    if isinstance(value, dict):
-        return {key: _rebuilt(interpreter, one, values) for key, one in value.items()}
+        items = [_rebuilt(interpreter, one, values) for one in elements(value)]
+        return rebuild(value, items, interpreter.depth - 1)
     return value
 
 
@@ -151,68 +153,76 @@ def _built(
     interpreter: Interpreter, carried: Carried, target: ast.expr | None, test: ast.expr | None,
     body: Sequence[ast.stmt],
 ) -> Built:  # fmt: skip
-
+    """Build the body of a loop as an inner graph."""
     op, frame = interpreter.op, interpreter.activations[-1]
-    before = frame.names
     first = _values(interpreter, carried)
-    storages = {ref.storage: ref.storage.value for ref in interpreter.tensors()}
-    frame.names = dict(before)
-    try:
-        with inside(interpreter, "loop") as graph:
-            number = op.input(op.unique("round"), "int64", ())
-            op.input(op.unique("goes_on"), "bool", ())
-            given = [
-                replace(
-                    op.input(op.unique("state"), v.dtype, shape), stored=identity(len(shape))
-                )
-                for v, shape in zip(first, carried.shapes, strict=True)
-            ]  # fmt: skip
-            rest = list(given)
-            for name, operand in carried.names.items():
-                frame.names[name] = _rebuilt(interpreter, operand, rest)
-            starts = {
-                one.storage: one.storage.value
-                for name in carried.names
-                for one in leaves(frame.names[name])
-                if isinstance(one, Reference)
-            }
-            for storage, value in zip(carried.storages, rest, strict=True):
-                storage.value, storage.version = value, storage.version + 1
-            if isinstance(target, ast.Name):
-                name = f"round__{len(interpreter.counters)}"
-                interpreter.counters.append(name)
-                frame.names[target.id] = op.define(name, partial(op.unsqueeze, number, [0]))
-            interpreter.iterations.append(LoopIteration(interpreter.depth))
-            try:
-                if interpreter.block(body) is not None:
-                    raise Gap("a return from a loop")
-            except Raised as raised:
-                raise Gap(f"a loop that raises {str(raised)[:80]!r}") from raised
-            finally:
-                round_ = interpreter.iterations.pop()
-                appended = round_.appended
-            if appended.keys() & round_.read.keys():
-                raise Gap("a list that a loop reads and appends to")
-            _check_shared(carried, starts, storages, frame.names, appended)
-            after = _after(interpreter, carried, given, frame.names)
-            rows = [_row(interpreter, *entry) for entry in appended.values()]
-            goes_on = op.constant(np.asarray(1), "bool")
-            if test is not None:
-                found = interpreter.condition(test)
-                goes_on = tensor_of(op, truth(op, found))
-            written = [
-                s for s, value in storages.items()
-                if s.value is not value and s not in carried.storages
-            ]  # fmt: skip
-            graph.outputs = outputs_of(
-                op, graph, [op.plain(goes_on), *after, *(v for _, v in rows)]
-            )
-    finally:
-        frame.names = before
-        for storage, value in storages.items():
-            if storage.value is not value:
-                storage.value, storage.version = value, storage.version + 1
+    with undone(interpreter) as storages, inside(interpreter, "loop") as graph:
+        states = _bind_inputs(interpreter, carried, first, target)
+        starts = {
+            one.storage: one.storage.value
+            for name in carried.names
+            for one in leaves(frame.names[name])
+            if isinstance(one, Reference)
+        }
+        appended = _appended(interpreter, body)
+        _check_shared(carried, starts, storages, frame.names, appended)
+        after = _after(interpreter, carried, states, frame.names)
+        rows = [_row(interpreter, *entry) for entry in appended.values()]
+        goes_on = op.constant(np.asarray(1), "bool")
+        if test is not None:
+            goes_on = tensor_of(op, truth(op, interpreter.condition(test)))
+        written = [
+            storage for storage, value in storages.items()
+            if storage.value is not value and storage not in carried.storages
+        ]  # fmt: skip
+        outputs = [op.plain(goes_on), *after, *(value for _, value in rows)]
+        graph.outputs = outputs_of(op, graph, outputs)
     return Built(graph, after, rows, written)
+
+
+def _bind_inputs(
+    interpreter: Interpreter, carried: Carried, first: Sequence[Value], target: ast.expr | None
+) -> list[Value]:
+    """Make the inputs of a body and bind the program's names to them; return the states."""
+    op, frame = interpreter.op, interpreter.activations[-1]
+    number = op.input(op.unique("round"), "int64", ())
+    op.input(op.unique("goes_on"), "bool", ())
+    states = [
+        replace(op.input(op.unique("state"), v.dtype, shape), stored=identity(len(shape)))
+        for v, shape in zip(first, carried.shapes, strict=True)
+    ]
+    rest = list(states)
+    for name, value in carried.names.items():
+        frame.names[name] = _rebuilt(interpreter, value, rest)
+    for storage, state in zip(carried.storages, rest, strict=True):
+        storage.value, storage.version = state, storage.version + 1
+    if isinstance(target, ast.Name):
+        name = f"round__{len(interpreter.counters)}"
+        interpreter.counters.append(name)
+        frame.names[target.id] = op.define(name, partial(op.unsqueeze, number, [0]))
+    return states
+
+
+def _appended(
+    interpreter: Interpreter, body: Sequence[ast.stmt]
+) -> dict[int, tuple[Items, list[ProgramValue]]]:
+    """Interpret a body; return what it appends to lists from before it.
+
+    Raises:
+        Gap: It returns, raises, or reads a list that it appends to.
+    """
+    iteration = LoopIteration(interpreter.depth)
+    interpreter.iterations.append(iteration)
+    try:
+        if interpreter.block(body) is not None:
+            raise Gap("a return from a loop")
+    except Raised as raised:
+        raise Gap(f"a loop that raises {str(raised)[:80]!r}") from raised
+    finally:
+        interpreter.iterations.pop()
+    if iteration.appended.keys() & iteration.read.keys():
+        raise Gap("a list that a loop reads and appends to")
+    return iteration.appended
 
 
 def _check_shared(

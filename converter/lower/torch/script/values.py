@@ -95,6 +95,28 @@ def is_text(value: ProgramValue) -> bool:
     return isinstance(value, str) and not isinstance(value, Size)
 
 
+def elements(container: ProgramValue) -> list[ProgramValue]:
+    """Return the elements of a list or tuple, or the values of a dict."""
+    return list(container.values() if isinstance(container, dict) else container)
+
+
+def rebuild(container: ProgramValue, items: Sequence[ProgramValue], depth: int) -> ProgramValue:
+    """Return a list, tuple or dict of the same structure with other elements.
+
+    Args:
+        container: The one whose structure it has.
+        items: New elements, in order.
+        depth: Branches and loops around where it is made, if it is a list.
+    """
+    if isinstance(container, Fields):
+        return Fields(items, container.names)
+    if isinstance(container, tuple):
+        return tuple(items)
+    if isinstance(container, dict):
+        return dict(zip(container, items, strict=True))
+    return Items(items, depth)
+
+
 def leaves(value: ProgramValue) -> list[ProgramValue]:
     """Return what is inside of lists, tuples and dicts, or the value itself.
 
