@@ -86,6 +86,10 @@ def gather(op: Context, self: Value, dim: int, index: Value, sparse_grad: bool =
     del sparse_grad
     if self.rank == 0:
         return op.expand(self, op.named(index).shape)
+    if 0 in index.shape:  # of any rank
+        return op.filled(index.shape, 0, self.dtype)
+    if index.rank == 0:
+        return op.reshape(gather(op, self, dim, op.reshape(index, (1,))), ())
     axis = self.axis(dim)
     return op.emit("GatherElements", self, index, dtype=self.dtype, shape=index.shape, axis=axis)
 

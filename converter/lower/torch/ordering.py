@@ -237,14 +237,19 @@ def diff(
     append: Value | None = None,
 ) -> Value:  # fmt: skip
     """Differences of neighbours."""
-    if prepend is not None or append is not None:
-        raise Gap("differences with more at the ends")
-    x = op.named(self)
-    axis = x.axis(dim)
-    for _ in range(n):
+    if n == 0:
+        return op.outer(self)
+    parts = [part for part in (prepend, self, append) if part is not None]
+    axis = self.axis(dim)
+    x = op.named(op.concat(together(op, parts), axis) if len(parts) > 1 else self)
+    whole = x.shape[axis]
+    for _ in range(min(n, whole) if isinstance(whole, int) else n):
         count = x.shape[axis]
         second, first = op.cut(x, axis, 1, count), op.cut(x, axis, 0, dims.sub(count, 1))
-        x = op.shaped(op.sub(op.shaped(second, first.shape), first), first.shape)
+        second = op.shaped(second, first.shape)
+        is_bool = x.dtype == "bool"
+        apart = op.elementwise("Xor", second, first) if is_bool else op.sub(second, first)
+        x = op.shaped(apart, first.shape)
     return x
 
 
@@ -329,7 +334,7 @@ def bincount(op: Context, self: Value, weights: Value | None = None, minlength: 
     most = op.node("ReduceMax", [op.cast(self, "int64"), op.constant([0], "int64")],
                    [("int64", (1,))], attributes={"keepdims": 1})[0]  # fmt: skip
     length = op.elementwise("Max", op.add(most, 1), op.constant([minlength], "int64"))
-    dtype = "int64" if weights is None else "float64" if weights.dtype == "float64" else "float32"
+    dtype = "int64" if weights is None else "float32" if weights.dtype == "float32" else "float64"
     zero = op.constant([0], dtype)
     zeros = op.emit("Expand", zero, length, dtype=dtype, shape=(None,))
     given = op.emit("Expand", op.constant([1], dtype), op.size(self, 0), dtype=dtype,

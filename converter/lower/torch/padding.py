@@ -38,6 +38,10 @@ def padded(op: Context, x: Value, pad: Ints, mode: str, value: float | None) -> 
     x = op.named(x)
     if mode == "constant" and any(not isinstance(n, int) for n in pad):
         return _padded_by_sizes(op, x, pad, value or 0.0)
+    if mode in MODES and any(isinstance(n, int) and n < 0 for n in pad):
+        # The edge is that of the whole tensor: what is taken away goes last.
+        whole = padded(op, x, [max(n, 0) for n in pad if isinstance(n, int)], mode, value)
+        return padded(op, whole, [min(n, 0) for n in pad if isinstance(n, int)], "constant", value)
     before, behind = _ends(x, pad)
     for axis, (one, other) in enumerate(zip(before, behind, strict=True)):
         if one < 0 or other < 0:

@@ -85,6 +85,12 @@ def _put(
     op: Context, x: Value, axis: int, places: Value, part: Value, reduction: str = "none"
 ) -> Value:
     """Return x with slices along an axis replaced, those of the part at these places."""
+    places = op.reshape(places, (1,)) if places.rank == 0 else places
+    if x.rank == 0:
+        wide, part = op.reshape(x, (1,)), op.reshape(part, (1,))
+        return op.reshape(_put(op, wide, 0, places, part, reduction), ())
+    if part.rank < x.rank:  # one slice
+        part = op.unsqueeze(part, [axis])
     order = [axis, *(i for i in range(x.rank) if i != axis)]
     turned, source = op.plain(x.transposed(order)), op.plain(part.transposed(order))
     shape = (*op.named(places).shape, *turned.shape[1:])
@@ -95,10 +101,15 @@ def _put(
     return made.transposed(inverse(order))
 
 
+def _axis(x: Value, dim: int) -> int:
+    """Return an axis; a tensor without axes is taken as one of one element."""
+    return x.axis(dim) if x.rank else 0
+
+
 @aten("index_copy")
 def index_copy(op: Context, self: Value, dim: int, index: Value, source: Value) -> Value:
     """The tensor, with slices along an axis replaced."""
-    return _put(op, op.named(self), self.axis(dim), index, source)
+    return _put(op, op.named(self), _axis(self, dim), index, source)
 
 
 @aten("index_add")
@@ -107,17 +118,16 @@ def index_add(
 ) -> Value:
     """The tensor, with something added to slices along an axis."""
     part = source if alpha == 1 else op.mul(source, op.scalar(alpha, source.dtype))
-    return _put(op, op.named(self), self.axis(dim), index, part, "add")
+    return _put(op, op.named(self), _axis(self, dim), index, part, "add")
 
 
 @aten("index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_fill(op: Context, self: Value, dim: int, index: Value, value: Scalar | Value) -> Value:
     """The tensor, with one number in slices along an axis."""
     x = op.named(self)
-    axis = x.axis(dim)
     (number,) = together(op, [value], x.dtype)
     wide = op.reshape(number, (1,) * x.rank)
-    return _put(op, x, axis, index, wide)
+    return _put(op, x, _axis(x, dim), index, wide)
 
 
 @aten("index_put", "_unsafe_index_put", "_index_put_impl")
@@ -271,6 +281,11 @@ def _reduction(name: str) -> str:
         "max_unpool2d",
         "What 2-dimensional pooling kept, back at its places among zeros.",
         spatial=2,
+    ),
+    Variant(
+        "max_unpool3d",
+        "What 3-dimensional pooling kept, back at its places among zeros.",
+        spatial=3,
     ),
 )
 def max_unpool(

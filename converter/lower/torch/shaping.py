@@ -142,11 +142,17 @@ def permute(op: Context, self: Value, dims: Sequence[int]) -> Value:
     return self.transposed([self.axis(n) for n in dims])
 
 
-@aten("transpose.int", "swapaxes", "swapdims", "transpose_copy.int")
+@aten("transpose.int", "swapdims", "transpose_copy.int")
 def transpose(op: Context, self: Value, dim0: int, dim1: int) -> Value:
     """Two axes in each other's place."""
     del op
     return swapped(self, dim0, dim1)
+
+
+@aten("swapaxes")
+def swapaxes(op: Context, self: Value, axis0: int, axis1: int) -> Value:
+    """Two axes in each other's place."""
+    return transpose(op, self, axis0, axis1)
 
 
 def swapped(x: Value, one: int, other: int) -> Value:

@@ -93,7 +93,7 @@ OPS = AtenTable(
     "pooling", "reductions", "creation", "attention", "indexing", "scattering", "padding",
     "embedding", "elementwise", "recurrent", "resizing", "ordering", "symbols", "folding", "fused",
     "complexes", "fourier", "spectrograms", "matrices", "special", "random", "vision", "quantised",
-    "sequences", "prepacked", "decomposed", "stacking",
+    "sequences", "prepacked", "decomposed", "stacking", "losses", "numerics",
     ),
     is_ignored=IGNORED.__contains__,
 )  # fmt: skip
