@@ -119,8 +119,15 @@ def transposed(
     ]
     channels = weight.shape[1]
     shape = (x.shape[0], dims.mul(channels, groups), *spatial)
+    behind = around
+    if any(e >= s for e, s in zip(more, steps, strict=True)):  # onnxruntime takes no such padding
+        behind, more = [p - e for p, e in zip(around, more, strict=True)], [0] * rank
+        if min(behind) < 0:
+            raise Gap(
+                "output padding that is larger than the padding, and no smaller than a stride"
+            )
     attributes: dict[str, Attribute] = {
-        "strides": steps, "dilations": spread, "pads": around * 2, "output_padding": more,
+        "strides": steps, "dilations": spread, "pads": around + behind, "output_padding": more,
         "group": groups, **_shape_of(kernel),
     }  # fmt: skip
     inputs = [op.outer(x), op.outer(weight), bias]

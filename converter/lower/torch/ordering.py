@@ -118,8 +118,9 @@ def quantile(
             raise Gap("shares that are computed from the inputs")
         shares = [float(n) for n in known.reshape(-1)]
     x = op.named(self)
-    if dim is None:
+    if dim is None or x.rank == 0:
         x = op.reshape(x, (dims.product(x.shape),))
+        dim, keepdim = None, keepdim and self.rank > 0
     axis = x.axis(dim if dim is not None else 0)
     count = x.shape[axis]
     if not isinstance(count, int):
@@ -351,11 +352,11 @@ def unique2(
     op: Context, self: Value, sorted: bool = True, return_inverse: bool = False,
     return_counts: bool = False,
 ) -> list[Value]:  # fmt: skip
-    """Elements that differ, where each is among them, and how often."""
-    del return_inverse, return_counts
+    """Elements that differ, where each is among them, and how often; torch sorts them always."""
+    del sorted, return_inverse, return_counts
     x = op.named(self)
     count = dims.product(x.shape)
     flat = op.reshape(x, (count,))
     outputs = [(x.dtype, (None,)), ("int64", (None,)), ("int64", (count,)), ("int64", (None,))]
-    made = op.node("Unique", [flat], outputs, attributes={"sorted": int(sorted)})
+    made = op.node("Unique", [flat], outputs, attributes={"sorted": 1})
     return [op.named(made[0]), op.reshape(made[2], x.shape), made[3]]

@@ -15,7 +15,7 @@ from converter.lower.torch.program_values import Int, Ints, Scalar
 from converter.lower.torch.promotion import together
 from converter.lower.torch.shaping import END, bound
 from converter.lower.torch.table import aten
-from converter.lower.values import Value, inverse
+from converter.lower.values import Value, broadcast, inverse
 
 REDUCTIONS = {
     "sum": "add",
@@ -311,7 +311,8 @@ def max_unpool(
 def masked_scatter(op: Context, self: Value, mask: Value, source: Value) -> Value:
     """The tensor, with a source's elements in turn where a mask holds."""
     x = op.named(self)
-    held = op.expand(op.cast(mask, "bool"), x.shape)
+    shape = broadcast(x.shape, op.named(mask).shape)
+    x, held = op.expand(x, shape), op.expand(op.cast(mask, "bool"), shape)
     whole = dims.product(x.shape)
     flat = op.reshape(op.cast(held, "int64"), (whole,))
     running = op.emit("CumSum", flat, op.constant(0, "int64"), dtype="int64", shape=(whole,))
