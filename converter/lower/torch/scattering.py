@@ -237,7 +237,35 @@ def scatter_reduce(
     """The tensor, with elements along an axis joined with others."""
     if not include_self:
         return _of_others(op, self, dim, index, src, reduce)
+    if reduce == "mean":
+        return _mean_with(op, self, dim, index, src)
     return _scattered(op, self, dim, index, src, _reduction(reduce))
+
+
+def _mean_with(op: Context, x: Value, dim: int, index: Value, src: Value) -> Value:
+    """Return the means of elements and others."""
+    if not x.is_float:
+        raise Gap("means of integers")
+    ones = op.filled(op.named(x).shape, 1, x.dtype)
+    more = op.filled(op.named(index).shape, 1, x.dtype)
+    count = _scattered(op, ones, dim, index, more, "add")
+    return op.div(_scattered(op, x, dim, index, src, "add"), count)
+
+
+@aten("index_reduce")
+def index_reduce(
+    op: Context, self: Value, dim: int, index: Value, source: Value, reduce: str,
+    include_self: bool = True,
+) -> Value:  # fmt: skip
+    """The tensor, with slices along an axis joined with others."""
+    if self.rank == 0:
+        wide = [op.reshape(v, (1,)) for v in (self, index, source)]
+        return op.reshape(index_reduce(op, wide[0], 0, wide[1], wide[2], reduce, include_self), ())
+    axis = self.axis(dim)
+    places = op.reshape(index, (1,)) if index.rank == 0 else index
+    wide_index = op.unsqueeze(places, [i for i in range(self.rank) if i != axis])
+    every = op.expand(wide_index, op.named(source).shape)
+    return scatter_reduce(op, self, dim, every, source, reduce, include_self)
 
 
 def _of_others(op: Context, x: Value, dim: int, index: Value, src: Value, reduce: str) -> Value:

@@ -41,6 +41,12 @@ CALLS = [
     (NO_ROWS, """
         sum(x0)|sum(x0, 0)|mean(x0)|mean(x0, 0)|prod(x0, 0)|var(x0)|any(x0)|all(x0)|std(x0, 0)
         logsumexp(x0, [0])|cumsum(x0, 0)|flip(x0, [0])|norm(x0)|var(x0, 1)"""),
+    (EACH, """
+        special_bessel_j0(x0)|special_bessel_j1(x0)|special_bessel_y0(x0)|special_bessel_y1(x0)
+        i0(x0)|special_i0e(x0)|special_i1(x0)|special_i1e(x0)|special_modified_bessel_k0(x0)
+        special_modified_bessel_k1(x0)|special_scaled_modified_bessel_k0(x0)|special_erfcx(x0)
+        special_scaled_modified_bessel_k1(x0)|special_log_ndtr(x0)|mvlgamma(x0, 2)"""),
+    (PAIRS, "special_xlog1py(x0, x1)"),
     (PAIRS, """
         copysign(x0, x1)|kl_div(x0, x1, 0)|huber_loss(x0, x1, 0)|smooth_l1_loss(x0, x1, 0)
         soft_margin_loss(x0, x1, 0)|hinge_embedding_loss(x0, x1, 1., 0)
@@ -60,7 +66,7 @@ CALLS = [
     (ONE, """
         index_add(x0, 0, torch.tensor([0]), x0)|index_copy(x0, 0, torch.tensor([0]), x0)
         index_fill(x0, 0, torch.tensor([0]), 3.)|swapaxes(x0, 0, -1)|nanmedian(x0)
-        quantile(x0, 0.5, -1)|cov(x0)|corrcoef(x0)"""),
+        quantile(x0, 0.5, -1)|cov(x0)|corrcoef(x0)|special_erfcx(x0)"""),
     (NO_COLUMNS, "sum(x0, 1)|mean(x0, 1)|prod(x0, 1)|softmax(x0, 1)|var(x0, [1])|cat([x0, x0], 1)"),
 ]
 # fmt: on
