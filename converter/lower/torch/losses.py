@@ -9,11 +9,11 @@ from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.ops.special import log1p
 from converter.lower.torch.activations import log_sigmoid, log_softmax
-from converter.lower.torch.arithmetic import clamp_min, minimum, mul, ne, sub
+from converter.lower.torch.arithmetic import add, clamp_min, minimum, mul, ne, sub
 from converter.lower.torch.context import Context
 from converter.lower.torch.elementwise import xlogy
 from converter.lower.torch.indexing import gather
-from converter.lower.torch.promotion import kind, together
+from converter.lower.torch.promotion import floating, kind, result_type, together
 from converter.lower.torch.reductions import pairwise_distance, reduced
 from converter.lower.torch.table import aten
 from converter.lower.values import Value
@@ -141,6 +141,8 @@ def hinge_embedding_loss(
     op: Context, self: Value, target: Value, margin: float = 1.0, reduction: int = MEAN
 ) -> Value:
     """X where the target is 1, and max(0, margin - x) where it is -1."""
+    if kind(self.dtype) != 2:
+        raise Gap(f"a loss of {self.dtype}")
     zero = op.constant(0, self.dtype)
     rest = clamp_min(op, op.sub(op.constant(margin, self.dtype), self), 0)
     first = op.where(_equal(op, target, 1), zero, rest)
@@ -154,7 +156,7 @@ def margin_ranking_loss(
 ) -> Value:  # fmt: skip
     """Max(0, -target * (a - b) + margin)."""
     found = mul(op, op.unary("Neg", target), sub(op, input1, input2))
-    return _reduce(op, clamp_min(op, op.add(found, margin), 0), reduction)
+    return _reduce(op, clamp_min(op, add(op, found, margin), 0), reduction)
 
 
 @aten("cosine_embedding_loss")
@@ -163,7 +165,7 @@ def cosine_embedding_loss(
     reduction: int = MEAN,
 ) -> Value:  # fmt: skip
     """1 - cosine where the target is 1, and max(0, cosine - margin) where it is -1."""
-    a, b = together(op, [input1, input2])
+    a, b = together(op, [input1, input2], floating(result_type(input1, input2)))
     axis = [target.rank]
     products, first, second = (
         op.reduce("ReduceSum", op.mul(x, y), axis) for x, y in ((a, b), (a, a), (b, b))

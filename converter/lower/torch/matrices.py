@@ -318,6 +318,21 @@ def qr(op: Context, A: Value, mode: str = "reduced") -> list[Value]:  # noqa: N8
     return list(linalg.qr(op, A, full=mode == "complete"))
 
 
+@aten("qr")
+def qr_of(op: Context, self: Value, some: bool = True) -> list[Value]:
+    """An orthogonal and an upper triangular factor of matrices."""
+    return qr(op, self, "reduced" if some else "complete")
+
+
+@aten("svd")
+def svd_of(
+    op: Context, self: Value, some: bool = True, compute_uv: bool = True
+) -> list[Value | Gap]:
+    """The singular values of matrices, without vectors."""
+    first, values, second = svd(op, self, not some, compute_uv)
+    return [first, values, second]
+
+
 @aten("linalg_svdvals")
 def svdvals(op: Context, A: Value, driver: str | None = None) -> Value:  # noqa: N803
     """The singular values of matrices, the largest first."""

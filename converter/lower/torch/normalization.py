@@ -95,7 +95,7 @@ def native_batch_norm(
     del momentum
     if training:
         return [*_by_batch(op, input, weight, bias, eps)]
-    empty = op.constant([], "float32")
+    empty = op.constant([], "float64" if input.dtype == "float64" else "float32")
     return [normalised(op, input, weight, bias, running_mean, running_var, eps), empty, empty]
 
 
@@ -152,9 +152,8 @@ def _layer(
         op.cast(weight, x.dtype),
         None if bias is None else op.cast(bias, x.dtype),
     ]
-    kind = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     return op.node(
-        "LayerNormalization", inputs, [(x.dtype, x.shape), (kind, kept), (kind, kept)],
+        "LayerNormalization", inputs, [(x.dtype, x.shape), ("float32", kept), ("float32", kept)],
         attributes={"axis": axes[0], "epsilon": float(eps)},
     )  # fmt: skip
 
@@ -175,7 +174,13 @@ def native_layer_norm(
     eps: float,
 ) -> list[Value]:  # fmt: skip
     """The last axes made to have mean 0 and variance 1; also the mean, and 1 / the deviation."""
-    return _layer(op, input, normalized_shape, weight, bias, eps)
+    found = _layer(op, input, normalized_shape, weight, bias, eps)
+    if input.dtype != "float64":  # of which ONNX's operator has float32 statistics
+        return found
+    axes = list(range(input.rank - len(normalized_shape), input.rank))
+    _, mean, variance = _centred(op, input, axes)
+    deviation = op.unary("Sqrt", op.add(variance, eps))
+    return [found[0], mean, op.unary("Reciprocal", deviation)]
 
 
 @aten("rms_norm")

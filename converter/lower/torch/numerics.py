@@ -411,6 +411,17 @@ def linalg_norm(
     return _matrix_norm(op, x, ord, dim, keepdim=keepdim)
 
 
+@aten("linalg_cond", "linalg_cond.p_str")
+def linalg_cond(op: Context, self: Value, p: Scalar | str | None = None) -> Value:
+    """The norm of matrices times that of their inverses."""
+    if p is None or p in (2, -2):
+        values = svdvals(op, self)
+        largest, smallest = amax(op, values, [-1]), amin(op, values, [-1])
+        return op.div(smallest, largest) if p == -2 else op.div(largest, smallest)
+    sides = [matrix_norm(op, x, p) for x in (self, inverse(op, self))]
+    return op.mul(*sides)
+
+
 @aten("nuclear_norm", "nuclear_norm.dim")
 def nuclear_norm(
     op: Context, self: Value, dim: Sequence[int] = (-2, -1), keepdim: bool = False

@@ -199,7 +199,7 @@ def _product_by_steps(op: Context, x: Value, axis: int) -> Value:
 
 
 def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:
-    """Return the extreme of each element and those before it; where it is stays a gap."""
+    """Return the extreme of each element and those before it."""
     if x.rank == 0:
         return [x]
     axis = x.axis(dim)
@@ -212,16 +212,30 @@ def _running(op: Context, which: str, x: Value, dim: int) -> list[Value]:
     return [op.concat(found, axis)]
 
 
+def _running_with_place(op: Context, which: str, x: Value, dim: int) -> list[Value]:
+    """Return running extremes, and the last place of each so far."""
+    (found,) = _running(op, which, x, dim)
+    if x.rank == 0:
+        return [found, op.constant(0, "int64")]
+    axis = x.axis(dim)
+    others = [i for i in range(x.rank) if i != axis]
+    places = op.unsqueeze(op.range(x.shape[axis]), others)
+    is_new = op.elementwise("Equal", x, found)
+    if x.is_float:
+        is_new = op.elementwise("Or", is_new, op.unary("IsNaN", x))
+    return [found, *_running(op, "Max", op.where(is_new, places, op.constant(0, "int64")), dim)]
+
+
 @aten("cummax")
 def cummax(op: Context, self: Value, dim: int) -> list[Value]:
-    """The largest so far; not where it is."""
-    return _running(op, "Max", self, dim)
+    """The largest so far, and where the last of them is."""
+    return _running_with_place(op, "Max", self, dim)
 
 
 @aten("cummin")
 def cummin(op: Context, self: Value, dim: int) -> list[Value]:
-    """The smallest so far; not where it is."""
-    return _running(op, "Min", self, dim)
+    """The smallest so far, and where the last of them is."""
+    return _running_with_place(op, "Min", self, dim)
 
 
 @aten("logcumsumexp")

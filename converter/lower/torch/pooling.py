@@ -95,6 +95,8 @@ def _max_pool(
     attributes: dict[str, Attribute] = {
         "kernel_shape": how.size, "strides": how.step, "pads": how.pads, "dilations": how.spread,
     }  # fmt: skip
+    if any(p >= k for p, k in zip(how.pads, [*how.size, *how.size], strict=True)):
+        raise Gap("padding that is no smaller than the kernel, which onnxruntime refuses")
     given = op.outer(images)
     wide = given if kind(given.dtype) == 2 or given.dtype in ("int8", "uint8") else None
     if wide is None:

@@ -10,7 +10,7 @@ from converter.lower import dims
 from converter.lower.gap import Gap
 from converter.lower.torch.context import Context
 from converter.lower.torch.program_values import Scalar
-from converter.lower.torch.promotion import floating, kind, together
+from converter.lower.torch.promotion import floating, kind, result_type, together
 from converter.lower.torch.shaping import diagonal
 from converter.lower.torch.table import aten
 from converter.lower.values import Value, broadcast
@@ -365,13 +365,14 @@ def pairwise_distance(
     op: Context, x1: Value, x2: Value, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Value:
     """The p-norm of differences along the last axis."""
-    return norm_of(op, op.add(op.sub(x1, x2), eps), p, [-1], keepdim=keepdim)
+    a, b = together(op, [x1, x2], floating(result_type(x1, x2)))
+    return norm_of(op, op.add(op.sub(a, b), eps), p, [-1], keepdim=keepdim)
 
 
 @aten("cosine_similarity")
 def cosine_similarity(op: Context, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8) -> Value:
     """The cosine of the angle between vectors along an axis."""
-    first, second = together(op, [x1, x2])
+    first, second = together(op, [x1, x2], floating(result_type(x1, x2)))
     shape = broadcast(op.named(first).shape, op.named(second).shape)
     least = op.constant(eps, first.dtype)
     sides = [

@@ -335,6 +335,20 @@ def max_unpool(
     return op.reshape(made, (*lead, *list(output_size)[-spatial:]))
 
 
+@aten("put")
+def put(op: Context, self: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    """The tensor, with elements by their number among all replaced, or added to."""
+    x = op.named(self)
+    flat, places, values = (
+        op.reshape(op.named(v), (dims.product(op.named(v).shape),)) for v in (x, index, source)
+    )
+    count = op.scalar_of(flat.shape[0], "int64")
+    is_negative = op.elementwise("Less", places, op.constant(0, "int64"))
+    places = op.where(is_negative, op.add(places, count), places)
+    found = _scattered(op, flat, 0, places, values, "add" if accumulate else "none")
+    return op.reshape(found, x.shape)
+
+
 @aten("masked_scatter")
 def masked_scatter(op: Context, self: Value, mask: Value, source: Value) -> Value:
     """The tensor, with a source's elements in turn where a mask holds."""

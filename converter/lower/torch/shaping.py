@@ -172,7 +172,7 @@ def t(op: Context, self: Value) -> Value:
     return swapped(self, 0, 1) if self.rank == 2 else self
 
 
-@aten("numpy_T", "mT", "mH", "adjoint")
+@aten("numpy_T", "mT", "mH", "adjoint", "matrix_H")
 def numpy_t(op: Context, self: Value) -> Value:
     """The axes in reverse order, or the last two."""
     del op
@@ -442,6 +442,19 @@ def tensor_split(op: Context, self: Value, sections: int, dim: int = 0) -> list[
     _check_parts(sections)
     parts = [n // sections + (i < n % sections) for i in range(sections)]
     return split_with_sizes(op, self, parts, dim)
+
+
+@aten("tensor_split.tensor_indices_or_sections")
+def tensor_split_by_tensor(
+    op: Context, self: Value, tensor_indices_or_sections: Value, dim: int = 0
+) -> list[Value]:
+    """An axis cut at the places, or into the number of parts, that a known tensor has."""
+    known = op.array(tensor_indices_or_sections)
+    if known is None:
+        raise Gap("parts that are computed from the inputs")
+    if known.ndim == 0:
+        return tensor_split(op, self, int(known), dim)
+    return tensor_split_indices(op, self, [int(n) for n in known], dim)
 
 
 @aten("tensor_split.indices")

@@ -125,7 +125,7 @@ VIEWS: dict[str, View] = {
     "narrow":      View("view", keeps_order=False, write=_narrowed),
     "unbind":      View("view", keeps_order=False, write=_taken),
     **dict.fromkeys(
-        ("numpy_T", "mT", "mH", "adjoint", "movedim", "moveaxis", "expand", "expand_as",
+        ("numpy_T", "mT", "mH", "adjoint", "matrix_H", "movedim", "moveaxis", "expand", "expand_as",
          "broadcast_to", "split", "split_with_sizes", "chunk", "tensor_split", "diagonal",
          "unfold"),
         View("view", keeps_order=False),

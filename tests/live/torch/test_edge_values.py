@@ -54,13 +54,16 @@ CALLS = [
         trapezoid(x0, x1)|cumulative_trapezoid(x0, dim=1)|cov(x0)|cosine_similarity(x0, x1, 1)"""),
     (MATRIX, """
         cov(x0)|cov(x0, correction=0)|corrcoef(x0)|matrix_power(x0, 3)|matrix_power(x0, -2)
+        tensor_split(x0, torch.tensor([1, 3]), 1)[1]|tensor_split(x0, torch.tensor(3))[0]
         matrix_power(x0, 0)|renorm(x0, 2., 0, 1.)|pdist(x0)|nuclear_norm(x0)|swapaxes(x0, 0, -1)
         trapezoid(x0, dim=-2)|trapz(x0)|vander(torch.select(x0, 0, 0))|histc(x0, 5)|isreal(x0)
         linalg_matrix_norm(x0, 1)|linalg_norm(x0, -1.)|linalg_vander(x0)
         corrcoef(torch.select(x0, 0, 1))"""),
     (DIVIDED, """
+        margin_ranking_loss(x0, x1, x1, 0., 0)|pairwise_distance(x0, x1)
         gcd(x0, x1)|lcm(x0, x1)|cov(x0)|diff(x0, prepend=x1)|vander(torch.select(x0, 0, 0))"""),
     (MIXED, """
+        cummax(x0, 2)[1]|cummin(x0, 2)[1]|cummax(x0, 2)[0]|cummin(x0, 2)[0]
         nanmedian(x0)|copysign(x0, -1.)
         masked_scatter(x0, torch.isnan(x0), torch.zeros_like(x0))"""),
     (ONE, """
